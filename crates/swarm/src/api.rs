@@ -1,0 +1,270 @@
+//! What goes into the engine and what comes out: the whole surface between decisions and I/O.
+//!
+//! The driver (tokio in `net`, the model in `sim`) feeds [`Event`]s with the time, then drains
+//! [`Action`]s. No payload passes here: a [`Block`] names bytes, the driver moves them.
+//!
+//! Life of a block that we download:
+//! `Action::Request*` → bytes come off the socket → `Event::Received` → hash and disk →
+//! exactly one of `Event::Stored`, `Event::BlockBad`, `Event::Duplicate`. When every block of a
+//! piece is stored, the driver settles the piece: exactly one of `Event::PieceVerified` or
+//! `Event::PieceFailed`. Only `PieceVerified` makes a piece ours.
+//!
+//! Life of a block that we upload: `Event::Requested*` → `Action::Serve` → `Event::Sent`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point in time: nanoseconds since a start of the driver's choice. Never runs backwards; the
+/// engine clamps a time earlier than the last one it saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This time plus `d`, saturating.
+    #[must_use]
+    pub fn after(self, d: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// One live connection, named by the driver. A number is never used again in one engine's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// An address the driver knows and the engine may ask to dial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Candidate(pub u32);
+
+/// Bytes `begin..begin + len` of a piece. `begin` is a multiple of 16 KiB; `len` too, except at
+/// the piece's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block {
+    /// Index of the piece.
+    pub piece: u32,
+    /// First byte within the piece.
+    pub begin: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+/// Which protocol the other end speaks; it decides the unit of requests and of announcements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Another Tidecast: ranges of pieces in one request, blocks up to `max_block` bytes,
+    /// availability as watermark and ranges, no choking.
+    Tidecast {
+        /// Largest block that both ends accept, bytes; a power of two of at least 16 KiB.
+        max_block: u32,
+    },
+    /// Any BitTorrent client: 16 KiB requests, `have` messages, choking.
+    Stock {
+        /// Both ends speak BEP 6 (fast extension): rejects, have-all, have-none.
+        fast: bool,
+    },
+}
+
+/// How a swarm starts.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Length of each piece in bytes; none is zero.
+    pub lengths: Arc<[u32]>,
+    /// Pieces already verified, as sorted, disjoint, non-touching ranges.
+    pub have: Vec<Range<u32>>,
+    /// Pieces to fetch at the start, likewise; more come with [`Event::Priority`].
+    pub want: Vec<Range<u32>>,
+    /// Mechanisms that are on.
+    pub policy: Policy,
+    /// Bounds on queues and windows.
+    pub limits: Limits,
+    /// Seed of every random choice: the same seed and events give the same actions.
+    pub seed: u64,
+}
+
+/// BitTorrent's mechanisms, each its own switch. The default is Tidecast's own policy: none of
+/// them between Tidecast peers. [`Policy::classic`] is the textbook client of BitLib section V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards everyone.
+    /// Off: everyone is unchoked.
+    pub choking: bool,
+    /// Super-seeding-like distribution (BEP 16): a seeder offers each piece to one peer, and the
+    /// next only when it has seen the first at another.
+    pub distribution: bool,
+    /// Textbook endgame: the last blocks are asked of every peer. Off: a block is asked of a second
+    /// peer only when its first is overdue.
+    pub endgame: bool,
+    /// Pieces are taken in order rather than rarest first.
+    pub sequential: bool,
+}
+
+impl Policy {
+    /// Tidecast's own: nothing that hurts a cluster.
+    pub const TIDECAST: Policy =
+        Policy { choking: false, distribution: false, endgame: false, sequential: false };
+
+    /// All of BitTorrent's mechanisms with their textbook timers (`--policy classic`).
+    pub const CLASSIC: Policy =
+        Policy { choking: true, distribution: true, endgame: true, sequential: false };
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy::TIDECAST
+    }
+}
+
+/// Bounds. Every queue in the engine has one; the defaults suit a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections in all.
+    pub peers: usize,
+    /// Random neighbours that the engine dials beyond those it was told.
+    pub random_neighbours: usize,
+    /// Bytes requested from one peer and not yet received: at least, at most. Between them the
+    /// window follows measured bandwidth x delay.
+    pub window: (u32, u32),
+    /// Bytes handed to one peer's connection by `Serve` and not yet `Sent`.
+    pub serving: u32,
+    /// Requests queued by one peer before it is told no (rejected, or dropped as abusive).
+    pub queued_requests: usize,
+    /// Bytes received and not yet stored, over all peers; above it no new request goes out.
+    pub unsettled: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            peers: 512,
+            random_neighbours: 16,
+            window: (1 << 20, 64 << 20),
+            serving: 4 << 20,
+            queued_requests: 4096,
+            unsettled: 256 << 20,
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time has passed: a wake-up that was asked for is due.
+    Tick,
+
+    /// An address to try. `told`: named by the user, a ticket or a plan; kept beside the random ones.
+    Candidate { candidate: Candidate, told: bool },
+    /// A dial asked for by [`Action::Dial`] came to nothing.
+    DialFailed { candidate: Candidate },
+    /// A connection is ready: handshakes are done, availability not yet exchanged.
+    PeerUp { peer: PeerId, protocol: Protocol, candidate: Option<Candidate> },
+    /// A connection has ended, for whatever reason; nothing more will come from it but results of
+    /// blocks that it had delivered.
+    PeerDown { peer: PeerId },
+
+    /// The peer has all pieces.
+    HasAll { peer: PeerId },
+    /// The peer has none (the state before any of these).
+    HasNone { peer: PeerId },
+    /// The peer has exactly these (a bitfield, or a full availability message).
+    HasExactly { peer: PeerId, pieces: Vec<Range<u32>> },
+    /// The peer has these too.
+    Has { peer: PeerId, pieces: Range<u32> },
+    /// The peer has lost one (BEP 54).
+    HasNot { peer: PeerId, piece: u32 },
+    /// The peer chokes us.
+    Choked { peer: PeerId },
+    /// The peer serves us.
+    Unchoked { peer: PeerId },
+    /// The peer wants something of ours.
+    Interested { peer: PeerId },
+    /// The peer wants nothing of ours.
+    NotInterested { peer: PeerId },
+    /// The peer asks for a block.
+    Requested { peer: PeerId, block: Block },
+    /// The peer asks for whole pieces, in order (Tidecast).
+    RequestedPieces { peer: PeerId, pieces: Range<u32> },
+    /// The peer no longer wants what it asked for within this block.
+    Canceled { peer: PeerId, block: Block },
+    /// The peer will not send what we asked for within this block.
+    Rejected { peer: PeerId, block: Block },
+    /// We may ask for this piece though choked (BEP 6).
+    AllowedFast { peer: PeerId, piece: u32 },
+
+    /// Payload has come off the socket; its verdict follows.
+    Received { peer: PeerId, block: Block },
+    /// It is on disk, each leaf matched if leaf hashes were known.
+    Stored { peer: PeerId, block: Block },
+    /// It does not match its hashes and was dropped: proof against this peer.
+    BlockBad { peer: PeerId, block: Block },
+    /// It was there already and was dropped.
+    Duplicate { peer: PeerId, block: Block },
+    /// All blocks of the piece are on disk and match.
+    PieceVerified { piece: u32 },
+    /// All blocks were there and the piece does not match; its blocks are gone.
+    PieceFailed { piece: u32 },
+    /// Verified data turned out to be lost or changed on our disk.
+    PieceLost { piece: u32 },
+    /// A block that we were told to serve has left for the socket (or the peer is gone).
+    Sent { peer: PeerId, block: Block },
+
+    /// Priority of pieces: 0 unwanted, 1 normal, more is sooner. From files selected or opened.
+    Priority { pieces: Range<u32>, priority: u8 },
+    /// These pieces are wanted by `at`: they go before everything without a deadline.
+    Deadline { pieces: Range<u32>, at: Time },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Connect to this address; answered by `PeerUp` or `DialFailed`.
+    Dial { candidate: Candidate },
+    /// Close the connection; answered by `PeerDown`.
+    Disconnect { peer: PeerId, reason: Reason },
+    /// Close it and refuse this peer from now on.
+    Ban { peer: PeerId, reason: Reason },
+
+    /// Tell the peer all that we have, in the form its protocol has (first message to a peer).
+    AnnounceAll { peer: PeerId, have: Vec<Range<u32>> },
+    /// Tell the peer that we have these too.
+    Announce { peer: PeerId, pieces: Vec<Range<u32>> },
+    /// Say that we want something of the peer's, or nothing.
+    Interested { peer: PeerId, interested: bool },
+    /// Choke or unchoke the peer.
+    Choke { peer: PeerId, choke: bool },
+    /// Ask for a block.
+    Request { peer: PeerId, block: Block },
+    /// Ask for whole pieces (Tidecast).
+    RequestPieces { peer: PeerId, pieces: Range<u32> },
+    /// Take back what was asked for within this block.
+    Cancel { peer: PeerId, block: Block },
+    /// Send this block.
+    Serve { peer: PeerId, block: Block },
+    /// Tell the peer that this will not be served.
+    Reject { peer: PeerId, block: Block },
+
+    /// Every wanted piece is verified. Said once each time it becomes true.
+    Complete,
+}
+
+/// Why a peer was let go or banned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Sent bytes that do not match their hashes.
+    CorruptData,
+    /// Said or asked for what the protocol forbids.
+    Protocol(&'static str),
+    /// More requests than the queue holds.
+    Flooding,
+    /// Claims pieces and does not deliver them.
+    Withholding,
+    /// Neither side has anything for the other.
+    Useless,
+    /// A better neighbour takes its place, or the limit is reached.
+    TooMany,
+}
