@@ -1,0 +1,121 @@
+"""Fixtures shared by all end-to-end tests: the built programs, bounded processes, free ports, a lab."""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
+
+from support.proc import Proc  # noqa: E402
+
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "root: needs root and network namespaces")
+
+
+def needs(*programs: str) -> None:
+    """Skip, saying why, when a program of somebody else is not installed."""
+    for program in programs:
+        if not shutil.which(program):
+            pytest.skip(f"SKIPPED: {program} is not installed (make setup)")
+
+
+@pytest.fixture(scope="session")
+def built() -> pathlib.Path:
+    """The folder of the release programs, built once."""
+    if not os.environ.get("TIDECAST_NO_BUILD"):
+        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "tidecast-cli", "-p", "tidecast-wan"],
+                       cwd=ROOT, check=True)
+    return TARGET / "release"
+
+
+@pytest.fixture
+def start(tmp_path, request):
+    """start(argv, ...) -> Proc; all of them are ended after the test, whatever happened."""
+    running: list[Proc] = []
+
+    def begin(argv, **kw) -> Proc:
+        name = pathlib.Path(str(argv[0])).name
+        proc = Proc(argv, tmp_path / f"{len(running):02d}-{name}", **kw)
+        running.append(proc)
+        return proc
+
+    yield begin
+    for proc in reversed(running):
+        proc.kill()
+
+
+@pytest.fixture
+def port():
+    """port() -> a TCP and UDP port that is free now, on every loopback address."""
+    taken: set[int] = set()
+
+    def find() -> int:
+        while True:
+            with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+                tcp.bind(("", 0))
+                number = tcp.getsockname()[1]
+                try:
+                    udp.bind(("", number))
+                except OSError:
+                    continue
+                if number not in taken:
+                    taken.add(number)
+                    return number
+
+    return find
+
+
+def lab_works() -> str | None:
+    """Why no lab can be raised here, or None."""
+    if os.geteuid():
+        return "network namespaces need root"
+    if not shutil.which("ip"):
+        return "iproute2 is not installed"
+    probe = f"tcprobe{os.getpid()}"
+    if subprocess.run(["ip", "netns", "add", probe], capture_output=True).returncode:
+        return "this system gives no network namespaces"
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True)
+    return None
+
+
+class Lab:
+    """The lab command, under a name of this test's own."""
+
+    def __init__(self, name: str):
+        self.env = {**os.environ, "TIDECAST_LAB": name}
+        self.name = name
+
+    def argv(self, *words) -> list[str]:
+        return [sys.executable, str(ROOT / "lab" / "lab"), *map(str, words)]
+
+    def __call__(self, *words, code: int | None = 0) -> str:
+        p = subprocess.run(self.argv(*words), env=self.env, capture_output=True, text=True, timeout=120)
+        assert code is None or p.returncode == code, f"lab {words}: {p.returncode}\n{p.stdout}{p.stderr}"
+        return p.stdout + p.stderr
+
+    def on(self, node, *argv) -> list[str]:
+        """The command that runs argv on a node (for `start`, with env=lab.env)."""
+        return self.argv("exec", node, "--", *argv)
+
+
+@pytest.fixture
+def lab():
+    """A lab that is taken down exactly after the test."""
+    reason = lab_works()
+    if reason:
+        pytest.skip(f"SKIPPED: {reason}")
+    this = Lab("t" + uuid.uuid4().hex[:8])
+    yield this
+    this("down")
