@@ -1,0 +1,126 @@
+//! What can go wrong while looking for peers, each with what it happened to.
+//!
+//! Text that came from the network is cut and stripped of control characters before it gets here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Why an announce, a name, a socket or an address list failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tracker URL that cannot be used as it is written.
+    #[error("tracker URL {url:?} cannot be used: {why}")]
+    Url {
+        /// The URL, cut to a printable length.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A peer or bootstrap address that cannot be read.
+    #[error("{text:?} is not an address: {why} (write HOST:PORT, or [IPV6]:PORT)")]
+    Address {
+        /// The text, cut to a printable length.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The name does not resolve.
+    #[error("cannot resolve {host:?}: {source}")]
+    Resolve {
+        /// The name asked for.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The name has no address that the chosen network can reach.
+    #[error("{host:?} has no address in the family of the chosen network")]
+    NoAddress {
+        /// The name asked for.
+        host: String,
+    },
+    /// A local socket could not be made.
+    #[error("cannot open {what}: {source}")]
+    Socket {
+        /// Which socket, and where.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Talking to the other side failed.
+    #[error("{addr}: {source}")]
+    Io {
+        /// The other side.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No answer in time.
+    #[error("{what} did not answer within {after:?}")]
+    Timeout {
+        /// Who was asked.
+        what: String,
+        /// How long it was given.
+        after: Duration,
+    },
+    /// HTTP or TLS failed below the status line.
+    #[error("{url}: {why}")]
+    Http {
+        /// The tracker.
+        url: String,
+        /// What failed.
+        why: String,
+    },
+    /// An HTTP status other than success.
+    #[error("{url} answered with HTTP status {status}")]
+    Status {
+        /// The tracker.
+        url: String,
+        /// The status code.
+        status: u16,
+    },
+    /// A redirect that is not followed: too many, to nowhere, or away from TLS.
+    #[error("{url} redirects, which is not followed: {why}")]
+    Redirect {
+        /// The tracker.
+        url: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// An answer over the limit.
+    #[error("{url} sent more than {limit} bytes")]
+    TooLarge {
+        /// The tracker.
+        url: String,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// An answer that is not what the protocol says.
+    #[error("{from} sent a malformed answer: {why}")]
+    Malformed {
+        /// Who sent it.
+        from: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The tracker understood and refused.
+    #[error("tracker {from} refuses: {reason}")]
+    Refused {
+        /// The tracker.
+        from: String,
+        /// Its `failure reason`.
+        reason: String,
+    },
+}
+
+/// `text` from outside, fit to be printed: at most 200 characters, none of them control characters.
+pub(crate) fn printable(text: &[u8]) -> String {
+    const MAX: usize = 200;
+    let cut = text.get(..4 * MAX).unwrap_or(text);
+    String::from_utf8_lossy(cut)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .take(MAX)
+        .collect()
+}

@@ -1,0 +1,1 @@
+//! The network interfaces of this host that can be discovered over.

@@ -1,0 +1,196 @@
+//! Announcing to a tracker of anybody's, once: HTTP, HTTPS (BEP 3, 7, 23) or UDP (BEP 15).
+//!
+//! A tracker that has addresses of both families is told over both, so that it learns both of ours;
+//! one success is enough. Every step has a time limit, and an answer a size limit.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::{Error, InfoHash, PeerId, Scheme, TrackerUrl};
+use crate::{http, socket, udp};
+
+/// After one address family has answered, how long the other is still waited for.
+const OTHER_FAMILY: Duration = Duration::from_millis(500);
+
+/// Why this announce is made (BEP 3 `event`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Event {
+    /// Nothing happened; the interval passed.
+    #[default]
+    None,
+    /// The first announce.
+    Started,
+    /// The download just became complete (not sent by who had everything from the start).
+    Completed,
+    /// The last announce.
+    Stopped,
+}
+
+/// What a tracker is told. Byte counts are of payload since `started`.
+#[derive(Debug, Clone)]
+pub struct Announce {
+    /// The swarm.
+    pub info_hash: InfoHash,
+    /// Who announces.
+    pub peer_id: PeerId,
+    /// The port that peers connect to.
+    pub port: u16,
+    /// Bytes sent to peers.
+    pub uploaded: u64,
+    /// Bytes received from peers.
+    pub downloaded: u64,
+    /// Bytes still missing; 0 makes us a seed.
+    pub left: u64,
+    /// Why.
+    pub event: Event,
+    /// How many peers are asked for; `None` leaves it to the tracker.
+    pub numwant: Option<u32>,
+    /// Random, the same for the life of the process: lets a tracker recognise us when our address changes.
+    pub key: u32,
+    /// What this tracker gave as `tracker id`, to be given back.
+    pub tracker_id: Option<Vec<u8>>,
+}
+
+/// What a tracker answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Response {
+    /// When it wants to hear from us again; 1 s to 24 h.
+    pub interval: Duration,
+    /// The least time between announces, when it names one.
+    pub min_interval: Option<Duration>,
+    /// Peers, each usable, none twice, in no order that means anything.
+    pub peers: Vec<SocketAddr>,
+    /// Peers that have everything.
+    pub seeders: Option<u32>,
+    /// Peers that do not.
+    pub leechers: Option<u32>,
+    /// A text for the user, cut and printable.
+    pub warning: Option<String>,
+    /// To be given back in the next announce.
+    pub tracker_id: Option<Vec<u8>>,
+}
+
+/// How a tracker is reached.
+#[derive(Clone)]
+pub struct Options {
+    /// Local addresses to leave from, at most one a family; a family without one is then not used.
+    /// Empty: whatever the routing table says.
+    pub bind: Vec<IpAddr>,
+    /// Limit for a whole HTTP exchange, redirects included, and for resolving a name.
+    pub timeout: Duration,
+    /// How long the first UDP packet waits for its answer; each next one waits twice as long.
+    /// `None`: 15 s as BEP 15 says, 1 s to an address of this site, where loss is the likelier cause.
+    pub udp_first_wait: Option<Duration>,
+    /// How often a UDP request is sent before giving up.
+    pub udp_attempts: u32,
+    /// TLS settings; `None`: the certificate authorities that this system trusts.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: Vec::new(),
+            timeout: Duration::from_secs(20),
+            udp_first_wait: None,
+            udp_attempts: 3,
+            tls: None,
+        }
+    }
+}
+
+/// Announces to the tracker at `url`, over each address family that it has.
+///
+/// # Errors
+/// Whatever the first family that failed met, when none succeeded. [`Error::Refused`] is the
+/// tracker's own word; all others are worth another try.
+pub async fn announce(url: &TrackerUrl, ask: &Announce, options: &Options) -> Result<Response, Error> {
+    let addrs = socket::lookup(url.host(), url.port(), options.timeout).await?;
+    let (v4, v6): (Vec<_>, Vec<_>) = addrs.into_iter().partition(SocketAddr::is_ipv4);
+    let reach = |addrs: Vec<SocketAddr>| {
+        let first = addrs.first().copied()?;
+        Some((socket::local_for(first, &options.bind)?, addrs))
+    };
+    match (reach(v4), reach(v6)) {
+        (Some(one), Some(other)) => {
+            both(family(url, one, ask, options), family(url, other, ask, options)).await
+        }
+        (Some(one), None) | (None, Some(one)) => family(url, one, ask, options).await,
+        (None, None) => Err(Error::NoAddress { host: url.host().to_owned() }),
+    }
+}
+
+/// One address family: the first of its addresses that can be talked to.
+async fn family(
+    url: &TrackerUrl,
+    (local, addrs): (SocketAddr, Vec<SocketAddr>),
+    ask: &Announce,
+    options: &Options,
+) -> Result<Response, Error> {
+    match url.scheme() {
+        Scheme::Http | Scheme::Https => {
+            let whole = http::announce(url, &addrs, local, ask, options);
+            timeout(options.timeout, whole)
+                .await
+                .map_err(|_| Error::Timeout { what: url.to_string(), after: options.timeout })?
+        }
+        Scheme::Udp => {
+            let mut last = Err(Error::NoAddress { host: url.host().to_owned() });
+            for addr in addrs.into_iter().take(2) {
+                last = udp::announce(addr, local, ask, options).await;
+                if last.is_ok() {
+                    break;
+                }
+            }
+            last
+        }
+    }
+}
+
+/// Both families at once. The second one in has half a second after the first that succeeded.
+async fn both(
+    one: impl Future<Output = Result<Response, Error>>,
+    other: impl Future<Output = Result<Response, Error>>,
+) -> Result<Response, Error> {
+    tokio::pin!(one, other);
+    let (first, second) = tokio::select! {
+        first = &mut one => match first {
+            Ok(first) => (first, timeout(OTHER_FAMILY, other).await.ok()),
+            Err(error) => return other.await.map_err(|_| error),
+        },
+        first = &mut other => match first {
+            Ok(first) => (first, timeout(OTHER_FAMILY, one).await.ok()),
+            Err(error) => return one.await.map_err(|_| error),
+        },
+    };
+    Ok(match second {
+        Some(Ok(second)) => merge(first, second),
+        _ => first,
+    })
+}
+
+fn merge(mut a: Response, b: Response) -> Response {
+    a.interval = a.interval.max(b.interval);
+    a.min_interval = a.min_interval.max(b.min_interval);
+    a.seeders = a.seeders.max(b.seeders);
+    a.leechers = a.leechers.max(b.leechers);
+    a.warning = a.warning.or(b.warning);
+    a.tracker_id = a.tracker_id.or(b.tracker_id);
+    a.peers.extend(b.peers);
+    dedup(&mut a.peers);
+    a
+}
+
+/// Removes what is there twice.
+pub(crate) fn dedup(peers: &mut Vec<SocketAddr>) {
+    peers.sort_unstable();
+    peers.dedup();
+}
+
+/// An interval as a tracker gave it, in seconds, held to what makes sense.
+pub(crate) fn interval(seconds: u64) -> Duration {
+    Duration::from_secs(seconds.clamp(1, 24 * 3600))
+}
