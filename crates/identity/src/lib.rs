@@ -1,1 +1,38 @@
-//! identity
+//! Who a node is, and what it may join.
+//!
+//! A node is its Ed25519 key ([`NodeKey`], named by [`NodeId`]). Two Tidecast nodes speak mutual TLS
+//! 1.3 with these keys ([`Tls`]), so that after the handshake each knows the other's [`NodeId`]; there
+//! is no certificate authority, no host name and no expiry to manage. A private swarm has an owner
+//! ([`Authority`]): it hands out [`Ticket`]s, a node with a ticket enrols its own key and receives a
+//! short-lived signed [`Credential`], and every member checks the others' with a [`Gate`]. The secret
+//! in a ticket never crosses the network: only a proof bound to the enrolling key does.
+//! [`ssl_torrent`] speaks libtorrent's convention instead, so that stock clients can join an
+//! authenticated swarm.
+//!
+//! Promises: no socket, no clock (the time is an argument), no `unsafe`; files only for the key, the
+//! authority's state and the SSL root, written atomically, readable by their owner alone. Every
+//! decoder bounds what it reads and refuses what it does not understand.
+
+mod authority;
+mod bytes;
+mod credential;
+mod error;
+mod files;
+mod gate;
+mod node;
+pub mod ssl_torrent;
+mod ticket;
+mod tls;
+
+pub use authority::{Authority, TokenInfo};
+pub use credential::{
+    CLOCK_SKEW, Credential, DEFAULT_LIFETIME, EnrolRequest, MAX_LIFETIME, MAX_REVOKED,
+    RevocationList, SwarmId,
+};
+pub use error::{Error, Refused, TicketError};
+pub use gate::Gate;
+pub use node::{NodeId, NodeKey};
+pub use ticket::{
+    Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId,
+};
+pub use tls::{ALPN, Tls, peer_node_id, placeholder_name};

@@ -1,0 +1,121 @@
+//! Everything that can go wrong in this crate: each message says what happened, to what, and what to do.
+
+use std::path::PathBuf;
+
+/// A local failure: files, keys, TLS set-up, or malformed bytes from a peer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of the state directory could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried, as a verb: "read", "write", "lock".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A secret file can be read by other users.
+    #[error("{} may be read by other users (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A file of the state directory holds something else than what Tidecast wrote there.
+    #[error("{} is damaged ({why}); restore it, or remove it to make a new one (tickets of the old one then stop working)", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something that is not a node id was given as one.
+    #[error("not a node id: {0} (expected 52 base32 or 64 hexadecimal characters)")]
+    BadNodeId(String),
+    /// A message of the enrolment protocol could not be decoded.
+    #[error("malformed {0} from the peer")]
+    Malformed(&'static str),
+    /// The peer's certificate is not one that Tidecast accepts.
+    #[error("the peer's certificate is not a Tidecast node's: {0}")]
+    BadCertificate(&'static str),
+    /// There is no such ticket to revoke.
+    #[error("no ticket {0} was issued from this state directory")]
+    UnknownTicket(String),
+    /// The authority's state is at its limit.
+    #[error("too many {what} (limit {limit}); wait until old ones expire")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// TLS or certificate set-up failed.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+    /// The system's random generator or key generation failed.
+    #[error("cannot make a key: the system's random generator failed")]
+    Random,
+}
+
+/// Why a string is not a ticket. The secret is never part of the message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    /// It does not start with `tidecast1`.
+    #[error("this is not a ticket: it does not start with \"tidecast1\"")]
+    Prefix,
+    /// A character that base32 does not have.
+    #[error(
+        "the ticket is damaged: it contains a character that no ticket has, at position {0}; copy it again, whole"
+    )]
+    Character(usize),
+    /// Too short, or the checksum differs.
+    #[error(
+        "the ticket is damaged or cut short (its checksum does not match); copy it again, whole"
+    )]
+    Checksum,
+    /// Longer than any ticket.
+    #[error("this is too long to be a ticket ({0} characters)")]
+    TooLong(usize),
+    /// From a later Tidecast.
+    #[error(
+        "this ticket is of version {0}, which this Tidecast does not know; use a newer Tidecast"
+    )]
+    Version(u8),
+    /// The checksum is right but the content makes no sense.
+    #[error("the ticket's content makes no sense ({0}); it was not made by Tidecast")]
+    Content(&'static str),
+}
+
+/// Why a node is not let in. Sent to nobody in detail; logged by who refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No such ticket was issued, or it was revoked and forgotten.
+    #[error("the ticket is not known here, or was revoked")]
+    UnknownTicket,
+    /// The ticket has been revoked.
+    #[error("the ticket was revoked by the owner of the swarm")]
+    Revoked,
+    /// The ticket is for another swarm.
+    #[error("the ticket or credential is for another swarm")]
+    WrongSwarm,
+    /// The ticket or credential has run out.
+    #[error("the ticket or credential has expired")]
+    Expired,
+    /// The credential was issued in the future: the clocks differ too much.
+    #[error("the credential is dated in the future; compare the clocks of the two hosts")]
+    NotYetValid,
+    /// The proof does not match the ticket and the node.
+    #[error("the proof of holding the ticket is wrong")]
+    BadProof,
+    /// The credential belongs to another node.
+    #[error("the credential belongs to another node")]
+    WrongNode,
+    /// The signature is not the owner's.
+    #[error("the signature is not that of the owner of the swarm")]
+    BadSignature,
+    /// Neither the owner nor holder of a credential.
+    #[error("no credential was shown")]
+    NoCredential,
+}

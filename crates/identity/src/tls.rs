@@ -1,0 +1,281 @@
+//! Mutual TLS 1.3 between Tidecast nodes, each known by its key.
+//!
+//! Promises: a finished handshake proves that the peer holds the key of the node id read from its
+//! certificate, and, when one was expected, that it is that node. The certificate is a mere envelope
+//! for the key: its names, dates and self-signature mean nothing and are not looked at.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as provider};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
+    ServerConfig, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::{Error, NodeId, NodeKey};
+
+/// Protocol name negotiated by ALPN; a peer that does not speak it is not a Tidecast node.
+pub const ALPN: &[u8] = b"tidecast/1";
+
+/// No certificate of ours is longer (bytes).
+const MAX_CERT: usize = 1024;
+
+/// DER of an Ed25519 SubjectPublicKeyInfo before the 32 key bytes (RFC 8410).
+const ED25519_SPKI: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+/// A node's side of TLS: makes the configurations for accepting and for connecting.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    key: NodeKey,
+    cert: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Tls {
+    /// Makes the certificate that carries `key`.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if the certificate cannot be made.
+    pub fn new(key: &NodeKey) -> Result<Self, Error> {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "tidecast node");
+        let cert = params
+            .self_signed(&key.rcgen()?)
+            .map_err(|e| Error::Tls(e.to_string()))?;
+        debug_assert!(cert.der().len() <= MAX_CERT);
+        Ok(Self {
+            key: key.clone(),
+            cert: cert.der().clone(),
+            provider: Arc::new(crypto()),
+        })
+    }
+
+    /// This node's name.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.key.id()
+    }
+
+    /// For accepting connections: any node that proves its key; who may do what is decided above.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if rustls refuses the configuration.
+    pub fn server(&self) -> Result<Arc<ServerConfig>, Error> {
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .and_then(|b| {
+                b.with_client_cert_verifier(Arc::new(KeyVerifier::new(None)))
+                    .with_single_cert(vec![self.cert.clone()], self.key.private_der())
+            })
+            .map_err(|e| Error::Tls(e.to_string()))?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        // A resumed session would save little in a cluster and keeps state for strangers.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// For connecting: to the node `expect`, or to any.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if rustls refuses the configuration.
+    pub fn client(&self, expect: Option<NodeId>) -> Result<Arc<ClientConfig>, Error> {
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .and_then(|b| {
+                b.dangerous()
+                    .with_custom_certificate_verifier(Arc::new(KeyVerifier::new(expect)))
+                    .with_client_auth_cert(vec![self.cert.clone()], self.key.private_der())
+            })
+            .map_err(|e| Error::Tls(e.to_string()))?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.enable_sni = false;
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+/// rustls wants a name to connect to; nodes have none, and this one is neither sent nor compared.
+#[must_use]
+pub fn placeholder_name() -> ServerName<'static> {
+    ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
+}
+
+/// The node at the other end, from `peer_certificates()` of either side of a finished handshake.
+///
+/// # Errors
+/// [`Error::BadCertificate`] when there is not exactly one Ed25519 certificate.
+pub fn peer_node_id(certs: Option<&[CertificateDer<'_>]>) -> Result<NodeId, Error> {
+    match certs {
+        Some([cert]) => node_id_of(cert).map_err(Error::BadCertificate),
+        _ => Err(Error::BadCertificate("expected exactly one")),
+    }
+}
+
+fn node_id_of(cert: &CertificateDer<'_>) -> Result<NodeId, &'static str> {
+    if cert.len() > MAX_CERT {
+        return Err("too long");
+    }
+    let parsed = ParsedCertificate::try_from(cert).map_err(|_| "not well-formed")?;
+    let spki = parsed.subject_public_key_info();
+    spki.as_ref()
+        .strip_prefix(&ED25519_SPKI)
+        .and_then(|key| key.try_into().ok())
+        .map(NodeId)
+        .ok_or("its key is not Ed25519")
+}
+
+/// ring with AES-128-GCM first: the fastest wherever the processor has AES instructions.
+fn crypto() -> CryptoProvider {
+    use provider::{cipher_suite, kx_group};
+    CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+        ],
+        kx_groups: vec![kx_group::X25519],
+        ..provider::default_provider()
+    }
+}
+
+/// Accepts any certificate that carries an Ed25519 key (or only the expected one); the handshake
+/// signature then proves possession.
+#[derive(Debug)]
+struct KeyVerifier {
+    expect: Option<NodeId>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl KeyVerifier {
+    fn new(expect: Option<NodeId>) -> Self {
+        Self {
+            expect,
+            algorithms: provider::default_provider().signature_verification_algorithms,
+        }
+    }
+
+    fn check(
+        &self,
+        cert: &CertificateDer<'_>,
+        more: &[CertificateDer<'_>],
+    ) -> Result<(), rustls::Error> {
+        if !more.is_empty() {
+            return Err(other("expected exactly one certificate".into()));
+        }
+        let id = node_id_of(cert).map_err(|why| other(why.into()))?;
+        match self.expect {
+            Some(expect) if expect != id => {
+                Err(other(format!("expected node {expect}, found node {id}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if dss.scheme != SignatureScheme::ED25519 {
+            return Err(other("the handshake signature is not Ed25519".into()));
+        }
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+}
+
+fn other(why: String) -> rustls::Error {
+    rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Why(why)))))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Why(String);
+
+const NO_TLS12: &str = "TLS 1.2 is not spoken between Tidecast nodes";
+
+impl ServerCertVerifier for KeyVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.check(end_entity, intermediates)
+            .map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(other(NO_TLS12.into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
+
+impl ClientCertVerifier for KeyVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.check(end_entity, intermediates)
+            .map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(other(NO_TLS12.into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
