@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::credential::{DEFAULT_LIFETIME, MAX_LIFETIME, MAX_REVOKED};
 use crate::ticket::Secret;
 use crate::{
-    Credential, EnrolRequest, Error, NodeId, NodeKey, Refused, RevocationList, SwarmId, Token,
-    TokenId, files,
+    Credential, EnrolRequest, Error, NodeId, NodeKey, Refused, RevocationList, SwarmId, Token, TokenId, files,
 };
 
 /// Most live tickets of one owner.
@@ -78,18 +77,8 @@ struct Issued {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            seq,
-            tokens,
-            revoked,
-            ..
-        } = self;
-        write!(
-            f,
-            "State {{ seq: {seq}, tokens: {}, revoked: {} }}",
-            tokens.len(),
-            revoked.len()
-        )
+        let Self { seq, tokens, revoked, .. } = self;
+        write!(f, "State {{ seq: {seq}, tokens: {}, revoked: {} }}", tokens.len(), revoked.len())
     }
 }
 
@@ -129,10 +118,7 @@ impl Authority {
         let token = Token::generate()?;
         self.change(now, |state| {
             if state.tokens.len() >= MAX_TOKENS {
-                return Err(Error::TooMany {
-                    what: "live tickets",
-                    limit: MAX_TOKENS,
-                });
+                return Err(Error::TooMany { what: "live tickets", limit: MAX_TOKENS });
             }
             let issued = Issued {
                 secret: BASE32_NOPAD.encode(&token.secret.0),
@@ -151,22 +137,13 @@ impl Authority {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn redeem(
-        &self,
-        request: &EnrolRequest,
-        node: NodeId,
-        now: u64,
-    ) -> Result<Credential, Refused> {
+    pub fn redeem(&self, request: &EnrolRequest, node: NodeId, now: u64) -> Result<Credential, Refused> {
         let inner = self.inner();
         let number = request.token.to_string();
         if inner.state.revoked.contains_key(&number) {
             return Err(Refused::Revoked);
         }
-        let issued = inner
-            .state
-            .tokens
-            .get(&number)
-            .ok_or(Refused::UnknownTicket)?;
+        let issued = inner.state.tokens.get(&number).ok_or(Refused::UnknownTicket)?;
         let (token, swarm) = issued.token(request.token).ok_or(Refused::UnknownTicket)?;
         if !request.proves(&token.secret.0, self.id(), node) {
             return Err(Refused::BadProof);
@@ -179,9 +156,7 @@ impl Authority {
             return Err(Refused::Expired);
         }
         let expires = now.saturating_add(DEFAULT_LIFETIME).min(end);
-        Ok(Credential::issue(
-            &self.key, swarm, node, token.id, now, expires,
-        ))
+        Ok(Credential::issue(&self.key, swarm, node, token.id, now, expires))
     }
 
     /// Revokes a ticket: its secret is forgotten, and the new signed list tells the members.
@@ -195,15 +170,9 @@ impl Authority {
                 return Ok(());
             }
             if state.revoked.len() >= MAX_REVOKED {
-                return Err(Error::TooMany {
-                    what: "revoked tickets",
-                    limit: MAX_REVOKED,
-                });
+                return Err(Error::TooMany { what: "revoked tickets", limit: MAX_REVOKED });
             }
-            state
-                .tokens
-                .remove(&number)
-                .ok_or_else(|| Error::UnknownTicket(number.clone()))?;
+            state.tokens.remove(&number).ok_or_else(|| Error::UnknownTicket(number.clone()))?;
             state.revoked.insert(number.clone(), now);
             state.seq += 1;
             Ok(())
@@ -224,12 +193,7 @@ impl Authority {
         let info = |(number, issued): (&String, &Issued)| {
             let id = number.parse().ok()?;
             let (_, swarm) = issued.token(id)?;
-            Some(TokenInfo {
-                id,
-                swarm,
-                issued: issued.issued,
-                expires: issued.expires,
-            })
+            Some(TokenInfo { id, swarm, issued: issued.issued, expires: issued.expires })
         };
         inner.state.tokens.iter().filter_map(info).collect()
     }
@@ -247,11 +211,7 @@ impl Authority {
         let list = sign_list(&self.key, &state, &self.path)?;
         let mut inner = self.inner();
         let changed = inner.list.seq != list.seq;
-        *inner = Inner {
-            state,
-            stamp: now,
-            list,
-        };
+        *inner = Inner { state, stamp: now, list };
         Ok(changed)
     }
 
@@ -261,26 +221,16 @@ impl Authority {
     }
 
     /// Read, change and write under the lock between processes.
-    fn change(
-        &self,
-        now: u64,
-        change: impl FnOnce(&mut State) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn change(&self, now: u64, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
         let _lock = files::lock(&self.lock)?;
         let mut state = read(&self.path)?;
         state.prune(now);
         change(&mut state)?;
-        let json = serde_json::to_vec_pretty(&state).map_err(|e| Error::Damaged {
-            path: self.path.clone(),
-            why: e.to_string(),
-        })?;
+        let json = serde_json::to_vec_pretty(&state)
+            .map_err(|e| Error::Damaged { path: self.path.clone(), why: e.to_string() })?;
         let list = sign_list(&self.key, &state, &self.path)?;
         files::replace(&self.path, &json)?;
-        *self.inner() = Inner {
-            state,
-            stamp: stamp(&self.path),
-            list,
-        };
+        *self.inner() = Inner { state, stamp: stamp(&self.path), list };
         Ok(())
     }
 }
@@ -288,12 +238,8 @@ impl Authority {
 impl State {
     /// Drops tickets that have ended, and revocations of which no credential can still be alive.
     fn prune(&mut self, now: u64) {
-        self.tokens.retain(|_, t| {
-            t.expires
-                .is_none_or(|end| end.saturating_add(MAX_LIFETIME) > now)
-        });
-        self.revoked
-            .retain(|_, when| when.saturating_add(2 * MAX_LIFETIME) > now);
+        self.tokens.retain(|_, t| t.expires.is_none_or(|end| end.saturating_add(MAX_LIFETIME) > now));
+        self.revoked.retain(|_, when| when.saturating_add(2 * MAX_LIFETIME) > now);
     }
 
     fn check(&self) -> Result<(), String> {
@@ -304,38 +250,17 @@ impl State {
             return Err("too many tickets".into());
         }
         let parsed = |n: &String| n.parse::<TokenId>().ok();
-        let sound = self
-            .tokens
-            .iter()
-            .all(|(n, t)| parsed(n).and_then(|id| t.token(id)).is_some());
+        let sound = self.tokens.iter().all(|(n, t)| parsed(n).and_then(|id| t.token(id)).is_some());
         let sound = sound && self.revoked.keys().all(|n| parsed(n).is_some());
-        if sound {
-            Ok(())
-        } else {
-            Err("a ticket in it is malformed".into())
-        }
+        if sound { Ok(()) } else { Err("a ticket in it is malformed".into()) }
     }
 }
 
 impl Issued {
     fn token(&self, id: TokenId) -> Option<(Token, SwarmId)> {
-        let secret = BASE32_NOPAD
-            .decode(self.secret.as_bytes())
-            .ok()?
-            .try_into()
-            .ok()?;
-        let swarm = HEXLOWER
-            .decode(self.swarm.as_bytes())
-            .ok()?
-            .try_into()
-            .ok()?;
-        Some((
-            Token {
-                id,
-                secret: Secret(secret),
-            },
-            SwarmId(swarm),
-        ))
+        let secret = BASE32_NOPAD.decode(self.secret.as_bytes()).ok()?.try_into().ok()?;
+        let swarm = HEXLOWER.decode(self.swarm.as_bytes()).ok()?.try_into().ok()?;
+        Some((Token { id, secret: Secret(secret) }, SwarmId(swarm)))
     }
 }
 
@@ -346,15 +271,9 @@ fn stamp(path: &Path) -> Option<Stamp> {
 
 fn read(path: &Path) -> Result<State, Error> {
     let Some(bytes) = files::read_secret(path)? else {
-        return Ok(State {
-            format: FORMAT,
-            ..State::default()
-        });
+        return Ok(State { format: FORMAT, ..State::default() });
     };
-    let damaged = |why: String| Error::Damaged {
-        path: path.to_owned(),
-        why,
-    };
+    let damaged = |why: String| Error::Damaged { path: path.to_owned(), why };
     // serde's message may quote the text, which holds secrets: only the place is told.
     let state: State = serde_json::from_slice(&bytes)
         .map_err(|e| damaged(format!("line {} column {}", e.line(), e.column())))?;
@@ -363,14 +282,7 @@ fn read(path: &Path) -> Result<State, Error> {
 }
 
 fn sign_list(key: &NodeKey, state: &State, path: &Path) -> Result<RevocationList, Error> {
-    let tokens = state
-        .revoked
-        .keys()
-        .map(|n| n.parse())
-        .collect::<Result<Vec<TokenId>, _>>();
-    let tokens = tokens.map_err(|e| Error::Damaged {
-        path: path.to_owned(),
-        why: e.to_string(),
-    })?;
+    let tokens = state.revoked.keys().map(|n| n.parse()).collect::<Result<Vec<TokenId>, _>>();
+    let tokens = tokens.map_err(|e| Error::Damaged { path: path.to_owned(), why: e.to_string() })?;
     Ok(RevocationList::issue(key, state.seq, tokens))
 }

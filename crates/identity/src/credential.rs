@@ -64,11 +64,7 @@ impl EnrolRequest {
         let mut proof = [0; 32];
         debug_assert_eq!(tag.as_ref().len(), proof.len());
         proof.copy_from_slice(tag.as_ref());
-        Self {
-            swarm,
-            token: token.id,
-            proof,
-        }
+        Self { swarm, token: token.id, proof }
     }
 
     /// Constant-time check of the proof.
@@ -87,23 +83,14 @@ impl EnrolRequest {
     /// [`Error::Malformed`] when the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let mut r = Reader::new(bytes);
-        let read = || {
-            Some(Self {
-                swarm: SwarmId(r.array()?),
-                token: TokenId(r.array()?),
-                proof: r.array()?,
-            })
-        };
+        let read =
+            || Some(Self { swarm: SwarmId(r.array()?), token: TokenId(r.array()?), proof: r.array()? });
         whole(read, bytes.len() == Self::LEN, "enrolment request")
     }
 }
 
 fn whole<T>(read: impl FnOnce() -> Option<T>, fits: bool, what: &'static str) -> Result<T, Error> {
-    if fits {
-        read().ok_or(Error::Malformed(what))
-    } else {
-        Err(Error::Malformed(what))
-    }
+    if fits { read().ok_or(Error::Malformed(what)) } else { Err(Error::Malformed(what)) }
 }
 
 fn proof_text(swarm: SwarmId, authority: NodeId, node: NodeId) -> Vec<u8> {
@@ -139,14 +126,7 @@ impl Credential {
         issued: u64,
         expires: u64,
     ) -> Self {
-        let mut credential = Self {
-            swarm,
-            node,
-            token,
-            issued,
-            expires,
-            signature: [0; 64],
-        };
+        let mut credential = Self { swarm, node, token, issued, expires, signature: [0; 64] };
         credential.signature = key.sign(&credential.signed_text());
         credential
     }
@@ -156,13 +136,7 @@ impl Credential {
     ///
     /// # Errors
     /// The first thing found wrong.
-    pub fn verify(
-        &self,
-        authority: NodeId,
-        swarm: SwarmId,
-        node: NodeId,
-        now: u64,
-    ) -> Result<(), Refused> {
+    pub fn verify(&self, authority: NodeId, swarm: SwarmId, node: NodeId, now: u64) -> Result<(), Refused> {
         if self.swarm != swarm {
             return Err(Refused::WrongSwarm);
         }
@@ -176,11 +150,7 @@ impl Credential {
             return Err(Refused::NotYetValid);
         }
         let limit = self.issued.saturating_add(MAX_LIFETIME).min(self.expires);
-        if now >= limit {
-            Err(Refused::Expired)
-        } else {
-            Ok(())
-        }
+        if now >= limit { Err(Refused::Expired) } else { Ok(()) }
     }
 
     fn signed_text(&self) -> Vec<u8> {
@@ -232,11 +202,7 @@ impl RevocationList {
         tokens.sort_unstable();
         tokens.dedup();
         debug_assert!(tokens.len() <= MAX_REVOKED);
-        let mut list = Self {
-            seq,
-            tokens,
-            signature: [0; 64],
-        };
+        let mut list = Self { seq, tokens, signature: [0; 64] };
         list.signature = key.sign(&[REVOCATIONS, &list.body()].concat());
         list
     }
@@ -274,23 +240,12 @@ impl RevocationList {
         let mut r = Reader::new(bytes);
         let read = || {
             let seq = r.u64()?;
-            let count = usize::try_from(r.u32()?)
-                .ok()
-                .filter(|&n| n <= MAX_REVOKED)?;
-            let tokens = r
-                .slice(8 * count)?
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|c| TokenId(*c))
-                .collect::<Vec<_>>();
+            let count = usize::try_from(r.u32()?).ok().filter(|&n| n <= MAX_REVOKED)?;
+            let tokens =
+                r.slice(8 * count)?.as_chunks::<8>().0.iter().map(|c| TokenId(*c)).collect::<Vec<_>>();
             let signature = r.array()?;
             r.end()?;
-            tokens.is_sorted_by(|a, b| a < b).then_some(Self {
-                seq,
-                tokens,
-                signature,
-            })
+            tokens.is_sorted_by(|a, b| a < b).then_some(Self { seq, tokens, signature })
         };
         whole(read, true, "revocation list")
     }

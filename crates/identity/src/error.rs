@@ -71,17 +71,13 @@ pub enum TicketError {
     )]
     Character(usize),
     /// Too short, or the checksum differs.
-    #[error(
-        "the ticket is damaged or cut short (its checksum does not match); copy it again, whole"
-    )]
+    #[error("the ticket is damaged or cut short (its checksum does not match); copy it again, whole")]
     Checksum,
     /// Longer than any ticket.
     #[error("this is too long to be a ticket ({0} characters)")]
     TooLong(usize),
     /// From a later Tidecast.
-    #[error(
-        "this ticket is of version {0}, which this Tidecast does not know; use a newer Tidecast"
-    )]
+    #[error("this ticket is of version {0}, which this Tidecast does not know; use a newer Tidecast")]
     Version(u8),
     /// The checksum is right but the content makes no sense.
     #[error("the ticket's content makes no sense ({0}); it was not made by Tidecast")]

@@ -11,20 +11,12 @@ use crate::Error;
 const MAX_FILE: u64 = 16 << 20;
 
 fn fail(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+    move |source| Error::File { action, path: path.to_owned(), source }
 }
 
 /// Makes the directory (mode 0700) and its parents if absent.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(fail("create", dir))
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create", dir))
 }
 
 /// Reads a secret file; `None` if there is none. One that others may read is refused.
@@ -34,27 +26,14 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(fail("read", path)(e)),
     };
-    let mode = file
-        .metadata()
-        .map_err(fail("read", path))?
-        .permissions()
-        .mode()
-        & 0o7777;
+    let mode = file.metadata().map_err(fail("read", path))?.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
-        return Err(Error::Exposed {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(Error::Exposed { path: path.to_owned(), mode });
     }
     let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(fail("read", path))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail("read", path))?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::Damaged {
-            path: path.to_owned(),
-            why: "far too long".into(),
-        });
+        return Err(Error::Damaged { path: path.to_owned(), why: "far too long".into() });
     }
     Ok(Some(bytes))
 }
@@ -66,24 +45,18 @@ fn temporary(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, Error
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(dir)
         .map_err(fail("write", path))?;
-    file.write_all(bytes)
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(fail("write", path))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(fail("write", path))?;
     Ok(file)
 }
 
 fn sync_dir(path: &Path) -> Result<(), Error> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    File::open(dir)
-        .and_then(|d| d.sync_all())
-        .map_err(fail("write", path))
+    File::open(dir).and_then(|d| d.sync_all()).map_err(fail("write", path))
 }
 
 /// Puts `bytes` at `path` (mode 0600), whole or not at all, and durably.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    temporary(path, bytes)?
-        .persist(path)
-        .map_err(|e| fail("write", path)(e.error))?;
+    temporary(path, bytes)?.persist(path).map_err(|e| fail("write", path)(e.error))?;
     sync_dir(path)
 }
 

@@ -14,11 +14,7 @@ impl Gate {
     /// The door of `swarm`, owned by `authority`.
     #[must_use]
     pub fn new(authority: NodeId, swarm: SwarmId) -> Self {
-        Self {
-            authority,
-            swarm,
-            revoked: None,
-        }
+        Self { authority, swarm, revoked: None }
     }
 
     /// The owner of the swarm.
@@ -38,12 +34,7 @@ impl Gate {
     ///
     /// # Errors
     /// Why the node is not let in.
-    pub fn check(
-        &self,
-        node: NodeId,
-        credential: Option<&Credential>,
-        now: u64,
-    ) -> Result<(), Refused> {
+    pub fn check(&self, node: NodeId, credential: Option<&Credential>, now: u64) -> Result<(), Refused> {
         if node == self.authority {
             return Ok(());
         }

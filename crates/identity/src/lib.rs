@@ -26,13 +26,11 @@ mod tls;
 
 pub use authority::{Authority, TokenInfo};
 pub use credential::{
-    CLOCK_SKEW, Credential, DEFAULT_LIFETIME, EnrolRequest, MAX_LIFETIME, MAX_REVOKED,
-    RevocationList, SwarmId,
+    CLOCK_SKEW, Credential, DEFAULT_LIFETIME, EnrolRequest, MAX_LIFETIME, MAX_REVOKED, RevocationList,
+    SwarmId,
 };
 pub use error::{Error, Refused, TicketError};
 pub use gate::Gate;
 pub use node::{NodeId, NodeKey};
-pub use ticket::{
-    Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId,
-};
+pub use ticket::{Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId};
 pub use tls::{ALPN, Tls, peer_node_id, placeholder_name};

@@ -20,9 +20,7 @@ impl NodeId {
     /// True when `signature` over `message` was made by this node's key (RFC 8032).
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool {
-        UnparsedPublicKey::new(&ED25519, &self.0)
-            .verify(message, signature)
-            .is_ok()
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(message, signature).is_ok()
     }
 
     /// The first 10 characters, for logs and tables; unique enough for people, not for programs.
@@ -77,8 +75,8 @@ impl NodeKey {
     /// # Errors
     /// [`Error::Random`] when the system's random generator fails.
     pub fn generate() -> Result<Self, Error> {
-        let doc = Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new())
-            .map_err(|_| Error::Random)?;
+        let doc =
+            Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).map_err(|_| Error::Random)?;
         Self::from_pkcs8(doc.as_ref().to_vec()).ok_or(Error::Random)
     }
 
@@ -98,34 +96,22 @@ impl NodeKey {
             return Ok(key);
         }
         let why = || "it vanished while being read".to_owned();
-        Self::load(&path)?.ok_or_else(|| Error::Damaged {
-            path: path.clone(),
-            why: why(),
-        })
+        Self::load(&path)?.ok_or_else(|| Error::Damaged { path: path.clone(), why: why() })
     }
 
     fn load(path: &Path) -> Result<Option<Self>, Error> {
         let Some(pem) = files::read_secret(path)? else {
             return Ok(None);
         };
-        let damaged = || Error::Damaged {
-            path: path.to_owned(),
-            why: "not an Ed25519 key".into(),
-        };
+        let damaged = || Error::Damaged { path: path.to_owned(), why: "not an Ed25519 key".into() };
         let der = PrivatePkcs8KeyDer::from_pem_slice(&pem).map_err(|_| damaged())?;
-        Self::from_pkcs8(der.secret_pkcs8_der().to_vec())
-            .map(Some)
-            .ok_or_else(damaged)
+        Self::from_pkcs8(der.secret_pkcs8_der().to_vec()).map(Some).ok_or_else(damaged)
     }
 
     fn from_pkcs8(der: Vec<u8>) -> Option<Self> {
         let pair = Ed25519KeyPair::from_pkcs8(&der).ok()?;
         let id = NodeId(pair.public_key().as_ref().try_into().ok()?);
-        Some(Self {
-            pair: Arc::new(pair),
-            pkcs8: Arc::new(der.into()),
-            id,
-        })
+        Some(Self { pair: Arc::new(pair), pkcs8: Arc::new(der.into()), id })
     }
 
     fn to_pem(&self) -> Result<String, Error> {
@@ -160,8 +146,6 @@ impl NodeKey {
 
 impl fmt::Debug for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeKey")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("NodeKey").field("id", &self.id).finish_non_exhaustive()
     }
 }

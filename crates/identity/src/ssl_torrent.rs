@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName as Dn, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName as Dn, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -20,8 +20,8 @@ use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -70,22 +70,14 @@ impl SslRoot {
         let Some(bytes) = files::read_secret(path)? else {
             return Ok(None);
         };
-        let damaged = |why: &str| Error::Damaged {
-            path: path.to_owned(),
-            why: why.to_owned(),
-        };
+        let damaged = |why: &str| Error::Damaged { path: path.to_owned(), why: why.to_owned() };
         let text = String::from_utf8(bytes).map_err(|_| damaged("not text"))?;
-        let at = text
-            .find("-----BEGIN PRIVATE KEY")
-            .ok_or_else(|| damaged("no private key"))?;
+        let at = text.find("-----BEGIN PRIVATE KEY").ok_or_else(|| damaged("no private key"))?;
         let (cert_pem, key_pem) = text.split_at(at);
         let key = KeyPair::from_pem(key_pem).map_err(|_| damaged("the key does not parse"))?;
         certificates(cert_pem).map_err(|_| damaged("the certificate does not parse"))?;
         let issuer = Issuer::new(root_params(&key), key);
-        Ok(Some(Self {
-            issuer,
-            cert_pem: cert_pem.to_owned(),
-        }))
+        Ok(Some(Self { issuer, cert_pem: cert_pem.to_owned() }))
     }
 
     /// The root certificate for the manifest's `ssl-cert`, PEM.
@@ -107,15 +99,10 @@ impl SslRoot {
             params.subject_alt_names.push(SanType::DnsName(ascii));
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let cert = params.signed_by(&key, &self.issuer).map_err(tls)?;
-        Ok(SslPeer {
-            cert_pem: cert.pem(),
-            key_pem: key.serialize_pem(),
-        })
+        Ok(SslPeer { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
     }
 }
 
@@ -132,9 +119,7 @@ fn root_params(key: &KeyPair) -> CertificateParams {
     let mut params = dated();
     let id = params.key_identifier(key);
     let short = HEXLOWER.encode(id.get(..8).unwrap_or(&id));
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("Tidecast SSL torrents {short}"));
+    params.distinguished_name.push(DnType::CommonName, format!("Tidecast SSL torrents {short}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -151,9 +136,7 @@ pub struct SslPeer {
 
 impl std::fmt::Debug for SslPeer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SslPeer")
-            .field("cert_pem", &self.cert_pem)
-            .finish_non_exhaustive()
+        f.debug_struct("SslPeer").field("cert_pem", &self.cert_pem).finish_non_exhaustive()
     }
 }
 
@@ -177,17 +160,10 @@ impl SslPeer {
     /// A file is absent, cannot be read, or is no PEM text.
     pub fn read(cert: &Path, key: &Path) -> Result<Self, Error> {
         let text = |path: &Path| {
-            let fail = |source| Error::File {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            };
+            let fail = |source| Error::File { action: "read", path: path.to_owned(), source };
             std::fs::read_to_string(path).map_err(fail)
         };
-        Ok(Self {
-            cert_pem: text(cert)?,
-            key_pem: text(key)?,
-        })
+        Ok(Self { cert_pem: text(cert)?, key_pem: text(key)? })
     }
 }
 
@@ -216,17 +192,8 @@ impl SslTorrent {
             .build()
             .map_err(tls)?;
         let key = PrivateKeyDer::from_pem_slice(peer.key_pem.as_bytes()).map_err(tls)?;
-        let verifier = Arc::new(RootVerifier {
-            roots,
-            inner,
-            name: name.to_owned(),
-        });
-        Ok(Self {
-            certs: certificates(&peer.cert_pem)?,
-            key,
-            verifier,
-            provider,
-        })
+        let verifier = Arc::new(RootVerifier { roots, inner, name: name.to_owned() });
+        Ok(Self { certs: certificates(&peer.cert_pem)?, key, verifier, provider })
     }
 
     /// For accepting peers.
@@ -275,25 +242,15 @@ pub fn server_name(info_hash: &[u8; 20]) -> ServerName<'static> {
 /// The info-hash that a connecting peer named (SNI), if it is one.
 #[must_use]
 pub fn info_hash_of(server_name: &str) -> Option<[u8; 20]> {
-    data_encoding::HEXLOWER_PERMISSIVE
-        .decode(server_name.as_bytes())
-        .ok()?
-        .try_into()
-        .ok()
+    data_encoding::HEXLOWER_PERMISSIVE.decode(server_name.as_bytes()).ok()?.try_into().ok()
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     if pem.len() > MAX_PEM {
         return Err(Error::Tls("the certificate is far too long".into()));
     }
-    let certs = CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(tls)?;
-    if certs.is_empty() {
-        Err(Error::Tls("no certificate found".into()))
-    } else {
-        Ok(certs)
-    }
+    let certs = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(tls)?;
+    if certs.is_empty() { Err(Error::Tls("no certificate found".into())) } else { Ok(certs) }
 }
 
 /// True when the certificate names the torrent or `*`.
@@ -302,12 +259,8 @@ fn names(cert: &CertificateDer<'_>, torrent: &str) -> Option<bool> {
     let fits = |name: &str| name == "*" || name == torrent;
     let alternative = cert.subject_alternative_name().ok()?;
     let mut alternative = alternative.iter().flat_map(|ext| &ext.value.general_names);
-    let mut common = cert
-        .subject()
-        .iter_common_name()
-        .filter_map(|cn| cn.as_str().ok());
-    let found =
-        alternative.any(|n| matches!(n, GeneralName::DNSName(n) if fits(n))) || common.any(fits);
+    let mut common = cert.subject().iter_common_name().filter_map(|cn| cn.as_str().ok());
+    let found = alternative.any(|n| matches!(n, GeneralName::DNSName(n) if fits(n))) || common.any(fits);
     Some(found)
 }
 
@@ -339,9 +292,7 @@ impl ServerCertVerifier for RootVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let parsed = ParsedCertificate::try_from(end_entity)?;
-        let algorithms = provider::default_provider()
-            .signature_verification_algorithms
-            .all;
+        let algorithms = provider::default_provider().signature_verification_algorithms.all;
         rustls::client::verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &self.roots,
@@ -349,8 +300,7 @@ impl ServerCertVerifier for RootVerifier {
             now,
             algorithms,
         )?;
-        self.check_name(end_entity)
-            .map(|()| ServerCertVerified::assertion())
+        self.check_name(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -387,9 +337,7 @@ impl ClientCertVerifier for RootVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self
-            .inner
-            .verify_client_cert(end_entity, intermediates, now)?;
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
         self.check_name(end_entity).map(|()| verified)
     }
 

@@ -71,11 +71,7 @@ impl fmt::Display for ManifestId {
 
 impl fmt::Debug for ManifestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if matches!(self, Self::V1(_)) {
-            "V1"
-        } else {
-            "V2"
-        };
+        let kind = if matches!(self, Self::V1(_)) { "V1" } else { "V2" };
         write!(f, "{kind}({self})")
     }
 }
@@ -135,14 +131,8 @@ impl Token {
     pub fn generate() -> Result<Self, Error> {
         let (mut id, mut secret) = ([0; 8], [0; 16]);
         let random = ring::rand::SystemRandom::new();
-        random
-            .fill(&mut id)
-            .and_then(|()| random.fill(&mut secret))
-            .map_err(|_| Error::Random)?;
-        Ok(Self {
-            id: TokenId(id),
-            secret: Secret(secret),
-        })
+        random.fill(&mut id).and_then(|()| random.fill(&mut secret)).map_err(|_| Error::Random)?;
+        Ok(Self { id: TokenId(id), secret: Secret(secret) })
     }
 }
 
@@ -251,10 +241,7 @@ impl Ticket {
             let authority = NodeId(r.array().ok_or_else(short)?);
             let id = TokenId(r.array().ok_or_else(short)?);
             let secret = Secret(r.array().ok_or_else(short)?);
-            Access::Private {
-                authority,
-                token: Token { id, secret },
-            }
+            Access::Private { authority, token: Token { id, secret } }
         } else {
             Access::Open
         };
@@ -272,13 +259,7 @@ impl Ticket {
         let addrs = addrs.ok_or(TicketError::Content("an address is malformed"))?;
         r.end().ok_or(TicketError::Content("bytes left over"))?;
         let name = (!name.is_empty()).then(|| name.to_owned());
-        Ok(Self {
-            manifest,
-            plain: flags & PLAIN != 0,
-            access,
-            name,
-            addrs,
-        })
+        Ok(Self { manifest, plain: flags & PLAIN != 0, access, name, addrs })
     }
 }
 
@@ -303,19 +284,13 @@ fn cut(s: &str, max: usize) -> &str {
 fn checksum(body: &[u8]) -> [u8; 4] {
     let digest = ring::digest::digest(&ring::digest::SHA256, body);
     let mut sum = [0; 4];
-    sum.iter_mut()
-        .zip(digest.as_ref())
-        .for_each(|(s, d)| *s = *d);
+    sum.iter_mut().zip(digest.as_ref()).for_each(|(s, d)| *s = *d);
     sum
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{PREFIX}{}",
-            BASE32_NOPAD.encode(&self.encode()).to_ascii_lowercase()
-        )
+        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&self.encode()).to_ascii_lowercase())
     }
 }
 
@@ -324,14 +299,9 @@ impl FromStr for Ticket {
 
     fn from_str(s: &str) -> Result<Self, TicketError> {
         // A ticket pasted from a mail may be broken over lines.
-        let text: Vec<u8> = s
-            .bytes()
-            .filter(|b| !b.is_ascii_whitespace())
-            .take(MAX_TICKET_CHARS + 1)
-            .collect();
-        let (prefix, body) = text
-            .split_at_checked(PREFIX.len())
-            .ok_or(TicketError::Prefix)?;
+        let text: Vec<u8> =
+            s.bytes().filter(|b| !b.is_ascii_whitespace()).take(MAX_TICKET_CHARS + 1).collect();
+        let (prefix, body) = text.split_at_checked(PREFIX.len()).ok_or(TicketError::Prefix)?;
         if !prefix.eq_ignore_ascii_case(PREFIX.as_bytes()) {
             return Err(TicketError::Prefix);
         }
@@ -339,9 +309,7 @@ impl FromStr for Ticket {
             return Err(TicketError::TooLong(s.len()));
         }
         let bytes = BASE32_NOPAD_NOCASE.decode(body).map_err(|e| match e.kind {
-            data_encoding::DecodeKind::Symbol => {
-                TicketError::Character(e.position + PREFIX.len() + 1)
-            }
+            data_encoding::DecodeKind::Symbol => TicketError::Character(e.position + PREFIX.len() + 1),
             _ => TicketError::Checksum,
         })?;
         Self::decode(&bytes)

@@ -13,8 +13,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, ServerConfig,
+    SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
@@ -27,9 +27,7 @@ pub const ALPN: &[u8] = b"tidecast/1";
 const MAX_CERT: usize = 1024;
 
 /// DER of an Ed25519 SubjectPublicKeyInfo before the 32 key bytes (RFC 8410).
-const ED25519_SPKI: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
+const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A node's side of TLS: makes the configurations for accepting and for connecting.
 #[derive(Clone, Debug)]
@@ -47,18 +45,10 @@ impl Tls {
     pub fn new(key: &NodeKey) -> Result<Self, Error> {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, "tidecast node");
-        let cert = params
-            .self_signed(&key.rcgen()?)
-            .map_err(|e| Error::Tls(e.to_string()))?;
+        params.distinguished_name.push(rcgen::DnType::CommonName, "tidecast node");
+        let cert = params.self_signed(&key.rcgen()?).map_err(|e| Error::Tls(e.to_string()))?;
         debug_assert!(cert.der().len() <= MAX_CERT);
-        Ok(Self {
-            key: key.clone(),
-            cert: cert.der().clone(),
-            provider: Arc::new(crypto()),
-        })
+        Ok(Self { key: key.clone(), cert: cert.der().clone(), provider: Arc::new(crypto()) })
     }
 
     /// This node's name.
@@ -160,25 +150,16 @@ struct KeyVerifier {
 
 impl KeyVerifier {
     fn new(expect: Option<NodeId>) -> Self {
-        Self {
-            expect,
-            algorithms: provider::default_provider().signature_verification_algorithms,
-        }
+        Self { expect, algorithms: provider::default_provider().signature_verification_algorithms }
     }
 
-    fn check(
-        &self,
-        cert: &CertificateDer<'_>,
-        more: &[CertificateDer<'_>],
-    ) -> Result<(), rustls::Error> {
+    fn check(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
         if !more.is_empty() {
             return Err(other("expected exactly one certificate".into()));
         }
         let id = node_id_of(cert).map_err(|why| other(why.into()))?;
         match self.expect {
-            Some(expect) if expect != id => {
-                Err(other(format!("expected node {expect}, found node {id}")))
-            }
+            Some(expect) if expect != id => Err(other(format!("expected node {expect}, found node {id}"))),
             _ => Ok(()),
         }
     }
@@ -215,8 +196,7 @@ impl ServerCertVerifier for KeyVerifier {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates)
-            .map(|()| ServerCertVerified::assertion())
+        self.check(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -253,8 +233,7 @@ impl ClientCertVerifier for KeyVerifier {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates)
-            .map(|()| ClientCertVerified::assertion())
+        self.check(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
