@@ -1,0 +1,114 @@
+//! What each side says of the extension in its extension handshake, and what the two sides make of it. Both compute the
+//! same session from the same two offers, so nothing needs to be confirmed; without one they are stock peers.
+
+use bytes::{BufMut, BytesMut};
+
+use super::MAX_BLOCK;
+use crate::STOCK_BLOCK;
+use crate::bencode::{Dict, Value, put_int};
+
+/// What a node takes, as a set of bits. Bits unknown here are kept and mean nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caps(pub u32);
+
+impl Caps {
+    /// Takes pushed blocks, against the credit it gives.
+    pub const PUSH: Self = Self(1);
+    /// Wants leaf hashes ahead of the data of each piece.
+    pub const LEAVES: Self = Self(2);
+    /// Answers `ManifestRequest`.
+    pub const MANIFEST: Self = Self(4);
+    /// Answers `Enrol`: it is the authority of its swarms.
+    pub const AUTHORITY: Self = Self(8);
+    /// Takes `Attach`.
+    pub const CHANNELS: Self = Self(16);
+
+    /// Whether all bits of `other` are here.
+    #[must_use]
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// One side's offer, the dictionary `tidecast` of the extension handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Lowest version spoken.
+    pub min_version: u32,
+    /// Highest version spoken.
+    pub max_version: u32,
+    /// The longest block sent or taken, a power of two from 16 KiB to [`MAX_BLOCK`].
+    pub block: u32,
+    /// What this node takes.
+    pub caps: Caps,
+}
+
+/// What two sides agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// The version: the highest that both speak.
+    pub version: u32,
+    /// The longest block, in bytes: the smaller offer. `RequestPieces` is answered in blocks of this size.
+    pub max_block: u32,
+    /// What the peer takes.
+    pub peer: Caps,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        let caps = Caps::PUSH.with(Caps::LEAVES).with(Caps::MANIFEST).with(Caps::CHANNELS);
+        Self { min_version: 1, max_version: 1, block: 256 * 1024, caps }
+    }
+}
+
+impl Offer {
+    /// The session of this node and a peer, or `None`: no common version, so both go on as stock peers.
+    #[must_use]
+    pub fn agree(&self, peer: &Self) -> Option<Session> {
+        let version = self.max_version.min(peer.max_version);
+        let spoken = version >= self.min_version.max(peer.min_version);
+        spoken.then_some(Session { version, max_block: self.block.min(peer.block), peer: peer.caps })
+    }
+
+    /// `None` when a value is missing or makes no sense: the peer is then taken as a stock client.
+    pub(crate) fn decode(dict: Dict<'_>) -> Option<Self> {
+        let [mut min, mut max, mut block, mut caps] = [None; 4];
+        for (key, value) in dict.entries() {
+            let Value::Int(value) = value else { continue };
+            let value = u32::try_from(value).ok();
+            match key {
+                b"min" => min = value,
+                b"max" => max = value,
+                b"block" => block = value,
+                b"caps" => caps = value,
+                _ => {}
+            }
+        }
+        let offer = Self {
+            min_version: min?,
+            max_version: max?,
+            block: block?,
+            caps: Caps(caps.unwrap_or_default()),
+        };
+        let sane = offer.min_version >= 1
+            && offer.min_version <= offer.max_version
+            && offer.block.is_power_of_two()
+            && (STOCK_BLOCK..=MAX_BLOCK).contains(&offer.block);
+        sane.then_some(offer)
+    }
+
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        out.put_u8(b'd');
+        put_int(out, "block", self.block);
+        put_int(out, "caps", self.caps.0);
+        put_int(out, "max", self.max_version);
+        put_int(out, "min", self.min_version);
+        out.put_u8(b'e');
+    }
+}

@@ -1,0 +1,105 @@
+//! `ut_metadata` (BEP 9): the info dictionary, 16 KiB at a time. A piece of data is accepted only with exactly the
+//! length that its place in the total size demands.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::Error;
+use crate::bencode::{Dict, Value, put_int};
+
+/// Bytes of one piece of metadata; the last may be shorter.
+pub const METADATA_PIECE: u32 = 16 * 1024;
+/// The dictionary before the data of a piece never comes near this.
+pub(crate) const MAX_HEAD: u32 = 1024;
+
+const NAME: &str = "ut_metadata";
+
+/// A message of `ut_metadata`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Metadata {
+    /// Send me this piece of the info dictionary.
+    Request {
+        /// Its index.
+        piece: u32,
+    },
+    /// Here it is.
+    Data {
+        /// Its index.
+        piece: u32,
+        /// Bytes of the whole info dictionary.
+        total: u32,
+        /// The bytes of this piece.
+        bytes: Bytes,
+    },
+    /// I have not got it, or you ask too much.
+    Reject {
+        /// Its index.
+        piece: u32,
+    },
+}
+
+impl Metadata {
+    /// `None` for a message type that is unknown and therefore ignored, as BEP 9 demands.
+    pub(crate) fn decode(body: &[u8]) -> Result<Option<Self>, Error> {
+        let (dict, end) = Dict::parse(NAME, body)?;
+        let [mut kind, mut piece, mut total] = [None; 3];
+        for (key, value) in dict.entries() {
+            match (key, value) {
+                (b"msg_type", Value::Int(v)) => kind = Some(v),
+                (b"piece", Value::Int(v)) => piece = Some(v),
+                (b"total_size", Value::Int(v)) => total = Some(v),
+                _ => {}
+            }
+        }
+        if !matches!(kind, Some(0..=2)) {
+            return Ok(None);
+        }
+        let piece = number("piece", piece)?;
+        Ok(match kind {
+            Some(0) => Some(Self::Request { piece }),
+            Some(1) => Some(data(piece, number("total_size", total)?, body.get(end..).unwrap_or_default())?),
+            _ => Some(Self::Reject { piece }),
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        let (kind, piece) = match self {
+            Self::Request { piece } => (0, piece),
+            Self::Data { piece, .. } => (1, piece),
+            Self::Reject { piece } => (2, piece),
+        };
+        out.extend_from_slice(b"d");
+        put_int(out, "msg_type", kind);
+        put_int(out, "piece", *piece);
+        if let Self::Data { total, .. } = self {
+            put_int(out, "total_size", *total);
+        }
+        out.extend_from_slice(b"e");
+        if let Self::Data { bytes, .. } = self {
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn number(field: &'static str, value: Option<i64>) -> Result<u32, Error> {
+    let value = value.unwrap_or(-1);
+    u32::try_from(value).map_err(|_| Error::Value {
+        message: NAME,
+        field,
+        value: value.cast_unsigned(),
+        rule: "BEP 9: it is there and a count",
+    })
+}
+
+fn data(piece: u32, total: u32, bytes: &[u8]) -> Result<Metadata, Error> {
+    let left = u64::from(total).saturating_sub(u64::from(piece) * u64::from(METADATA_PIECE));
+    let want = left.min(u64::from(METADATA_PIECE));
+    if want == 0 {
+        let rule = "BEP 9: a piece begins before total_size";
+        return Err(Error::Value { message: NAME, field: "piece", value: u64::from(piece), rule });
+    }
+    if bytes.len() as u64 != want {
+        let rule = "BEP 9: 16 KiB of data, the last piece what is left";
+        return Err(Error::Length { message: NAME, len: bytes.len() as u64, rule });
+    }
+    Ok(Metadata::Data { piece, total, bytes: Bytes::copy_from_slice(bytes) })
+}

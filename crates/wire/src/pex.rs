@@ -1,0 +1,125 @@
+//! `ut_pex` (BEP 11): peers met and lost. At most [`MAX_PEX`] of each are kept of one message; addresses that nobody
+//! can connect to (port 0, the unspecified address) are dropped.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use bytes::{BufMut, BytesMut};
+
+use crate::Error;
+use crate::bencode::{Dict, Value, put_entry};
+
+/// The most addresses kept of either list of one message. BEP 11 says 50, and more in the first one.
+pub const MAX_PEX: usize = 200;
+
+const NAME: &str = "ut_pex";
+
+/// A message of `ut_pex`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pex {
+    /// Connected since the last message, IPv4 before IPv6 on the wire.
+    pub added: Vec<PexPeer>,
+    /// Disconnected since.
+    pub dropped: Vec<SocketAddr>,
+}
+
+/// An added peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PexPeer {
+    /// Its address.
+    pub addr: SocketAddr,
+    /// BEP 11: 0x01 prefers encryption, 0x02 seed, 0x04 uTP, 0x08 hole punching, 0x10 was reached from outside.
+    pub flags: u8,
+}
+
+impl Pex {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
+        let (dict, _) = Dict::parse(NAME, body)?;
+        let [mut v4, mut v4_flags, mut v6, mut v6_flags, mut gone_v4, mut gone_v6]: [&[u8]; 6] =
+            Default::default();
+        for (key, value) in dict.entries() {
+            let Value::Bytes(bytes) = value else { continue };
+            match key {
+                b"added" => v4 = bytes,
+                b"added.f" => v4_flags = bytes,
+                b"added6" => v6 = bytes,
+                b"added6.f" => v6_flags = bytes,
+                b"dropped" => gone_v4 = bytes,
+                b"dropped6" => gone_v6 = bytes,
+                _ => {}
+            }
+        }
+        let flagged = |addrs: Vec<SocketAddr>, flags: &[u8]| -> Vec<PexPeer> {
+            let flags = flags.iter().copied().chain(std::iter::repeat(0));
+            addrs.into_iter().zip(flags).map(|(addr, flags)| PexPeer { addr, flags }).collect()
+        };
+        let mut added = flagged(compact_v4(v4)?, v4_flags);
+        added.extend(flagged(compact_v6(v6)?, v6_flags));
+        added.retain(|peer| connectable(&peer.addr));
+        added.truncate(MAX_PEX);
+        let mut dropped = compact_v4(gone_v4)?;
+        dropped.extend(compact_v6(gone_v6)?);
+        dropped.truncate(MAX_PEX);
+        Ok(Self { added, dropped })
+    }
+
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        let of = |v4: bool| self.added.iter().filter(move |p| p.addr.is_ipv4() == v4);
+        let addrs = |v4| compact(of(v4).map(|p| p.addr));
+        let flags = |v4| of(v4).map(|p| p.flags).collect::<Vec<_>>();
+        let gone = |v4: bool| compact(self.dropped.iter().copied().filter(move |a| a.is_ipv4() == v4));
+        out.put_u8(b'd');
+        put_entry(out, "added", &addrs(true));
+        put_entry(out, "added.f", &flags(true));
+        put_entry(out, "added6", &addrs(false));
+        put_entry(out, "added6.f", &flags(false));
+        put_entry(out, "dropped", &gone(true));
+        put_entry(out, "dropped6", &gone(false));
+        out.put_u8(b'e');
+    }
+}
+
+pub(crate) fn connectable(addr: &SocketAddr) -> bool {
+    addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast()
+}
+
+fn compact(addrs: impl Iterator<Item = SocketAddr>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for addr in addrs {
+        match addr.ip() {
+            IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+        }
+        out.extend_from_slice(&addr.port().to_be_bytes());
+    }
+    out
+}
+
+fn compact_v4(list: &[u8]) -> Result<Vec<SocketAddr>, Error> {
+    let (peers, odd) = list.as_chunks::<6>();
+    whole(list, odd)?;
+    Ok(peers
+        .iter()
+        .map(|&[a, b, c, d, p, q]| (Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([p, q])).into())
+        .collect())
+}
+
+fn compact_v6(list: &[u8]) -> Result<Vec<SocketAddr>, Error> {
+    let (peers, odd) = list.as_chunks::<18>();
+    whole(list, odd)?;
+    let addr = |peer: &[u8; 18]| {
+        let mut ip = [0; 16];
+        let (head, port) = peer.split_at(16);
+        ip.copy_from_slice(head);
+        let port = port.iter().fold(0_u16, |port, &b| port << 8 | u16::from(b));
+        (Ipv6Addr::from(ip), port).into()
+    };
+    Ok(peers.iter().map(addr).collect())
+}
+
+fn whole(list: &[u8], odd: &[u8]) -> Result<(), Error> {
+    if odd.is_empty() {
+        return Ok(());
+    }
+    let rule = "BEP 11: 6 bytes for each IPv4 peer, 18 for each IPv6 peer";
+    Err(Error::Length { message: NAME, len: list.len() as u64, rule })
+}
