@@ -9,7 +9,7 @@ use super::{
     Availability, AvailabilityBits, BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange, Reason,
 };
 use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_LEAVES, MAX_MANIFEST, MAX_PEERS, MAX_PIECES, MAX_RANGES};
-use super::{MAX_REVOKED, MAX_TEXT, MAX_TOKEN, kind};
+use super::{MAX_CREDENTIAL, MAX_REVOKED, MAX_TEXT, kind};
 use crate::Error;
 use crate::pex::connectable;
 use crate::reader::Reader;
@@ -38,8 +38,8 @@ pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
         kind::ATTACH => ("Attach", 34, 34),
         kind::ATTACH_OK => ("AttachOk", 2, 2),
         kind::DETACH => ("Detach", 4, 4),
-        kind::ENROL => ("Enrol", 2, 2 + MAX_TOKEN),
-        kind::CREDENTIAL => ("Credential", 2, 2 + MAX_TOKEN),
+        kind::ENROL => ("Enrol", 2, 2 + MAX_CREDENTIAL),
+        kind::CREDENTIAL => ("Credential", 2, 2 + MAX_CREDENTIAL),
         kind::DENIED => ("Denied", 4, 4 + MAX_TEXT),
         kind::REVOKED => ("Revoked", 2, 2 + MAX_REVOKED),
         kind::PEERS => ("Peers", 2, 2 + 19 * MAX_PEERS),
@@ -72,7 +72,7 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
         kind::ATTACH => Message::Attach { channel: attachable(name, channel)?, swarm: r.array()? },
         kind::ATTACH_OK => Message::AttachOk { channel: attachable(name, channel)? },
         kind::DETACH => Message::Detach { channel, reason: Reason(r.u16()?) },
-        kind::ENROL => Message::Enrol { channel, token: opaque(&mut r) },
+        kind::ENROL => Message::Enrol { channel, request: opaque(&mut r) },
         kind::CREDENTIAL => Message::Credential { channel, credential: opaque(&mut r) },
         kind::DENIED => Message::Denied { channel, reason: Reason(r.u16()?), text: text(&mut r) },
         kind::REVOKED => Message::Revoked { channel, list: opaque(&mut r) },

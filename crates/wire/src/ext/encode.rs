@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 
 use super::{BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange};
-use super::{MAX_BITS, MAX_CHUNK, MAX_LEAVES, MAX_PEERS, MAX_RANGES, MAX_REVOKED, MAX_TEXT, MAX_TOKEN};
+use super::{MAX_BITS, MAX_CHUNK, MAX_CREDENTIAL, MAX_LEAVES, MAX_PEERS, MAX_RANGES, MAX_REVOKED, MAX_TEXT};
 use crate::{BlockHeader, EncodeError, ExtIds, Extension};
 
 /// The kinds, as they stand on the wire.
@@ -68,9 +68,9 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         Message::AvailabilityBits(m) => fit("AvailabilityBits", "bits", m.bits.len(), MAX_BITS),
         Message::Leaves { hashes, .. } => fit("Leaves", "hashes", hashes.len(), MAX_LEAVES),
         Message::ManifestData { bytes, .. } => fit("ManifestData", "bytes", bytes.len(), MAX_CHUNK),
-        Message::Enrol { token, .. } => fit("Enrol", "token", token.len(), MAX_TOKEN),
+        Message::Enrol { request, .. } => fit("Enrol", "request", request.len(), MAX_CREDENTIAL),
         Message::Credential { credential, .. } => {
-            fit("Credential", "credential", credential.len(), MAX_TOKEN)
+            fit("Credential", "credential", credential.len(), MAX_CREDENTIAL)
         }
         Message::Denied { text, .. } => fit("Denied", "text", text.len(), MAX_TEXT),
         Message::Revoked { list, .. } => fit("Revoked", "list", list.len(), MAX_REVOKED),
@@ -138,7 +138,7 @@ fn connection(message: &Message, out: &mut BytesMut) {
             head(out, kind::DETACH, *channel);
             out.put_u16(reason.0);
         }
-        Message::Enrol { channel, token: bytes } => opaque(out, kind::ENROL, *channel, bytes),
+        Message::Enrol { channel, request } => opaque(out, kind::ENROL, *channel, request),
         Message::Credential { channel, credential } => opaque(out, kind::CREDENTIAL, *channel, credential),
         Message::Denied { channel, reason, text } => {
             head(out, kind::DENIED, *channel);

@@ -33,10 +33,10 @@ pub const MAX_LEAVES: usize = 2048;
 pub const MAX_CHUNK: usize = 256 * 1024;
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST: u32 = 512 * 1024 * 1024;
-/// The most bytes of a token or a credential.
-pub const MAX_TOKEN: usize = 4096;
+/// The most bytes of a request to enrol or of a credential.
+pub const MAX_CREDENTIAL: usize = 4096;
 /// The most bytes of a signed revocation list.
-pub const MAX_REVOKED: usize = 64 * 1024;
+pub const MAX_REVOKED: usize = 160 * 1024;
 /// The most bytes of a text for people.
 pub const MAX_TEXT: usize = 512;
 /// The most addresses in one message.
@@ -114,8 +114,8 @@ pub enum Message {
     Enrol {
         /// The swarm.
         channel: u16,
-        /// What the ticket gives for it; a secret.
-        token: Bytes,
+        /// What proves that the sender holds a ticket.
+        request: Bytes,
     },
     /// Your, or my, right to be in the swarm.
     Credential {
