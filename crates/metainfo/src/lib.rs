@@ -1,1 +1,33 @@
-//! metainfo
+//! BitTorrent metainfo for Tidecast: what a manifest is, read and written.
+//!
+//! A [`Manifest`] is a parsed, validated, immutable metainfo file: v1 (BEP 3), v2 (BEP 52) or
+//! hybrid, with BEP 12, 27 and 47 and Tidecast's own key in the info dictionary (mode, mtime,
+//! extended attributes, hard links, sparse maps, empty directories, original prefix; described in
+//! `docs/manifest-format.md`). [`Builder`] makes one; [`Layout`] says where pieces lie in files;
+//! [`merkle`] proves hashes; [`Magnet`] reads and writes magnet links.
+//!
+//! Promise: pure (no I/O, clock or thread); any input is either a valid manifest or a clear
+//! [`Error`], never a panic; memory stays within a small multiple of the input; names that could
+//! reach outside the published tree never get through.
+
+pub mod bencode;
+mod builder;
+mod choose;
+mod error;
+mod extra;
+mod files;
+mod layout;
+mod magnet;
+mod manifest;
+pub mod merkle;
+mod symlink;
+mod tree;
+
+pub use builder::{Builder, Content, Entry};
+pub use choose::{MAX_AUTO_PADDING, choose_piece_length, choose_version};
+pub use error::Error;
+pub use extra::Mtime;
+pub use files::{DirRef, FileRef, TreePath};
+pub use layout::{Layout, MAX_PIECES, Span, Spans};
+pub use magnet::{Magnet, MagnetError};
+pub use manifest::{Expected, MAX_LEN, Manifest, MissingLayer, Version, Warning};

@@ -1,0 +1,158 @@
+//! Symbolic links: what a link may say, and how BEP 47's form and the text of a link relate.
+//!
+//! BEP 47 stores the target as components from the root of the torrent; Linux wants a text
+//! relative to the link. Promise: a link that passes [`check`] cannot lead out of the tree,
+//! neither by its own text nor through other links of the tree.
+
+use crate::Error;
+use crate::bencode::Cursor;
+use crate::error::printable;
+use crate::tree::{Entry, Index, NO_DIR, Tree, name_fault};
+
+/// Most components in a target.
+const MAX_COMPONENTS: usize = 200;
+/// Longest text of a link that Linux takes, in bytes.
+const MAX_TEXT: usize = 4095;
+
+/// Reads a `symlink path`: the list of components at `at`.
+pub(crate) fn read_path(info: &[u8], at: usize) -> Result<Vec<&[u8]>, Error> {
+    let mut c = Cursor::at(info, at);
+    let mut parts = Vec::new();
+    c.enter_list()?;
+    while c.next_item()? {
+        let part = c.bytes()?;
+        if parts.len() >= MAX_COMPONENTS {
+            return Err(Error::value("symlink path", "it has more than 200 components"));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// The text that a link at `link` (components below the root) needs to reach `target`.
+pub(crate) fn relative(link: Vec<&[u8]>, target: &[&[u8]]) -> Vec<u8> {
+    let from = &link[..link.len().saturating_sub(1)];
+    let common = from.iter().zip(target).take_while(|(a, b)| a == b).count();
+    let ups = std::iter::repeat_n(&b".."[..], from.len() - common);
+    let parts: Vec<&[u8]> = ups.chain(target[common..].iter().copied()).collect();
+    if parts.is_empty() {
+        return b".".to_vec();
+    }
+    parts.join(&b'/')
+}
+
+/// The components, from the root of the tree, that the text of a link in the directory `from`
+/// names, without looking at other links. An error says why the text is not acceptable.
+pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Result<Vec<&'a [u8]>, &'static str> {
+    if text.is_empty() {
+        return Err("it is empty");
+    }
+    if text.first() == Some(&b'/') {
+        return Err("an absolute link leads out of the published tree");
+    }
+    if text.len() > MAX_TEXT {
+        return Err("its text is longer than 4095 bytes");
+    }
+    let mut at = from.to_vec();
+    for part in text.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                if at.pop().is_none() {
+                    return Err("it leads out of the published tree");
+                }
+            }
+            name => match name_fault(name) {
+                Some(why) => return Err(why),
+                None => at.push(name),
+            },
+        }
+    }
+    if at.len() > MAX_COMPONENTS {
+        return Err("its path is too deep");
+    }
+    Ok(at)
+}
+
+/// Checks one link of a finished tree: the target at `symlink path`, and the exact text if
+/// Tidecast's key has one.
+pub(crate) fn check(
+    tree: &Tree,
+    index: &Index,
+    info: &[u8],
+    file: u32,
+    text: Option<&[u8]>,
+) -> Result<(), Error> {
+    let Some(at) = tree.symlink_at(file) else {
+        return Ok(());
+    };
+    let target = read_path(info, at)?;
+    let fail = |why| {
+        Err(Error::Symlink {
+            path: tree.describe_file(info, file),
+            target: printable(text.unwrap_or(&target.join(&b'/'))),
+            why,
+        })
+    };
+    if tree.is_single() {
+        return fail("a link published alone leads out of the published tree");
+    }
+    if let Some(why) = target.iter().find_map(|part| name_fault(part)) {
+        return fail(why);
+    }
+    let Some(text) = text else {
+        return Ok(());
+    };
+    let mut from = Vec::new();
+    let mut dir = tree.file_place(info, file).0;
+    let link_dir = dir;
+    loop {
+        let (parent, name) = tree.dir_place(info, dir);
+        if parent == NO_DIR {
+            break;
+        }
+        from.push(name);
+        dir = parent;
+    }
+    from.reverse();
+    match resolve(&from, text) {
+        Err(why) => return fail(why),
+        Ok(path) if path != target => {
+            return fail("its text and its `symlink path` name different files");
+        }
+        Ok(_) => {}
+    }
+    if climbs_through_link(tree, index, info, link_dir, text) {
+        return fail("it climbs with `..` out of another link, which may lead out of the tree");
+    }
+    Ok(())
+}
+
+/// Whether the text has a `..` behind a component that is itself a link: lexical resolution says
+/// nothing about where that leads. Without one, following a link stays inside: each link leads
+/// to a place in the tree, and from there the rest only descends.
+fn climbs_through_link(tree: &Tree, index: &Index, info: &[u8], dir: u32, text: &[u8]) -> bool {
+    // `None`: not in the tree, so nothing there is a link of the tree.
+    let mut at = Some(dir);
+    let mut linked = false;
+    for part in text.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." if linked => return true,
+            b".." => match at {
+                Some(dir) => at = Some(tree.dir_place(info, dir).0).filter(|p| *p != NO_DIR),
+                // Climbing out of a name that does not exist: do not guess.
+                None => return true,
+            },
+            name => match at.and_then(|dir| index.find(tree, info, dir, name)) {
+                Some(Entry::Dir(dir)) => at = Some(dir),
+                Some(Entry::File(file)) => {
+                    linked |= tree.symlink_at(file).is_some();
+                    at = None;
+                }
+                None => at = None,
+            },
+        }
+    }
+    false
+}
