@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
 from support.proc import Proc  # noqa: E402
+from support.tidecast import Node  # noqa: E402
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
@@ -119,3 +120,18 @@ def lab():
     this = Lab("t" + uuid.uuid4().hex[:8])
     yield this
     this("down")
+
+
+@pytest.fixture
+def node(built, tmp_path, start):
+    """node(name) -> a place to run tidecast on this machine; node(name, lab=lab, n=3) -> on a node of the lab."""
+    def make(name: str = "node", lab=None, n: int | None = None) -> Node:
+        return Node(built / "tidecast", tmp_path / "homes" / name, start, lab, n)
+
+    return make
+
+
+@pytest.fixture
+def tide(node):
+    """tidecast on this machine, for tests that need only one identity."""
+    return node("only")

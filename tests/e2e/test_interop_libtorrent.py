@@ -1,0 +1,79 @@
+"""Tidecast and libtorrent 2.x serve each other: every version of BitTorrent, both directions, magnets, IPv6."""
+import hashlib
+
+import pytest
+from support import clients, trees
+
+FORMATS = ("v1", "v2", "hybrid")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return trees.tree(tmp_path / "source/data")
+
+
+def magnet(torrent, peer: str, fmt: str) -> str:
+    """The magnet link of a torrent file, naming one peer."""
+    info = clients.info_bytes(torrent.read_bytes())
+    topics = []
+    if fmt != "v2":
+        topics.append("xt=urn:btih:" + hashlib.sha1(info).hexdigest())
+    if fmt != "v1":
+        topics.append("xt=urn:btmh:1220" + hashlib.sha256(info).hexdigest())
+    return "magnet:?" + "&".join(topics) + f"&dn=data&x.pe={peer}"
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_libtorrent_gets_from_tidecast(tide, start, port, data, tmp_path, fmt):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--format", fmt)
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    getter = clients.libtorrent(start, "get", manifest, tmp_path / "got", f"127.0.0.1:{port()}", "--peer", here)
+    getter.ok()
+    assert trees.same(data, tmp_path / "got/data", modes=False), trees.difference(data, tmp_path / "got/data")
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_tidecast_gets_from_libtorrent(tide, start, port, data, tmp_path, fmt):
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, fmt)
+    here = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, data.parent, here)
+    done = tide("get", torrent, "--to", tmp_path / "got", "--peer", here, "--plain", "--json").last("done")
+    trees.assert_same(data, tmp_path / "got/data")
+    assert done
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_tidecast_gets_a_magnet_from_libtorrent(tide, start, port, data, tmp_path, fmt):
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, fmt)
+    here = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, data.parent, here)
+    tide("get", magnet(torrent, here, fmt), "--to", tmp_path / "got", "--plain")
+    trees.assert_same(data, tmp_path / "got/data")
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_libtorrent_gets_a_magnet_from_tidecast(tide, start, port, data, tmp_path, fmt):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--format", fmt)
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    clients.libtorrent(start, "get", magnet(manifest, here, fmt), tmp_path / "got", f"127.0.0.1:{port()}", "--peer", here).ok()
+    assert trees.same(data, tmp_path / "got/data", modes=False)
+
+
+def test_over_ipv6(tide, start, port, data, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--format", "hybrid")
+    here = f"[::1]:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    clients.libtorrent(start, "get", manifest, tmp_path / "lt", f"[::1]:{port()}", "--peer", here).ok()
+    assert trees.same(data, tmp_path / "lt/data", modes=False)
+    tide("get", manifest, "--to", tmp_path / "tc", "--peer", here, "--plain")
+    trees.assert_same(data, tmp_path / "tc/data")
+
+
+def test_tidecast_reads_what_libtorrent_writes_the_same(tide, start, data, tmp_path):
+    """The same tree gives the same v2 pieces roots and v1 pieces, whoever hashed it."""
+    theirs = clients.make_torrent(start, tmp_path / "theirs.torrent", data, "v2", "--piece", 65536)
+    tide("verify", theirs, data)
+    (data / "leaf").write_bytes(b"x" * 16384)
+    tide("verify", theirs, data, code=1)
