@@ -118,9 +118,5 @@ pub enum Error {
 pub(crate) fn printable(text: &[u8]) -> String {
     const MAX: usize = 200;
     let cut = text.get(..4 * MAX).unwrap_or(text);
-    String::from_utf8_lossy(cut)
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .take(MAX)
-        .collect()
+    String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { '?' } else { c }).take(MAX).collect()
 }

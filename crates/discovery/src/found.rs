@@ -67,19 +67,22 @@ mod tests {
         for good in ["10.0.0.1:1", "127.0.0.1:6881", "[::1]:6881", "[fe80::1%3]:9"] {
             assert!(usable(&good.parse().unwrap()), "{good}");
         }
-        for bad in
-            ["10.0.0.1:0", "0.0.0.0:1", "239.1.1.1:1", "255.255.255.255:1", "[::]:1", "[ff02::1]:1", "[fe80::1]:9"]
-        {
+        for bad in [
+            "10.0.0.1:0",
+            "0.0.0.0:1",
+            "239.1.1.1:1",
+            "255.255.255.255:1",
+            "[::]:1",
+            "[ff02::1]:1",
+            "[fe80::1]:9",
+        ] {
             assert!(!usable(&bad.parse().unwrap()), "{bad}");
         }
     }
 
     #[test]
     fn mapped_addresses_become_ipv4() {
-        assert_eq!(
-            canonical("[::ffff:10.0.0.1]:5".parse().unwrap()),
-            "10.0.0.1:5".parse().unwrap()
-        );
+        assert_eq!(canonical("[::ffff:10.0.0.1]:5".parse().unwrap()), "10.0.0.1:5".parse().unwrap());
         assert_eq!(canonical("[fd00::1]:5".parse().unwrap()), "[fd00::1]:5".parse().unwrap());
     }
 }

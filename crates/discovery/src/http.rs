@@ -134,10 +134,9 @@ where
         let status = response.status();
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
             let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
-            return location.map(|l| Answer::Redirect(l.to_owned())).ok_or_else(|| Error::Redirect {
-                url: url.to_string(),
-                why: "it says not where to",
-            });
+            return location
+                .map(|l| Answer::Redirect(l.to_owned()))
+                .ok_or_else(|| Error::Redirect { url: url.to_string(), why: "it says not where to" });
         }
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         let body = body.map_err(|e| {
@@ -175,7 +174,8 @@ fn system_tls(url: &TrackerUrl) -> Result<Arc<rustls::ClientConfig>, Error> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         Some(Arc::new(config.ok()?.with_root_certificates(roots).with_no_client_auth()))
     };
     TLS.get_or_init(make).clone().ok_or_else(|| http_error(url, "TLS cannot be set up on this system"))

@@ -14,18 +14,18 @@
 //!
 //! A private manifest (BEP 27) may use trackers and static peers only; the caller sees to that.
 
-//pub mod announcer;
+pub mod announcer;
 mod bencode;
 pub mod compact;
-//#[cfg(feature = "dht")]
-//pub mod dht;
+#[cfg(feature = "dht")]
+pub mod dht;
 mod error;
 mod found;
 mod http;
 pub mod interfaces;
-//pub mod lsd;
+pub mod lsd;
 pub mod peers;
-//pub mod server;
+pub mod server;
 mod socket;
 pub mod tracker;
 mod udp;

@@ -35,8 +35,7 @@ pub(crate) async fn lookup(host: &str, port: u16, within: Duration) -> Result<Ve
 /// The local address to bind for a packet to `to`: of `bind`, the one of the same family.
 /// `None` when `bind` names addresses of the other family only.
 pub(crate) fn local_for(to: SocketAddr, bind: &[IpAddr]) -> Option<SocketAddr> {
-    let any: SocketAddr =
-        if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     if bind.is_empty() {
         return Some(any);
     }
@@ -44,11 +43,7 @@ pub(crate) fn local_for(to: SocketAddr, bind: &[IpAddr]) -> Option<SocketAddr> {
 }
 
 /// A TCP connection to `to` from `local`, made within `within`.
-pub(crate) async fn connect(
-    to: SocketAddr,
-    local: SocketAddr,
-    within: Duration,
-) -> Result<TcpStream, Error> {
+pub(crate) async fn connect(to: SocketAddr, local: SocketAddr, within: Duration) -> Result<TcpStream, Error> {
     let io = |source| Error::Io { addr: to, source };
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(io)?;
     if !local.ip().is_unspecified() {

@@ -74,7 +74,9 @@ impl Talk {
             let packet = announce_packet(connection, transaction, ask);
             let v4 = self.to.is_ipv4();
             if let Some(answer) = self.ask(&packet, ANNOUNCE, transaction).await? {
-                return read(answer, v4).map(Some).ok_or_else(|| self.bad("an announce answer that is too short"));
+                return read(answer, v4)
+                    .map(Some)
+                    .ok_or_else(|| self.bad("an announce answer that is too short"));
             }
         }
         Ok(None)

@@ -66,7 +66,9 @@ impl TrackerUrl {
             return Err(bad("its host name is empty or longer than 253 bytes"));
         }
         let port = match (authority.port(), scheme) {
-            (Some(_), _) => authority.port_u16().ok_or_else(|| bad("its port is not a number below 65536"))?,
+            (Some(_), _) => {
+                authority.port_u16().ok_or_else(|| bad("its port is not a number below 65536"))?
+            }
             (None, _) if authority.as_str().ends_with(':') => return Err(bad("its port is empty")),
             (None, Scheme::Http) => 80,
             (None, Scheme::Https) => 443,
@@ -179,9 +181,25 @@ mod tests {
     #[test]
     fn refuses_what_is_not_certain() {
         for text in [
-            "", "announce", "/announce", "ftp://h/a", "ws://h/a", "http://", "http:///announce", "http://h:0/a",
-            "http://h:99999/a", "http://h:/a", "http://user:pw@h/a", "udp://h/a", "udp://h", "http://h/a b",
-            "http://h/a#b", "http://h/\r\nX: y", "http://h/\u{e9}", "http://[::1/a", "http://[::1%25eth0]:1/",
+            "",
+            "announce",
+            "/announce",
+            "ftp://h/a",
+            "ws://h/a",
+            "http://",
+            "http:///announce",
+            "http://h:0/a",
+            "http://h:99999/a",
+            "http://h:/a",
+            "http://user:pw@h/a",
+            "udp://h/a",
+            "udp://h",
+            "http://h/a b",
+            "http://h/a#b",
+            "http://h/\r\nX: y",
+            "http://h/\u{e9}",
+            "http://[::1/a",
+            "http://[::1%25eth0]:1/",
         ] {
             assert!(TrackerUrl::parse(text).is_err(), "{text:?}");
         }

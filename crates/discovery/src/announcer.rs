@@ -1,0 +1,398 @@
+//! Keeps one swarm announced to all its trackers, and hands over the peers they name.
+//!
+//! All trackers of all tiers are told, not one a tier as BEP 12 has it for the sake of public
+//! trackers: a cluster's swarm must not fall apart because two nodes heard of different ones.
+//! A hybrid manifest is announced under both of its hashes. `started` goes first and again until
+//! it is accepted, `completed` once, `stopped` at the end within two seconds. A tracker that fails is
+//! asked again, at first after a second, then less and less often, at last every five minutes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::RngExt;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, warn};
+
+use crate::tracker::{self, Announce, Event, Options, Response};
+use crate::{Error, Found, InfoHash, PeerId, Source, TrackerUrl};
+
+/// Most trackers used of one manifest; the rest are ignored.
+const MAX_TRACKERS: usize = 64;
+/// Most announces under way at once.
+const MAX_FLYING: usize = 32;
+/// However short the interval a tracker asks for, it hears from us no more often than this.
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
+/// However long the interval, it hears from us this often.
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+/// First and longest wait after a failure.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// First wait after a tracker has said no.
+const RETRY_REFUSED: Duration = Duration::from_secs(30);
+/// How long saying goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What is announced, and where.
+#[derive(Clone)]
+pub struct Config {
+    /// Tracker URLs in tiers, as a manifest has them. Those that cannot be used are reported by
+    /// [`Announcer::status`] and otherwise ignored.
+    pub tiers: Vec<Vec<String>>,
+    /// The swarm, under each of its names.
+    pub hashes: Vec<InfoHash>,
+    /// Who we are.
+    pub peer_id: PeerId,
+    /// The port on which we accept peers.
+    pub port: u16,
+    /// Where the download stands at the start.
+    pub progress: Progress,
+    /// How many peers to ask for; `None` leaves it to the tracker.
+    pub numwant: Option<u32>,
+    /// How trackers are reached.
+    pub options: Options,
+}
+
+/// How far a download is, in bytes of payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Sent to peers since the start.
+    pub uploaded: u64,
+    /// Received from peers since the start.
+    pub downloaded: u64,
+    /// Still missing.
+    pub left: u64,
+}
+
+/// How it stands with one tracker and one of the hashes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The tracker, as the manifest writes it.
+    pub url: String,
+    /// The swarm's name there.
+    pub hash: InfoHash,
+    /// How many announces it has answered.
+    pub answered: u64,
+    /// Why the latest one failed, if it did.
+    pub error: Option<String>,
+    /// What it wants the user to know.
+    pub warning: Option<String>,
+    /// How many peers the latest answer named.
+    pub peers: usize,
+    /// How many seeders it knows.
+    pub seeders: Option<u32>,
+    /// How many others it knows.
+    pub leechers: Option<u32>,
+}
+
+/// The task that keeps a swarm announced. [`Announcer::stop`] says goodbye to the trackers;
+/// dropping it just ends the task.
+pub struct Announcer {
+    progress: watch::Sender<Progress>,
+    more: Arc<Notify>,
+    status: Arc<Mutex<Vec<Status>>>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Announcer {
+    /// Starts announcing. Peers go into `found`, and are dropped while it is full.
+    ///
+    /// Must be called within a tokio runtime.
+    #[must_use]
+    pub fn start(config: Config, found: mpsc::Sender<Found>) -> Self {
+        let (progress, progress_rx) = watch::channel(config.progress);
+        let (stop, stop_rx) = oneshot::channel();
+        let more = Arc::new(Notify::new());
+        let (entries, status) = entries(&config);
+        let status = Arc::new(Mutex::new(status));
+        let run = Run {
+            completed: config.progress.left == 0,
+            key: rand::random(),
+            config,
+            entries,
+            flying: JoinSet::new(),
+            progress: progress_rx,
+            found,
+            status: Arc::clone(&status),
+        };
+        let task = tokio::spawn(run.run(stop_rx, Arc::clone(&more)));
+        Self { progress, more, status, stop, task }
+    }
+
+    /// Says where the download stands. Reaching `left == 0` announces `completed` at once; all
+    /// else waits for the next announce, so this may be called as often as one likes.
+    pub fn progress(&self, now: Progress) {
+        self.progress.send_if_modified(|last| {
+            let completed = last.left != 0 && now.left == 0;
+            *last = now;
+            completed
+        });
+    }
+
+    /// Asks for peers now, or as soon as each tracker's least interval allows.
+    pub fn want_peers(&self) {
+        self.more.notify_one();
+    }
+
+    /// How it stands with each tracker.
+    #[must_use]
+    pub fn status(&self) -> Vec<Status> {
+        self.status.lock().clone()
+    }
+
+    /// Says goodbye to the trackers that know us, within about two seconds, and ends.
+    pub async fn stop(self) {
+        // Both fail only when the task has ended already.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+/// One tracker and one hash.
+struct Entry {
+    url: TrackerUrl,
+    hash: InfoHash,
+    /// When to announce next; meaningless while `flying`.
+    due: Instant,
+    /// Not before this, whoever asks.
+    earliest: Instant,
+    flying: bool,
+    /// `started` was accepted.
+    started: bool,
+    /// `completed` is still to be said, once `started` is.
+    owes_completed: bool,
+    failures: u32,
+    tracker_id: Option<Vec<u8>>,
+}
+
+/// One entry a usable tracker and hash, and one status for each and for the unusable ones.
+fn entries(config: &Config) -> (Vec<Entry>, Vec<Status>) {
+    let now = Instant::now();
+    let (mut entries, mut status, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
+    let mut urls: Vec<TrackerUrl> = Vec::new();
+    for text in config.tiers.iter().flatten() {
+        match TrackerUrl::parse(text) {
+            Ok(url) if urls.contains(&url) => {}
+            Ok(_) if urls.len() >= MAX_TRACKERS => {
+                warn!(tracker = %text.escape_default(), "too many trackers; ignored");
+            }
+            Ok(url) => urls.push(url),
+            Err(error) if unusable.len() < MAX_TRACKERS => {
+                let url = crate::error::printable(text.as_bytes());
+                unusable.push(Status { url, error: Some(error.to_string()), ..Status::default() });
+            }
+            Err(_) => {}
+        }
+    }
+    for url in urls {
+        for &hash in &config.hashes {
+            status.push(Status { url: url.to_string(), hash, ..Status::default() });
+            entries.push(Entry {
+                url: url.clone(),
+                hash,
+                due: now,
+                earliest: now,
+                flying: false,
+                started: false,
+                owes_completed: false,
+                failures: 0,
+                tracker_id: None,
+            });
+        }
+    }
+    status.extend(unusable);
+    (entries, status)
+}
+
+struct Run {
+    config: Config,
+    /// Random for the life of this task (BEP 3 `key`).
+    key: u32,
+    /// Everything was there from the start, or `completed` has been noted.
+    completed: bool,
+    entries: Vec<Entry>,
+    flying: JoinSet<(usize, Event, Result<Response, Error>)>,
+    progress: watch::Receiver<Progress>,
+    found: mpsc::Sender<Found>,
+    status: Arc<Mutex<Vec<Status>>>,
+}
+
+impl Run {
+    async fn run(mut self, mut stop: oneshot::Receiver<()>, more: Arc<Notify>) {
+        let goodbye = loop {
+            self.send_due();
+            let next = self.entries.iter().filter(|e| !e.flying).map(|e| e.due).min();
+            let full = self.flying.len() >= MAX_FLYING;
+            tokio::select! {
+                asked = &mut stop => break asked.is_ok(),
+                Some(done) = self.flying.join_next() => {
+                    if let Ok((at, event, result)) = done {
+                        self.landed(at, event, result);
+                    }
+                }
+                () = until(next), if !full => {}
+                changed = self.progress.changed() => {
+                    if changed.is_err() {
+                        break false;
+                    }
+                    self.note_completed();
+                }
+                () = more.notified() => {
+                    let now = Instant::now();
+                    self.entries.iter_mut().for_each(|e| e.due = e.due.min(e.earliest.max(now)));
+                }
+            }
+        };
+        self.flying.abort_all();
+        if goodbye {
+            self.say_goodbye().await;
+        }
+    }
+
+    /// Sends what is due, as far as the bound on announces under way allows.
+    fn send_due(&mut self) {
+        let now = Instant::now();
+        for at in 0..self.entries.len() {
+            if self.flying.len() >= MAX_FLYING {
+                return;
+            }
+            let Some(entry) = self.entries.get_mut(at).filter(|e| !e.flying && e.due <= now) else {
+                continue;
+            };
+            entry.flying = true;
+            let event = match (entry.started, entry.owes_completed) {
+                (false, _) => Event::Started,
+                (true, true) => Event::Completed,
+                (true, false) => Event::None,
+            };
+            let (url, ask) = (entry.url.clone(), self.ask(at, event));
+            let options = self.config.options.clone();
+            self.flying.spawn(async move { (at, event, tracker::announce(&url, &ask, &options).await) });
+        }
+    }
+
+    fn ask(&self, at: usize, event: Event) -> Announce {
+        let progress = *self.progress.borrow();
+        let entry = self.entries.get(at);
+        Announce {
+            info_hash: entry.map(|e| e.hash).unwrap_or_default(),
+            peer_id: self.config.peer_id,
+            port: self.config.port,
+            uploaded: progress.uploaded,
+            downloaded: progress.downloaded,
+            left: progress.left,
+            event,
+            numwant: if event == Event::Stopped { Some(0) } else { self.config.numwant },
+            key: self.key,
+            tracker_id: entry.and_then(|e| e.tracker_id.clone()),
+        }
+    }
+
+    fn note_completed(&mut self) {
+        if self.progress.borrow_and_update().left == 0 && !self.completed {
+            self.completed = true;
+            let now = Instant::now();
+            for entry in &mut self.entries {
+                entry.owes_completed = true;
+                if entry.failures == 0 {
+                    entry.due = now;
+                }
+            }
+        }
+    }
+
+    fn landed(&mut self, at: usize, event: Event, result: Result<Response, Error>) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        entry.flying = false;
+        match result {
+            Ok(response) => {
+                let (hash, source) = (entry.hash, Source::Tracker(entry.url.shared()));
+                entry.accepted(event, &response);
+                self.report(at, |status| {
+                    status.answered += 1;
+                    status.error = None;
+                    status.warning.clone_from(&response.warning);
+                    status.peers = response.peers.len();
+                    status.seeders = response.seeders;
+                    status.leechers = response.leechers;
+                });
+                self.hand_over(hash, source, response.peers);
+            }
+            Err(error) => {
+                debug!(tracker = %entry.url, %error, "announce failed");
+                entry.failed(&error);
+                self.report(at, |status| status.error = Some(error.to_string()));
+            }
+        }
+    }
+
+    fn report(&self, at: usize, change: impl FnOnce(&mut Status)) {
+        if let Some(status) = self.status.lock().get_mut(at) {
+            change(status);
+        }
+    }
+
+    fn hand_over(&self, hash: InfoHash, source: Source, peers: Vec<SocketAddr>) {
+        if !peers.is_empty() && self.found.try_send(Found { hash, source, peers }).is_err() {
+            debug!("nobody takes the peers that a tracker named");
+        }
+    }
+
+    /// Tells the trackers that know us, or may come to, that we leave.
+    async fn say_goodbye(&mut self) {
+        let options =
+            Options { timeout: GOODBYE, udp_first_wait: Some(GOODBYE / 4), ..self.config.options.clone() };
+        let mut leaving = JoinSet::new();
+        for at in 0..self.entries.len() {
+            if let Some(entry) = self.entries.get(at).filter(|e| e.started || e.flying) {
+                let (url, ask) = (entry.url.clone(), self.ask(at, Event::Stopped));
+                let options = options.clone();
+                leaving.spawn(async move { tracker::announce(&url, &ask, &options).await });
+            }
+        }
+        let all = async { while leaving.join_next().await.is_some() {} };
+        let _ = timeout(GOODBYE, all).await;
+    }
+}
+
+impl Entry {
+    fn accepted(&mut self, event: Event, response: &Response) {
+        let now = Instant::now();
+        let interval = response.interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let least = response.min_interval.unwrap_or(interval / 2).clamp(MIN_INTERVAL, interval);
+        self.failures = 0;
+        self.earliest = now + least;
+        // A little early and not all at once: nodes that started together shall not stay together.
+        self.due = now + interval.mul_f64(rand::rng().random_range(0.9..1.0));
+        if let Some(id) = &response.tracker_id {
+            self.tracker_id = Some(id.clone());
+        }
+        self.started = true;
+        if event == Event::Completed {
+            self.owes_completed = false;
+        } else if self.owes_completed {
+            // It came about while this announce was under way.
+            self.due = now;
+        }
+    }
+
+    fn failed(&mut self, error: &Error) {
+        let refused = matches!(error, Error::Refused { .. } | Error::Status { .. });
+        let first = if refused { RETRY_REFUSED } else { RETRY.0 };
+        let wait = first.saturating_mul(1 << self.failures.min(16)).min(RETRY.1);
+        self.failures += 1;
+        self.due = Instant::now() + wait.mul_f64(rand::rng().random_range(0.75..1.25));
+        self.earliest = self.due;
+    }
+}
+
+/// Waits for `when`; for ever if there is nothing to wait for.
+async fn until(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
