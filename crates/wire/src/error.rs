@@ -36,15 +36,29 @@ pub enum Error {
         /// The rule broken, with its source.
         rule: &'static str,
     },
+    /// A field that must be there and is not, or not as what it must be.
+    #[error("{message} message without {field} ({rule})")]
+    Missing {
+        /// The message.
+        message: &'static str,
+        /// The field.
+        field: &'static str,
+        /// The rule broken, with its source.
+        rule: &'static str,
+    },
     /// The dictionary of an extension message is not well-formed.
-    #[error("{message} message with bad bencoding at byte {at}: {why} (BEP 3)")]
+    #[error("{message} message: {source} (BEP 3)")]
     Bencode {
         /// The message.
         message: &'static str,
-        /// Offset within the dictionary.
-        at: usize,
-        /// What is wrong there.
-        why: &'static str,
+        /// What is wrong with it.
+        source: tidecast_metainfo::bencode::Error,
+    },
+    /// An extension message holds something other than a dictionary.
+    #[error("{message} message without a dictionary (BEP 10)")]
+    NotDict {
+        /// The message.
+        message: &'static str,
     },
     /// A message of an extension that the two sides have not agreed on.
     #[error("{message} message without agreement ({rule})")]

@@ -3,10 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
+use tidecast_metainfo::bencode::Writer;
 
 use crate::Error;
-use crate::bencode::{Dict, Value, put_bytes, put_entry, put_int};
+use crate::bencode::{bytes, dict, int};
 use crate::ext::Offer;
 
 const NAME: &str = "extension handshake";
@@ -111,79 +112,50 @@ pub struct ExtHandshake {
 
 impl ExtHandshake {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
-        let (dict, _) = Dict::parse(NAME, body)?;
-        let mut shake = Self::default();
-        for (key, value) in dict.entries() {
-            match (key, value) {
-                (b"m", Value::Dict(m)) => shake.m = ids(m),
-                (b"v", Value::Bytes(v)) => shake.client = Some(clean(v)),
-                (b"p", Value::Int(v)) => shake.port = u16::try_from(v).ok().filter(|&p| p != 0),
-                (b"reqq", Value::Int(v)) => shake.reqq = u32::try_from(v).ok(),
-                (b"metadata_size", Value::Int(v)) => {
-                    shake.metadata_size = u32::try_from(v).ok().filter(|&n| n != 0)
-                }
-                (b"yourip", Value::Bytes(v)) => shake.your_ip = ip(v),
-                (b"ipv4", Value::Bytes(v)) => shake.ipv4 = <[u8; 4]>::try_from(v).ok().map(Into::into),
-                (b"ipv6", Value::Bytes(v)) => shake.ipv6 = <[u8; 16]>::try_from(v).ok().map(Into::into),
-                (b"upload_only", Value::Int(v)) => shake.upload_only = v != 0,
-                (b"tidecast", Value::Dict(offer)) => shake.tidecast = Offer::decode(offer),
-                _ => {}
-            }
-        }
-        Ok(shake)
+        let (dict, _) = dict(NAME, body)?;
+        let m = dict.get(b"m");
+        let id = |e: Extension| Some((e, int(m?, e.name())?));
+        Ok(Self {
+            m: Extension::ALL.into_iter().filter_map(id).collect(),
+            client: bytes(&dict, "v").map(clean),
+            port: int(&dict, "p").filter(|&port| port != 0),
+            reqq: int(&dict, "reqq"),
+            metadata_size: int(&dict, "metadata_size").filter(|&size| size != 0),
+            your_ip: bytes(&dict, "yourip").and_then(ip),
+            ipv4: bytes(&dict, "ipv4").and_then(|b| <[u8; 4]>::try_from(b).ok()).map(Into::into),
+            ipv6: bytes(&dict, "ipv6").and_then(|b| <[u8; 16]>::try_from(b).ok()).map(Into::into),
+            upload_only: int::<i64>(&dict, "upload_only").is_some_and(|v| v != 0),
+            tidecast: dict.get(b"tidecast").and_then(Offer::decode),
+        })
     }
 
     /// Keys in the order that bencoding demands.
     pub(crate) fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(b'd');
-        if let Some(ip) = self.ipv4 {
-            put_entry(out, "ipv4", &ip.octets());
-        }
-        if let Some(ip) = self.ipv6 {
-            put_entry(out, "ipv6", &ip.octets());
-        }
-        put_bytes(out, b"m");
-        out.put_u8(b'd');
-        let mut m = self.m.clone();
-        m.sort_by_key(|(extension, _)| extension.name());
-        m.iter().for_each(|&(extension, id)| put_int(out, extension.name(), id));
-        out.put_u8(b'e');
-        if let Some(size) = self.metadata_size {
-            put_int(out, "metadata_size", size);
-        }
-        if let Some(port) = self.port {
-            put_int(out, "p", port);
-        }
-        if let Some(reqq) = self.reqq {
-            put_int(out, "reqq", reqq);
-        }
-        if let Some(offer) = &self.tidecast {
-            put_bytes(out, b"tidecast");
-            offer.encode(out);
-        }
-        if self.upload_only {
-            put_int(out, "upload_only", 1);
-        }
-        if let Some(client) = &self.client {
-            put_entry(out, "v", clean(client.as_bytes()).as_bytes());
-        }
-        match self.your_ip {
-            Some(IpAddr::V4(ip)) => put_entry(out, "yourip", &ip.octets()),
-            Some(IpAddr::V6(ip)) => put_entry(out, "yourip", &ip.octets()),
-            None => {}
-        }
-        out.put_u8(b'e');
+        let mut writer = Writer::new();
+        writer.dict(|d| {
+            self.ipv4.iter().for_each(|ip| d.key(b"ipv4").bytes(&ip.octets()));
+            self.ipv6.iter().for_each(|ip| d.key(b"ipv6").bytes(&ip.octets()));
+            let id = |e| Some((e, self.m.iter().rfind(|(extension, _)| *extension == e)?.1));
+            d.key(b"m").dict(|m| {
+                let ids = Extension::ALL.into_iter().filter_map(id);
+                ids.for_each(|(e, id)| m.key(e.name().as_bytes()).int(id.into()));
+            });
+            self.metadata_size.iter().for_each(|&size| d.key(b"metadata_size").int(size.into()));
+            self.port.iter().for_each(|&port| d.key(b"p").int(port.into()));
+            self.reqq.iter().for_each(|&reqq| d.key(b"reqq").int(reqq.into()));
+            self.tidecast.iter().for_each(|offer| offer.write(d.key(b"tidecast")));
+            if self.upload_only {
+                d.key(b"upload_only").int(1);
+            }
+            self.client.iter().for_each(|name| d.key(b"v").bytes(clean(name.as_bytes()).as_bytes()));
+            match self.your_ip {
+                Some(IpAddr::V4(ip)) => d.key(b"yourip").bytes(&ip.octets()),
+                Some(IpAddr::V6(ip)) => d.key(b"yourip").bytes(&ip.octets()),
+                None => {}
+            }
+        });
+        out.extend_from_slice(&writer.into_bytes());
     }
-}
-
-fn ids(m: Dict<'_>) -> Vec<(Extension, u8)> {
-    let known = |(key, value)| {
-        let extension = Extension::ALL.into_iter().find(|e| e.name().as_bytes() == key)?;
-        let Value::Int(id) = value else { return None };
-        Some((extension, u8::try_from(id).ok()?))
-    };
-    // A name twice is hostile: the list stays as short as there are extensions.
-    m.entries().filter_map(known).take(Extension::ALL.len()).collect()
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {

@@ -3,8 +3,10 @@
 
 use bytes::{Bytes, BytesMut};
 
+use tidecast_metainfo::bencode::{Value, Writer};
+
 use crate::Error;
-use crate::bencode::{Dict, Value, put_int};
+use crate::bencode::{dict, int};
 
 /// Bytes of one piece of metadata; the last may be shorter.
 pub const METADATA_PIECE: u32 = 16 * 1024;
@@ -40,24 +42,14 @@ pub enum Metadata {
 impl Metadata {
     /// `None` for a message type that is unknown and therefore ignored, as BEP 9 demands.
     pub(crate) fn decode(body: &[u8]) -> Result<Option<Self>, Error> {
-        let (dict, end) = Dict::parse(NAME, body)?;
-        let [mut kind, mut piece, mut total] = [None; 3];
-        for (key, value) in dict.entries() {
-            match (key, value) {
-                (b"msg_type", Value::Int(v)) => kind = Some(v),
-                (b"piece", Value::Int(v)) => piece = Some(v),
-                (b"total_size", Value::Int(v)) => total = Some(v),
-                _ => {}
-            }
-        }
-        if !matches!(kind, Some(0..=2)) {
-            return Ok(None);
-        }
-        let piece = number("piece", piece)?;
-        Ok(match kind {
-            Some(0) => Some(Self::Request { piece }),
-            Some(1) => Some(data(piece, number("total_size", total)?, body.get(end..).unwrap_or_default())?),
-            _ => Some(Self::Reject { piece }),
+        let (dict, end) = dict(NAME, body)?;
+        let piece = || number(&dict, "piece");
+        let rest = body.get(end..).unwrap_or_default();
+        Ok(match int(&dict, "msg_type") {
+            Some(0) => Some(Self::Request { piece: piece()? }),
+            Some(1) => Some(data(piece()?, number(&dict, "total_size")?, rest)?),
+            Some(2) => Some(Self::Reject { piece: piece()? }),
+            _ => None,
         })
     }
 
@@ -67,27 +59,24 @@ impl Metadata {
             Self::Data { piece, .. } => (1, piece),
             Self::Reject { piece } => (2, piece),
         };
-        out.extend_from_slice(b"d");
-        put_int(out, "msg_type", kind);
-        put_int(out, "piece", *piece);
-        if let Self::Data { total, .. } = self {
-            put_int(out, "total_size", *total);
-        }
-        out.extend_from_slice(b"e");
+        let mut writer = Writer::new();
+        writer.dict(|d| {
+            d.key(b"msg_type").int(kind);
+            d.key(b"piece").int((*piece).into());
+            if let Self::Data { total, .. } = self {
+                d.key(b"total_size").int((*total).into());
+            }
+        });
+        out.extend_from_slice(&writer.into_bytes());
         if let Self::Data { bytes, .. } = self {
             out.extend_from_slice(bytes);
         }
     }
 }
 
-fn number(field: &'static str, value: Option<i64>) -> Result<u32, Error> {
-    let value = value.unwrap_or(-1);
-    u32::try_from(value).map_err(|_| Error::Value {
-        message: NAME,
-        field,
-        value: value.cast_unsigned(),
-        rule: "BEP 9: it is there and a count",
-    })
+fn number(dict: &Value<'_>, field: &'static str) -> Result<u32, Error> {
+    let rule = "BEP 9: it has it, as a count";
+    int(dict, field).ok_or(Error::Missing { message: NAME, field, rule })
 }
 
 fn data(piece: u32, total: u32, bytes: &[u8]) -> Result<Metadata, Error> {

@@ -3,10 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
+
+use tidecast_metainfo::bencode::Writer;
 
 use crate::Error;
-use crate::bencode::{Dict, Value, put_entry};
+use crate::bencode::{bytes, dict};
 
 /// The most addresses kept of either list of one message. BEP 11 says 50, and more in the first one.
 pub const MAX_PEX: usize = 200;
@@ -33,31 +35,18 @@ pub struct PexPeer {
 
 impl Pex {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Error> {
-        let (dict, _) = Dict::parse(NAME, body)?;
-        let [mut v4, mut v4_flags, mut v6, mut v6_flags, mut gone_v4, mut gone_v6]: [&[u8]; 6] =
-            Default::default();
-        for (key, value) in dict.entries() {
-            let Value::Bytes(bytes) = value else { continue };
-            match key {
-                b"added" => v4 = bytes,
-                b"added.f" => v4_flags = bytes,
-                b"added6" => v6 = bytes,
-                b"added6.f" => v6_flags = bytes,
-                b"dropped" => gone_v4 = bytes,
-                b"dropped6" => gone_v6 = bytes,
-                _ => {}
-            }
-        }
+        let (dict, _) = dict(NAME, body)?;
+        let list = |key| bytes(&dict, key).unwrap_or_default();
         let flagged = |addrs: Vec<SocketAddr>, flags: &[u8]| -> Vec<PexPeer> {
             let flags = flags.iter().copied().chain(std::iter::repeat(0));
             addrs.into_iter().zip(flags).map(|(addr, flags)| PexPeer { addr, flags }).collect()
         };
-        let mut added = flagged(compact_v4(v4)?, v4_flags);
-        added.extend(flagged(compact_v6(v6)?, v6_flags));
+        let mut added = flagged(compact_v4(list("added"))?, list("added.f"));
+        added.extend(flagged(compact_v6(list("added6"))?, list("added6.f")));
         added.retain(|peer| connectable(&peer.addr));
         added.truncate(MAX_PEX);
-        let mut dropped = compact_v4(gone_v4)?;
-        dropped.extend(compact_v6(gone_v6)?);
+        let mut dropped = compact_v4(list("dropped"))?;
+        dropped.extend(compact_v6(list("dropped6"))?);
         dropped.truncate(MAX_PEX);
         Ok(Self { added, dropped })
     }
@@ -67,14 +56,16 @@ impl Pex {
         let addrs = |v4| compact(of(v4).map(|p| p.addr));
         let flags = |v4| of(v4).map(|p| p.flags).collect::<Vec<_>>();
         let gone = |v4: bool| compact(self.dropped.iter().copied().filter(move |a| a.is_ipv4() == v4));
-        out.put_u8(b'd');
-        put_entry(out, "added", &addrs(true));
-        put_entry(out, "added.f", &flags(true));
-        put_entry(out, "added6", &addrs(false));
-        put_entry(out, "added6.f", &flags(false));
-        put_entry(out, "dropped", &gone(true));
-        put_entry(out, "dropped6", &gone(false));
-        out.put_u8(b'e');
+        let mut writer = Writer::new();
+        writer.dict(|d| {
+            d.key(b"added").bytes(&addrs(true));
+            d.key(b"added.f").bytes(&flags(true));
+            d.key(b"added6").bytes(&addrs(false));
+            d.key(b"added6.f").bytes(&flags(false));
+            d.key(b"dropped").bytes(&gone(true));
+            d.key(b"dropped6").bytes(&gone(false));
+        });
+        out.extend_from_slice(&writer.into_bytes());
     }
 }
 

@@ -1,11 +1,11 @@
 //! What each side says of the extension in its extension handshake, and what the two sides make of it. Both compute the
 //! same session from the same two offers, so nothing needs to be confirmed; without one they are stock peers.
 
-use bytes::{BufMut, BytesMut};
+use tidecast_metainfo::bencode::{Value, Writer};
 
 use super::MAX_BLOCK;
 use crate::STOCK_BLOCK;
-use crate::bencode::{Dict, Value, put_int};
+use crate::bencode::int;
 
 /// What a node takes, as a set of bits. Bits unknown here are kept and mean nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,24 +77,12 @@ impl Offer {
     }
 
     /// `None` when a value is missing or makes no sense: the peer is then taken as a stock client.
-    pub(crate) fn decode(dict: Dict<'_>) -> Option<Self> {
-        let [mut min, mut max, mut block, mut caps] = [None; 4];
-        for (key, value) in dict.entries() {
-            let Value::Int(value) = value else { continue };
-            let value = u32::try_from(value).ok();
-            match key {
-                b"min" => min = value,
-                b"max" => max = value,
-                b"block" => block = value,
-                b"caps" => caps = value,
-                _ => {}
-            }
-        }
+    pub(crate) fn decode(dict: &Value<'_>) -> Option<Self> {
         let offer = Self {
-            min_version: min?,
-            max_version: max?,
-            block: block?,
-            caps: Caps(caps.unwrap_or_default()),
+            min_version: int(dict, "min")?,
+            max_version: int(dict, "max")?,
+            block: int(dict, "block")?,
+            caps: Caps(int(dict, "caps").unwrap_or_default()),
         };
         let sane = offer.min_version >= 1
             && offer.min_version <= offer.max_version
@@ -103,12 +91,12 @@ impl Offer {
         sane.then_some(offer)
     }
 
-    pub(crate) fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(b'd');
-        put_int(out, "block", self.block);
-        put_int(out, "caps", self.caps.0);
-        put_int(out, "max", self.max_version);
-        put_int(out, "min", self.min_version);
-        out.put_u8(b'e');
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.dict(|d| {
+            d.key(b"block").int(self.block.into());
+            d.key(b"caps").int(self.caps.0.into());
+            d.key(b"max").int(self.max_version.into());
+            d.key(b"min").int(self.min_version.into());
+        });
     }
 }
