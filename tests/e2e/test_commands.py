@@ -1,0 +1,149 @@
+"""The commands as a person or a script meets them: exit codes, JSON, selection, verification, Ctrl-C."""
+import json
+import signal
+
+import pytest
+from support import clients, trees
+
+
+@pytest.fixture
+def data(tmp_path):
+    return trees.rich(tmp_path / "source/data")
+
+
+@pytest.mark.parametrize("words", [
+    [], ["frobnicate"], ["publish"], ["get", "m"], ["publish", ".", "--format", "v9"], ["publish", ".", "--piece-size", "3"],
+    ["get", "m", "--to", "d", "--timeout", "soon"], ["seed", "m", "p", "--listen", "nowhere"]])
+def test_wrong_usage_is_2(tide, words):
+    assert tide(*words, code=2).err
+
+
+def test_a_file_that_is_no_manifest_is_1(tide, tmp_path):
+    junk = trees.blob(tmp_path / "junk", 5000)
+    for command in (["show", junk], ["verify", junk, tmp_path], ["get", junk, "--to", tmp_path / "got"]):
+        assert "junk" in tide(*command, code=1).err
+
+
+def test_nobody_there_is_3(tide, data, port, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    proc = tide("get", manifest, "--to", tmp_path / "got", "--peer", f"127.0.0.1:{port()}", "--plain", "--timeout", "2s", "--json",
+                code=3, timeout=30)
+    assert proc.events()[-1]["event"] == "error"
+
+
+@pytest.mark.parametrize("fmt", ["v1", "v2", "hybrid", "auto"])
+def test_publish_show_verify(tide, data, tmp_path, fmt):
+    proc = tide("publish", data, "-o", tmp_path / "m.torrent", "--format", fmt, "--json")
+    proc.last("done")
+    shown = json.loads(tide("show", tmp_path / "m.torrent", "--json").out)
+    assert shown["name"] == "data"
+    names = str(shown)
+    assert "a/b/c/deep" in names and "big.bin" in names
+    assert tide("show", tmp_path / "m.torrent").out
+    tide("verify", tmp_path / "m.torrent", data)
+
+
+def test_verify_names_damaged_missing_and_extra(tide, data, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    with open(data / "big.bin", "r+b") as f:
+        f.seek(777_777)
+        f.write(b"?")
+    (data / "piece").unlink()
+    (data / "surplus").write_text("?")
+    human = tide("verify", manifest, data, code=1)
+    said = human.out + human.err
+    assert "big.bin" in said and "piece" in said and "surplus" in said and "second.bin" not in said
+    report = tide("verify", manifest, data, "--json", code=1).events()[-1]
+    assert "big.bin" in str(report["damaged"]) and "piece" in str(report["missing"]) and "surplus" in str(report["extra"])
+
+
+@pytest.mark.parametrize("fmt", ["v1", "v2", "hybrid"])
+def test_every_version_gives_the_same_tree(tide, node, data, port, tmp_path, fmt):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--format", fmt)
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    done = node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain", "--json").last("done")
+    trees.assert_same(data, tmp_path / "got/data")
+    tide("verify", manifest, tmp_path / "got/data")
+    assert done["seconds"] >= 0
+
+
+def test_a_single_file(tide, node, port, tmp_path):
+    path = trees.blob(tmp_path / "source/one file", 3_000_001)
+    manifest = tide.publish(path, tmp_path / "m.torrent")
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, path, here, "--plain")
+    node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain")
+    trees.assert_same(path, tmp_path / "got/one file")
+
+
+@pytest.mark.parametrize("fmt", ["v1", "v2"])
+def test_only_the_files_asked_for(tide, node, data, port, tmp_path, fmt):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--format", fmt)
+    here = f"127.0.0.1:{port()}"
+    tide.seed(manifest, data, here, "--plain")
+    node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain", "--file", "a/**", "--file", "one")
+    got = {str(p.relative_to(tmp_path / "got/data")) for p in (tmp_path / "got/data").rglob("*") if p.is_file()}
+    assert {"a/b/c/deep", "a/second.bin", "one"} <= got
+    assert not got & {"big.bin", "leaf", "piece"}
+    for name in ("a/b/c/deep", "a/second.bin", "one"):
+        trees.assert_same(data / name, tmp_path / "got/data" / name)
+
+
+def test_no_file_of_that_name_is_1(tide, node, data, port, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    proc = tide("get", manifest, "--to", tmp_path / "got", "--plain", "--file", "*.nothing", code=1)
+    assert "*.nothing" in proc.err
+
+
+def test_exclude(tide, data, tmp_path):
+    tide("publish", data, "-o", tmp_path / "m.torrent", "--exclude", "*.bin")
+    names = tide("show", tmp_path / "m.torrent", "--json").out
+    assert "leaf" in names and "big.bin" not in names
+
+
+def test_ctrl_c_stops_cleanly_and_the_next_run_goes_on(tide, start, port, tmp_path):
+    data = trees.blob(tmp_path / "source/data", 30 << 20)
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "hybrid")
+    here = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, data.parent, here, "--rate", 10 << 20)
+    get = ("get", torrent, "--to", tmp_path / "got", "--peer", here, "--plain", "--json")
+    proc = tide.run(*get)
+    proc.until("progress", lambda: any(e.get("pieces") for e in proc.events()))
+    proc.signal(signal.SIGINT)
+    proc.exits(3, 20)
+    assert proc.events()[-1]["event"] == "error"
+    tide(*get)
+    trees.assert_same(data, tmp_path / "got/data")
+
+
+def test_an_open_manifest_is_said_to_be_open(tide, node, data, port, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    here = f"127.0.0.1:{port()}"
+    seed = tide.seed(manifest, data, here)
+    got = node("getter")("get", manifest, "--to", tmp_path / "got", "--peer", here)
+    assert "open" in seed.err.lower() and "open" in got.err.lower()
+    quiet = node("quiet")("get", manifest, "--to", tmp_path / "quiet", "--peer", here, "--plain")
+    assert "--plain" not in quiet.err
+
+
+def test_tidecast_tracker_brings_peers_together(tide, node, data, port, tmp_path):
+    at = port()
+    tracker = tide.run("tracker", "--listen", f"127.0.0.1:{at}")
+    tide.wait_listening(tracker, f"127.0.0.1:{at}")
+    for scheme in ("http", "udp"):
+        url = f"{scheme}://127.0.0.1:{at}/announce"
+        manifest = tide.publish(data, tmp_path / f"{scheme}.torrent", "--tracker", url)
+        tide.seed(manifest, data, f"127.0.0.1:{port()}", "--plain")
+        node(scheme)("get", manifest, "--to", tmp_path / scheme, "--plain", "--timeout", "60s")
+        trees.assert_same(data, tmp_path / scheme / "data")
+
+
+def test_nothing_to_do_the_second_time(tide, node, data, port, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent")
+    here = f"127.0.0.1:{port()}"
+    seed = tide.seed(manifest, data, here, "--plain")
+    getter = node("getter")
+    getter("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain")
+    seed.kill()
+    getter("get", manifest, "--to", tmp_path / "got", "--peer", here, "--plain", "--timeout", "20s")

@@ -1,0 +1,75 @@
+"""Misbehaving peers: the download completes from the honest one, the culprit is named, memory stays flat."""
+import time
+
+import pytest
+from support import clients, hostile, trees
+from support.tidecast import peak_rss
+
+SIZE = 12 << 20
+RATE = 3 << 20  # bytes per second of the honest seeder: slow enough that the other is surely asked too
+MEMORY = 200 << 20
+
+
+@pytest.fixture
+def data(tmp_path):
+    return trees.blob(tmp_path / "source/data", SIZE)
+
+
+def finish(proc) -> int:
+    """Wait for the end of a getter; its highest resident memory, bytes."""
+    peak = 0
+    deadline = time.monotonic() + 120
+    while proc.process.poll() is None and time.monotonic() < deadline:
+        try:
+            peak = max(peak, peak_rss(proc))
+        except (OSError, AssertionError):
+            break
+        time.sleep(0.05)
+    proc.ok(10)
+    return peak
+
+
+def fight(tide, start, port, data, tmp_path, kind, fmt, *words):
+    """Get `data` from an honest, slow libtorrent and a hostile peer; what the getter said, and the hostile peer."""
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, fmt)
+    honest = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, data.parent, honest, "--rate", RATE)
+    with kind("127.0.0.66", port()) as enemy:
+        proc = tide.run("get", torrent, "--to", tmp_path / "got", "--peer", enemy.address, "--peer", honest,
+                        "--plain", "--json", *words)
+        peak = finish(proc)
+    trees.assert_same(data, tmp_path / "got/data")
+    proc.events()
+    assert peak < MEMORY, f"{peak >> 20} MiB resident"
+    assert enemy.connections, "the hostile peer was never met: this test tested nothing"
+    return proc.out + proc.err, enemy
+
+
+@pytest.mark.parametrize("fmt", ["v1", "v2", "hybrid"])
+def test_wrong_bytes(tide, start, port, data, tmp_path, fmt):
+    said, enemy = fight(tide, start, port, data, tmp_path, hostile.WrongBytes, fmt)
+    assert enemy.requests and enemy.closed.is_set()
+    assert enemy.address in said and "ban" in said.lower()
+    assert enemy.requests * 16384 < SIZE, "a peer that lies is not asked for ever"
+
+
+def test_wrong_proofs(tide, start, port, data, tmp_path):
+    said, enemy = fight(tide, start, port, data, tmp_path, hostile.WrongProofs, "v2")
+    assert enemy.requests and enemy.closed.is_set()
+    assert enemy.address in said and "ban" in said.lower()
+
+
+def test_oversized_message(tide, start, port, data, tmp_path):
+    said, enemy = fight(tide, start, port, data, tmp_path, hostile.Oversized, "hybrid")
+    assert enemy.closed.is_set() and enemy.address in said and "ban" in said.lower()
+
+
+def test_one_byte_a_minute(tide, start, port, data, tmp_path):
+    said, enemy = fight(tide, start, port, data, tmp_path, hostile.OneByteAMinute, "hybrid")
+    assert enemy.requests and enemy.address in said
+
+
+def test_endless_handshake(tide, start, port, data, tmp_path):
+    said, enemy = fight(tide, start, port, data, tmp_path, hostile.EndlessHandshake, "hybrid", "--seed-for", "30s")
+    assert enemy.closed.is_set(), "a handshake that never ends must be ended"
+    assert enemy.address in said
