@@ -1,0 +1,69 @@
+//! What can go wrong between a tree on disk and its manifest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a tree was not scanned, hashed or verified. Every error names the file it is about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: "read", "open".
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is no longer what it was when the tree was scanned.
+    #[error("{} changed while it was being hashed ({what}); publish again when nobody writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What about it changed.
+        what: &'static str,
+    },
+    /// What is to be published is neither a file nor a directory.
+    #[error("{} is neither a regular file nor a directory: nothing that can be published", .0.display())]
+    Kind(PathBuf),
+    /// There is no file name to publish under.
+    #[error("{} has no name of its own; give one (--name)", .0.display())]
+    NoName(PathBuf),
+    /// A pattern of files to leave out cannot be understood.
+    #[error("cannot understand the pattern `{glob}`: {why}")]
+    Glob {
+        /// The pattern.
+        glob: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A piece length that no format allows.
+    #[error("a piece length of {0} bytes is refused: it must be a power of two from 16 KiB to 1 GiB")]
+    PieceLength(u32),
+    /// The names, sizes or links of the tree make no valid manifest.
+    #[error("{} makes no valid manifest: {source}", path.display())]
+    Manifest {
+        /// What was to be published.
+        path: PathBuf,
+        /// Why not.
+        source: tidecast_metainfo::Error,
+    },
+    /// The caller asked to stop.
+    #[error("stopped before it was done")]
+    Cancelled,
+}
+
+impl Error {
+    /// For `map_err`: an error of the system while doing `action` on `path`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// True if the file at fault is simply not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

@@ -1,0 +1,452 @@
+//! From a scanned tree to its manifest: chooses piece length and format, hashes, and builds.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::num::NonZero;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rustix::fs::{Advice, OFlags, fadvise};
+use tidecast_hash::{Digest, Sha1Digest};
+use tidecast_metainfo::{
+    Builder, Entry, Layout, Manifest, Mtime, Version, choose_piece_length, choose_version, merkle,
+};
+
+use crate::engine::{self, Job, Piece, Target};
+use crate::scan::identity;
+use crate::state::{self, Known, State};
+use crate::tree::{Content, Identity, Node, Tree};
+use crate::{Error, Progress};
+
+/// Which metainfo versions to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// v2, with v1 beside it where v1's padding is at most 5% of the data.
+    #[default]
+    Auto,
+    /// This one, whatever it costs.
+    Exactly(Version),
+}
+
+/// How to hash.
+#[derive(Debug, Clone, Default)]
+pub struct HashOptions {
+    /// Which metainfo versions to write.
+    pub format: Format,
+    /// Bytes in a piece, a power of two from 16 KiB; by default chosen from the sizes of the files.
+    pub piece_length: Option<u32>,
+    /// Threads that hash; by default one for each core.
+    pub threads: Option<NonZero<usize>>,
+    /// Where to keep what has been hashed, so that a run that is interrupted goes on there. Removed when all is done.
+    pub state: Option<PathBuf>,
+    /// Where to write the SHA-256 of every leaf: 32 bytes each, in the order of [`Manifest::leaf_range`].
+    /// Complete only when [`hash`] returns `Ok`.
+    pub leaves: Option<PathBuf>,
+}
+
+/// What [`hash`] made.
+#[derive(Debug)]
+pub struct Published {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Which versions it carries and why, as a line for the user.
+    pub why: String,
+}
+
+/// Reads every byte of a scanned tree once, on all cores, and makes its manifest. `adjust` may set what is not in the
+/// tree: trackers, comment, `private`, and so on.
+///
+/// # Errors
+/// When a file cannot be read or is no longer what it was, when the names make no valid manifest (found out before
+/// anything is read), when a file of the caller's cannot be written, or when the caller cancelled.
+pub fn hash(
+    tree: &Tree,
+    options: &HashOptions,
+    progress: &Progress,
+    adjust: impl FnOnce(&mut Builder),
+) -> Result<Published, Error> {
+    let invalid = |source| Error::Manifest { path: tree.root.clone(), source };
+    let (piece_length, version, why) = choose(tree, options)?;
+    let name = tree.name.as_bytes();
+    let mut builder = Builder::new(name, version, piece_length, entries(tree)).map_err(invalid)?;
+    if !tree.is_single() {
+        builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
+    }
+    adjust(&mut builder);
+    let layout = builder.layout().clone();
+    let hasher = Hasher::new(tree, &builder, &layout, version, options, progress)?;
+    progress.start(layout.total_len());
+    let job = Job {
+        layout: &layout,
+        version,
+        leaves: options.leaves.is_some(),
+        threads: options.threads,
+        progress,
+    };
+    let hashed = hasher.reuse().and_then(|()| engine::run(job, &hasher));
+    // Whatever happened, what has been hashed stays on record.
+    let flushed = hasher.flush();
+    hashed.and(flushed)?;
+    hasher.copy_links()?;
+    let results = hasher.finish()?;
+    give(&mut builder, &layout, version, results);
+    let manifest = builder.build().map_err(invalid)?;
+    Ok(Published { manifest, why })
+}
+
+/// Piece length, version, and the reason for the version.
+fn choose(tree: &Tree, options: &HashOptions) -> Result<(u32, Version, String), Error> {
+    let sizes = tree.files.iter().map(|f| f.kind.len());
+    let length = match options.piece_length {
+        Some(length) if length.is_power_of_two() && (16 << 10..=1 << 30).contains(&length) => length,
+        Some(length) => return Err(Error::PieceLength(length)),
+        None => choose_piece_length(tree.total_len(), sizes.clone()),
+    };
+    let (version, why) = match options.format {
+        Format::Exactly(version) => (version, format!("{version}: as asked for")),
+        Format::Auto => {
+            let layout = Layout::aligned(length, sizes)
+                .map_err(|source| Error::Manifest { path: tree.root.clone(), source })?;
+            choose_version(&layout)
+        }
+    };
+    Ok((length, version, why))
+}
+
+/// The tree in the builder's words.
+fn entries(tree: &Tree) -> Vec<Entry> {
+    use tidecast_metainfo::Content as C;
+    fn entry<K>(node: &Node<K>, content: C) -> Entry {
+        let link = matches!(content, C::Symlink(_));
+        Entry {
+            path: node.path.as_os_str().as_bytes().to_vec(),
+            content,
+            mode: (!link).then_some(node.mode),
+            mtime: Some(Mtime { secs: node.mtime.seconds, nanos: node.mtime.nanos }),
+            xattrs: node
+                .xattrs
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.clone()))
+                .collect(),
+        }
+    }
+    let path_of = |index: usize| {
+        let node = tree.files.get(index);
+        node.map(|n| n.path.as_os_str().as_bytes().to_vec())
+    };
+    let files = tree.files.iter().map(|node| {
+        let content = match &node.kind {
+            Content::Symlink { target } => C::Symlink(target.as_os_str().as_bytes().to_vec()),
+            Content::File { identity, link_of, holes } => C::File {
+                len: identity.len,
+                executable: node.mode & 0o100 != 0,
+                holes: holes.clone(),
+                hard_link: link_of.and_then(path_of),
+            },
+        };
+        entry(node, content)
+    });
+    let dirs = tree.dirs.iter().map(|node| entry(node, C::Directory));
+    dirs.chain(files).collect()
+}
+
+/// Hands the hashes to the builder.
+fn give(builder: &mut Builder, layout: &Layout, version: Version, results: Results) {
+    if version.has_v2() {
+        for file in 0..layout.file_count() {
+            let pieces = layout.file_pieces(file);
+            let range = pieces.start as usize..pieces.end as usize;
+            match results.v2.get(range).unwrap_or_default() {
+                [] => {}
+                [root] => builder.set_root(file, *root, Vec::new()),
+                layer => {
+                    let root = merkle::root_of_layer(layer, layout.piece_length());
+                    builder.set_root(file, root, layer.to_vec());
+                }
+            }
+        }
+    }
+    if version.has_v1() {
+        builder.set_v1(results.v1);
+    }
+}
+
+/// Digests of all pieces; empty for a version that is not wanted.
+#[derive(Default)]
+struct Results {
+    v2: Vec<Digest>,
+    v1: Vec<Sha1Digest>,
+}
+
+impl Results {
+    fn set(&mut self, piece: u32, v2: Option<Digest>, v1: Option<Sha1Digest>) {
+        if let (Some(slot), Some(digest)) = (self.v2.get_mut(piece as usize), v2) {
+            *slot = digest;
+        }
+        if let (Some(slot), Some(digest)) = (self.v1.get_mut(piece as usize), v1) {
+            *slot = digest;
+        }
+    }
+}
+
+/// One file of the manifest, as it is on disk.
+struct Source {
+    /// Index in [`Tree::files`].
+    node: usize,
+    identity: Identity,
+    /// In aligned layouts: the file of the manifest whose hashes this one, a hard link to it, shares.
+    copy_of: Option<u32>,
+}
+
+/// Hashing under way.
+struct Hasher<'a> {
+    tree: &'a Tree,
+    layout: &'a Layout,
+    version: Version,
+    progress: &'a Progress,
+    /// By index in the manifest; none for symbolic links.
+    sources: Vec<Option<Source>>,
+    /// Pieces that an earlier run has hashed.
+    known: HashMap<u32, Known>,
+    results: Mutex<Results>,
+    state: Option<Mutex<State>>,
+    leaves: Option<(PathBuf, File)>,
+}
+
+impl<'a> Hasher<'a> {
+    fn new(
+        tree: &'a Tree,
+        builder: &Builder,
+        layout: &'a Layout,
+        version: Version,
+        options: &HashOptions,
+        progress: &'a Progress,
+    ) -> Result<Self, Error> {
+        let pieces = layout.piece_count() as usize;
+        let results = Results {
+            v2: vec![[0; 32]; if version.has_v2() { pieces } else { 0 }],
+            v1: vec![[0; 20]; if version.has_v1() { pieces } else { 0 }],
+        };
+        let state = options.state.as_deref().map(State::open).transpose()?;
+        let leaves = match &options.leaves {
+            Some(path) => Some((path.clone(), leaf_file(path, layout)?)),
+            None => None,
+        };
+        let mut hasher = Self {
+            tree,
+            layout,
+            version,
+            progress,
+            sources: sources(tree, builder),
+            known: HashMap::new(),
+            results: Mutex::new(results),
+            state: state.map(Mutex::new),
+            leaves,
+        };
+        if let Some(state) = &hasher.state {
+            let state = state.lock();
+            let known = (0..layout.piece_count()).filter_map(|piece| {
+                let known = state.get(&hasher.key(piece)?, hasher.leaves.is_some())?;
+                Some((piece, known))
+            });
+            let known = known.collect();
+            drop(state);
+            hasher.known = known;
+        }
+        Ok(hasher)
+    }
+
+    fn source(&self, file: u32) -> Option<&Source> {
+        self.sources.get(file as usize)?.as_ref()
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        let node = self.source(file).and_then(|s| self.tree.files.get(s.node));
+        node.map_or_else(|| self.tree.root.clone(), |node| self.tree.path_of(node))
+    }
+
+    /// The key under which a piece goes on record.
+    fn key(&self, piece: u32) -> Option<[u8; 16]> {
+        let file = |file| self.source(file).map(|s| (s.node, s.identity));
+        state::key(self.layout, self.version, piece, file, &self.tree.files)
+    }
+
+    /// Takes over what an earlier run has hashed.
+    fn reuse(&self) -> Result<(), Error> {
+        let Some(state) = &self.state else {
+            return Ok(());
+        };
+        for (piece, known) in &self.known {
+            if self.leaves.is_some() {
+                let leaves = state.lock().leaves(known)?;
+                self.write_leaves(*piece, &leaves)?;
+            }
+            self.results.lock().set(*piece, known.v2, known.v1);
+            let len = self.layout.piece_len(*piece);
+            self.progress.add_reused(u64::from(len));
+        }
+        Ok(())
+    }
+
+    fn write_leaves(&self, piece: u32, leaves: &[Digest]) -> Result<(), Error> {
+        let Some((path, file)) = &self.leaves else {
+            return Ok(());
+        };
+        let range = self.layout.leaf_range(piece);
+        debug_assert_eq!(range.end - range.start, leaves.len() as u64);
+        file.write_all_at(leaves.as_flattened(), range.start * 32)
+            .map_err(Error::io("write the leaf digests to", path))
+    }
+
+    /// The pieces of a hard link, each with that of the file it is a link to, which has the same bytes.
+    fn twins(&self, file: u32) -> impl Iterator<Item = (u32, u32)> {
+        let target = self.source(file).and_then(|s| s.copy_of);
+        let pieces = |file| self.layout.file_pieces(file);
+        let both = target.map(|target| pieces(file).zip(pieces(target)));
+        both.into_iter().flatten()
+    }
+
+    /// Whether a piece and its twin, whose bytes are the same, have the same hashes too: v1 may pad them differently.
+    fn are_alike(&self, piece: u32, twin: u32) -> bool {
+        let wire_len = |piece| engine::wire_len(self.layout, self.version, piece);
+        wire_len(piece) == wire_len(twin)
+    }
+
+    /// Gives hard links the hashes of what they are links to.
+    fn copy_links(&self) -> Result<(), Error> {
+        let mut results = self.results.lock();
+        for (piece, twin) in (0..self.layout.file_count()).flat_map(|file| self.twins(file)) {
+            if !self.are_alike(piece, twin) {
+                continue;
+            }
+            let v2 = results.v2.get(twin as usize).copied();
+            let v1 = results.v1.get(twin as usize).copied();
+            results.set(piece, v2, v1);
+            if let Some((path, file)) = &self.leaves {
+                let from = self.layout.leaf_range(twin);
+                let mut leaves = vec![[0; 32]; (from.end - from.start) as usize];
+                file.read_exact_at(leaves.as_flattened_mut(), from.start * 32)
+                    .map_err(Error::io("read the leaf digests in", path))?;
+                self.write_leaves(piece, &leaves)?;
+            }
+            self.progress.add_bytes(u64::from(self.layout.piece_len(piece)));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.state.as_ref().map_or(Ok(()), |state| state.lock().flush())
+    }
+
+    fn finish(self) -> Result<Results, Error> {
+        if let Some(state) = self.state {
+            state.into_inner().remove()?;
+        }
+        Ok(self.results.into_inner())
+    }
+}
+
+/// The files of the manifest, found again in the tree.
+fn sources(tree: &Tree, builder: &Builder) -> Vec<Option<Source>> {
+    let by_path = |(index, entry): (usize, &Entry)| (entry.path.clone(), index as u32);
+    let places: HashMap<Vec<u8>, u32> = builder.files().iter().enumerate().map(by_path).collect();
+    let place = |node: &Node<Content>| places.get(node.path.as_os_str().as_bytes()).copied();
+    let mut sources: Vec<Option<Source>> = Vec::new();
+    sources.resize_with(places.len(), || None);
+    for (index, node) in tree.files.iter().enumerate() {
+        let Content::File { identity, link_of, .. } = &node.kind else {
+            continue;
+        };
+        let copy_of =
+            link_of.filter(|_| builder.layout().is_aligned()).and_then(|first| place(tree.files.get(first)?));
+        if let Some(slot) = place(node).and_then(|at| sources.get_mut(at as usize)) {
+            *slot = Some(Source { node: index, identity: *identity, copy_of });
+        }
+    }
+    sources
+}
+
+/// Makes the file for all leaf digests, in its full length.
+fn leaf_file(path: &Path, layout: &Layout) -> Result<File, Error> {
+    let failed = || Error::io("write the leaf digests to", path);
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).map_err(failed())?;
+    file.set_len(layout.leaf_count() * 32).map_err(failed())?;
+    Ok(file)
+}
+
+/// Opens a regular file for reading; whatever has taken its place meanwhile cannot block or be followed.
+pub(crate) fn open(path: &Path) -> Result<File, Error> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(Error::io("open", path))?;
+    // A hint; a file system that does not take it reads all the same.
+    let _ = fadvise(&file, 0, None, Advice::Sequential);
+    Ok(file)
+}
+
+impl Target for Hasher<'_> {
+    fn wants(&self, piece: u32) -> bool {
+        if self.known.contains_key(&piece) {
+            return false;
+        }
+        if !self.layout.is_aligned() {
+            return true;
+        }
+        let owner = self.layout.spans(piece, 0, 1).next().map(|span| span.file);
+        let Some(target) = owner.and_then(|file| Some((file, self.source(file)?.copy_of?))) else {
+            return true;
+        };
+        let (file, target) = target;
+        let from = piece - self.layout.file_pieces(file).start;
+        !self.are_alike(piece, self.layout.file_pieces(target).start + from)
+    }
+
+    fn open(&self, file: u32) -> Result<File, Error> {
+        let handle = open(&self.path(file))?;
+        self.settle(file, &handle)?;
+        Ok(handle)
+    }
+
+    fn settle(&self, file: u32, handle: &File) -> Result<(), Error> {
+        let path = self.path(file);
+        let meta = handle.metadata().map_err(Error::io("look at", &path))?;
+        let scanned = self.source(file).map(|s| s.identity);
+        match scanned.and_then(|scanned| scanned.difference(&identity(&meta))) {
+            Some(what) => Err(Error::Changed { path, what }),
+            None => Ok(()),
+        }
+    }
+
+    fn read_error(&self, file: u32, error: io::Error) -> Error {
+        let path = self.path(file);
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let what = "its size";
+            return Error::Changed { path, what };
+        }
+        Error::io("read", &path)(error)
+    }
+
+    fn piece(&self, piece: Piece<'_>) -> Result<(), Error> {
+        self.write_leaves(piece.index, piece.leaves)?;
+        if let Some(state) = &self.state
+            && let Some(key) = self.key(piece.index)
+        {
+            let leaves = if self.leaves.is_some() { piece.leaves } else { &[] };
+            state.lock().put(&key, &Piece { leaves, ..piece })?;
+        }
+        self.results.lock().set(piece.index, piece.v2, piece.v1);
+        Ok(())
+    }
+
+    fn trouble(&self, _file: u32, _pieces: Range<u32>, error: Error) -> Result<(), Error> {
+        Err(error)
+    }
+}

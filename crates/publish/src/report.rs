@@ -1,0 +1,152 @@
+//! What a verification found, for programs and, by `Display`, for people.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The result of [`verify`](crate::verify).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Everything that is wrong, by path. Empty if the tree is what the manifest says.
+    pub problems: Vec<Problem>,
+    /// Files and links in the manifest.
+    pub files: u32,
+    /// Bytes in the manifest.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// Whether the tree is exactly what the manifest says.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// One thing that is wrong with one file, link or directory. One path may have several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Path below the verified directory; empty for that itself, or for the single file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub what: What,
+}
+
+/// What is wrong with a file, link or directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// It is in the manifest but not on disk.
+    Missing,
+    /// It is on disk but not in the manifest. For a directory: nor is what is below it.
+    Extra,
+    /// It is something else than it should be.
+    Kind {
+        /// What the manifest says.
+        expected: Kind,
+        /// What is there.
+        found: Kind,
+    },
+    /// The file is too long or too short.
+    Size {
+        /// Bytes in the manifest.
+        expected: u64,
+        /// Bytes on disk.
+        found: u64,
+    },
+    /// Bytes differ.
+    Content {
+        /// Pieces that are wrong. In v1-only manifests a piece may span several files: then each is listed, for it
+        /// cannot be told which is at fault.
+        pieces: u32,
+        /// Pieces that the file has a part in.
+        of: u32,
+    },
+    /// The symbolic link leads elsewhere.
+    Target {
+        /// Where the manifest says.
+        expected: PathBuf,
+        /// Where it does.
+        found: PathBuf,
+    },
+    /// Permission bits differ.
+    Mode {
+        /// As in the manifest, without those that change identity.
+        expected: u32,
+        /// On disk.
+        found: u32,
+    },
+    /// The system does not let it be read, and says why.
+    Unreadable(String),
+    /// In v1-only manifests: bytes that share a piece with a file that is missing or unreadable and so cannot be
+    /// checked.
+    Unchecked {
+        /// Pieces that could not be checked.
+        pieces: u32,
+        /// Pieces that the file has a part in.
+        of: u32,
+    },
+}
+
+impl What {
+    /// One word for the kind of problem, as programs read it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Extra => "extra",
+            Self::Unchecked { .. } => "unchecked",
+            Self::Unreadable(_) => "unreadable",
+            Self::Kind { .. }
+            | Self::Size { .. }
+            | Self::Content { .. }
+            | Self::Target { .. }
+            | Self::Mode { .. } => "damaged",
+        }
+    }
+}
+
+/// Kinds of directory entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A socket, device or pipe.
+    Special,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a symbolic link",
+            Self::Special => "a socket, device or pipe",
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        // A name may hold anything, even what a terminal would obey: quoted as Rust does.
+        write!(f, "{}: {path:?}: ", self.what.word())?;
+        match &self.what {
+            What::Missing => write!(f, "in the manifest but not there"),
+            What::Extra => write!(f, "there but not in the manifest"),
+            What::Kind { expected, found } => write!(f, "{found} where {expected} should be"),
+            What::Size { expected, found } => write!(f, "{found} bytes instead of {expected}"),
+            What::Content { pieces, of } => write!(f, "{pieces} of {of} pieces differ"),
+            What::Target { expected, found } => write!(f, "leads to {found:?}, not {expected:?}"),
+            What::Mode { expected, found } => write!(f, "mode {found:03o} instead of {expected:03o}"),
+            What::Unreadable(why) => write!(f, "{why}"),
+            What::Unchecked { pieces, of } => write!(
+                f,
+                "{pieces} of {of} pieces cannot be checked: another file in them is missing or damaged"
+            ),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Walks a file or directory and records everything about it but the bytes, in the order of BEP 52.
+//!
+//! Promise: the same tree gives the same result; nothing is followed out of the tree; what cannot be read or
+//! published is an error or a warning that names it, before any hashing has begun.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, SeekFrom, access, seek};
+use rustix::io::Errno;
+
+use crate::exclude::Exclude;
+use crate::tree::{Content, Identity, Node, Time, Tree, Warning};
+use crate::{Error, Progress};
+
+/// Most holes in one sparse file that a manifest carries: 16 bytes or so each.
+const MAX_HOLES: usize = 65_536;
+
+/// How to scan.
+#[derive(Debug, Clone, Default)]
+pub struct ScanOptions {
+    /// Patterns of what to leave out. With a `/`: matched against the path below the published directory.
+    /// Without: against the name, at any depth. A directory that matches is left out with all below it.
+    pub exclude: Vec<String>,
+    /// The name to publish under; by default the file's or directory's own.
+    pub name: Option<OsString>,
+}
+
+/// Walks `path`, a file or a directory (or a symbolic link to one: only here are links followed).
+///
+/// # Errors
+/// When something in the tree cannot be read, a pattern is malformed, or the caller cancelled.
+pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<Tree, Error> {
+    let root = fs::canonicalize(path).map_err(Error::io("find", path))?;
+    let meta = fs::metadata(&root).map_err(Error::io("look at", &root))?;
+    let own_name = || path.file_name().or(root.file_name()).map(OsStr::to_owned);
+    let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
+    let mut walk = Walk {
+        exclude: Exclude::new(&options.exclude)?,
+        progress,
+        links: HashMap::new(),
+        tree: Tree { root: root.clone(), name, dirs: Vec::new(), files: Vec::new(), warnings: Vec::new() },
+    };
+    if meta.is_dir() {
+        walk.run(&meta)?;
+    } else if meta.is_file() {
+        walk.file(PathBuf::new(), &root, &meta)?;
+    } else {
+        return Err(Error::Kind(root));
+    }
+    Ok(walk.tree)
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    exclude: Exclude,
+    progress: &'a Progress,
+    /// First name of every file that has several, by device and inode.
+    links: HashMap<(u64, u64), usize>,
+    tree: Tree,
+}
+
+impl Walk<'_> {
+    /// Depth first, names in the order of their bytes: the order of BEP 52's file tree. The stack of directories is
+    /// on the heap, so that no depth of tree overflows the thread's own.
+    fn run(&mut self, meta: &Metadata) -> Result<(), Error> {
+        let mut stack = vec![self.dir(PathBuf::new(), meta)?];
+        while let Some((dir, names)) = stack.last_mut() {
+            let Some(name) = names.next() else {
+                stack.pop();
+                continue;
+            };
+            let path = dir.join(name);
+            if let Some(below) = self.entry(path)? {
+                stack.push(below);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up one entry; what comes back is a directory to go into.
+    fn entry(&mut self, path: PathBuf) -> Result<Option<Listing>, Error> {
+        if self.exclude.matches(&path) {
+            return Ok(None);
+        }
+        if self.progress.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        self.progress.add_file();
+        let full = self.tree.root.join(&path);
+        let meta = fs::symlink_metadata(&full).map_err(Error::io("look at", &full))?;
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            return self.dir(path, &meta).map(Some);
+        } else if kind.is_file() {
+            self.file(path, &full, &meta)?;
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&full).map_err(Error::io("read the link", &full))?;
+            // Links have no mode, and only root may give them attributes.
+            let node = Node {
+                path,
+                mode: 0o777,
+                mtime: mtime(&meta),
+                xattrs: Vec::new(),
+                kind: Content::Symlink { target },
+            };
+            self.tree.files.push(node);
+        } else {
+            debug_assert!(
+                kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
+            );
+            self.tree.warnings.push(Warning::Special(path));
+        }
+        Ok(None)
+    }
+
+    /// Records a directory and lists it.
+    fn dir(&mut self, path: PathBuf, meta: &Metadata) -> Result<Listing, Error> {
+        let full =
+            if path.as_os_str().is_empty() { self.tree.root.clone() } else { self.tree.root.join(&path) };
+        let mut names = fs::read_dir(&full)
+            .and_then(|list| list.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>())
+            .map_err(Error::io("list the directory", &full))?;
+        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        let node = Node {
+            path: path.clone(),
+            mode: meta.mode() & 0o7777,
+            mtime: mtime(meta),
+            xattrs: self.xattrs(&full, &path)?,
+            kind: (),
+        };
+        self.tree.dirs.push(node);
+        Ok((path, names.into_iter()))
+    }
+
+    /// Records a regular file.
+    fn file(&mut self, path: PathBuf, full: &Path, meta: &Metadata) -> Result<(), Error> {
+        // Better to say it now than after hours of hashing.
+        access(full, Access::READ_OK).map_err(|e| Error::io("read", full)(e.into()))?;
+        let index = self.tree.files.len();
+        let identity = identity(meta);
+        let link_of = (meta.nlink() > 1)
+            .then(|| *self.links.entry((identity.dev, identity.ino)).or_insert(index))
+            .filter(|first| *first != index);
+        let sparse = link_of.is_none() && meta.blocks().saturating_mul(512) < meta.len();
+        let holes = if sparse { holes(full, meta.len())? } else { Some(Vec::new()) };
+        if holes.is_none() {
+            self.tree.warnings.push(Warning::Fragmented(path.clone()));
+        }
+        let node = Node {
+            mode: meta.mode() & 0o7777,
+            mtime: identity.mtime,
+            xattrs: self.xattrs(full, &path)?,
+            kind: Content::File { identity, link_of, holes: holes.unwrap_or_default() },
+            path,
+        };
+        self.tree.files.push(node);
+        Ok(())
+    }
+
+    /// The attributes that are published. `user.` is free for anyone; the others speak of local users, labels and
+    /// privileges, which have no meaning on another machine or must not come from a download.
+    fn xattrs(&mut self, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
+        let names = match xattr::list(full) {
+            Ok(names) => names,
+            Err(e) if unsupported(&e) => return Ok(Vec::new()),
+            Err(e) => return Err(Error::io("list the attributes of", full)(e)),
+        };
+        let mut found = Vec::new();
+        for name in names {
+            if !name.as_bytes().starts_with(b"user.") {
+                // Labels of a security module are on every file and nobody's loss.
+                if name != "security.selinux" {
+                    self.left_out(path, name);
+                }
+                continue;
+            }
+            match xattr::get(full, &name) {
+                Ok(Some(value)) => found.push((name, value)),
+                Ok(None) => {}
+                Err(e) => return Err(Error::io("read the attributes of", full)(e)),
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Counts a file whose attribute is not published; the warning names the first.
+    fn left_out(&mut self, path: &Path, name: OsString) {
+        let known = self.tree.warnings.iter_mut().find_map(|w| match w {
+            Warning::Attributes { files, .. } => Some(files),
+            _ => None,
+        });
+        match known {
+            Some(files) => *files += 1,
+            None => self.tree.warnings.push(Warning::Attributes { path: path.to_owned(), name, files: 1 }),
+        }
+    }
+}
+
+/// A directory's path and the names in it that are yet to be taken up.
+type Listing = (PathBuf, std::vec::IntoIter<OsString>);
+
+/// File systems without attributes say so in several ways.
+fn unsupported(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(Errno::NOSYS.raw_os_error())
+}
+
+/// The modification time in `meta`.
+fn mtime(meta: &Metadata) -> Time {
+    Time { seconds: meta.mtime(), nanos: u32::try_from(meta.mtime_nsec()).unwrap_or(0) }
+}
+
+/// What `meta` says of a file's state.
+pub(crate) fn identity(meta: &Metadata) -> Identity {
+    Identity {
+        dev: meta.dev(),
+        ino: meta.ino(),
+        len: meta.len(),
+        mtime: mtime(meta),
+        ctime: Time { seconds: meta.ctime(), nanos: u32::try_from(meta.ctime_nsec()).unwrap_or(0) },
+    }
+}
+
+/// The stretches of a file of `len` bytes that hold no data; `None` if there are too many to be worth it.
+fn holes(full: &Path, len: u64) -> Result<Option<Vec<Range<u64>>>, Error> {
+    let file = File::open(full).map_err(Error::io("open", full))?;
+    let failed = |e: Errno| Error::io("find the holes of", full)(e.into());
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let data = match seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(len),
+            // Nothing but a hole from here on.
+            Err(Errno::NXIO) => len,
+            // The file system cannot tell: data everywhere.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(Vec::new())),
+            Err(e) => return Err(failed(e)),
+        };
+        if data > at {
+            if holes.len() == MAX_HOLES {
+                return Ok(None);
+            }
+            holes.push(at..data);
+        }
+        if data == len {
+            break;
+        }
+        at = seek(&file, SeekFrom::Hole(data)).map_err(failed)?;
+    }
+    Ok(Some(holes))
+}

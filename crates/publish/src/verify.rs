@@ -1,0 +1,405 @@
+//! Compares a tree on disk with a manifest and says what is damaged, missing or there without being in it.
+//!
+//! Promise: whatever is found on disk is reported, never a panic or an early end; every byte that the manifest
+//! describes is read and hashed, once, on all cores.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, FileType, Metadata};
+use std::io;
+use std::num::NonZero;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tidecast_hash::Digest;
+use tidecast_metainfo::{Manifest, Version, merkle};
+
+use crate::engine::{self, Job, Piece, Target};
+use crate::publish::open;
+use crate::report::{Kind, Problem, Report, What};
+use crate::{Error, Progress};
+
+/// Compares what is at `path`, the published file or the directory itself, with the manifest: names, kinds, sizes,
+/// contents, link targets and permission bits. Times and attributes are not compared.
+///
+/// # Errors
+/// Only when the caller cancelled: everything else is in the report.
+pub fn verify(
+    manifest: &Manifest,
+    path: &Path,
+    threads: Option<NonZero<usize>>,
+    progress: &Progress,
+) -> Result<Report, Error> {
+    // Only here is a link followed, as `scan` does.
+    let root = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut check = Check::new(manifest, root);
+    check.dirs();
+    check.files(progress)?;
+    check.extras(progress)?;
+    progress.start(check.settle_unusable());
+    let complete = manifest.missing_layers().is_empty();
+    let version = match manifest.version() {
+        // Its trees say everything; without them, whatever there is.
+        Version::Hybrid if complete => Version::V2,
+        version => version,
+    };
+    let job = Job { layout: manifest.layout(), version, leaves: false, threads, progress };
+    engine::run(job, &check)?;
+    Ok(check.report())
+}
+
+/// A verification under way.
+struct Check<'a> {
+    manifest: &'a Manifest,
+    root: PathBuf,
+    problems: Mutex<Vec<Problem>>,
+    /// Files whose bytes cannot be read or need not be, by index.
+    unusable: Vec<bool>,
+    /// Pieces of each file that do not hash to what they should.
+    damaged: Vec<AtomicU32>,
+    /// Pieces of each file that could not be checked because of another file in them.
+    unchecked: Vec<AtomicU32>,
+    /// Files that were there but could not be read.
+    unreadable: Mutex<HashSet<u32>>,
+    /// Piece layers, as found, of files whose layer the manifest lacks.
+    layers: Mutex<HashMap<u32, Vec<Digest>>>,
+}
+
+impl<'a> Check<'a> {
+    fn new(manifest: &'a Manifest, root: PathBuf) -> Self {
+        let files = manifest.file_count() as usize;
+        let counters = || (0..files).map(|_| AtomicU32::new(0)).collect();
+        let missing = manifest.missing_layers();
+        // One is listed for each content; every file of that content is checked.
+        let roots: HashSet<Digest> = missing.iter().map(|m| m.pieces_root).collect();
+        let layers = manifest
+            .files()
+            .filter(|f| f.pieces_root().is_some_and(|root| roots.contains(&root)))
+            .filter(|_| manifest.version() == Version::V2)
+            .map(|f| (f.index(), vec![[0; 32]; f.pieces().len()]))
+            .collect();
+        Self {
+            manifest,
+            root,
+            problems: Mutex::default(),
+            unusable: vec![false; files],
+            damaged: counters(),
+            unchecked: counters(),
+            unreadable: Mutex::default(),
+            layers: Mutex::new(layers),
+        }
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        let file = self.manifest.file(file);
+        file.map_or_else(|| self.root.clone(), |f| f.path().below(&self.root))
+    }
+
+    /// Notes a problem of what is at `path` on disk.
+    fn problem(&self, path: &Path, what: What) {
+        let path = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
+        self.problems.lock().push(Problem { path, what });
+    }
+
+    /// Directories: there, and such. What is below one that is not cannot be right: a link in its place would lead
+    /// elsewhere.
+    fn dirs(&mut self) {
+        let mut lost: HashSet<PathBuf> = HashSet::new();
+        for dir in self.manifest.dirs() {
+            let path = dir.path().below(&self.root);
+            let inside_lost = path.parent().is_some_and(|above| lost.contains(above));
+            if inside_lost {
+                self.problem(&path, What::Missing);
+            } else if let Some(meta) = self.look(&path, Kind::Directory) {
+                self.mode(&path, dir.mode(), &meta);
+                continue;
+            }
+            lost.insert(path);
+        }
+        if lost.is_empty() {
+            return;
+        }
+        for file in self.manifest.files() {
+            let path = file.path().below(&self.root);
+            if path.parent().is_some_and(|above| lost.contains(above)) {
+                self.problem(&path, What::Missing);
+                if let Some(slot) = self.unusable.get_mut(file.index() as usize) {
+                    *slot = true;
+                }
+            }
+        }
+    }
+
+    /// Looks at one entry; notes and returns `None` if it is not there or not of its kind.
+    fn look(&self, path: &Path, expected: Kind) -> Option<Metadata> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if Kind::of(meta.file_type()) == expected => return Some(meta),
+            Ok(meta) => {
+                let found = Kind::of(meta.file_type());
+                self.problem(path, What::Kind { expected, found });
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
+            Err(e) => self.problem(path, What::Unreadable(e.to_string())),
+        }
+        None
+    }
+
+    /// Compares permission bits. Those for other users' identities are not asked for: not everyone may set them.
+    fn mode(&self, path: &Path, expected: Option<u32>, found: &Metadata) {
+        let (Some(expected), found) = (expected.map(|m| m & 0o777), found.mode() & 0o777) else {
+            return;
+        };
+        if expected != found {
+            self.problem(path, What::Mode { expected, found });
+        }
+    }
+
+    /// Files and links: kind, size, target and mode, before any content is read.
+    fn files(&mut self, progress: &Progress) -> Result<(), Error> {
+        let manifest = self.manifest;
+        for file in manifest.files() {
+            if progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            progress.add_file();
+            let index = file.index() as usize;
+            if self.unusable.get(index).copied().unwrap_or(false) {
+                continue;
+            }
+            let path = file.path().below(&self.root);
+            let usable = if let Some(target) = file.symlink() {
+                self.link(&path, &target);
+                false
+            } else {
+                self.size(&path, file.len(), file.mode(), file.is_executable())
+            };
+            if let Some(slot) = self.unusable.get_mut(index) {
+                *slot = !usable;
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, path: &Path, expected: &[u8]) {
+        if self.look(path, Kind::Symlink).is_none() {
+            return;
+        }
+        match fs::read_link(path) {
+            Ok(found) if found.as_os_str().as_bytes() == expected => {}
+            Ok(found) => {
+                let expected = PathBuf::from(OsStr::from_bytes(expected));
+                self.problem(path, What::Target { expected, found });
+            }
+            Err(e) => self.problem(path, What::Unreadable(e.to_string())),
+        }
+    }
+
+    /// Whether a regular file is there in the right size, so that its content can be hashed.
+    fn size(&self, path: &Path, expected: u64, mode: Option<u32>, executable: bool) -> bool {
+        let Some(meta) = self.look(path, Kind::File) else {
+            return false;
+        };
+        // Without recorded modes, all that is known is that a file is to be executable.
+        let with_x = meta.mode() & 0o777 | 0o100;
+        self.mode(path, mode.or(executable.then_some(with_x)), &meta);
+        let found = meta.len();
+        if found != expected {
+            self.problem(path, What::Size { expected, found });
+        }
+        found == expected
+    }
+
+    /// What is on disk and not in the manifest. A directory that is not in it is named, not what is below.
+    fn extras(&self, progress: &Progress) -> Result<(), Error> {
+        if self.manifest.is_single_file() || !self.root.is_dir() {
+            return Ok(());
+        }
+        let root = &self.root;
+        let files: HashSet<PathBuf> = self.manifest.files().map(|f| f.path().below(root)).collect();
+        let dirs: HashSet<PathBuf> = self.manifest.dirs().map(|d| d.path().below(root)).collect();
+        let mut stack = vec![root.clone()];
+        while let Some(dir) = stack.pop() {
+            let listing = fs::read_dir(&dir)
+                .and_then(|l| l.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>());
+            let listing = match listing {
+                Ok(listing) => listing,
+                Err(e) => {
+                    self.problem(&dir, What::Unreadable(e.to_string()));
+                    continue;
+                }
+            };
+            for path in listing {
+                if progress.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                if dirs.contains(&path) {
+                    if path.symlink_metadata().is_ok_and(|m| m.is_dir()) {
+                        stack.push(path);
+                    }
+                } else if !files.contains(&path) {
+                    self.problem(&path, What::Extra);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The files with a part in a piece.
+    fn owners(&self, piece: u32) -> impl Iterator<Item = u32> {
+        let mut last = None;
+        self.manifest
+            .spans(piece, 0, self.manifest.piece_len(piece))
+            .filter(|span| !span.pad)
+            .filter_map(move |span| (last.replace(span.file) != Some(span.file)).then_some(span.file))
+    }
+
+    fn is_unusable(&self, file: u32) -> bool {
+        self.unusable.get(file as usize).copied().unwrap_or(true)
+    }
+
+    fn count(counters: &[AtomicU32], file: u32) {
+        if let Some(counter) = counters.get(file as usize) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts pieces that cannot be checked, for every file in them.
+    fn uncheck(&self, pieces: Range<u32>) {
+        for file in pieces.flat_map(|piece| self.owners(piece)) {
+            Self::count(&self.unchecked, file);
+        }
+    }
+
+    /// Before any content is read: the pieces that an unusable file makes so. Says how many bytes are left to read.
+    fn settle_unusable(&self) -> u64 {
+        let (mut next, mut bytes) = (0, 0);
+        for file in self.manifest.files() {
+            if !self.is_unusable(file.index()) {
+                bytes += file.len();
+                continue;
+            }
+            // In v1 files share pieces: count each once.
+            let pieces = file.pieces();
+            let fresh = pieces.start.max(next)..pieces.end;
+            next = next.max(pieces.end);
+            self.uncheck(fresh);
+        }
+        bytes
+    }
+
+    /// Keeps the digest of a piece whose layer the manifest lacks.
+    fn keep(&self, piece: u32, found: Digest) {
+        let Some(file) = self.owners(piece).next() else {
+            return;
+        };
+        let from = self.manifest.file_pieces(file).start;
+        let mut layers = self.layers.lock();
+        let layer = layers.get_mut(&file);
+        if let Some(slot) = layer.and_then(|l| l.get_mut((piece - from) as usize)) {
+            *slot = found;
+        }
+    }
+
+    /// Puts together what was found.
+    fn report(self) -> Report {
+        for (file, layer) in std::mem::take(&mut *self.layers.lock()) {
+            let Some(found) = self.manifest.file(file) else {
+                continue;
+            };
+            let root = merkle::root_of_layer(&layer, self.manifest.piece_length());
+            let unread = self.is_unusable(file) || self.unreadable.lock().contains(&file);
+            if !unread && found.pieces_root() != Some(root) {
+                // Which of its pieces is at fault cannot be told without the layer.
+                found.pieces().for_each(|_| Self::count(&self.damaged, file));
+            }
+        }
+        for file in self.manifest.files() {
+            let of = file.pieces().len() as u32;
+            let count = |counters: &[AtomicU32]| {
+                let counter = counters.get(file.index() as usize);
+                counter.map_or(0, |c| c.load(Relaxed))
+            };
+            let path = self.path(file.index());
+            match count(&self.damaged) {
+                0 => {}
+                pieces => self.problem(&path, What::Content { pieces, of }),
+            }
+            match count(&self.unchecked) {
+                0 => {}
+                _ if self.is_unusable(file.index()) => {}
+                _ if self.unreadable.lock().contains(&file.index()) => {}
+                pieces => self.problem(&path, What::Unchecked { pieces, of }),
+            }
+        }
+        let mut problems = self.problems.into_inner();
+        problems.sort_by(|a, b| a.path.cmp(&b.path));
+        Report { problems, files: self.manifest.file_count(), bytes: self.manifest.total_len() }
+    }
+}
+
+impl Kind {
+    fn of(kind: FileType) -> Self {
+        if kind.is_file() {
+            Self::File
+        } else if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_symlink() {
+            Self::Symlink
+        } else {
+            Self::Special
+        }
+    }
+}
+
+impl Target for Check<'_> {
+    fn wants(&self, piece: u32) -> bool {
+        self.owners(piece).all(|file| !self.is_unusable(file))
+    }
+
+    fn open(&self, file: u32) -> Result<File, Error> {
+        open(&self.path(file))
+    }
+
+    fn settle(&self, _file: u32, _handle: &File) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn read_error(&self, file: u32, error: io::Error) -> Error {
+        let path = self.path(file);
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let what = "its size";
+            return Error::Changed { path, what };
+        }
+        Error::io("read", &path)(error)
+    }
+
+    fn piece(&self, piece: Piece<'_>) -> Result<(), Error> {
+        let expected = self.manifest.expected(piece.index);
+        let good = match (expected.v2, piece.v2, expected.v1, piece.v1) {
+            (Some(expected), Some(found), ..) => expected == found,
+            (_, _, Some(expected), Some(found)) => expected == found,
+            (None, Some(found), ..) => {
+                self.keep(piece.index, found);
+                true
+            }
+            _ => false,
+        };
+        if !good {
+            self.owners(piece.index).for_each(|file| Self::count(&self.damaged, file));
+        }
+        Ok(())
+    }
+
+    fn trouble(&self, file: u32, pieces: Range<u32>, error: Error) -> Result<(), Error> {
+        if self.unreadable.lock().insert(file) {
+            let what = if error.is_missing() { What::Missing } else { What::Unreadable(error.to_string()) };
+            self.problem(&self.path(file), what);
+        }
+        self.uncheck(pieces);
+        Ok(())
+    }
+}
