@@ -1,1 +1,50 @@
-//! store
+//! The bytes of one swarm's manifest on disk: staging, batched durability, resume, final names.
+//!
+//! A [`Store`] is opened for a download ([`Store::download`]) or over data that is already there
+//! ([`Store::seed`]), shared between threads, and driven like this:
+//!
+//! ```text
+//! download(manifest, dir) -> Opened { store, have, to_check, wanted }
+//! check(piece)            for each of to_check, from as many threads as there are cores
+//! write(piece, …)*  set_leaves(piece)  piece_done(piece)     as pieces arrive and verify
+//! sync()                  once a second, or when dirty_bytes() passes 256 MiB
+//! finish()                when missing() is 0: metadata, final names
+//! read / send_spans / leaves                                 at any time, for verified pieces
+//! ```
+//!
+//! Promises: a name appears in the target only when all of it is verified; what the journal names
+//! is on disk and right after any crash, everything else is hashed again before it counts; no
+//! verified byte is fetched twice after a kill; nothing planted in the target (symbolic links,
+//! other users' staging areas) can lead a write elsewhere; the user's own files are replaced only
+//! after the new ones are complete.
+//!
+//! ```text
+//! DIR/.tidecast-NAME-id/  tree      becomes DIR/NAME in one rename
+//!                         journal   pieces that are verified and durable
+//!                         leaves    their leaf digests
+//!                         spill     v1: edge bytes of files that are not selected
+//!                         lock      one download at a time
+//! ```
+
+mod bits;
+pub mod disk;
+mod error;
+mod existing;
+mod fds;
+mod finish;
+mod flush;
+mod journal;
+mod leaves;
+mod map;
+mod open;
+mod os;
+mod seed;
+mod stage;
+mod store;
+
+pub use error::Error;
+pub use finish::Summary;
+pub use open::{DownloadOptions, Durability, Select};
+pub use os::OsDisk;
+pub use seed::SeedOptions;
+pub use store::{Opened, SendSpan, Store};

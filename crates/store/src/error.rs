@@ -1,0 +1,211 @@
+//! What can go wrong with the bytes on disk, in words that say what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Anything the store reports. [`Error::is_full`] and its siblings sort them for exit codes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk, or the user's quota on it, cannot hold what is still to come.
+    #[error(
+        "{what} under {}: {needed} bytes and {inodes} files are still to be written, {free} bytes and {} files are free; make room or choose another directory (what has arrived is kept, the same command goes on from it)",
+        path.display(), free_inodes.map_or_else(|| "any number of".to_owned(), |n| n.to_string())
+    )]
+    NoSpace {
+        /// "disk full" or "disk quota exceeded".
+        what: &'static str,
+        /// The directory that is full.
+        path: PathBuf,
+        /// Bytes still to be written.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+        /// Inodes still to be made.
+        inodes: u64,
+        /// Inodes free; `None` where there is no limit.
+        free_inodes: Option<u64>,
+    },
+    /// The target is on a read-only file system.
+    #[error("{} is on a read-only file system: choose a directory that can be written", path.display())]
+    ReadOnly {
+        /// What was to be written.
+        path: PathBuf,
+    },
+    /// The user may not do this there.
+    #[error("permission denied: cannot {op} {}: check owner and mode, or choose another directory", path.display())]
+    Denied {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+    },
+    /// Another process is fetching the same thing to the same place.
+    #[error("another tidecast is fetching the same data into {}: wait for it, or choose another directory", path.display())]
+    Busy {
+        /// The staging area in use.
+        path: PathBuf,
+    },
+    /// Something is where the data should go.
+    #[error("{} is in the way: {why}; move it away or choose another directory", path.display())]
+    Conflict {
+        /// The name in the way.
+        path: PathBuf,
+        /// Why it cannot be used or replaced.
+        why: &'static str,
+    },
+    /// A source file is not there.
+    #[error("source file {} is missing: it was there when the manifest was made; restore it or publish again", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A source file has another size than the manifest says.
+    #[error("source file {} has {found} bytes, the manifest says {expected}: it is another version; publish again", path.display())]
+    WrongSize {
+        /// The file.
+        path: PathBuf,
+        /// Bytes by the manifest.
+        expected: u64,
+        /// Bytes on disk.
+        found: u64,
+    },
+    /// The source is not the kind of thing that the manifest describes.
+    #[error("{} does not fit: {why}", path.display())]
+    WrongKind {
+        /// The name.
+        path: PathBuf,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Several source files are missing or wrong; the first are named.
+    #[error("{count} source files do not fit the manifest, among them:{}", .first.iter().map(|e| format!("\n  {e}")).collect::<String>())]
+    Sources {
+        /// How many.
+        count: usize,
+        /// The first of them.
+        first: Vec<Error>,
+    },
+    /// A source file changed since its content was checked.
+    #[error("source file {} changed while it was being served: no more of it is sent; publish again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A piece was asked for that is not verified here.
+    #[error("piece {piece} is not verified here")]
+    NotVerified {
+        /// The piece.
+        piece: u32,
+    },
+    /// The manifest does not hold the hash of a piece yet (its layer must be fetched first).
+    #[error("the hash of piece {piece} is not known yet: its piece layer is missing")]
+    NoHash {
+        /// The piece.
+        piece: u32,
+    },
+    /// Bytes outside a piece, a piece outside the manifest, or a wrong number of leaves.
+    #[error("piece {piece}: no such bytes {begin}..{begin}+{len}")]
+    OutOfRange {
+        /// The piece.
+        piece: u32,
+        /// First byte.
+        begin: u32,
+        /// Number of bytes.
+        len: usize,
+    },
+    /// A file number in the selection that the manifest does not have, or nothing selected.
+    #[error("the selection names no file of this manifest")]
+    Selection,
+    /// `finish` was called too early.
+    #[error("{missing} pieces are still missing")]
+    Incomplete {
+        /// How many.
+        missing: u64,
+    },
+    /// This store only reads.
+    #[error("this store serves existing files and is not written to")]
+    ReadOnlyStore,
+    /// A sync failed earlier: what was written since is not known to be on disk.
+    #[error("an earlier write to {} failed to reach the disk; start again: all that is named in the journal is kept", path.display())]
+    Poisoned {
+        /// The staging area.
+        path: PathBuf,
+    },
+    /// Anything else the system reported.
+    #[error("cannot {op} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// No room, quota used up.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::NoSpace { .. })
+    }
+
+    /// The target cannot be written: read-only, or no permission.
+    #[must_use]
+    pub fn is_unwritable(&self) -> bool {
+        matches!(self, Error::ReadOnly { .. } | Error::Denied { .. })
+    }
+
+    /// The data being served is gone or has changed.
+    #[must_use]
+    pub fn is_source_changed(&self) -> bool {
+        matches!(
+            self,
+            Error::Changed { .. }
+                | Error::Missing { .. }
+                | Error::WrongSize { .. }
+                | Error::WrongKind { .. }
+                | Error::Sources { .. }
+        )
+    }
+
+    /// Something of the user's, or another process, is in the way.
+    #[must_use]
+    pub fn is_in_the_way(&self) -> bool {
+        matches!(self, Error::Conflict { .. } | Error::Busy { .. })
+    }
+
+    /// Wraps what the system said about `op` on `path`. Running out of room becomes
+    /// [`Error::NoSpace`] without figures; the store fills them in where it knows them.
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        use rustix::io::Errno;
+        let path = path.to_path_buf();
+        let full =
+            |what, path| Error::NoSpace { what, path, needed: 0, free: 0, inodes: 0, free_inodes: None };
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOSPC) => full("disk full", path),
+            Some(Errno::DQUOT) => full("disk quota exceeded", path),
+            Some(Errno::ROFS) => Error::ReadOnly { path },
+            Some(Errno::ACCESS | Errno::PERM) => Error::Denied { op, path },
+            Some(Errno::LOOP) => {
+                Error::Conflict { path, why: "a symbolic link stands where a file or directory belongs" }
+            }
+            Some(Errno::NOTDIR) => Error::Conflict { path, why: "a file stands where a directory belongs" },
+            Some(Errno::ISDIR) => Error::Conflict { path, why: "a directory stands where a file belongs" },
+            _ => Error::Io { op, path, source },
+        }
+    }
+}
+
+/// Adds operation and path to an I/O result.
+pub(crate) trait Context<T> {
+    /// Turns an `io::Error` into ours.
+    fn at(self, op: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn at(self, op: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|e| Error::io(op, path, e))
+    }
+}

@@ -1,0 +1,374 @@
+//! The last step of a download: what BitTorrent does not carry is restored, and the data gets its
+//! final name.
+//!
+//! In this order, so that a crash at any instant leaves either the old state or the new one, and
+//! the next run goes on: everything in the staging area is completed and made durable; then one
+//! rename (or, over something that is there already, one rename per file); then the staging area
+//! goes. Metadata that the file system or the user's rights do not allow is a warning.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use tidecast_metainfo::{FileRef, Mtime};
+
+use crate::disk::{Adorn, How};
+use crate::error::Error;
+use crate::stage;
+use crate::store::{Download, Mode, Store};
+
+/// Most warnings kept; the rest are counted.
+const WARNINGS: usize = 50;
+/// Up to so many files are synced one by one.
+const FEW: usize = 16;
+/// Only attributes of this kind are restored: others mean rights, which data must not bring along.
+const USER: &[u8] = b"user.";
+
+/// What a finished download is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Files, links included.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were at their place already and right.
+    pub kept: u64,
+    /// Metadata that could not be restored, and the like; the data is complete all the same.
+    pub warnings: Vec<String>,
+}
+
+/// Warnings, a bounded number of them.
+#[derive(Default)]
+struct Warnings {
+    said: Vec<String>,
+    more: usize,
+}
+
+impl Warnings {
+    fn add(&mut self, warnings: impl IntoIterator<Item = String>) {
+        for warning in warnings {
+            if self.said.len() < WARNINGS {
+                self.said.push(warning);
+            } else {
+                self.more += 1;
+            }
+        }
+    }
+
+    fn all(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.said.push(format!("and {} more", self.more));
+        }
+        self.said
+    }
+}
+
+impl Store {
+    /// Restores metadata and gives the data its final name. To be called when [`Store::missing`]
+    /// is 0; may be called again after an error. The store serves on from the final place.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`]; something in the way at the final place; what the disk reports.
+    pub fn finish(&self) -> Result<Summary, Error> {
+        let mut summary = Summary { path: self.path(), ..Summary::default() };
+        for file in self.map.files() {
+            summary.files += 1;
+            summary.bytes += self.map.file_len(file);
+        }
+        let dl = match &self.mode {
+            Mode::Download(dl) if !dl.finished.load(Ordering::Acquire) => dl,
+            _ => return Ok(summary),
+        };
+        if self.missing() > 0 {
+            return Err(Error::Incomplete { missing: self.missing() });
+        }
+        // A crash from here on costs nothing that arrived.
+        self.sync()?;
+        let mut warnings = Warnings::default();
+        self.complete(dl)?;
+        summary.kept = self.map.files().filter(|f| dl.in_place.get(*f)).count() as u64;
+        self.adorn_files(dl, &mut warnings)?;
+        self.link_files(dl, &mut warnings)?;
+        let fresh = self.absent(&self.home)?;
+        if fresh {
+            // The root last: a directory that may not be written cannot be renamed by its owner.
+            self.adorn_dirs(&dl.stage.tree(), true, &mut warnings)?;
+        }
+        self.make_final_durable(dl)?;
+        self.place(dl, fresh)?;
+        self.adorn_dirs(&self.home, !fresh, &mut warnings)?;
+        self.sync_final(dl, fresh)?;
+        self.stamp_all();
+        if let Err(e) = dl.stage.remove(&*self.disk) {
+            let at = self.disk.root().join(dl.stage.dir());
+            warnings.add([format!("{}: cannot remove the staging area: {e}", at.display())]);
+        }
+        summary.warnings = warnings.all();
+        Ok(summary)
+    }
+
+    fn absent(&self, path: &Path) -> Result<bool, Error> {
+        match self.disk.stat(path) {
+            Ok(_) => Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(e) => Err(self.fail("look at", path, e)),
+        }
+    }
+
+    /// Makes what no block made: empty files, files that are one hole, empty directories. A file
+    /// in place that is too long is copied; one that changed since it was checked is refused.
+    fn complete(&self, dl: &Download) -> Result<(), Error> {
+        let tree = dl.stage.tree();
+        for file in self.plain_files() {
+            let (index, len) = (file.index(), file.len());
+            let path = self.file_path(index);
+            if dl.in_place.get(index) {
+                let open = self.disk.open(&path, How::Read);
+                let open = open.map_err(|e| self.fail("open", &path, e))?;
+                self.unchanged(index, &*open)?;
+                let size = open.meta().map_err(|e| self.fail("look at", &path, e))?.stamp.size;
+                if size != len {
+                    self.promote(dl, index)?;
+                }
+            } else if (len == 0 || self.map.has_holes(index)) && self.absent(&path)? {
+                dl.flush.created(index);
+                let made = dl.stage.create(&*self.disk, &path).and_then(|f| f.set_len(len));
+                made.map_err(|e| self.fail("create", &path, e))?;
+                dl.flush.touched(index);
+            }
+        }
+        if self.map.is_whole() {
+            for dir in self.manifest.dirs() {
+                let path = dir.path().below(&tree);
+                let made = stage::make_dir(&*self.disk, &path);
+                made.map_err(|e| self.fail("create", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The selected files that are not symbolic links.
+    fn plain_files(&self) -> impl Iterator<Item = FileRef<'_>> {
+        self.map.files().filter_map(|f| self.manifest.file(f)).filter(|f| !f.is_symlink())
+    }
+
+    fn adorn_files(&self, dl: &Download, warnings: &mut Warnings) -> Result<(), Error> {
+        for file in self.plain_files() {
+            let path = self.file_path(file.index());
+            let mode = match file.mode() {
+                Some(mode) => Some(permissions(mode, &path, warnings)),
+                None if file.is_executable() => {
+                    let meta = self.disk.stat(&path).map_err(|e| self.fail("look at", &path, e))?;
+                    // Who may read may execute, which leaves the user's umask in force.
+                    Some(meta.mode | (meta.mode & 0o444) >> 2)
+                }
+                None => None,
+            };
+            if dl.in_place.get(file.index())
+                && let Some(stamp) = self.stamps.write().get_mut(file.index() as usize)
+            {
+                // Its time changes now, by our own hand.
+                *stamp = None;
+            }
+            let xattrs = attributes(file.xattrs(), &path, warnings);
+            let done = self.adorn(&path, mode, file.mtime(), &xattrs)?;
+            warnings.add(done);
+        }
+        Ok(())
+    }
+
+    fn adorn_dirs(&self, root: &Path, whole: bool, warnings: &mut Warnings) -> Result<(), Error> {
+        // Children first: making an entry changes the time of its directory. After a rename of the
+        // whole tree only its root is left to do.
+        let dirs: Vec<_> = self.manifest.dirs().collect();
+        for dir in dirs.into_iter().rev() {
+            let path = dir.path().below(root);
+            let is_root = dir.index() == 0;
+            let skip = if whole { is_root && root != self.home } else { !is_root };
+            if skip || (!self.map.is_whole() && self.absent(&path)?) {
+                continue;
+            }
+            let mode = dir.mode().map(|m| permissions(m, &path, warnings));
+            let xattrs = attributes(dir.xattrs(), &path, warnings);
+            let done = self.adorn(&path, mode, dir.mtime(), &xattrs)?;
+            warnings.add(done);
+        }
+        Ok(())
+    }
+
+    fn adorn(
+        &self,
+        path: &Path,
+        mode: Option<u32>,
+        mtime: Option<Mtime>,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<Vec<String>, Error> {
+        let mtime = mtime.map(|t| (t.secs, t.nanos));
+        if mode.is_none() && mtime.is_none() && xattrs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let done = self.disk.adorn(path, &Adorn { mode, mtime, xattrs });
+        done.map_err(|e| self.fail("set the metadata of", path, e))
+    }
+
+    /// Hard links and symbolic links, in the staging area.
+    fn link_files(&self, dl: &Download, warnings: &mut Warnings) -> Result<(), Error> {
+        let tree = dl.stage.tree();
+        let scratch = dl.stage.scratch();
+        for file in self.map.files().filter_map(|f| self.manifest.file(f)) {
+            let path = self.map.file_path(&tree, file.index());
+            if let Some(target) = file.symlink() {
+                stage::remove_all(&*self.disk, &path)
+                    .and_then(|()| stage::make_parents(&*self.disk, &path))
+                    .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
+                    .map_err(|e| self.fail("make the symbolic link", &path, e))?;
+                let done = self.adorn(&path, None, file.mtime(), &[])?;
+                warnings.add(done);
+            }
+            // Both have the content, each verified for itself; from here on they share it.
+            let Some(first) = file.hard_link().filter(|f| self.map.is_selected(*f)) else { continue };
+            if dl.in_place.get(file.index()) || !self.same_content(file, first) {
+                continue;
+            }
+            let linked = stage::remove_all(&*self.disk, &scratch)
+                .and_then(|()| self.disk.link(&self.file_path(first), &scratch))
+                .and_then(|()| self.disk.rename(&scratch, &path, true))
+                .and_then(|()| stage::remove_all(&*self.disk, &scratch));
+            if let Err(e) = linked {
+                warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", path.display())]);
+            }
+            self.fds.forget(file.index());
+        }
+        Ok(())
+    }
+
+    /// A publisher's word that two files are one is believed where the hashes say so too. v1 has no
+    /// hash of a file, and no such word either.
+    fn same_content(&self, file: FileRef<'_>, first: u32) -> bool {
+        let first = self.manifest.file(first);
+        first.is_some_and(|f| {
+            f.len() == file.len()
+                && (f.is_empty() || f.pieces_root().is_some() && f.pieces_root() == file.pieces_root())
+        })
+    }
+
+    /// All of the staging area, metadata too.
+    fn make_final_durable(&self, dl: &Download) -> Result<(), Error> {
+        if !dl.flush.is_durable() {
+            return Ok(());
+        }
+        let fail = |path: &Path, e| self.fail("sync", path, e);
+        if self.map.files().nth(FEW).is_some() || self.manifest.dirs().len() > FEW {
+            return self.disk.sync_all().map_err(|e| fail(&dl.stage.dir(), e));
+        }
+        let mut dirs = std::collections::BTreeSet::from([dl.stage.dir()]);
+        for file in self.plain_files().filter(|f| !dl.in_place.get(f.index())) {
+            let path = self.file_path(file.index());
+            let synced = self.disk.open(&path, How::Read).and_then(|f| f.sync(true));
+            synced.map_err(|e| fail(&path, e))?;
+            dirs.extend(dl.stage.parents(&path).map(Path::to_path_buf));
+        }
+        let tree = dl.stage.tree();
+        if self.map.is_whole() {
+            dirs.extend(self.manifest.dirs().map(|d| d.path().below(&tree)));
+        }
+        // Deepest first, so that no durable name leads to nothing.
+        dirs.iter().rev().try_for_each(|d| self.disk.sync_dir(d).map_err(|e| fail(d, e)))
+    }
+
+    /// The rename, or the renames.
+    fn place(&self, dl: &Download, fresh: bool) -> Result<(), Error> {
+        let tree = dl.stage.tree();
+        // From here on files are opened at the final place; none may be opened in between.
+        let _alone = self.moving.write();
+        if fresh {
+            let moved = self.disk.rename(&tree, &self.home, false);
+            moved.map_err(|e| match e.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    Error::Conflict { path: self.path(), why: "it appeared while the data was on its way" }
+                }
+                _ => self.fail("move into place", &self.home, e),
+            })?;
+        } else {
+            self.merge(dl, &tree)?;
+        }
+        dl.finished.store(true, Ordering::Release);
+        self.fds.clear();
+        Ok(())
+    }
+
+    /// Over something of the same data that is there already: file by file, each atomically.
+    fn merge(&self, dl: &Download, tree: &Path) -> Result<(), Error> {
+        if self.map.is_whole() {
+            for dir in self.manifest.dirs() {
+                let path = dir.path().below(&self.home);
+                let made = stage::make_dir(&*self.disk, &path);
+                made.map_err(|e| self.fail("create", &path, e))?;
+            }
+        }
+        for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
+            let from = self.map.file_path(tree, file);
+            let to = self.map.file_path(&self.home, file);
+            let moved =
+                stage::make_parents(&*self.disk, &to).and_then(|()| self.disk.rename(&from, &to, true));
+            moved.map_err(|e| self.fail("move into place", &to, e))?;
+            dl.in_place.set(file);
+        }
+        Ok(())
+    }
+
+    fn sync_final(&self, dl: &Download, fresh: bool) -> Result<(), Error> {
+        if !dl.flush.is_durable() {
+            return Ok(());
+        }
+        if !fresh {
+            return self.disk.sync_all().map_err(|e| self.fail("sync", &self.home, e));
+        }
+        if !self.manifest.is_single_file() {
+            self.disk.sync_dir(&self.home).map_err(|e| self.fail("sync", &self.home, e))?;
+        }
+        self.disk.sync_dir(Path::new("")).map_err(|e| self.fail("sync", Path::new(""), e))
+    }
+
+    /// Records what the files are now, so that a later change is noticed.
+    fn stamp_all(&self) {
+        let mut stamps = self.stamps.write();
+        for file in self.plain_files() {
+            let path = self.map.file_path(&self.home, file.index());
+            if let Some(slot) = stamps.get_mut(file.index() as usize) {
+                *slot = self.disk.stat(&path).ok().map(|m| m.stamp);
+            }
+        }
+    }
+}
+
+/// What of a recorded mode is restored: never set-user-id, set-group-id or sticky.
+fn permissions(mode: u32, path: &Path, warnings: &mut Warnings) -> u32 {
+    if mode & 0o6000 != 0 {
+        warnings.add([format!("{}: mode {mode:o} restored without set-id bits", path.display())]);
+    }
+    mode & 0o777
+}
+
+fn attributes<'a>(
+    all: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    path: &Path,
+    warnings: &mut Warnings,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut user, mut others) = (Vec::new(), 0);
+    for (name, value) in all {
+        if name.starts_with(USER) {
+            user.push((name.to_vec(), value.to_vec()));
+        } else {
+            others += 1;
+        }
+    }
+    if others > 0 {
+        warnings.add([format!("{}: {others} attributes outside `user.` not restored", path.display())]);
+    }
+    user
+}

@@ -1,0 +1,169 @@
+//! Durability in batches: data, then the journal.
+//!
+//! [`Store::sync`] takes the pieces that were done before it began, makes everything written
+//! before them durable, and only then appends them to the journal. Few touched files are synced
+//! one by one, many with one `syncfs`. If a sync fails nobody can know what reached the disk, so
+//! the store stops journalling for good (the next start hashes again what is not named).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::bits::{Bits, ranges};
+use crate::disk::How;
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::store::{Download, Mode, Store};
+
+/// Up to so many files are synced one by one.
+const FEW: usize = 16;
+
+/// What was written and not yet made durable.
+pub(crate) struct Flush {
+    durable: bool,
+    bytes: AtomicU64,
+    touched: Bits,
+    created: Bits,
+    spill: AtomicBool,
+    leaves: AtomicBool,
+    pending: Mutex<Vec<u32>>,
+    /// The journal; held for the whole of a sync, so that there is one at a time.
+    journal: Mutex<Journal>,
+    poisoned: AtomicBool,
+}
+
+impl Flush {
+    pub(crate) fn new(journal: Journal, files: u32, durable: bool) -> Self {
+        Flush {
+            durable,
+            bytes: AtomicU64::new(0),
+            touched: Bits::new(files),
+            created: Bits::new(files),
+            spill: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
+            pending: Mutex::new(Vec::new()),
+            journal: Mutex::new(journal),
+            poisoned: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn touched(&self, file: u32) {
+        self.touched.set(file);
+    }
+
+    pub(crate) fn created(&self, file: u32) {
+        self.created.set(file);
+    }
+
+    pub(crate) fn spill_touched(&self) {
+        self.spill.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn leaves_touched(&self) {
+        self.leaves.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn pending(&self, piece: u32) {
+        self.pending.lock().push(piece);
+    }
+}
+
+impl Store {
+    /// Bytes written since the last [`Store::sync`] began: call it at 256 MiB, or once a second.
+    pub fn dirty_bytes(&self) -> u64 {
+        match &self.mode {
+            Mode::Download(dl) => dl.flush.bytes.load(Ordering::Relaxed),
+            Mode::Seed(_) => 0,
+        }
+    }
+
+    /// Makes what was written durable, then journals the pieces done. Blocks on the disk: call it
+    /// from a thread that may. With [`crate::Durability::None`] only the journal is written.
+    /// For a seeding store with a state directory: remembers what was checked.
+    ///
+    /// # Errors
+    /// Disk full and the like; [`Error::Poisoned`] after a sync that failed.
+    pub fn sync(&self) -> Result<(), Error> {
+        match &self.mode {
+            Mode::Seed(memory) => memory.save(self),
+            Mode::Download(dl) if dl.finished.load(Ordering::Acquire) => Ok(()),
+            Mode::Download(dl) => self.sync_download(dl),
+        }
+    }
+
+    fn sync_download(&self, dl: &Download) -> Result<(), Error> {
+        let flush = &dl.flush;
+        let mut journal = flush.journal.lock();
+        if flush.poisoned.load(Ordering::Acquire) {
+            return Err(Error::Poisoned { path: self.disk.root().join(dl.stage.dir()) });
+        }
+        // In this order: what is pending now was written, and marked, before.
+        let mut pieces = std::mem::take(&mut *flush.pending.lock());
+        flush.bytes.store(0, Ordering::Relaxed);
+        let files = flush.touched.take();
+        if flush.durable
+            && let Err((path, e)) = self.make_durable(dl, &files)
+        {
+            flush.poisoned.store(true, Ordering::Release);
+            return Err(self.fail("sync", &path, e));
+        }
+        // What lies in the user's own files is not ours to vouch for: it is checked at each start.
+        pieces.retain(|p| !self.touches_in_place(dl, *p));
+        pieces.sort_unstable();
+        if let Err(e) = journal.append(&ranges(pieces.iter().copied())) {
+            flush.pending.lock().append(&mut pieces);
+            return Err(self.fail("write", &dl.stage.journal(), e));
+        }
+        Ok(())
+    }
+
+    fn make_durable(&self, dl: &Download, files: &[u32]) -> Result<(), (PathBuf, std::io::Error)> {
+        let flush = &dl.flush;
+        let spill = flush.spill.swap(false, Ordering::AcqRel);
+        let leaves = flush.leaves.swap(false, Ordering::AcqRel);
+        if files.len() > FEW {
+            // Only theirs: another may be created after this and before the sync below.
+            for file in files {
+                flush.created.clear(*file);
+            }
+            return self.disk.sync_all().map_err(|e| (dl.stage.dir(), e));
+        }
+        let mut dirs = BTreeSet::new();
+        for file in files {
+            let path = self.file_path(*file);
+            let open = match self.fds.get(*file) {
+                Some(open) => open,
+                None => self.disk.open(&path, How::Write).map_err(|e| (path.clone(), e))?,
+            };
+            open.sync(false).map_err(|e| (path.clone(), e))?;
+            if flush.created.clear(*file) {
+                dirs.extend(dl.stage.parents(&path).map(Path::to_path_buf));
+            }
+        }
+        if let Some(open) = dl.spill.as_ref().filter(|_| spill) {
+            open.sync(false).map_err(|e| (dl.stage.spill(), e))?;
+        }
+        if leaves {
+            self.leaves.0.sync(false).map_err(|e| (dl.stage.leaves(), e))?;
+        }
+        // Deepest first, so that no durable name leads to nothing.
+        for dir in dirs.iter().rev() {
+            self.disk.sync_dir(dir).map_err(|e| (dir.clone(), e))?;
+        }
+        Ok(())
+    }
+
+    fn touches_in_place(&self, dl: &Download, piece: u32) -> bool {
+        self.map.piece_files(piece).any(|f| dl.in_place.get(f))
+    }
+}

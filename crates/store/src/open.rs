@@ -1,0 +1,332 @@
+//! Opening a download: what is there already, what of it counts, and whether the rest will fit.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use tidecast_metainfo::Manifest;
+
+use crate::bits::{Bits, ranges};
+use crate::disk::{Disk, DiskFile, How, Kind};
+use crate::error::{Context, Error};
+use crate::existing;
+use crate::fds::Fds;
+use crate::flush::Flush;
+use crate::journal::Journal;
+use crate::leaves::Leaves;
+use crate::map::{Map, Place};
+use crate::os::OsDisk;
+use crate::stage::{self, Stage};
+use crate::store::{Download, Mode, Opened, Store};
+
+/// Bytes kept free beyond the data, for directories and what file systems need for themselves.
+const SLACK: u64 = 64 << 10;
+
+/// Which files to bring in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Select {
+    /// All of them.
+    #[default]
+    All,
+    /// These, by their index in the manifest.
+    Files(Vec<u32>),
+}
+
+/// How hard to hold on to what has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Data is synced in batches, then journalled: a power cut costs a second or 256 MiB.
+    #[default]
+    Batched,
+    /// Nothing is synced, for RAM and scratch. A killed process still resumes; a power cut may
+    /// leave wrong data trusted, so use it where a power cut empties the disk or does not matter.
+    None,
+}
+
+/// How to download.
+#[derive(Clone, Debug, Default)]
+pub struct DownloadOptions {
+    /// Which files.
+    pub select: Select,
+    /// How durably.
+    pub durability: Durability,
+}
+
+impl Store {
+    /// Opens a download of `manifest` to `dir`/NAME, going on from what an earlier one left. Makes
+    /// `dir` if need be. What is at `dir`/NAME already is used as far as it verifies.
+    ///
+    /// # Errors
+    /// Not enough room, no permission, another download of the same data at work, or something
+    /// else in the way.
+    pub fn download(manifest: Arc<Manifest>, dir: &Path, options: &DownloadOptions) -> Result<Opened, Error> {
+        std::fs::create_dir_all(dir).at("create", dir)?;
+        let disk = OsDisk::new(dir).at("open", dir)?;
+        Self::download_on(Arc::new(disk), manifest, options)
+    }
+
+    /// As [`Store::download`], on any disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn download_on(
+        disk: Arc<dyn Disk>,
+        manifest: Arc<Manifest>,
+        options: &DownloadOptions,
+    ) -> Result<Opened, Error> {
+        let map = Map::new(manifest.clone(), &options.select)?;
+        let stage = Stage::take(&*disk, manifest.name_bytes(), &identity(&manifest, &map))?;
+        let fresh = !exists(&*disk, &stage.journal())?;
+        let durable = options.durability == Durability::Batched;
+        let (store, named) = assemble(disk, manifest, map, stage, durable)?;
+        match store.settle(&named) {
+            Ok(to_check) => Ok(Opened {
+                have: store.have(),
+                to_check,
+                wanted: ranges((0..store.manifest.piece_count()).filter(|p| store.map.wanted(*p))),
+                store,
+            }),
+            Err(e) => {
+                // What never held anything is not left behind.
+                if let (true, Mode::Download(dl)) = (fresh, &store.mode) {
+                    let _ = dl.stage.remove(&*store.disk);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Looks at everything on disk; returns the pieces to check.
+    fn settle(&self, named: &[Range<u32>]) -> Result<Vec<Range<u32>>, Error> {
+        let dl = self.download_mode()?;
+        existing::survey(self, dl)?;
+        let staged = exists(&*self.disk, &dl.stage.tree())?;
+        let touched = self.scan(dl, named, staged)?;
+        self.admit()?;
+        if !self.manifest.is_single_file() {
+            let tree = dl.stage.tree();
+            stage::make_dir(&*self.disk, &tree).map_err(|e| self.fail("create", &tree, e))?;
+        }
+        if dl.flush.is_durable() {
+            for dir in [dl.stage.dir(), PathBuf::new()] {
+                self.disk.sync_dir(&dir).map_err(|e| self.fail("sync", &dir, e))?;
+            }
+        }
+        Ok(touched)
+    }
+
+    /// Reads what the staging area holds: pieces that the journal names and that are there count as
+    /// done, others of which there is anything are returned to be checked.
+    fn scan(&self, dl: &Download, named: &[Range<u32>], staged: bool) -> Result<Vec<Range<u32>>, Error> {
+        let touched = Bits::new(self.manifest.piece_count());
+        let mut sizes = vec![0u64; self.manifest.file_count() as usize];
+        for (file, size) in (0..).zip(&mut sizes) {
+            if dl.in_place.get(file) {
+                for piece in self.map.file_pieces(file) {
+                    touched.set(piece);
+                }
+            } else if staged && self.map.is_selected(file) && self.map.file_len(file) > 0 {
+                *size = self.scan_file(file, &touched)?;
+            }
+        }
+        let mut spilled = 0;
+        if let Some(spill) = &dl.spill {
+            let path = dl.stage.spill();
+            spilled = spill.meta().at("look at", &path)?.stamp.size;
+            let piece = |at| self.map.spill_piece(at).unwrap_or(u32::MAX);
+            let next = |_, at| at / self.length() * self.length() + self.length();
+            mark(&**spill, &touched, piece, next).at("look for data in", &path)?;
+        }
+        let there = |place, len: u32| match place {
+            Place::Zeros => true,
+            Place::Spill(offset) => offset + u64::from(len) <= spilled,
+            Place::File(file, offset) => {
+                let size = sizes.get(file as usize).copied().unwrap_or(0);
+                !dl.in_place.get(file)
+                    && (offset + u64::from(len) <= size || self.map.in_hole(file, offset, u64::from(len)))
+            }
+        };
+        for piece in named.iter().cloned().flatten() {
+            if self.map.wanted(piece)
+                && self.map.piece(piece).all(|(place, len)| there(place, len))
+                && self.done.set(piece)
+            {
+                self.missing.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        let hollow = |piece| {
+            self.map.piece(piece).all(|(place, len)| match place {
+                Place::Zeros => true,
+                Place::Spill(_) => false,
+                Place::File(file, offset) => self.map.in_hole(file, offset, u64::from(len)),
+            })
+        };
+        let all = 0..self.manifest.piece_count();
+        Ok(ranges(
+            all.filter(|p| self.map.wanted(*p) && !self.done.get(*p) && (touched.get(*p) || hollow(*p))),
+        ))
+    }
+
+    /// Marks the pieces that a staged file may hold something of; returns the size it had. A size
+    /// that a crash left wrong is put right.
+    fn scan_file(&self, file: u32, touched: &Bits) -> Result<u64, Error> {
+        let path = self.file_path(file);
+        let at = || self.disk.root().join(&path);
+        let open = match self.disk.open(&path, How::Write) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+            // A finish that was interrupted may have taken the right to write away.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                self.disk.open(&path, How::Read).at("open", &at())?
+            }
+            other => other.at("open", &at())?,
+        };
+        let size = open.meta().at("look at", &at())?.stamp.size;
+        let start = self.manifest.layout().file_start(file);
+        let piece = |offset| self.map.file_piece(file, offset);
+        let next = |piece: u32, _| (u64::from(piece) + 1) * self.length() - start;
+        mark(&*open, touched, piece, next).at("look for data in", &at())?;
+        let len = self.map.file_len(file);
+        if size != len {
+            open.set_len(len).map_err(|e| self.fail("resize", &path, e))?;
+        }
+        Ok(size)
+    }
+
+    fn length(&self) -> u64 {
+        u64::from(self.manifest.piece_length())
+    }
+
+    /// Refuses to begin what cannot fit.
+    fn admit(&self) -> Result<(), Error> {
+        let shortage = self.shortage("not enough room");
+        match &shortage {
+            Error::NoSpace { needed, free, inodes, free_inodes, .. }
+                if needed > free || free_inodes.is_some_and(|f| *inodes > f) =>
+            {
+                Err(shortage)
+            }
+            Error::NoSpace { .. } => Ok(()),
+            _ => Err(shortage),
+        }
+    }
+
+    /// What is still to be written and what is free, as an error that says so.
+    pub(crate) fn shortage(&self, what: &'static str) -> Error {
+        let path = self.disk.root().to_path_buf();
+        let room = match self.disk.room() {
+            Ok(room) => room,
+            Err(e) => return Error::io("find out how much room is in", &path, e),
+        };
+        let Mode::Download(dl) = &self.mode else {
+            let (needed, inodes) = (0, 0);
+            return Error::NoSpace { what, path, needed, free: room.bytes, inodes, free_inodes: room.inodes };
+        };
+        let leaves = self.manifest.total_len() / (tidecast_hash::LEAF as u64 / 32);
+        let (mut needed, mut inodes) = (leaves + SLACK, 0);
+        let tree = dl.stage.tree();
+        let staged = self.disk.stat(&tree).is_ok();
+        for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
+            let whole = self.map.data_len(file).next_multiple_of(room.block);
+            let path = self.map.file_path(&tree, file);
+            match staged.then(|| self.disk.stat(&path)) {
+                Some(Ok(meta)) => needed += whole.saturating_sub(meta.allocated),
+                _ => (needed, inodes) = (needed + whole, inodes + 1),
+            }
+        }
+        if self.map.is_whole() {
+            let made = |d: &Path| staged && self.disk.stat(d).is_ok();
+            inodes += self.manifest.dirs().filter(|d| !made(&d.path().below(&tree))).count() as u64;
+        }
+        Error::NoSpace { what, path, needed, free: room.bytes, inodes, free_inodes: room.inodes }
+    }
+}
+
+/// Marks the piece of each run of data in a file. `piece` maps an offset to its piece, `next` a
+/// piece (and offset) to the offset where the following one begins: a file cut into many runs is
+/// looked at once per piece.
+fn mark(
+    file: &dyn DiskFile,
+    touched: &Bits,
+    piece: impl Fn(u64) -> u32,
+    next: impl Fn(u32, u64) -> u64,
+) -> io::Result<()> {
+    let mut from = 0;
+    while let Some(run) = file.next_data(from)? {
+        from = run.start;
+        while from < run.end {
+            let here = piece(from);
+            touched.set(here);
+            from = next(here, from).max(from + 1);
+        }
+    }
+    Ok(())
+}
+
+/// The files of the staging area, opened, and the store over them.
+fn assemble(
+    disk: Arc<dyn Disk>,
+    manifest: Arc<Manifest>,
+    map: Map,
+    stage: Stage,
+    durable: bool,
+) -> Result<(Store, Vec<Range<u32>>), Error> {
+    let create = |path: PathBuf| {
+        let open = stage.create(&*disk, &path);
+        open.at("create", &disk.root().join(path))
+    };
+    let id = identity(&manifest, &map);
+    let at = disk.root().join(stage.journal());
+    let journal = create(stage.journal())?;
+    let opened = Journal::open(journal, &id, manifest.piece_count(), durable);
+    let (journal, named) = opened.at("read", &at)?;
+    let leaves = Leaves(create(stage.leaves())?);
+    let spill = (map.spill_len() > 0).then(|| create(stage.spill())).transpose()?;
+    let files = manifest.file_count();
+    let download = Download {
+        flush: Flush::new(journal, files, durable),
+        spill,
+        reserve: disk.room().at("look at", disk.root())?.reserve,
+        in_place: Bits::new(files),
+        promoting: Mutex::new(()),
+        finished: AtomicBool::new(false),
+        stage,
+    };
+    let store = Store {
+        home: PathBuf::from(OsStr::from_bytes(manifest.name_bytes())),
+        fds: Fds::new(),
+        leaves,
+        done: Bits::new(manifest.piece_count()),
+        missing: AtomicU64::new(map.wanted_count()),
+        stamps: RwLock::new(vec![None; files as usize]),
+        moving: RwLock::new(()),
+        mode: Mode::Download(Box::new(download)),
+        manifest,
+        map,
+        disk,
+    };
+    Ok((store, named))
+}
+
+/// What the journal is bound to: the manifest and the selection.
+fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
+    let mut all = b"tidecast store 1".to_vec();
+    all.extend(manifest.hash_v1().iter().flatten());
+    all.extend(manifest.hash_v2().iter().flatten());
+    if !map.is_whole() {
+        all.extend(map.files().flat_map(u32::to_le_bytes));
+    }
+    tidecast_hash::sha256(&all)
+}
+
+fn exists(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
+    match disk.stat(path) {
+        Ok(meta) => Ok(matches!(meta.kind, Kind::File | Kind::Dir)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("look at", &disk.root().join(path), e)),
+    }
+}

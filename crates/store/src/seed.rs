@@ -1,0 +1,275 @@
+//! Serving what is there: sizes are checked at once, content piece by piece, and what was found
+//! right may be remembered for the next start.
+//!
+//! The memory is a file that lists each source file's stamp and the pieces that verified. A piece
+//! is believed again only if every file it touches still has its stamp.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::RwLock;
+use tidecast_metainfo::Manifest;
+
+use crate::bits::{Bits, ranges};
+use crate::disk::{Disk, DiskFile, How, Kind, Stamp};
+use crate::error::{Context, Error};
+use crate::fds::Fds;
+use crate::leaves::Leaves;
+use crate::map::Map;
+use crate::open::Select;
+use crate::os::{OsDisk, OsFile};
+use crate::store::{Mode, Opened, Store};
+
+const MAGIC: &[u8; 8] = b"TIDESEEN";
+/// Bytes of a stamp in the memory.
+const STAMP: usize = 36;
+/// Faulty source files named in an error.
+const NAMED: usize = 10;
+/// A file changed this shortly before it was looked at may change again without its time showing.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// How to seed.
+#[derive(Clone, Debug, Default)]
+pub struct SeedOptions {
+    /// A directory in which to remember what verified, and to keep leaf digests; made if need be.
+    /// Without it every start hashes everything, and leaves go to an unnamed temporary file.
+    pub state: Option<PathBuf>,
+}
+
+/// What a seeding store remembers, and where.
+pub(crate) struct Memory {
+    path: Option<PathBuf>,
+    id: [u8; 32],
+    opened: SystemTime,
+    /// How many pieces were missing when it was last saved.
+    saved: AtomicU64,
+}
+
+impl Store {
+    /// Opens the published file, or the published directory itself, for serving. Every piece is to
+    /// be checked, but for those remembered from an earlier start.
+    ///
+    /// A caller that has just hashed the data itself may instead state [`Store::set_leaves`] and
+    /// [`Store::piece_done`] for each piece.
+    ///
+    /// # Errors
+    /// Files missing or of another size, all of them found at once.
+    pub fn seed(manifest: Arc<Manifest>, path: &Path, options: &SeedOptions) -> Result<Opened, Error> {
+        let (disk, home) = locate(&manifest, path)?;
+        let stamps = survey(&disk, &manifest, &home)?;
+        let map = Map::new(manifest.clone(), &Select::All)?;
+        let id = identity(&manifest, &disk.root().join(&home));
+        let (leaves, memory, remembered) = recall(&manifest, id, &stamps, options)?;
+        let pieces = manifest.piece_count();
+        let store = Store {
+            fds: Fds::new(),
+            leaves: Leaves(leaves),
+            done: Bits::new(pieces),
+            missing: AtomicU64::new(map.wanted_count()),
+            stamps: RwLock::new(stamps),
+            moving: RwLock::new(()),
+            mode: Mode::Seed(memory),
+            disk: Arc::new(disk),
+            manifest,
+            map,
+            home,
+        };
+        for piece in remembered.into_iter().flatten().filter(|p| *p < pieces) {
+            store.piece_done(piece)?;
+        }
+        if let Mode::Seed(memory) = &store.mode {
+            memory.saved.store(store.missing(), Ordering::Relaxed);
+        }
+        let to_check = ranges((0..pieces).filter(|p| !store.has(*p)));
+        Ok(Opened { have: store.have(), to_check, wanted: ranges(0..pieces), store })
+    }
+}
+
+/// The disk and the place on it of what was published. Links in the user's own path are followed.
+fn locate(manifest: &Manifest, path: &Path) -> Result<(OsDisk, PathBuf), Error> {
+    let real = match path.canonicalize() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::Missing { path: path.to_path_buf() });
+        }
+        other => other.at("find", path)?,
+    };
+    let wrong = |why| Error::WrongKind { path: path.to_path_buf(), why };
+    match (manifest.is_single_file(), real.is_dir()) {
+        (true, true) => Err(wrong("the manifest describes a single file, not a directory")),
+        (false, false) => Err(wrong("the manifest describes a directory, not a file")),
+        (false, true) => Ok((OsDisk::new(&real).at("open", path)?, PathBuf::new())),
+        (true, false) => {
+            let name = real.file_name().map(PathBuf::from).unwrap_or_default();
+            let parent = real.parent().unwrap_or(Path::new("/"));
+            Ok((OsDisk::new(parent).at("open", parent)?, name))
+        }
+    }
+}
+
+/// Stamps of all files, or everything that is wrong with their presence and sizes.
+fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<Stamp>>, Error> {
+    let mut stamps = vec![None; manifest.file_count() as usize];
+    let (mut count, mut first) = (0, Vec::new());
+    for (file, slot) in manifest.files().zip(&mut stamps) {
+        if file.is_symlink() {
+            continue;
+        }
+        let path = file.path().below(home);
+        let at = disk.root().join(&path);
+        let fault = match disk.stat(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Error::Missing { path: at },
+            Err(e) => Error::io("look at", &at, e),
+            Ok(meta) if meta.kind != Kind::File => {
+                Error::WrongKind { path: at, why: "the manifest describes a regular file" }
+            }
+            Ok(meta) if meta.stamp.size != file.len() => {
+                Error::WrongSize { path: at, expected: file.len(), found: meta.stamp.size }
+            }
+            Ok(meta) => {
+                *slot = Some(meta.stamp);
+                continue;
+            }
+        };
+        count += 1;
+        if first.len() < NAMED {
+            first.push(fault);
+        }
+    }
+    match (count, first.pop()) {
+        (0, _) | (_, None) => Ok(stamps),
+        (1, Some(only)) => Err(only),
+        (count, Some(last)) => {
+            first.push(last);
+            Err(Error::Sources { count, first })
+        }
+    }
+}
+
+type Recalled = (Arc<dyn DiskFile>, Memory, Vec<Range<u32>>);
+
+/// The leaf sidecar and what is remembered.
+fn recall(
+    manifest: &Manifest,
+    id: [u8; 32],
+    stamps: &[Option<Stamp>],
+    options: &SeedOptions,
+) -> Result<Recalled, Error> {
+    let memory = |path| Memory { path, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
+    let Some(dir) = &options.state else {
+        let file = tempfile::tempfile().at("make a temporary file in", &std::env::temp_dir())?;
+        return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
+    };
+    fs::create_dir_all(dir).at("create", dir)?;
+    let name: String = id.iter().take(16).map(|b| format!("{b:02x}")).collect();
+    let leaves_name = PathBuf::from(format!("{name}.leaves"));
+    let disk = OsDisk::new(dir).at("open", dir)?;
+    let leaves = disk.open(&leaves_name, How::Create).at("open", &dir.join(&leaves_name))?;
+    let path = dir.join(format!("{name}.seen"));
+    let seen = read_bounded(&path, manifest).at("read", &path)?;
+    let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
+    Ok((leaves, memory(Some(path)), remembered))
+}
+
+fn identity(manifest: &Manifest, path: &Path) -> [u8; 32] {
+    use std::os::unix::ffi::OsStrExt;
+    let mut all = b"tidecast seed 1".to_vec();
+    all.extend(manifest.hash_v1().iter().flatten());
+    all.extend(manifest.hash_v2().iter().flatten());
+    all.extend(path.as_os_str().as_bytes());
+    tidecast_hash::sha256(&all)
+}
+
+fn read_bounded(path: &Path, manifest: &Manifest) -> io::Result<Option<Vec<u8>>> {
+    let most = 128 + manifest.file_count() as usize * STAMP + manifest.piece_count() as usize * 8;
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+        Ok(meta) if meta.len() > most as u64 => Ok(None),
+        Ok(_) => fs::read(path).map(Some),
+    }
+}
+
+fn encode(stamp: &Stamp) -> [u8; STAMP] {
+    let mut out = [0; STAMP];
+    let fields = stamp
+        .dev
+        .to_le_bytes()
+        .into_iter()
+        .chain(stamp.ino.to_le_bytes())
+        .chain(stamp.size.to_le_bytes())
+        .chain(stamp.mtime.to_le_bytes())
+        .chain(stamp.nanos.to_le_bytes());
+    out.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+    out
+}
+
+/// Pieces that verified then and whose files are as they were.
+fn parse(
+    seen: &[u8],
+    id: &[u8; 32],
+    manifest: &Manifest,
+    stamps: &[Option<Stamp>],
+) -> Option<Vec<Range<u32>>> {
+    let (body, sum) = seen.split_last_chunk::<32>()?;
+    let rest = body.strip_prefix(MAGIC)?.strip_prefix(id)?;
+    if tidecast_hash::sha256(body) != *sum {
+        return None;
+    }
+    let (old, rest) = rest.split_at_checked(stamps.len() * STAMP)?;
+    let same = |file: u32| {
+        let file = file as usize;
+        let old = old.get(file * STAMP..(file + 1) * STAMP);
+        stamps.get(file).copied().flatten().is_some_and(|s| old == Some(&encode(&s)))
+    };
+    let mut pieces = Vec::new();
+    for pair in rest.as_chunks::<4>().0.chunks_exact(2) {
+        let [start, end] = pair else { return None };
+        let end = u32::from_le_bytes(*end).min(manifest.piece_count());
+        pieces.extend((u32::from_le_bytes(*start)..end).filter(|p| {
+            let mut spans = manifest.spans(*p, 0, manifest.piece_len(*p));
+            spans.all(|s| s.pad || same(s.file))
+        }));
+    }
+    Some(ranges(pieces))
+}
+
+impl Memory {
+    /// Writes down what has verified since the last time.
+    pub(crate) fn save(&self, store: &Store) -> Result<(), Error> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let missing = store.missing();
+        if self.saved.load(Ordering::Relaxed) == missing {
+            return Ok(());
+        }
+        store.leaves.0.sync(false).at("sync the leaves beside", path)?;
+        let settled = self.opened.checked_sub(SETTLED).unwrap_or(UNIX_EPOCH);
+        let settled = settled.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut body = MAGIC.to_vec();
+        body.extend_from_slice(&self.id);
+        for stamp in store.stamps.read().iter() {
+            // One that is too fresh is written as nothing, which no file is the same as.
+            let stamp = stamp.filter(|s| u64::try_from(s.mtime).unwrap_or(0) < settled);
+            body.extend_from_slice(&encode(&stamp.unwrap_or_default()));
+        }
+        for range in store.have() {
+            body.extend_from_slice(&range.start.to_le_bytes());
+            body.extend_from_slice(&range.end.to_le_bytes());
+        }
+        let sum = tidecast_hash::sha256(&body);
+        body.extend_from_slice(&sum);
+        let fresh = path.with_extension("new");
+        let written = File::create(&fresh).and_then(|mut f| {
+            f.write_all(&body)?;
+            f.sync_all()?;
+            fs::rename(&fresh, path)
+        });
+        written.at("write", path)?;
+        self.saved.store(missing, Ordering::Relaxed);
+        Ok(())
+    }
+}

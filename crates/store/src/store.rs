@@ -1,0 +1,485 @@
+//! The hot path: blocks in, blocks out, pieces checked.
+//!
+//! What holds, at any time and from any thread:
+//! - a piece is `done` only if its bytes on disk hashed right after they were written, or its
+//!   journal record was durable before the last start;
+//! - bytes leave through `read` and `send_spans` only from done pieces, and from files that the
+//!   user could have changed only while their stamp is the recorded one;
+//! - no lock is held during reads and writes of data.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use tidecast_hash::{Digest, LEAF, Sha1};
+use tidecast_metainfo::Manifest;
+
+use crate::bits::{Bits, ranges};
+use crate::disk::{Disk, DiskFile, How, Stamp};
+use crate::error::{Context, Error};
+use crate::fds::Fds;
+use crate::flush::Flush;
+use crate::leaves::Leaves;
+use crate::map::{Map, Place};
+use crate::seed::Memory;
+use crate::stage::Stage;
+
+/// Bytes read at a time when a piece is hashed; a multiple of the leaf.
+const CHUNK: usize = 16 * LEAF;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The bytes of one swarm's manifest on disk. Shared freely between threads; see the crate's head.
+pub struct Store {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) map: Map,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) mode: Mode,
+    /// Where the finished data is, relative to the disk's root; empty if it is the root.
+    pub(crate) home: PathBuf,
+    pub(crate) fds: Fds,
+    pub(crate) leaves: Leaves,
+    pub(crate) done: Bits,
+    pub(crate) missing: AtomicU64,
+    /// Files that are served from `home`: what they were when they were checked.
+    pub(crate) stamps: RwLock<Vec<Option<Stamp>>>,
+    /// Held for reading while a file is opened, for writing while it moves elsewhere.
+    pub(crate) moving: RwLock<()>,
+}
+
+/// What the store is for.
+pub(crate) enum Mode {
+    /// Serve what is there.
+    Seed(Memory),
+    /// Bring it in.
+    Download(Box<Download>),
+}
+
+/// What only a download needs.
+pub(crate) struct Download {
+    pub(crate) stage: Stage,
+    pub(crate) flush: Flush,
+    pub(crate) spill: Option<Arc<dyn DiskFile>>,
+    /// The disk gains from reservations.
+    pub(crate) reserve: bool,
+    /// Files whose content is still the user's own, at the final place.
+    pub(crate) in_place: Bits,
+    pub(crate) promoting: Mutex<()>,
+    pub(crate) finished: AtomicBool,
+}
+
+/// A store just opened, and what is known about its pieces. All ranges are sorted and disjoint.
+pub struct Opened {
+    /// The store.
+    pub store: Store,
+    /// Pieces that count at once: journalled, or remembered and unchanged.
+    pub have: Vec<Range<u32>>,
+    /// Pieces that may be there: [`Store::check`] decides.
+    pub to_check: Vec<Range<u32>>,
+    /// Pieces that make up the selection; all of them without one.
+    pub wanted: Vec<Range<u32>>,
+}
+
+/// Bytes to send with `sendfile`, or zeros.
+#[derive(Clone, Debug)]
+pub struct SendSpan {
+    /// The open file; `None` for bytes that are zeros (padding).
+    pub file: Option<Arc<File>>,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Store {
+    /// The manifest whose bytes these are.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// Where the data is (seeding) or will appear (download).
+    pub fn path(&self) -> PathBuf {
+        self.disk.root().join(&self.home)
+    }
+
+    /// Whether a piece is verified and here.
+    pub fn has(&self, piece: u32) -> bool {
+        self.done.get(piece)
+    }
+
+    /// How many pieces of the selection are not verified yet.
+    pub fn missing(&self) -> u64 {
+        self.missing.load(Ordering::Acquire)
+    }
+
+    /// Writes bytes of a piece. Blocks may come in any order and from many threads; bytes of a piece
+    /// that is done already are dropped, so that nothing unverified replaces what was verified.
+    ///
+    /// # Errors
+    /// Disk full (with what is missing), not writable, out of range.
+    pub fn write(&self, piece: u32, begin: u32, data: &[u8]) -> Result<(), Error> {
+        let download = self.download_mode()?;
+        self.in_range(piece, begin, data.len())?;
+        if self.done.get(piece) || !self.map.wanted(piece) {
+            return Ok(());
+        }
+        let mut rest = data;
+        for (place, len) in self.map.places(piece, begin, data.len() as u32) {
+            let (part, after) = rest.split_at_checked(len as usize).unwrap_or((rest, &[]));
+            rest = after;
+            match place {
+                Place::Zeros => {}
+                Place::Spill(offset) => {
+                    if let Some(spill) = &download.spill {
+                        let written = spill.write_at(part, offset);
+                        written.map_err(|e| self.fail("write", &download.stage.spill(), e))?;
+                        download.flush.spill_touched();
+                    }
+                }
+                Place::File(file, offset) => self.write_file(download, file, offset, part)?,
+            }
+        }
+        download.flush.wrote(data.len());
+        Ok(())
+    }
+
+    fn write_file(&self, dl: &Download, file: u32, offset: u64, data: &[u8]) -> Result<(), Error> {
+        if dl.in_place.get(file) {
+            self.promote(dl, file)?;
+        }
+        let open = self.open_staged(dl, file, offset, data.len())?;
+        let wrote = self.map.outside_holes(file, offset, data, |at, part| open.write_at(part, at));
+        // After the bytes are written, never before: a sync in between must not clear the mark.
+        dl.flush.touched(file);
+        wrote.map_err(|e| self.fail("write", &self.file_path(file), e))
+    }
+
+    /// The staged file, made if it is not there yet.
+    fn open_staged(
+        &self,
+        dl: &Download,
+        file: u32,
+        offset: u64,
+        len: usize,
+    ) -> Result<Arc<dyn DiskFile>, Error> {
+        if let Some(open) = self.fds.get(file) {
+            return Ok(open);
+        }
+        let _still = self.moving.read();
+        let path = self.file_path(file);
+        match self.disk.open(&path, How::Write) {
+            Ok(open) => return Ok(self.fds.put(file, open)),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io("open", &path, e)),
+        }
+        let create = || {
+            let open = dl.stage.create(&*self.disk, &path)?;
+            let size = self.map.file_len(file);
+            // A file that one write fills needs no further calls: 50,000 small files are many.
+            let holes = self.map.has_holes(file);
+            if offset > 0 || (len as u64) < size || holes {
+                open.set_len(size)?;
+                if dl.reserve && !holes {
+                    open.reserve(0..size)?;
+                }
+            }
+            Ok(open)
+        };
+        // Marked before it exists, so that no other thread's use of it is synced without its name.
+        dl.flush.created(file);
+        let open = create().map_err(|e| self.fail("create", &path, e))?;
+        Ok(self.fds.put(file, open))
+    }
+
+    /// The open file for reading; `None` for one that holds nothing but a hole so far.
+    pub(crate) fn open_any(&self, file: u32) -> Result<Option<Arc<dyn DiskFile>>, Error> {
+        if let Some(open) = self.fds.get(file) {
+            return Ok(Some(open));
+        }
+        let _still = self.moving.read();
+        let path = self.file_path(file);
+        let how = if self.is_staged(file) { How::Write } else { How::Read };
+        let opened = match self.disk.open(&path, how) {
+            // A finish that was interrupted may have taken the right to write away.
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => self.disk.open(&path, How::Read),
+            other => other,
+        };
+        match opened {
+            Ok(open) => Ok(Some(self.fds.put(file, open))),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                if self.is_staged(file) {
+                    return Ok(None);
+                }
+                Err(Error::Missing { path: self.disk.root().join(path) })
+            }
+            Err(e) => Err(Error::io("open", &self.disk.root().join(path), e)),
+        }
+    }
+
+    /// Reads bytes of a verified piece.
+    ///
+    /// # Errors
+    /// [`Error::NotVerified`], [`Error::Changed`] or [`Error::Missing`] when the source is not what
+    /// it was, or what the system reports.
+    pub fn read(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<(), Error> {
+        self.in_range(piece, begin, buf.len())?;
+        self.must_have(piece)?;
+        if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
+    }
+
+    /// Reads bytes of any piece; false if a file is too short for them.
+    fn read_raw(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<bool, Error> {
+        let mut rest = buf;
+        for (place, len) in self.map.places(piece, begin, rest.len() as u32) {
+            let (part, after) = rest.split_at_mut(len as usize);
+            rest = after;
+            match place {
+                Place::Zeros => part.fill(0),
+                Place::Spill(offset) => {
+                    let Mode::Download(dl) = &self.mode else { continue };
+                    let Some(spill) = &dl.spill else { return Ok(false) };
+                    if spill.read_at(part, offset).at("read", &dl.stage.spill())? < part.len() {
+                        return Ok(false);
+                    }
+                }
+                Place::File(file, offset) => {
+                    let Some(open) = self.open_any(file)? else {
+                        part.fill(0);
+                        continue;
+                    };
+                    self.unchanged(file, &*open)?;
+                    let read = open.read_at(part, offset);
+                    if read.at("read", &self.disk.root().join(self.file_path(file)))? < part.len() {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the bytes of a verified piece can be sent from without copying them.
+    ///
+    /// # Errors
+    /// As [`Store::read`]; also `Io` with `Unsupported` on a disk without descriptors.
+    pub fn send_spans(&self, piece: u32, begin: u32, len: u32) -> Result<Vec<SendSpan>, Error> {
+        self.in_range(piece, begin, len as usize)?;
+        self.must_have(piece)?;
+        let mut out = Vec::with_capacity(1);
+        for (place, len) in self.map.places(piece, begin, len) {
+            let (open, offset, path) = match place {
+                Place::Zeros => {
+                    out.push(SendSpan { file: None, offset: 0, len });
+                    continue;
+                }
+                Place::Spill(offset) => {
+                    let Mode::Download(dl) = &self.mode else { continue };
+                    (dl.spill.clone(), offset, dl.stage.spill())
+                }
+                Place::File(file, offset) => {
+                    let open = self.open_any(file)?;
+                    if let Some(open) = &open {
+                        self.unchanged(file, &**open)?;
+                    }
+                    (open, offset, self.file_path(file))
+                }
+            };
+            let file = match &open {
+                None => None,
+                Some(open) => match open.os() {
+                    Some(file) => Some(file.clone()),
+                    None => return Err(ErrorKind::Unsupported.into()).at("send", &path),
+                },
+            };
+            out.push(SendSpan { file, offset, len });
+        }
+        Ok(out)
+    }
+
+    /// Records the leaf digests of a piece (verified by the caller), one per 16 KiB.
+    ///
+    /// # Errors
+    /// A wrong number of them, or what the disk reports.
+    pub fn set_leaves(&self, piece: u32, leaves: &[Digest]) -> Result<(), Error> {
+        let at = self.manifest.leaf_range(piece);
+        if at.end - at.start != leaves.len() as u64 {
+            return Err(Error::OutOfRange { piece, begin: 0, len: leaves.len() * LEAF });
+        }
+        self.leaves.put(at, leaves).map_err(|e| self.fail("write the leaves of", &self.home, e))?;
+        if let Mode::Download(dl) = &self.mode {
+            dl.flush.leaves_touched();
+        }
+        Ok(())
+    }
+
+    /// The leaf digests of a verified piece; `None` if it is not verified or none were recorded.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub fn leaves(&self, piece: u32) -> Result<Option<Vec<Digest>>, Error> {
+        if !self.done.get(piece) {
+            return Ok(None);
+        }
+        let read = self.leaves.get(self.manifest.leaf_range(piece));
+        let leaves = read.at("read the leaves of", &self.home)?;
+        Ok(leaves.filter(|l| self.manifest.check_leaves(piece, l) != Some(false)))
+    }
+
+    /// States that every block of a piece was written and the whole verified. It counts from now
+    /// on; the next [`Store::sync`] makes it last.
+    ///
+    /// # Errors
+    /// A piece that the manifest or the selection does not have.
+    pub fn piece_done(&self, piece: u32) -> Result<(), Error> {
+        if !self.map.wanted(piece) {
+            return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
+        }
+        if self.done.set(piece) {
+            self.missing.fetch_sub(1, Ordering::AcqRel);
+            if let Mode::Download(dl) = &self.mode {
+                dl.flush.pending(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes a piece from disk. If it is right its leaves are recorded and it counts as done.
+    ///
+    /// # Errors
+    /// [`Error::NoHash`] when the manifest cannot tell; missing or changed sources when seeding;
+    /// what the disk reports. A piece that is simply wrong is `Ok(false)`.
+    pub fn check(&self, piece: u32) -> Result<bool, Error> {
+        if !self.map.wanted(piece) {
+            return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
+        }
+        let Some(leaves) = self.verify(piece)? else { return Ok(false) };
+        self.set_leaves(piece, &leaves)?;
+        self.piece_done(piece)?;
+        Ok(true)
+    }
+
+    /// The leaf digests of a piece on disk if it is right.
+    pub(crate) fn verify(&self, piece: u32) -> Result<Option<Vec<Digest>>, Error> {
+        let expected = self.manifest.expected(piece);
+        if expected.v2.is_none() && expected.v1.is_none() {
+            return Err(Error::NoHash { piece });
+        }
+        let hashed = BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(CHUNK, 0);
+            self.hash(piece, buffer, expected.v2.is_none())
+        })?;
+        Ok(hashed.and_then(|(leaves, sha1)| {
+            let right = match self.manifest.check_leaves(piece, &leaves) {
+                Some(right) => right,
+                None => sha1.map(Sha1::finish) == expected.v1,
+            };
+            right.then_some(leaves)
+        }))
+    }
+
+    /// Leaf digests of what is on disk, and SHA-1 over it as v1 sees it if asked for.
+    fn hash(
+        &self,
+        piece: u32,
+        buffer: &mut [u8],
+        v1: bool,
+    ) -> Result<Option<(Vec<Digest>, Option<Sha1>)>, Error> {
+        let len = self.manifest.piece_len(piece);
+        let mut leaves = vec![Digest::default(); (len as usize).div_ceil(LEAF)];
+        let mut sha1 = v1.then(Sha1::new);
+        let mut begin = 0;
+        for out in leaves.chunks_mut(CHUNK / LEAF) {
+            let want = ((len - begin) as usize).min(CHUNK);
+            let part = buffer.get_mut(..want).unwrap_or_default();
+            if !self.read_raw(piece, begin, part)? {
+                return Ok(None);
+            }
+            tidecast_hash::leaves(part, out);
+            if let Some(sha1) = &mut sha1 {
+                sha1.update(part);
+            }
+            begin += want as u32;
+        }
+        if let Some(sha1) = &mut sha1 {
+            buffer.fill(0);
+            let mut pad = self.manifest.wire_len(piece).saturating_sub(len) as usize;
+            while pad > 0 {
+                let part = buffer.get(..pad.min(CHUNK)).unwrap_or_default();
+                sha1.update(part);
+                pad -= part.len();
+            }
+        }
+        Ok(Some((leaves, sha1)))
+    }
+
+    /// Pieces verified so far, as ranges.
+    pub fn have(&self) -> Vec<Range<u32>> {
+        ranges((0..self.manifest.piece_count()).filter(|p| self.done.get(*p)))
+    }
+
+    pub(crate) fn download_mode(&self) -> Result<&Download, Error> {
+        match &self.mode {
+            Mode::Download(dl) if !dl.finished.load(Ordering::Acquire) => Ok(dl),
+            _ => Err(Error::ReadOnlyStore),
+        }
+    }
+
+    /// Whether the file's bytes are in the staging area (so nobody's but ours).
+    pub(crate) fn is_staged(&self, file: u32) -> bool {
+        matches!(&self.mode, Mode::Download(dl)
+            if !dl.in_place.get(file) && !dl.finished.load(Ordering::Acquire))
+    }
+
+    /// Where the file is now, relative to the disk's root.
+    pub(crate) fn file_path(&self, file: u32) -> PathBuf {
+        match &self.mode {
+            Mode::Download(dl) if self.is_staged(file) => self.map.file_path(&dl.stage.tree(), file),
+            _ => self.map.file_path(&self.home, file),
+        }
+    }
+
+    /// A file outside the staging area must still be what was checked.
+    pub(crate) fn unchanged(&self, file: u32, open: &dyn DiskFile) -> Result<(), Error> {
+        let Some(known) = self.stamps.read().get(file as usize).copied().flatten() else {
+            return Ok(());
+        };
+        let path = || self.disk.root().join(self.map.file_path(&self.home, file));
+        let now = open.meta().at("look at", &path())?;
+        if now.links == 0 {
+            return Err(match self.disk.stat(&self.map.file_path(&self.home, file)) {
+                Err(_) => Error::Missing { path: path() },
+                Ok(_) => Error::Changed { path: path() },
+            });
+        }
+        if now.stamp != known { Err(Error::Changed { path: path() }) } else { Ok(()) }
+    }
+
+    fn must_have(&self, piece: u32) -> Result<(), Error> {
+        if self.done.get(piece) { Ok(()) } else { Err(Error::NotVerified { piece }) }
+    }
+
+    /// v1 peers of a hybrid may ask for the padding behind a file, so the wire's length counts.
+    fn in_range(&self, piece: u32, begin: u32, len: usize) -> Result<(), Error> {
+        let end = (begin as usize).checked_add(len);
+        if end.is_some_and(|e| e <= self.manifest.wire_len(piece) as usize) {
+            Ok(())
+        } else {
+            Err(Error::OutOfRange { piece, begin, len })
+        }
+    }
+
+    /// As [`Error::io`]; if there is no more room, with what is still needed.
+    pub(crate) fn fail(&self, op: &'static str, path: &Path, e: io::Error) -> Error {
+        match Error::io(op, &self.disk.root().join(path), e) {
+            Error::NoSpace { what, .. } => self.shortage(what),
+            other => other,
+        }
+    }
+}
