@@ -1,1 +1,35 @@
-//! net
+//! The tokio driver: runs the engine of one swarm over real sockets and files.
+//!
+//! Payload goes from socket to hash to disk on the settling threads ([`settle`]), and from the page
+//! cache to the socket inside the kernel ([`conn`]'s writer); the engine ([`driver`]) sees blocks as
+//! numbers only, on a thread of its own. Every queue between them is bounded; a slow disk slows the
+//! sockets, and a peer that cannot keep up is let go.
+//!
+//! ```text
+//!            ┌─ reader ──▶ settle (hash, disk) ──┐
+//!   socket ──┤                                   ├──▶ driver (engine)
+//!            └─ writer ◀── outbox ◀──────────────┘
+//! ```
+
+mod accept;
+mod conn;
+mod cpu;
+mod dial;
+mod driver;
+mod error;
+mod fetch;
+mod iface;
+mod pool;
+mod security;
+mod session;
+mod settle;
+mod shared;
+mod transport;
+
+pub use cpu::{Cpu, Stage};
+pub use driver::progress::{Notice, PeerReport, Progress, Summary};
+pub use error::Error;
+pub use fetch::{Fetch, fetch_manifest};
+pub use iface::{LocalAddress, Network, local_addresses, order_for_dialling};
+pub use security::{Membership, Security};
+pub use session::{Swarm, SwarmOptions};

@@ -1,0 +1,111 @@
+//! Incoming connections: one port for all; the first byte tells TLS from BitTorrent.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tidecast_identity::{NodeId, peer_node_id};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::conn::establish::{LIMIT, establish};
+use crate::dial::tune;
+use crate::error::{ConnError, Error};
+use crate::security::Security;
+use crate::shared::Shared;
+use crate::transport::{Counted, Transport};
+
+/// A TLS record of the handshake starts with this byte; BitTorrent's with the length 19.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// Connections shaking hands at once; further ones wait in the kernel's queue.
+pub(crate) const HANDSHAKES: usize = 256;
+/// Connections waiting in the kernel.
+const BACKLOG: i32 = 1024;
+/// After a failure to accept (no descriptors left), some are hoped to be free again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
+pub(crate) fn listen(addr: SocketAddr) -> Result<TcpListener, Error> {
+    let open = || {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        if addr.is_ipv6() && addr.ip().is_unspecified() {
+            socket.set_only_v6(false)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&addr.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    open().map_err(|source| Error::Listen { addr, source })
+}
+
+/// Accepts until the task is ended.
+pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let Ok(permit) = shared.handshakes.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, addr)) => {
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    let established = welcome(&shared, stream).await;
+                    drop(permit);
+                    match established {
+                        Ok(established) => crate::conn::run(shared, established, unmapped(addr), None).await,
+                        Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// IPv4 peers of a socket that serves both families, as IPv4.
+fn unmapped(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+async fn welcome(
+    shared: &Shared,
+    stream: TcpStream,
+) -> Result<crate::conn::establish::Established, ConnError> {
+    tune(&stream);
+    let late = |_| ConnError::Late { what: "say a word", seconds: LIMIT.as_secs() };
+    let mut first = [0];
+    if timeout(LIMIT, stream.peek(&mut first)).await.map_err(late)?? == 0 {
+        return Err(ConnError::Closed);
+    }
+    let (transport, node) = secure(shared, stream, first[0] == TLS_HANDSHAKE).await?;
+    establish(&shared.local(), &shared.security, transport, node, false, &shared.cpu).await
+}
+
+async fn secure(
+    shared: &Shared,
+    stream: TcpStream,
+    tls: bool,
+) -> Result<(Transport, Option<NodeId>), ConnError> {
+    let config = match (&shared.security, tls) {
+        (Security::Open, false) => return Ok((Transport::Plain(stream), None)),
+        (Security::Open, true) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
+        (_, false) => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
+        (Security::Private(membership), true) => membership.tls.server(),
+        (Security::Ssl(ssl), true) => ssl.server(),
+    };
+    let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let accepting = TlsAcceptor::from(config).accept(Counted::new(stream, &shared.cpu));
+    let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
+    let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let node = match &shared.security {
+        Security::Private(_) => Some(
+            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|e| ConnError::Tls(e.to_string()))?,
+        ),
+        _ => None,
+    };
+    Ok((Transport::Tls(Box::new(stream.into())), node))
+}

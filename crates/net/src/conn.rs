@@ -1,0 +1,71 @@
+//! One connection: established by handshakes, then a reading and a writing task until either ends.
+
+pub(crate) mod establish;
+pub(crate) mod framed;
+pub(crate) mod hashes;
+mod reader;
+mod side;
+mod writer;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use tidecast_swarm::{Candidate, PeerId};
+use tidecast_wire::ExtIds;
+use tokio::sync::mpsc;
+
+use crate::driver::{Input, NewPeer, OUTBOX};
+use crate::error::ConnError;
+use crate::shared::Shared;
+use establish::Established;
+
+/// What the two tasks of a connection share.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peer: PeerId,
+    pub(crate) outbox: mpsc::Sender<crate::driver::Out>,
+    /// The ids under which the peer takes extension messages now.
+    pub(crate) ids: Arc<Mutex<ExtIds>>,
+}
+
+/// Runs an established connection to its end. The driver hears `Up`, then events, then `Down`.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    established: Established,
+    addr: SocketAddr,
+    candidate: Option<Candidate>,
+) {
+    let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
+    let (outbox, queue) = mpsc::channel(OUTBOX);
+    let Established { input, writer, protocol, greeting, .. } = established;
+    let new = NewPeer {
+        peer,
+        addr,
+        listens: established.port.map(|port| SocketAddr::new(addr.ip(), port)),
+        node: established.node,
+        client: established.client,
+        protocol,
+        candidate,
+        remote_id: established.remote_id,
+        outgoing: established.outgoing,
+        greeting,
+        outbox: outbox.clone(),
+    };
+    let inbox = shared.inbox.clone();
+    if inbox.send(Input::Up(Box::new(new))).await.is_err() {
+        return;
+    }
+    let ids = Arc::new(Mutex::new(input.codec.peer_ids()));
+    let link = Link { shared, peer, outbox, ids };
+    let writing = writer::run(link.clone(), writer, queue, protocol);
+    let reading = reader::run(link, input, protocol);
+    let ended: Result<(), ConnError> = tokio::select! {
+        r = reading => r,
+        w = writing => w,
+    };
+    let why = ended.err().map(|e| e.to_string());
+    let _ = inbox.send(Input::Down { peer, why }).await;
+}

@@ -1,0 +1,267 @@
+//! From a byte stream to a peer: the BitTorrent handshake (BEP 3), with another Tidecast the
+//! extension handshake (BEP 10), and in a private swarm the proof of membership. All of it within
+//! one time limit, and in a private swarm nothing is answered before the proof.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tidecast_identity::NodeId;
+use tidecast_swarm::Protocol;
+use tidecast_wire::ext::{self, Caps, Offer, Reason};
+use tidecast_wire::{Codec, ExtIds, Extension, Handshake, Message, Reserved};
+use tokio::io::AsyncReadExt;
+
+use super::framed::Input;
+use crate::cpu::Cpu;
+use crate::error::ConnError;
+use crate::security::{Introduction, Membership, Security};
+use crate::transport::{Reader, Transport, Writer};
+
+/// All handshakes together.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+/// What Tidecast calls itself in peer ids (BEP 20). A hint only: what counts is the extension
+/// handshake, but it says whether one is worth waiting for.
+const ID_PREFIX: &[u8; 4] = b"-TC0";
+/// Requests that we queue (BEP 10 `reqq`).
+const REQUEST_QUEUE: u32 = 2000;
+/// Bytes asked of the stream at once where blocks bypass the buffer, and where they do not.
+const CHUNK_TIDECAST: usize = 16 << 10;
+const CHUNK_STOCK: usize = 256 << 10;
+
+/// What this node says of itself.
+pub(crate) struct Local {
+    /// The swarm's ids: v1 hash, truncated v2 hash.
+    pub(crate) hashes: Vec<[u8; 20]>,
+    pub(crate) peer_id: [u8; 20],
+    /// Has a v1 and a v2 id.
+    pub(crate) hybrid: bool,
+    /// BEP 27: no peer exchange with stock clients.
+    pub(crate) private: bool,
+    pub(crate) listen_port: Option<u16>,
+    pub(crate) metadata_size: Option<u32>,
+    pub(crate) pieces: Option<u32>,
+    /// Nothing more to download (BEP 21).
+    pub(crate) upload_only: bool,
+}
+
+/// A connection on which both sides know who the other is.
+pub(crate) struct Established {
+    pub(crate) input: Input,
+    pub(crate) writer: Writer,
+    pub(crate) protocol: Protocol,
+    pub(crate) remote_id: [u8; 20],
+    pub(crate) outgoing: bool,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) client: String,
+    /// The port it listens on, if it says so.
+    pub(crate) port: Option<u16>,
+    /// Our extension handshake, if it is still to be sent.
+    pub(crate) greeting: Option<Message>,
+    /// Size of the info dictionary as the peer says.
+    pub(crate) metadata_size: Option<u32>,
+}
+
+/// A fresh peer id (BEP 20).
+pub(crate) fn new_peer_id() -> [u8; 20] {
+    let mut id: [u8; 20] = rand::random();
+    id[..8].copy_from_slice(b"-TC0100-");
+    id
+}
+
+/// Makes a peer of a stream. `node` is who TLS proved to be at the other end.
+pub(crate) async fn establish(
+    local: &Local,
+    security: &Security,
+    transport: Transport,
+    node: Option<NodeId>,
+    outgoing: bool,
+    cpu: &std::sync::Arc<Cpu>,
+) -> Result<Established, ConnError> {
+    let work = shake_hands(local, security, transport, node, outgoing, cpu);
+    let late = ConnError::Late { what: "finish the handshakes", seconds: LIMIT.as_secs() };
+    tokio::time::timeout(LIMIT, work).await.map_err(|_| late)?
+}
+
+async fn shake_hands(
+    local: &Local,
+    security: &Security,
+    transport: Transport,
+    node: Option<NodeId>,
+    outgoing: bool,
+    cpu: &std::sync::Arc<Cpu>,
+) -> Result<Established, ConnError> {
+    let (mut reader, mut writer) = transport.split(cpu);
+    let mut buf = BytesMut::with_capacity(4096);
+    let theirs = open(local, &mut reader, &mut writer, &mut buf, outgoing).await?;
+    let agreed = Reserved::ours(local.hybrid).both(theirs.reserved);
+    let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
+    let codec = Codec::new(agreed, ids, offer(security));
+    let mut input = Input::new(reader, buf, codec, CHUNK_STOCK);
+    if let Some(pieces) = local.pieces {
+        input.codec.set_pieces(pieces);
+    }
+    let mut greeting = agreed.extensions().then(|| greeting(local, &input.codec));
+    let mut peer = Established {
+        input,
+        writer,
+        protocol: Protocol::Stock { fast: agreed.fast() },
+        remote_id: theirs.peer_id,
+        outgoing,
+        node,
+        client: client_of(&theirs.peer_id),
+        port: None,
+        greeting: None,
+        metadata_size: None,
+    };
+    if theirs.peer_id.starts_with(ID_PREFIX)
+        && let Some(hello) = greeting.take()
+    {
+        peer.send(&hello).await?;
+        peer.meet().await?;
+    }
+    peer.greeting = greeting;
+    if let Security::Private(membership) = security {
+        peer.prove(membership).await?;
+    }
+    Ok(peer)
+}
+
+fn offer(security: &Security) -> Offer {
+    let mut offer = Offer::default();
+    if security.is_owner() {
+        offer.caps = offer.caps.with(Caps::AUTHORITY);
+    }
+    offer
+}
+
+/// The 68 bytes each way (BEP 3); who dialled speaks first.
+async fn open(
+    local: &Local,
+    reader: &mut Reader,
+    writer: &mut Writer,
+    buf: &mut BytesMut,
+    outgoing: bool,
+) -> Result<Handshake, ConnError> {
+    let ours = |info_hash| Handshake {
+        reserved: Reserved::ours(local.hybrid),
+        info_hash,
+        peer_id: local.peer_id,
+    };
+    let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
+    if outgoing {
+        writer.write_all(&ours(first).to_bytes()).await?;
+        writer.flush().await?;
+    }
+    let theirs = loop {
+        if let Some(handshake) = Handshake::decode(buf)? {
+            break handshake;
+        }
+        if reader.read_buf(buf).await? == 0 {
+            return Err(ConnError::Closed);
+        }
+    };
+    let _ = buf.split_to(Handshake::LEN);
+    if !local.hashes.contains(&theirs.info_hash) {
+        return Err(ConnError::OtherSwarm);
+    }
+    if !outgoing {
+        writer.write_all(&ours(theirs.info_hash).to_bytes()).await?;
+        writer.flush().await?;
+    }
+    Ok(theirs)
+}
+
+fn greeting(local: &Local, codec: &Codec) -> Message {
+    let mut hello = codec.ext_handshake();
+    hello.client = Some(concat!("Tidecast ", env!("CARGO_PKG_VERSION")).to_owned());
+    hello.port = local.listen_port;
+    hello.reqq = Some(REQUEST_QUEUE);
+    hello.metadata_size = local.metadata_size;
+    hello.upload_only = local.upload_only;
+    Message::ExtHandshake(Box::new(hello))
+}
+
+/// What is known of a client from its peer id alone.
+fn client_of(id: &[u8; 20]) -> String {
+    id[..8].iter().map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '.' }).collect()
+}
+
+impl Established {
+    async fn send(&mut self, message: &Message) -> Result<(), ConnError> {
+        let mut out = BytesMut::new();
+        message.encode(self.input.codec.peer_ids(), &mut out)?;
+        self.writer.write_all(&out).await?;
+        Ok(self.writer.flush().await?)
+    }
+
+    /// Takes the other Tidecast's extension handshake, and what was agreed.
+    async fn meet(&mut self) -> Result<(), ConnError> {
+        let Message::ExtHandshake(hello) = self.input.message().await? else {
+            return Err(ConnError::Protocol("its first message is not an extension handshake"));
+        };
+        self.client = hello.client.unwrap_or_default();
+        self.port = hello.port;
+        self.metadata_size = hello.metadata_size;
+        if let Some(session) = self.input.codec.session() {
+            self.protocol = Protocol::Tidecast { max_block: session.max_block };
+            self.input.set_chunk(CHUNK_TIDECAST);
+        }
+        Ok(())
+    }
+
+    /// Each side shows why it may be here, and waits for the other to do so.
+    async fn prove(&mut self, membership: &Membership) -> Result<(), ConnError> {
+        let (Some(node), Protocol::Tidecast { .. }) = (self.node, self.protocol) else {
+            return Err(ConnError::Protocol("a private swarm is joined over Tidecast's TLS only"));
+        };
+        let introduction = membership.introduction(node).map_err(|e| ConnError::NotMember(e.to_string()))?;
+        let enrolling = matches!(introduction, Introduction::Enrol(_));
+        let shown = match introduction {
+            Introduction::None => None,
+            Introduction::Credential(c) => Some(ext::Message::Credential { channel: 0, credential: c.into() }),
+            Introduction::Enrol(token) => Some(ext::Message::Enrol { channel: 0, token: token.into() }),
+        };
+        if let Some(message) = shown {
+            self.send(&Message::Tidecast(message)).await?;
+        }
+        let mut peer_proven = membership.check(node, None).is_ok();
+        let mut self_proven = !enrolling;
+        while !(peer_proven && self_proven) {
+            match self.input.message().await? {
+                Message::KeepAlive => {}
+                Message::Tidecast(ext::Message::Credential { credential, .. }) if enrolling => {
+                    membership.accept(&credential).map_err(ConnError::Denied)?;
+                    self_proven = true;
+                }
+                Message::Tidecast(ext::Message::Credential { credential, .. }) => {
+                    self.judge(membership.check(node, Some(&credential))).await?;
+                    peer_proven = true;
+                }
+                Message::Tidecast(ext::Message::Enrol { token, .. }) => {
+                    let credential = self.judge(membership.redeem(&token, node)).await?;
+                    let credential = credential.to_bytes().into();
+                    let grant = ext::Message::Credential { channel: 0, credential };
+                    self.send(&Message::Tidecast(grant)).await?;
+                    peer_proven = true;
+                }
+                Message::Tidecast(ext::Message::Denied { text, .. }) => return Err(ConnError::Denied(text)),
+                _ => return Err(ConnError::Protocol("it spoke before it proved to be a member")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer if it is refused, so that its user learns why.
+    async fn judge<T>(&mut self, verdict: Result<T, String>) -> Result<T, ConnError> {
+        match verdict {
+            Ok(value) => Ok(value),
+            Err(why) => {
+                let text = why.chars().take(ext::MAX_TEXT / 4).collect();
+                let denied = ext::Message::Denied { channel: 0, reason: Reason::UNAUTHORISED, text };
+                self.send(&Message::Tidecast(denied)).await?;
+                let _ = self.writer.shutdown().await;
+                Err(ConnError::NotMember(why))
+            }
+        }
+    }
+}

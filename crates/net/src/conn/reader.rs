@@ -1,0 +1,280 @@
+//! The reading task: frames in; payload to the settling threads, everything else to the engine.
+
+use std::ops::Range;
+
+use tidecast_swarm::{Block, Event, Protocol};
+use tidecast_wire::ext::{self, Mode};
+use tidecast_wire::{BlockHeader, BlockRange, Frame, Message};
+
+use super::Link;
+use super::framed::Input as Framed;
+use crate::driver::{Input, Out};
+use crate::error::ConnError;
+use crate::pool::Buffer;
+use crate::security::Security;
+
+/// Ranges taken from one bitfield; a peer with more holes than that is odd, not useful.
+const MAX_RANGES: usize = 1 << 20;
+
+/// Blocks of a stock client that follow one another, gathered into one buffer.
+struct Run {
+    block: Block,
+    data: Buffer,
+}
+
+struct Reading {
+    link: Link,
+    run: Option<Run>,
+    /// Blocks come one by one at full size: nothing to gather.
+    large: bool,
+}
+
+/// Reads until the connection ends or the peer breaks a rule.
+pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Result<(), ConnError> {
+    let large = matches!(protocol, Protocol::Tidecast { .. });
+    let mut reading = Reading { link, run: None, large };
+    loop {
+        match input.ready()? {
+            Ok(Frame::Message(message)) => reading.message(message, &input).await?,
+            Ok(Frame::Block(header)) => reading.block(header, &mut input).await?,
+            Err(need) => {
+                reading.hand_over().await?;
+                input.more(need).await?;
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// Takes the payload of one block into a buffer.
+    async fn block(&mut self, header: BlockHeader, input: &mut Framed) -> Result<(), ConnError> {
+        let block = self.check(header)?;
+        let len = block.len as usize;
+        let fits = self.run.as_ref().is_some_and(|run| run.is_followed_by(block));
+        if !fits {
+            self.hand_over().await?;
+        }
+        let run = match &mut self.run {
+            Some(run) => run,
+            none => {
+                let data = self.link.shared.pool.get().await.ok_or(ConnError::Stopping)?;
+                none.insert(Run { block: Block { len: 0, ..block }, data })
+            }
+        };
+        let from = run.block.len as usize;
+        input.payload(&mut run.data[from..from + len]).await?;
+        run.block.len += block.len;
+        if self.large || run.data.len() - (from + len) < len {
+            self.hand_over().await?;
+        }
+        Ok(())
+    }
+
+    /// Only whole leaves within a piece are taken (the last of a piece may be short).
+    fn check(&self, header: BlockHeader) -> Result<Block, ConnError> {
+        let BlockHeader { channel, piece, begin, len, .. } = header;
+        let shared = &self.link.shared;
+        if channel != 0 || piece >= shared.manifest.piece_count() {
+            return Err(ConnError::Protocol("a block of a piece that does not exist"));
+        }
+        let size = shared.manifest.piece_len(piece);
+        let leaf = tidecast_hash::LEAF as u32;
+        let end = begin.checked_add(len).filter(|end| *end <= size);
+        let whole = begin % leaf == 0 && end.is_some_and(|end| end % leaf == 0 || end == size);
+        if !whole || len == 0 || len as usize > shared.pool.buffer_size() {
+            return Err(ConnError::Protocol("a block of a length or place that nobody asks for"));
+        }
+        Ok(Block { piece, begin, len })
+    }
+
+    /// Gives what was gathered to the settling threads.
+    async fn hand_over(&mut self) -> Result<(), ConnError> {
+        let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
+        let peer = self.link.peer;
+        self.tell(Event::Received { peer, block }).await?;
+        self.link.shared.settler.block(peer, block, data);
+        Ok(())
+    }
+
+    async fn tell(&self, event: Event) -> Result<(), ConnError> {
+        self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
+    }
+
+    async fn message(&mut self, message: Message, input: &Framed) -> Result<(), ConnError> {
+        let peer = self.link.peer;
+        let event = match message {
+            Message::Choke => Event::Choked { peer },
+            Message::Unchoke => Event::Unchoked { peer },
+            Message::Interested => Event::Interested { peer },
+            Message::NotInterested => Event::NotInterested { peer },
+            Message::Have(piece) => Event::Has { peer, pieces: self.pieces(piece..piece.saturating_add(1))? },
+            Message::Bitfield(bits) => Event::HasExactly { peer, pieces: self.ranges(&bits)? },
+            Message::HaveAll => Event::HasAll { peer },
+            Message::HaveNone => Event::HasNone { peer },
+            Message::DontHave(piece) => {
+                self.pieces(piece..piece.saturating_add(1))?;
+                Event::HasNot { peer, piece }
+            }
+            Message::Request(r) => return self.requested(r).await,
+            Message::Cancel(r) => Event::Canceled { peer, block: self.asked(r.piece, r.begin, r.len)? },
+            Message::Reject(r) => Event::Rejected { peer, block: self.asked(r.piece, r.begin, r.len)? },
+            Message::AllowedFast(piece) => {
+                self.pieces(piece..piece.saturating_add(1))?;
+                Event::AllowedFast { peer, piece }
+            }
+            Message::ExtHandshake(hello) => {
+                *self.link.ids.lock() = input.codec.peer_ids();
+                let input = Input::Hello { peer, client: hello.client, port: hello.port };
+                return self.link.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping);
+            }
+            Message::Tidecast(message) => return self.tidecast(message).await,
+            Message::HashRequest(range) => return self.link.answer_hashes(range).await,
+            Message::Metadata(message) => return self.link.answer_metadata(&message).await,
+            Message::Pex(pex) => {
+                return self.link.found(pex.added.into_iter().map(|p| p.addr)).await;
+            }
+            Message::KeepAlive
+            | Message::Port(_)
+            | Message::Suggest(_)
+            | Message::Hashes(_)
+            | Message::HashReject(_)
+            | Message::Unknown { .. } => return Ok(()),
+        };
+        self.tell(event).await
+    }
+
+    /// A request of a stock client. In a hybrid it may reach into the padding behind a file, of
+    /// which the engine knows nothing; such a block is answered past it, one at a time.
+    async fn requested(&self, r: BlockRange) -> Result<(), ConnError> {
+        let peer = self.link.peer;
+        let shared = &self.link.shared;
+        self.pieces(r.piece..r.piece.saturating_add(1))?;
+        let end = u64::from(r.begin) + u64::from(r.len);
+        let padded = end > u64::from(shared.manifest.piece_len(r.piece))
+            && end <= u64::from(shared.manifest.wire_len(r.piece));
+        if !padded {
+            let block = self.asked(r.piece, r.begin, r.len)?;
+            return self.tell(Event::Requested { peer, block }).await;
+        }
+        let block = Block { piece: r.piece, begin: r.begin, len: r.len };
+        let out = match shared.settler.is_verified(r.piece) {
+            true => Out::ServePadded(block),
+            false => Out::Message(Message::Reject(r)),
+        };
+        self.link.outbox.send(out).await.map_err(|_| ConnError::Closed)
+    }
+
+    async fn tidecast(&mut self, message: ext::Message) -> Result<(), ConnError> {
+        use ext::Message as M;
+        let peer = self.link.peer;
+        let event = match message {
+            M::RequestBlock(r) => Event::Requested { peer, block: self.asked(r.piece, r.begin, r.len)? },
+            M::CancelBlock(r) => Event::Canceled { peer, block: self.asked(r.piece, r.begin, r.len)? },
+            M::RejectBlock(r) => Event::Rejected { peer, block: self.asked(r.piece, r.begin, r.len)? },
+            M::RequestPieces(r) => Event::RequestedPieces { peer, pieces: self.pieces(r.pieces())? },
+            M::CancelPieces(r) => {
+                for block in self.whole(r.pieces())? {
+                    self.tell(Event::Canceled { peer, block }).await?;
+                }
+                return Ok(());
+            }
+            M::RejectPieces(r) => {
+                for block in self.whole(r.pieces())? {
+                    self.tell(Event::Rejected { peer, block }).await?;
+                }
+                return Ok(());
+            }
+            M::Availability(a) => return self.has(a.mode, a.pieces().collect()).await,
+            M::AvailabilityBits(a) => return self.has(a.mode, a.pieces().collect()).await,
+            M::Leaves { piece, first: 0, hashes, .. } => {
+                self.pieces(piece..piece.saturating_add(1))?;
+                self.link.shared.settler.leaves(peer, piece, hashes);
+                return Ok(());
+            }
+            M::Revoked { list, .. } => return self.revoked(&list).await,
+            M::Peers { addrs, .. } => return self.link.found(addrs.into_iter()).await,
+            M::Denied { text, .. } => return Err(ConnError::Denied(text)),
+            M::Goodbye { .. } => return Err(ConnError::Closed),
+            other => return self.link.answer(other).await,
+        };
+        self.tell(event).await
+    }
+
+    async fn has(&self, mode: Mode, pieces: Vec<Range<u32>>) -> Result<(), ConnError> {
+        let peer = self.link.peer;
+        if let Some(last) = pieces.last() {
+            self.pieces(last.clone())?;
+        }
+        match mode {
+            Mode::Reset => self.tell(Event::HasExactly { peer, pieces }).await,
+            Mode::Add => {
+                for pieces in pieces {
+                    self.tell(Event::Has { peer, pieces }).await?;
+                }
+                Ok(())
+            }
+            Mode::Remove => {
+                for piece in pieces.into_iter().flatten() {
+                    self.tell(Event::HasNot { peer, piece }).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn revoked(&self, list: &[u8]) -> Result<(), ConnError> {
+        let Security::Private(membership) = &self.link.shared.security else { return Ok(()) };
+        if membership.learn_revocations(list).map_err(|_| ConnError::Protocol("a forged revocation"))? {
+            let _ = self.link.shared.inbox.send(Input::Recheck).await;
+        }
+        Ok(())
+    }
+
+    fn pieces(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
+        if pieces.is_empty() || pieces.end > self.link.shared.manifest.piece_count() {
+            return Err(ConnError::Protocol("a piece that does not exist"));
+        }
+        Ok(pieces)
+    }
+
+    fn asked(&self, piece: u32, begin: u32, len: u32) -> Result<Block, ConnError> {
+        self.pieces(piece..piece.saturating_add(1))?;
+        let size = self.link.shared.manifest.piece_len(piece);
+        if len == 0 || begin.checked_add(len).is_none_or(|end| end > size) {
+            return Err(ConnError::Protocol("bytes that are not in the piece"));
+        }
+        Ok(Block { piece, begin, len })
+    }
+
+    fn whole(&self, pieces: Range<u32>) -> Result<impl Iterator<Item = Block>, ConnError> {
+        let manifest = self.link.shared.manifest.clone();
+        let block = move |piece| Block { piece, begin: 0, len: manifest.piece_len(piece) };
+        Ok(self.pieces(pieces)?.map(block))
+    }
+
+    /// A bitfield as ranges; its length was checked by the codec, spare bits must be zero (BEP 3).
+    fn ranges(&self, bits: &[u8]) -> Result<Vec<Range<u32>>, ConnError> {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for (at, byte) in (0_u32..).step_by(8).zip(bits).filter(|(_, b)| **b != 0) {
+            for piece in (0..8).filter(|i| byte << i & 0x80 != 0).map(|i| at + i) {
+                match ranges.last_mut() {
+                    Some(last) if last.end == piece => last.end += 1,
+                    _ if ranges.len() < MAX_RANGES => ranges.push(piece..piece + 1),
+                    _ => return Err(ConnError::Protocol("a bitfield with too many holes")),
+                }
+            }
+        }
+        if let Some(last) = ranges.last() {
+            self.pieces(last.clone())?;
+        }
+        Ok(ranges)
+    }
+}
+
+impl Run {
+    fn is_followed_by(&self, block: Block) -> bool {
+        let end = self.block.begin + self.block.len;
+        let room = self.data.len() - self.block.len as usize;
+        self.block.piece == block.piece && end == block.begin && block.len as usize <= room
+    }
+}

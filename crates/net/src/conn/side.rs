@@ -1,0 +1,90 @@
+//! What a peer asks besides data: the manifest, hashes, leaf hashes; and the neighbours it names.
+//! Answered by the connection itself: the engine has nothing to decide here.
+
+use std::net::SocketAddr;
+
+use tidecast_hash::Digest;
+use tidecast_wire::ext::{self, Message as Ext, Reason};
+use tidecast_wire::{HashRange, Hashes, METADATA_PIECE, Message, Metadata};
+
+use super::Link;
+use crate::driver::{Input, Out};
+use crate::error::ConnError;
+
+impl Link {
+    async fn reply(&self, message: Message) -> Result<(), ConnError> {
+        self.outbox.send(Out::Message(message)).await.map_err(|_| ConnError::Closed)
+    }
+
+    /// Addresses that a peer named are candidates like any other; each is a node of its own.
+    pub(super) async fn found(&self, addrs: impl Iterator<Item = SocketAddr>) -> Result<(), ConnError> {
+        for addr in addrs {
+            let input = Input::Found { addresses: vec![addr], told: false };
+            self.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping)?;
+        }
+        Ok(())
+    }
+
+    /// BEP 9: the info dictionary in pieces of 16 KiB.
+    pub(super) async fn answer_metadata(&self, message: &Metadata) -> Result<(), ConnError> {
+        let Metadata::Request { piece } = *message else { return Ok(()) };
+        let info = self.shared.manifest.info_bytes();
+        let from = piece as usize * METADATA_PIECE as usize;
+        let answer = match info.get(from..info.len().min(from + METADATA_PIECE as usize)) {
+            Some(bytes) if !bytes.is_empty() => {
+                let total = u32::try_from(info.len()).unwrap_or(u32::MAX);
+                Metadata::Data { piece, total, bytes: bytes.to_vec().into() }
+            }
+            _ => Metadata::Reject { piece },
+        };
+        self.reply(Message::Metadata(answer)).await
+    }
+
+    /// BEP 52: a range of a file's tree with its proof; what we cannot prove is rejected.
+    pub(super) async fn answer_hashes(&self, range: HashRange) -> Result<(), ConnError> {
+        let answer = match self.hashes(range) {
+            Some(hashes) => Message::Hashes(Hashes { range, hashes }),
+            None => Message::HashReject(range),
+        };
+        self.reply(answer).await
+    }
+
+    fn hashes(&self, range: HashRange) -> Option<Vec<Digest>> {
+        let shared = &self.shared;
+        super::hashes::answer(&shared.manifest, &shared.store, &shared.layers, &range)
+    }
+
+    /// The remaining requests of the Tidecast extension.
+    pub(super) async fn answer(&self, message: Ext) -> Result<(), ConnError> {
+        let answer = match message {
+            Ext::ManifestRequest(range) => self.manifest_part(range),
+            Ext::LeavesRequest(range) => self.leaves_part(range),
+            Ext::Attach { channel, .. } => Ext::Detach { channel, reason: Reason::UNKNOWN_SWARM },
+            _ => return Ok(()),
+        };
+        self.reply(Message::Tidecast(answer)).await
+    }
+
+    fn manifest_part(&self, range: ext::ManifestRange) -> Ext {
+        let whole = self.shared.manifest_bytes();
+        let from = range.offset as usize;
+        let to = whole.len().min(from.saturating_add(range.len as usize)).min(from.saturating_add(ext::MAX_CHUNK));
+        if from >= to {
+            return Ext::ManifestReject(range);
+        }
+        let total = u32::try_from(whole.len()).unwrap_or(u32::MAX);
+        Ext::ManifestData { channel: 0, offset: range.offset, total, bytes: whole.slice(from..to) }
+    }
+
+    fn leaves_part(&self, range: ext::LeafRange) -> Ext {
+        let leaves = self.shared.store.leaves(range.piece).ok().flatten().unwrap_or_default();
+        let first = range.first as usize;
+        match leaves.get(first..first.saturating_add(range.count as usize)) {
+            Some(hashes) if !hashes.is_empty() && hashes.len() <= ext::MAX_LEAVES => {
+                let hashes = hashes.to_vec();
+                Ext::Leaves { channel: 0, piece: range.piece, first: range.first, hashes }
+            }
+            _ => Ext::LeavesReject(range),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The writing task: messages and blocks out, in the order in which they were decided.
+//!
+//! Large blocks on a plain socket go from the page cache to the network inside the kernel; small
+//! ones (stock clients) and those that TLS must encrypt are read into one buffer together with
+//! their headers, so that a system call moves many of them.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use tidecast_swarm::{Block, Event, Protocol};
+use tidecast_wire::ext;
+use tidecast_wire::{BlockHeader, ExtIds, Extension, Message};
+use tokio::sync::mpsc;
+
+use super::Link;
+use crate::cpu::Stage;
+use crate::driver::{Input, Out};
+use crate::error::ConnError;
+use crate::transport::{Writer, send_file};
+
+/// Things taken from the queue in one go.
+const BATCH: usize = 64;
+/// Bytes gathered before they are written.
+const GATHER: usize = 256 << 10;
+/// A block of at least this goes by sendfile.
+const SENDFILE: u32 = 64 << 10;
+/// Silence is broken after this (BEP 3: two minutes at most).
+const KEEP_ALIVE: Duration = Duration::from_secs(90);
+/// One batch must be gone within this, or the peer takes nothing any more.
+const STUCK: Duration = Duration::from_secs(60);
+
+struct Writing {
+    link: Link,
+    writer: Writer,
+    out: BytesMut,
+    tidecast: bool,
+    served: Vec<Block>,
+}
+
+/// Writes until told to close or the connection ends.
+pub(super) async fn run(
+    link: Link,
+    writer: Writer,
+    mut queue: mpsc::Receiver<Out>,
+    protocol: Protocol,
+) -> Result<(), ConnError> {
+    let tidecast = matches!(protocol, Protocol::Tidecast { .. });
+    let out = BytesMut::with_capacity(GATHER + (GATHER >> 2));
+    let mut writing = Writing { link, writer, out, tidecast, served: Vec::new() };
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        match tokio::time::timeout(KEEP_ALIVE, queue.recv_many(&mut batch, BATCH)).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(_) => batch.push(Out::Message(Message::KeepAlive)),
+        }
+        let late = ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
+        let open = tokio::time::timeout(STUCK, writing.batch(&mut batch)).await.map_err(|_| late)??;
+        if !open {
+            let _ = tokio::time::timeout(Duration::from_secs(2), writing.writer.shutdown()).await;
+            return Ok(());
+        }
+    }
+}
+
+impl Writing {
+    /// Sends a batch; false when the last of it says to close.
+    async fn batch(&mut self, batch: &mut Vec<Out>) -> Result<bool, ConnError> {
+        let mut open = true;
+        for item in batch.drain(..) {
+            match item {
+                Out::Message(message) => self.message(&message)?,
+                Out::Serve(block) => self.serve(block).await?,
+                Out::ServePadded(block) => self.copy(block)?,
+                Out::Close => open = false,
+            }
+            if self.out.len() >= GATHER {
+                self.write().await?;
+            }
+            if !open {
+                break;
+            }
+        }
+        self.write().await?;
+        Ok(open)
+    }
+
+    fn ids(&self) -> ExtIds {
+        *self.link.ids.lock()
+    }
+
+    fn message(&mut self, message: &Message) -> Result<(), ConnError> {
+        match message.encode(self.ids(), &mut self.out) {
+            // A stock client without the extension: it does without the message too.
+            Err(tidecast_wire::EncodeError::NotSpoken(_)) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Writes what was gathered, and reports the blocks in it as sent.
+    async fn write(&mut self) -> Result<(), ConnError> {
+        if !self.out.is_empty() {
+            self.writer.write_all(&self.out).await?;
+            self.writer.flush().await?;
+            self.out.clear();
+        }
+        for block in std::mem::take(&mut self.served) {
+            self.report(block).await?;
+        }
+        Ok(())
+    }
+
+    async fn report(&self, block: Block) -> Result<(), ConnError> {
+        let event = Event::Sent { peer: self.link.peer, block };
+        self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
+    }
+
+    async fn serve(&mut self, block: Block) -> Result<(), ConnError> {
+        if self.tidecast && block.begin == 0 {
+            self.leaves(block.piece)?;
+        }
+        let sent = if block.len >= SENDFILE && self.writer.plain().is_some() {
+            self.send_file(block).await
+        } else {
+            self.copy(block).map(|()| self.served.push(block))
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(ConnError::Source(error)) => self.lost(block, error).await,
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The leaf hashes of a piece go ahead of its data, so that each leaf can be verified alone.
+    fn leaves(&mut self, piece: u32) -> Result<(), ConnError> {
+        let shared = &self.link.shared;
+        let leaves = shared.cpu.measure(Stage::Disk, || shared.store.leaves(piece));
+        let Some(hashes) = leaves.ok().flatten().filter(|h| h.len() > 1 && h.len() <= ext::MAX_LEAVES) else {
+            return Ok(());
+        };
+        self.message(&Message::Tidecast(ext::Message::Leaves { channel: 0, piece, first: 0, hashes }))
+    }
+
+    fn header(&mut self, block: Block) -> Result<(), ConnError> {
+        let Block { piece, begin, len } = block;
+        let header = BlockHeader { channel: 0, piece, begin, len, pushed: false };
+        if self.tidecast {
+            self.out.extend_from_slice(&ext::block_header(self.ids(), &header)?);
+        } else {
+            self.out.extend_from_slice(&header.to_piece());
+        }
+        Ok(())
+    }
+
+    /// From the page cache to the socket within the kernel.
+    async fn send_file(&mut self, block: Block) -> Result<(), ConnError> {
+        let shared = self.link.shared.clone();
+        let spans = shared.store.send_spans(block.piece, block.begin, block.len)?;
+        self.header(block)?;
+        self.write().await?;
+        for span in spans {
+            match (&span.file, self.writer.plain()) {
+                (Some(file), Some(socket)) => {
+                    send_file(socket, file, span.offset, span.len as usize, &shared.cpu).await?;
+                }
+                _ => self.writer.write_all(&vec![0; span.len as usize]).await?,
+            }
+        }
+        self.report(block).await
+    }
+
+    /// Through a buffer, behind its header.
+    fn copy(&mut self, block: Block) -> Result<(), ConnError> {
+        let before = self.out.len();
+        self.header(block)?;
+        let start = self.out.len();
+        self.out.put_bytes(0, block.len as usize);
+        let shared = &self.link.shared;
+        // A v1 peer of a hybrid asks for the padding behind a file too: it is zeros, as put above.
+        let real = shared.manifest.piece_len(block.piece).saturating_sub(block.begin).min(block.len);
+        let bytes = &mut self.out[start..start + real as usize];
+        let read = shared.cpu.measure(Stage::Disk, || shared.store.read(block.piece, block.begin, bytes));
+        if let Err(error) = read {
+            self.out.truncate(before);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Our own data is gone or changed: say so once, and no longer offer the piece.
+    async fn lost(&mut self, block: Block, error: tidecast_store::Error) -> Result<(), ConnError> {
+        let inbox = &self.link.shared.inbox;
+        let _ = inbox.send(Input::StoreFailed(error)).await;
+        let _ = inbox.send(Input::Event(Event::PieceLost { piece: block.piece })).await;
+        let Block { piece, begin, len } = block;
+        if self.ids().get(Extension::Tidecast).is_some() && self.tidecast {
+            let range = ext::BlockRange { channel: 0, piece, begin, len };
+            self.message(&Message::Tidecast(ext::Message::RejectBlock(range)))?;
+        } else {
+            self.message(&Message::Reject(tidecast_wire::BlockRange { piece, begin, len }))?;
+        }
+        self.report(block).await
+    }
+}

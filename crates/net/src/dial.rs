@@ -1,0 +1,118 @@
+//! Outgoing connections: the addresses of a node one after the other, until one answers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use socket2::SockRef;
+use tidecast_identity::{NodeId, peer_node_id, placeholder_name, ssl_torrent};
+use tidecast_swarm::Candidate;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::conn::establish::{Established, LIMIT, Local, establish};
+use crate::cpu::Cpu;
+use crate::driver::Input;
+use crate::driver::progress::Notice;
+use crate::error::ConnError;
+use crate::security::Security;
+use crate::shared::Shared;
+use crate::transport::{Counted, Transport};
+
+/// One address gets so long to accept.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Socket buffers are set only where the system allows this much; below it the kernel's own
+/// tuning goes further than we could.
+const BUFFER: usize = 8 << 20;
+
+/// Dials a candidate in the background; the driver hears how it went.
+pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
+    let shared = shared.clone();
+    shared.runtime.clone().spawn(async move {
+        let mut why = "no address is known".to_owned();
+        for addr in addresses {
+            let source = shared.source_for(addr.ip());
+            let local = shared.local();
+            match dial(&local, &shared.security, addr, source, &shared.cpu).await {
+                Ok(established) => return crate::conn::run(shared, established, addr, Some(candidate)).await,
+                Err(error) => {
+                    why = format!("{addr}: {error}");
+                    if let ConnError::Denied(said) = error {
+                        let notice = Notice::Refused { addr, why: said };
+                        let _ = shared.inbox.send(Input::Notice(notice)).await;
+                    }
+                }
+            }
+        }
+        let _ = shared.inbox.send(Input::DialFailed { candidate, why }).await;
+    });
+}
+
+/// Connects to one address and shakes hands.
+pub(crate) async fn dial(
+    local: &Local,
+    security: &Security,
+    addr: SocketAddr,
+    source: Option<IpAddr>,
+    cpu: &Arc<Cpu>,
+) -> Result<Established, ConnError> {
+    let late = |_| ConnError::Late { what: "accept the connection", seconds: CONNECT.as_secs() };
+    let stream = timeout(CONNECT, connect(addr, source)).await.map_err(late)??;
+    let first = local.hashes.first().copied().unwrap_or_default();
+    let (transport, node) = secure(stream, security, first, cpu).await?;
+    establish(local, security, transport, node, true, cpu).await
+}
+
+async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<TcpStream> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(source) = source {
+        socket.bind(SocketAddr::new(source, 0))?;
+    }
+    let stream = socket.connect(addr).await?;
+    tune(&stream);
+    Ok(stream)
+}
+
+/// Settings that every connection gets; none is vital, so failures are passed over.
+pub(crate) fn tune(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let socket = SockRef::from(stream);
+    if system_limit("rmem_max") >= BUFFER {
+        let _ = socket.set_recv_buffer_size(BUFFER);
+    }
+    if system_limit("wmem_max") >= BUFFER {
+        let _ = socket.set_send_buffer_size(BUFFER);
+    }
+}
+
+fn system_limit(name: &str) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// TLS as the swarm demands it.
+async fn secure(
+    stream: TcpStream,
+    security: &Security,
+    info_hash: [u8; 20],
+    cpu: &Arc<Cpu>,
+) -> Result<(Transport, Option<NodeId>), ConnError> {
+    let (config, name): (_, ServerName<'static>) = match security {
+        Security::Open => return Ok((Transport::Plain(stream), None)),
+        Security::Private(membership) => (membership.tls.client(None), placeholder_name()),
+        Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
+    };
+    let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let connecting = TlsConnector::from(config).connect(name, Counted::new(stream, cpu));
+    let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
+    let stream = timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let node = match security {
+        Security::Private(_) => Some(
+            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|e| ConnError::Tls(e.to_string()))?,
+        ),
+        _ => None,
+    };
+    Ok((Transport::Tls(Box::new(stream.into())), node))
+}

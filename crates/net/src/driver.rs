@@ -1,0 +1,447 @@
+//! Runs the engine on a thread of its own: inputs from connections and disk go in, actions go out
+//! to them. It never waits for a disk or a socket; whoever cannot keep up is let go.
+
+pub(crate) mod book;
+mod dispatch;
+pub(crate) mod progress;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidecast_identity::NodeId;
+use tidecast_metainfo::Manifest;
+use tidecast_swarm::{Block, Candidate, Engine, Event, PeerId, Protocol, Time};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::cpu::Stage;
+use crate::shared::Shared;
+use book::{Book, Culprit};
+use progress::{Notice, PeerReport, Progress, Summary};
+
+/// Inputs taken in one go before actions are drained.
+const BATCH: usize = 256;
+/// Messages that may wait for one connection; the engine's own limits keep well below it.
+pub(crate) const OUTBOX: usize = 8192;
+/// How often a snapshot of progress is published.
+const PROGRESS: Duration = Duration::from_millis(100);
+/// How often neighbours are told of each other.
+const INTRODUCE: Duration = Duration::from_secs(2);
+/// Notices that nobody has read yet; more are dropped.
+pub(crate) const NOTICES: usize = 256;
+
+/// What the driver hears.
+pub(crate) enum Input {
+    /// Goes to the engine as it is.
+    Event(Event),
+    /// A connection is established.
+    Up(Box<NewPeer>),
+    /// A stock client has introduced itself.
+    Hello { peer: PeerId, client: Option<String>, port: Option<u16> },
+    /// It has ended.
+    Down { peer: PeerId, why: Option<String> },
+    /// A dial failed.
+    DialFailed { candidate: Candidate, why: String },
+    /// Addresses of one node that were heard of.
+    Found { addresses: Vec<SocketAddr>, told: bool },
+    /// A piece that might have been on disk has been hashed.
+    Checked { piece: u32 },
+    /// The store failed.
+    StoreFailed(tidecast_store::Error),
+    /// Something for people.
+    Notice(Notice),
+    /// Let go of members whose right has ended (a ticket was revoked).
+    Recheck,
+    /// Stop, and say how it went.
+    Stop(oneshot::Sender<Summary>),
+}
+
+/// A connection that has just been established.
+pub(crate) struct NewPeer {
+    pub(crate) peer: PeerId,
+    pub(crate) addr: SocketAddr,
+    /// Where it can be dialled, if it says so.
+    pub(crate) listens: Option<SocketAddr>,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) client: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) candidate: Option<Candidate>,
+    /// Its self-chosen id (BEP 20), by which two connections to the same peer are recognised.
+    pub(crate) remote_id: [u8; 20],
+    /// We dialled it.
+    pub(crate) outgoing: bool,
+    /// To be sent right after the first announcement: stock clients want their bitfield first.
+    pub(crate) greeting: Option<tidecast_wire::Message>,
+    pub(crate) outbox: mpsc::Sender<Out>,
+}
+
+/// What a connection is told to send.
+pub(crate) enum Out {
+    Message(tidecast_wire::Message),
+    Serve(Block),
+    /// A block that reaches into the padding behind a file (v1 peers of a hybrid). Asked by the
+    /// connection itself: the engine knows real bytes only.
+    ServePadded(Block),
+    /// Send what is queued, then close.
+    Close,
+}
+
+/// A live connection, seen from the driver.
+struct Conn {
+    addr: SocketAddr,
+    listens: Option<SocketAddr>,
+    node: Option<NodeId>,
+    client: String,
+    protocol: Protocol,
+    remote_id: [u8; 20],
+    outgoing: bool,
+    greeting: Option<tidecast_wire::Message>,
+    outbox: mpsc::Sender<Out>,
+    received: u64,
+    sent: u64,
+    /// Neighbours it has been told of: a position in `Driver::met`.
+    introduced: usize,
+}
+
+/// Reports of ended connections that are kept; later ones only count in the totals.
+const MAX_REPORTS: usize = 4096;
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    manifest: Arc<Manifest>,
+    engine: Engine,
+    start: Instant,
+    book: Book,
+    conns: BTreeMap<PeerId, Conn>,
+    /// Listening addresses in the order in which they were met.
+    met: Vec<SocketAddr>,
+    ended: Vec<PeerReport>,
+    /// Pieces not wanted by the user are not fetched after a failed check either.
+    wanted: Arc<Vec<bool>>,
+    unchecked: u32,
+    corrupt: u64,
+    complete: bool,
+    stopping: Option<oneshot::Sender<Summary>>,
+    progress: watch::Sender<Progress>,
+    notices: mpsc::Sender<Notice>,
+    published: Instant,
+    next_introduction: Instant,
+    wanted_bytes: u64,
+    verified_bytes: u64,
+}
+
+/// What the driver starts with.
+pub(crate) struct Start {
+    pub(crate) engine: Engine,
+    pub(crate) wanted: Arc<Vec<bool>>,
+    pub(crate) unchecked: u32,
+    pub(crate) verified_bytes: u64,
+    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) notices: mpsc::Sender<Notice>,
+}
+
+impl Driver {
+    pub(crate) fn new(shared: Arc<Shared>, start: Start) -> Driver {
+        let now = Instant::now();
+        let manifest = shared.manifest.clone();
+        let piece_len = |p: usize| u64::from(manifest.piece_len(p as u32));
+        let wanted_bytes = start.wanted.iter().enumerate().filter(|(_, w)| **w).map(|(p, _)| piece_len(p)).sum();
+        Driver {
+            manifest,
+            engine: start.engine,
+            start: shared.start,
+            book: Book::default(),
+            conns: BTreeMap::new(),
+            met: Vec::new(),
+            ended: Vec::new(),
+            wanted: start.wanted,
+            unchecked: start.unchecked,
+            corrupt: 0,
+            complete: false,
+            stopping: None,
+            progress: start.progress,
+            notices: start.notices,
+            published: now,
+            next_introduction: now + INTRODUCE,
+            wanted_bytes,
+            verified_bytes: start.verified_bytes,
+            shared,
+        }
+    }
+
+    /// Runs until stopped, or until nobody is left who could say anything.
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Input>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        self.drain();
+        self.publish();
+        while self.stopping.is_none() {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                n = inbox.recv_many(&mut batch, BATCH) => if n == 0 { break },
+                () = tokio::time::sleep_until(wake.into()) => self.engine_event(Event::Tick),
+            }
+            for input in batch.drain(..) {
+                self.take(input);
+            }
+            self.drain();
+            self.regular();
+        }
+        self.stop();
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn next_wake(&self) -> Instant {
+        let regular = (self.published + PROGRESS).min(self.next_introduction);
+        let engine = self.engine.wakeup().map(|t| self.start + Duration::from_nanos(t.0));
+        engine.map_or(regular, |t| t.min(regular))
+    }
+
+    fn engine_event(&mut self, event: Event) {
+        let now = self.now();
+        let Driver { engine, shared, .. } = self;
+        shared.cpu.measure(Stage::Engine, || engine.handle(now, event));
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Event(event) => {
+                self.count(&event);
+                self.engine_event(event);
+            }
+            Input::Up(new) => self.up(*new),
+            Input::Hello { peer, client, port } => self.hello(peer, client, port),
+            Input::Down { peer, why } => self.down(peer, why.as_deref()),
+            Input::DialFailed { candidate, why } => {
+                tracing::debug!(?candidate, why, "dial failed");
+                self.engine_event(Event::DialFailed { candidate });
+            }
+            Input::Found { addresses, told } => {
+                if let Some(candidate) = self.book.enter(&addresses) {
+                    self.engine_event(Event::Candidate { candidate, told });
+                }
+            }
+            Input::Checked { piece } => self.checked(piece),
+            Input::StoreFailed(error) => {
+                tracing::error!(%error, "the store failed");
+                self.notify(Notice::Store { error: Arc::new(error) });
+            }
+            Input::Notice(notice) => self.notify(notice),
+            Input::Recheck => self.recheck(),
+            Input::Stop(reply) => self.stopping = Some(reply),
+        }
+    }
+
+    /// Keeps the books of bytes per peer that people read; the engine keeps its own for decisions.
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Received { peer, block } => {
+                if let Some(conn) = self.conns.get_mut(peer) {
+                    conn.received += u64::from(block.len);
+                }
+            }
+            Event::Sent { peer, block } => {
+                if let Some(conn) = self.conns.get_mut(peer) {
+                    conn.sent += u64::from(block.len);
+                }
+            }
+            Event::BlockBad { block, .. } => self.corrupt += u64::from(block.len),
+            Event::PieceVerified { piece } if self.is_wanted(*piece) && !self.engine.have(*piece) => {
+                self.verified_bytes += u64::from(self.manifest.piece_len(*piece));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_wanted(&self, piece: u32) -> bool {
+        self.wanted.get(piece as usize).copied().unwrap_or(false)
+    }
+
+    fn up(&mut self, new: NewPeer) {
+        if let Err(why) = self.admit(&new) {
+            tracing::debug!(addr = %new.addr, why, "connection turned away");
+            let _ = new.outbox.try_send(Out::Close);
+            if let Some(candidate) = new.candidate {
+                self.engine_event(Event::DialFailed { candidate });
+            }
+            return;
+        }
+        let NewPeer { peer, addr, listens, protocol, .. } = new;
+        tracing::debug!(%addr, client = new.client, ?protocol, "peer up");
+        let candidate = new.candidate.or_else(|| listens.and_then(|a| self.book.find(a)));
+        if let Some(listens) = listens
+            && !self.met.contains(&listens)
+        {
+            self.met.push(listens);
+        }
+        let conn = Conn {
+            addr,
+            listens,
+            node: new.node,
+            client: new.client,
+            protocol,
+            remote_id: new.remote_id,
+            outgoing: new.outgoing,
+            greeting: new.greeting,
+            outbox: new.outbox,
+            received: 0,
+            sent: 0,
+            introduced: 0,
+        };
+        self.conns.insert(peer, conn);
+        self.engine_event(Event::PeerUp { peer, protocol, candidate });
+    }
+
+    /// Refuses the banned, ourselves, and one of two connections between the same pair: both ends
+    /// keep the one that the smaller id dialled.
+    fn admit(&mut self, new: &NewPeer) -> Result<(), &'static str> {
+        if self.book.is_banned(&Culprit::new(new.node, new.addr)) {
+            return Err("it is banned");
+        }
+        let own = self.shared.peer_id;
+        if new.remote_id == own {
+            return Err("it is this node itself");
+        }
+        let twin = self.conns.iter().find(|(_, c)| c.remote_id == new.remote_id);
+        let Some((&twin, conn)) = twin else { return Ok(()) };
+        let ours_stays = own < new.remote_id;
+        if conn.outgoing == new.outgoing || new.outgoing != ours_stays {
+            return Err("it is connected already");
+        }
+        self.close(twin);
+        self.down(twin, Some("another connection to it takes its place"));
+        Ok(())
+    }
+
+    fn hello(&mut self, peer: PeerId, client: Option<String>, port: Option<u16>) {
+        let Some(conn) = self.conns.get_mut(&peer) else { return };
+        if let Some(client) = client {
+            conn.client = client;
+        }
+        conn.listens = port.map(|port| SocketAddr::new(conn.addr.ip(), port)).or(conn.listens);
+        if let Some(listens) = conn.listens
+            && !self.met.contains(&listens)
+        {
+            self.met.push(listens);
+        }
+    }
+
+    fn down(&mut self, peer: PeerId, why: Option<&str>) {
+        let Some(conn) = self.conns.remove(&peer) else { return };
+        tracing::debug!(addr = %conn.addr, why, "peer down");
+        if (conn.received > 0 || conn.sent > 0) && self.ended.len() < MAX_REPORTS {
+            self.ended.push(conn.report());
+        }
+        self.engine_event(Event::PeerDown { peer });
+    }
+
+    /// A piece was hashed that might have been there: wanted now, if it was not.
+    fn checked(&mut self, piece: u32) {
+        self.unchecked = self.unchecked.saturating_sub(1);
+        if self.engine.have(piece) {
+            return;
+        }
+        if self.shared.seed_only {
+            self.notify(Notice::Damaged { piece });
+        } else if self.is_wanted(piece) {
+            self.engine_event(Event::Priority { pieces: piece..piece + 1, priority: 1 });
+        }
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        if self.notices.try_send(notice).is_err() {
+            tracing::debug!("a notice was dropped: nobody reads them");
+        }
+    }
+
+    /// Lets go of members whose right has ended.
+    fn recheck(&mut self) {
+        let out: Vec<PeerId> = self
+            .conns
+            .iter()
+            .filter(|(_, c)| !self.shared.security.still_admits(c.node))
+            .map(|(p, _)| *p)
+            .collect();
+        for peer in out {
+            self.close(peer);
+        }
+        self.pass_on_revocations();
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        if let Some(conn) = self.conns.get(&peer)
+            && conn.outbox.try_send(Out::Close).is_err()
+        {
+            self.down(peer, Some("its outbox is full"));
+        }
+    }
+
+    /// What is done now and then rather than in answer to something.
+    fn regular(&mut self) {
+        let now = Instant::now();
+        if now >= self.published + PROGRESS || self.complete != self.progress.borrow().complete {
+            self.publish();
+        }
+        if now >= self.next_introduction {
+            self.next_introduction = now + INTRODUCE;
+            self.introduce();
+        }
+    }
+
+    fn publish(&mut self) {
+        self.published = Instant::now();
+        let progress = self.snapshot();
+        self.progress.send_replace(progress);
+    }
+
+    fn snapshot(&self) -> Progress {
+        let stats = self.engine.stats();
+        let open = self.conns.values().map(|c| (c.received, c.sent));
+        let ended = self.ended.iter().map(|r| (r.received_bytes, r.sent_bytes));
+        let (received, sent) = open.chain(ended).fold((0, 0), |(r, s), (a, b)| (r + a, s + b));
+        Progress {
+            wanted_bytes: self.wanted_bytes,
+            verified_bytes: self.verified_bytes,
+            pieces: self.manifest.piece_count(),
+            verified_pieces: stats.pieces_verified,
+            unchecked_pieces: self.unchecked,
+            peers: self.conns.len(),
+            received_bytes: received,
+            sent_bytes: sent,
+            duplicate_bytes: stats.bytes_duplicate,
+            corrupt_bytes: self.corrupt,
+            complete: self.complete && self.unchecked == 0,
+        }
+    }
+
+    fn stop(mut self) {
+        for conn in self.conns.values() {
+            let _ = conn.outbox.try_send(Out::Close);
+        }
+        let progress = self.snapshot();
+        let mut peers = std::mem::take(&mut self.ended);
+        peers.extend(self.conns.values().map(Conn::report));
+        let elapsed = self.start.elapsed();
+        let summary = Summary { progress: progress.clone(), peers, elapsed, cpu: self.shared.cpu.clone() };
+        self.progress.send_replace(progress);
+        if let Some(reply) = self.stopping.take() {
+            let _ = reply.send(summary);
+        }
+    }
+}
+
+impl Conn {
+    fn report(&self) -> PeerReport {
+        PeerReport {
+            addr: self.listens.unwrap_or(self.addr),
+            node: self.node,
+            client: self.client.clone(),
+            received_bytes: self.received,
+            sent_bytes: self.sent,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Turns the engine's actions into messages, dials and closings.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tidecast_swarm::{Action, Block, Candidate, Event, PeerId, Protocol, Reason};
+use tidecast_wire::ext::{self, Mode};
+use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
+
+use super::book::Culprit;
+use super::progress::Notice;
+use super::{Driver, Out};
+use crate::cpu::Stage;
+use crate::security::Security;
+
+/// Addresses in one introduction (BEP 11 says 50).
+const INTRODUCTIONS: usize = 50;
+
+impl Driver {
+    /// Does all that the engine wants done.
+    pub(super) fn drain(&mut self) {
+        loop {
+            let Driver { engine, shared, .. } = self;
+            let Some(action) = shared.cpu.measure(Stage::Engine, || engine.poll()) else { return };
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Dial { candidate } => self.dial(candidate),
+            Action::Disconnect { peer, reason } => {
+                tracing::debug!(?peer, ?reason, "letting go");
+                self.close(peer);
+            }
+            Action::Ban { peer, reason } => self.ban(peer, reason),
+            Action::AnnounceAll { peer, have } => self.announce_all(peer, &have),
+            Action::Announce { peer, pieces } => self.announce(peer, &pieces),
+            Action::Interested { peer, interested } => {
+                self.send(peer, if interested { Message::Interested } else { Message::NotInterested });
+            }
+            Action::Choke { peer, choke } => {
+                self.send(peer, if choke { Message::Choke } else { Message::Unchoke });
+            }
+            Action::Request { peer, block } => {
+                let message = match self.is_tidecast(peer) {
+                    true => Message::Tidecast(ext::Message::RequestBlock(ext_range(block))),
+                    false => Message::Request(range(block)),
+                };
+                self.send(peer, message);
+            }
+            Action::RequestPieces { peer, pieces } => self.request_pieces(peer, pieces),
+            Action::Cancel { peer, block } => self.cancel(peer, block),
+            Action::Serve { peer, block } => self.put(peer, Out::Serve(block)),
+            Action::Reject { peer, block } => {
+                let message = match self.is_tidecast(peer) {
+                    true => Message::Tidecast(ext::Message::RejectBlock(ext_range(block))),
+                    false => Message::Reject(range(block)),
+                };
+                self.send(peer, message);
+            }
+            Action::Complete => self.complete = true,
+        }
+    }
+
+    /// A node that has connected to us meanwhile is not dialled again.
+    fn dial(&mut self, candidate: Candidate) {
+        let addresses = self.book.addresses(candidate);
+        let met = |c: &super::Conn| c.listens.is_some_and(|a| addresses.contains(&a));
+        if self.conns.values().any(met) {
+            return self.engine_event(Event::DialFailed { candidate });
+        }
+        crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
+    }
+
+    fn is_tidecast(&self, peer: PeerId) -> bool {
+        self.conns.get(&peer).is_some_and(|c| matches!(c.protocol, Protocol::Tidecast { .. }))
+    }
+
+    fn send(&mut self, peer: PeerId, message: Message) {
+        self.put(peer, Out::Message(message));
+    }
+
+    /// A full outbox means that the connection is stuck: it is let go rather than waited for.
+    fn put(&mut self, peer: PeerId, out: Out) {
+        let Some(conn) = self.conns.get(&peer) else { return };
+        if conn.outbox.try_send(out).is_err() {
+            self.down(peer, Some("it takes nothing any more"));
+        }
+    }
+
+    fn ban(&mut self, peer: PeerId, reason: Reason) {
+        let Some(conn) = self.conns.get(&peer) else { return };
+        let (addr, node) = (conn.addr, conn.node);
+        let why = match reason {
+            Reason::CorruptData => "it sent bytes that do not match their hashes".to_owned(),
+            Reason::Protocol(rule) => format!("it broke the protocol: {rule}"),
+            Reason::Flooding => "it sent more requests than its queue holds".to_owned(),
+            Reason::Withholding => "it claims pieces and does not deliver them".to_owned(),
+            Reason::Useless | Reason::TooMany => format!("{reason:?}"),
+        };
+        tracing::warn!(%addr, client = conn.client, why, "peer banned");
+        self.book.ban(Culprit::new(node, addr));
+        if let Some(listens) = conn.listens {
+            self.book.ban(Culprit::new(None, listens));
+        }
+        self.notify(Notice::Banned { addr, node, why });
+        self.close(peer);
+    }
+
+    fn announce_all(&mut self, peer: PeerId, have: &[Range<u32>]) {
+        let pieces = self.manifest.piece_count();
+        let all = matches!(have, [r] if r.start == 0 && r.end == pieces);
+        let Some(conn) = self.conns.get_mut(&peer) else { return };
+        let greeting = conn.greeting.take();
+        match conn.protocol {
+            Protocol::Tidecast { .. } => {
+                for message in ext::describe(0, Mode::Reset, have) {
+                    self.send(peer, Message::Tidecast(message));
+                }
+            }
+            Protocol::Stock { fast: true } if all => self.send(peer, Message::HaveAll),
+            Protocol::Stock { fast: true } if have.is_empty() => self.send(peer, Message::HaveNone),
+            Protocol::Stock { .. } if have.is_empty() => {}
+            Protocol::Stock { .. } => self.send(peer, Message::Bitfield(bitfield(have, pieces))),
+        }
+        if let Some(greeting) = greeting {
+            self.send(peer, greeting);
+        }
+    }
+
+    fn announce(&mut self, peer: PeerId, pieces: &[Range<u32>]) {
+        if self.is_tidecast(peer) {
+            for message in ext::describe(0, Mode::Add, pieces) {
+                self.send(peer, Message::Tidecast(message));
+            }
+        } else {
+            for piece in pieces.iter().cloned().flatten() {
+                self.send(peer, Message::Have(piece));
+            }
+        }
+    }
+
+    fn request_pieces(&mut self, peer: PeerId, pieces: Range<u32>) {
+        for first in pieces.clone().step_by(ext::MAX_PIECES as usize) {
+            let count = (pieces.end - first).min(ext::MAX_PIECES);
+            let range = ext::PieceRange { channel: 0, first, count };
+            self.send(peer, Message::Tidecast(ext::Message::RequestPieces(range)));
+        }
+    }
+
+    fn cancel(&mut self, peer: PeerId, block: Block) {
+        if self.is_tidecast(peer) {
+            let message = ext::Message::CancelBlock(ext_range(block));
+            return self.send(peer, Message::Tidecast(message));
+        }
+        let step = tidecast_wire::STOCK_BLOCK;
+        let end = block.begin + block.len;
+        for begin in (block.begin..end).step_by(step as usize) {
+            let len = step.min(end - begin);
+            self.send(peer, Message::Cancel(BlockRange { piece: block.piece, begin, len }));
+        }
+    }
+
+    /// Tells every neighbour which tickets no longer count.
+    pub(super) fn pass_on_revocations(&mut self) {
+        let Security::Private(membership) = &self.shared.security else { return };
+        let Some(list) = membership.revocations().map(Bytes::from) else { return };
+        for peer in self.conns.keys().copied().collect::<Vec<_>>() {
+            let message = ext::Message::Revoked { channel: 0, list: list.clone() };
+            self.send(peer, Message::Tidecast(message));
+        }
+    }
+
+    /// Tells every neighbour of those met since the last time, so that a ticket with one address in
+    /// it is enough for all to find each other.
+    pub(super) fn introduce(&mut self) {
+        let peers: Vec<PeerId> = self.conns.keys().copied().collect();
+        for peer in peers {
+            let Some(conn) = self.conns.get_mut(&peer) else { continue };
+            let end = self.met.len().min(conn.introduced + INTRODUCTIONS);
+            let fresh = self.met.get(conn.introduced..end).unwrap_or_default();
+            let own = conn.listens;
+            let addrs: Vec<_> = fresh.iter().copied().filter(|a| Some(*a) != own).collect();
+            conn.introduced = end;
+            if addrs.is_empty() {
+                continue;
+            }
+            let message = match conn.protocol {
+                Protocol::Tidecast { .. } => {
+                    Message::Tidecast(ext::Message::Peers { channel: 0, addrs })
+                }
+                Protocol::Stock { .. } if self.manifest.private() => continue,
+                Protocol::Stock { .. } => {
+                    let added = addrs.into_iter().map(|addr| PexPeer { addr, flags: 0 }).collect();
+                    Message::Pex(Pex { added, dropped: Vec::new() })
+                }
+            };
+            self.send(peer, message);
+        }
+    }
+}
+
+fn range(block: Block) -> BlockRange {
+    BlockRange { piece: block.piece, begin: block.begin, len: block.len }
+}
+
+fn ext_range(block: Block) -> ext::BlockRange {
+    ext::BlockRange { channel: 0, piece: block.piece, begin: block.begin, len: block.len }
+}
+
+/// BEP 3: high bit of the first byte is piece 0, spare bits are zero.
+fn bitfield(have: &[Range<u32>], pieces: u32) -> Bytes {
+    let mut bits = vec![0_u8; (pieces as usize).div_ceil(8)];
+    for piece in have.iter().cloned().flatten() {
+        if let Some(byte) = bits.get_mut(piece as usize / 8) {
+            *byte |= 0x80 >> (piece % 8);
+        }
+    }
+    bits.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitfields_have_the_high_bit_first() {
+        assert_eq!(&bitfield(&[0..1, 7..10], 12)[..], [0b1000_0001, 0b1100_0000]);
+    }
+}

@@ -1,0 +1,95 @@
+//! What a run reports while it goes and when it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_identity::NodeId;
+
+use crate::cpu::Cpu;
+
+/// A snapshot of one swarm as this node sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Bytes that are wanted, in all.
+    pub wanted_bytes: u64,
+    /// Bytes of them verified.
+    pub verified_bytes: u64,
+    /// Pieces in all.
+    pub pieces: u32,
+    /// Pieces verified here.
+    pub verified_pieces: u32,
+    /// Pieces from an earlier run, or of a seed's own files, that are still to be hashed.
+    pub unchecked_pieces: u32,
+    /// Connected peers.
+    pub peers: usize,
+    /// Payload received, bytes.
+    pub received_bytes: u64,
+    /// Payload sent, bytes.
+    pub sent_bytes: u64,
+    /// Payload received that was there already, bytes.
+    pub duplicate_bytes: u64,
+    /// Payload received that did not match its hash, bytes.
+    pub corrupt_bytes: u64,
+    /// Every wanted piece is verified.
+    pub complete: bool,
+}
+
+/// What was exchanged with one peer over the whole run.
+#[derive(Clone, Debug)]
+pub struct PeerReport {
+    /// Its address.
+    pub addr: SocketAddr,
+    /// Its key, if it showed one.
+    pub node: Option<NodeId>,
+    /// Its client, as it calls itself.
+    pub client: String,
+    /// Payload bytes from it.
+    pub received_bytes: u64,
+    /// Payload bytes to it.
+    pub sent_bytes: u64,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The last state.
+    pub progress: Progress,
+    /// Everyone with whom payload was exchanged, and who is still connected.
+    pub peers: Vec<PeerReport>,
+    /// How long the swarm ran.
+    pub elapsed: Duration,
+    /// CPU time by stage.
+    pub cpu: Arc<Cpu>,
+}
+
+/// Something a person should hear of while the swarm runs.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A peer was banned.
+    Banned {
+        /// Its address.
+        addr: SocketAddr,
+        /// Its key, if it showed one.
+        node: Option<NodeId>,
+        /// What it did.
+        why: String,
+    },
+    /// A peer refused us, or a handshake failed for a reason that the user can mend.
+    Refused {
+        /// Its address.
+        addr: SocketAddr,
+        /// What it said.
+        why: String,
+    },
+    /// A piece of the seed's own files does not match the manifest.
+    Damaged {
+        /// The piece.
+        piece: u32,
+    },
+    /// The store failed; the swarm goes on only if it can.
+    Store {
+        /// What happened.
+        error: Arc<tidecast_store::Error>,
+    },
+}

@@ -1,0 +1,89 @@
+//! What can go wrong between peers and in a session.
+
+use std::net::SocketAddr;
+
+/// Why one connection ended; it costs that connection only.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnError {
+    #[error("the connection ended")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Wire(#[from] tidecast_wire::Error),
+    #[error("cannot encode a message: {0}")]
+    Encode(#[from] tidecast_wire::EncodeError),
+    #[error("{0}")]
+    Protocol(&'static str),
+    #[error("it took longer than {seconds} s to {what}")]
+    Late { what: &'static str, seconds: u64 },
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("it refuses us: {0}")]
+    Denied(String),
+    #[error("it is not a member: {0}")]
+    NotMember(String),
+    #[error("it is for another swarm")]
+    OtherSwarm,
+    #[error("{0}")]
+    Source(#[from] tidecast_store::Error),
+    #[error("the swarm is stopping")]
+    Stopping,
+}
+
+/// Why a session could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The listening address is taken or not ours.
+    #[error("cannot listen on {addr}: {source}; choose another with --listen")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// `--net` names a network that this host does not have.
+    #[error("this host has no address on the network {network:?}; it has {have}")]
+    NoNetwork {
+        /// What was asked for.
+        network: String,
+        /// What there is.
+        have: String,
+    },
+    /// A thread or socket could not be made.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The engine refuses the start state.
+    #[error("internal: {0}")]
+    Setup(String),
+    /// Keys or certificates.
+    #[error(transparent)]
+    Identity(#[from] tidecast_identity::Error),
+    /// No peer would give the manifest.
+    #[error("no peer gave the manifest within {seconds} s; asked {asked}{last}")]
+    NoManifest {
+        /// How long it was tried.
+        seconds: u64,
+        /// How many connections were tried.
+        asked: usize,
+        /// The last failure, if any.
+        last: String,
+    },
+    /// The owner of the swarm refuses this ticket.
+    #[error("{addr} refuses this ticket: {why}")]
+    Refused {
+        /// Who.
+        addr: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// The swarm has stopped.
+    #[error("the swarm has stopped")]
+    Stopped,
+}

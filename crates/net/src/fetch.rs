@@ -1,0 +1,157 @@
+//! Gets a manifest from peers, for those who hold a ticket or a magnet link only.
+//!
+//! From a Tidecast peer the whole metainfo file comes in large parts; from a stock client the info
+//! dictionary (BEP 9) and then the piece layers (BEP 52 hash requests). Whatever comes is checked
+//! against the hash that was asked for.
+
+mod stock;
+mod whole;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tidecast_metainfo::Manifest;
+use tidecast_swarm::Protocol;
+use tidecast_wire::Message;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::conn::establish::{Established, Local, new_peer_id};
+use crate::cpu::Cpu;
+use crate::dial::dial;
+use crate::error::{ConnError, Error};
+use crate::iface::{LocalAddress, source_for};
+use crate::security::Security;
+
+/// Peers asked at the same time.
+const ASKED_AT_ONCE: usize = 8;
+/// Everything that one peer is asked must be here within this; the next is asked meanwhile.
+const PER_PEER: Duration = Duration::from_secs(120);
+/// An address that failed may be tried again after this: its owner may just be starting.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What to get, and how.
+pub struct Fetch {
+    /// 20-byte ids of the swarm, the one for handshakes first.
+    pub hashes: Vec<[u8; 20]>,
+    /// The full v2 hash, where it is known.
+    pub hash_v2: Option<[u8; 32]>,
+    /// How connections are protected.
+    pub security: Arc<Security>,
+    /// Local addresses to dial from; empty for any.
+    pub sources: Vec<LocalAddress>,
+    /// Give up after this.
+    pub timeout: Duration,
+}
+
+/// Asks peers as they are found until one gives the manifest. An address that was tried in vain is
+/// tried again until time is up.
+///
+/// # Errors
+/// [`Error::NoManifest`] when time is up; [`Error::Refused`] when the swarm's owner refuses us.
+pub async fn fetch_manifest(
+    what: Fetch,
+    mut peers: mpsc::Receiver<SocketAddr>,
+) -> Result<(Manifest, SocketAddr), Error> {
+    let deadline = tokio::time::Instant::now() + what.timeout;
+    let what = Arc::new(what);
+    let mut known: Vec<SocketAddr> = Vec::new();
+    let mut waiting: Vec<SocketAddr> = Vec::new();
+    let mut asking = JoinSet::new();
+    let (mut asked, mut last, mut open) = (0, String::new(), true);
+    loop {
+        while asking.len() < ASKED_AT_ONCE
+            && let Some(addr) = waiting.pop()
+        {
+            asked += 1;
+            asking.spawn(ask(what.clone(), addr));
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(deadline) => {
+                let seconds = what.timeout.as_secs();
+                return Err(Error::NoManifest { seconds, asked, last });
+            }
+            found = peers.recv(), if open => match found {
+                Some(addr) if !known.contains(&addr) => {
+                    known.push(addr);
+                    waiting.push(addr);
+                }
+                Some(_) => {}
+                None => open = false,
+            },
+            Some(answer) = asking.join_next() => match answer {
+                Ok((addr, Ok(manifest))) => return Ok((*manifest, addr)),
+                Ok((addr, Err(ConnError::Denied(why)))) => return Err(Error::Refused { addr, why }),
+                Ok((addr, Err(why))) => {
+                    tracing::debug!(%addr, %why, "no manifest from it");
+                    last = format!("; the last one, {addr}: {why}");
+                    asking.spawn(again(what.clone(), addr));
+                }
+                Err(_) => {}
+            },
+        }
+    }
+}
+
+type Answer = (SocketAddr, Result<Box<Manifest>, ConnError>);
+
+async fn again(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
+    tokio::time::sleep(AGAIN).await;
+    ask(what, addr).await
+}
+
+async fn ask(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
+    let late = ConnError::Late { what: "give the manifest", seconds: PER_PEER.as_secs() };
+    let answer = tokio::time::timeout(PER_PEER, ask_one(&what, addr)).await;
+    (addr, answer.unwrap_or(Err(late)))
+}
+
+async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnError> {
+    let local = Local {
+        hashes: what.hashes.clone(),
+        peer_id: new_peer_id(),
+        hybrid: what.hashes.len() > 1,
+        private: false,
+        listen_port: None,
+        metadata_size: None,
+        pieces: None,
+        upload_only: false,
+    };
+    let source = source_for(addr.ip(), &what.sources);
+    let cpu = Arc::new(Cpu::default());
+    let peer = dial(&local, &what.security, addr, source, &cpu).await?;
+    let mut asking = Asking { peer, what };
+    let manifest = match asking.peer.protocol {
+        Protocol::Tidecast { .. } => asking.whole().await?,
+        Protocol::Stock { .. } => asking.stock().await?,
+    };
+    Ok(Box::new(manifest))
+}
+
+/// A conversation about a manifest.
+struct Asking<'a> {
+    peer: Established,
+    what: &'a Fetch,
+}
+
+impl Asking<'_> {
+    async fn send(&mut self, message: &Message) -> Result<(), ConnError> {
+        let mut out = BytesMut::new();
+        message.encode(self.peer.input.codec.peer_ids(), &mut out)?;
+        self.peer.writer.write_all(&out).await?;
+        Ok(self.peer.writer.flush().await?)
+    }
+
+    /// The manifest must be the one that was asked for.
+    fn check(&self, manifest: Manifest) -> Result<Manifest, ConnError> {
+        let by_v2 = self.what.hash_v2.map(|h| manifest.hash_v2() == Some(h));
+        let by_short = || self.what.hashes.iter().any(|h| manifest.swarm_hashes().contains(h));
+        if by_v2.unwrap_or_else(by_short) {
+            Ok(manifest)
+        } else {
+            Err(ConnError::Protocol("it sent another manifest than the one asked for"))
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! One swarm, from start to stop: what the program holds in its hand.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tidecast_store::{Opened, Store};
+use tidecast_swarm::{Engine, Limits, Policy, Setup};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::accept::{self, HANDSHAKES};
+use crate::conn::establish::new_peer_id;
+use crate::conn::hashes::LayerCache;
+use crate::cpu::Cpu;
+use crate::driver::progress::{Notice, Progress, Summary};
+use crate::driver::{Driver, Input, NOTICES, Start};
+use crate::error::Error;
+use crate::iface::{LocalAddress, Network, local_addresses};
+use crate::pool::Pool;
+use crate::security::Security;
+use crate::settle::Settler;
+use crate::shared::Shared;
+
+/// Inputs that may wait for the driver; whoever has more to say waits.
+const INBOX: usize = 4096;
+/// Bytes of a block buffer: the block between Tidecast peers, and a run of a stock client's.
+const BUFFER: usize = 256 << 10;
+/// Buffers: one that a slow peer may hold for each connection, and enough in flight besides.
+const BUFFERS: usize = 256;
+/// Bytes received and not yet on disk.
+const UNSETTLED: u64 = 64 << 20;
+/// Data is synced this often, or when so much is dirty.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+const SYNC_BYTES: u64 = 256 << 20;
+/// How often the state of the sync and of revocations is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How to take part in a swarm.
+pub struct SwarmOptions {
+    /// The data on disk, as the store opened it.
+    pub opened: Opened,
+    /// Where to listen; empty for nowhere. Port 0 takes any free one.
+    pub listen: Vec<SocketAddr>,
+    /// The network to use; None for any.
+    pub network: Option<Network>,
+    /// How connections are protected and who may join.
+    pub security: Security,
+    /// BitTorrent's mechanisms.
+    pub policy: Policy,
+    /// Nothing is to be fetched: the data is there.
+    pub seed_only: bool,
+}
+
+/// A running swarm.
+pub struct Swarm {
+    shared: Arc<Shared>,
+    addrs: Vec<SocketAddr>,
+    progress: watch::Receiver<Progress>,
+    notices: Option<mpsc::Receiver<Notice>>,
+    tasks: JoinSet<()>,
+}
+
+impl Swarm {
+    /// Opens the sockets and starts all threads and tasks, on the tokio runtime of the caller.
+    ///
+    /// # Errors
+    /// No such network, an address that cannot be listened on, no threads.
+    pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
+        let SwarmOptions { opened, listen, network, security, policy, seed_only } = options;
+        let Opened { store, have, to_check, wanted } = opened;
+        let store = Arc::new(store);
+        let manifest = store.manifest().clone();
+        let sources = network.map_or(Ok(Vec::new()), |n| chosen(&n))?;
+        let listeners =
+            on_network(&listen, &sources).into_iter().map(accept::listen).collect::<Result<Vec<_>, _>>()?;
+        let addrs: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        let cpu = Arc::new(Cpu::default());
+        let (inbox, queue) = mpsc::channel(INBOX);
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let settler = Settler::start(manifest.clone(), store.clone(), inbox.clone(), cpu.clone(), threads)
+            .map_err(|source| Error::System { what: "start a thread", source })?;
+        have.iter().for_each(|r| settler.mark_verified(r.clone()));
+        let limits = Limits { unsettled: UNSETTLED, ..Limits::default() };
+        let shared = Arc::new(Shared {
+            manifest: manifest.clone(),
+            store,
+            settler,
+            pool: Pool::new(BUFFERS + limits.peers, BUFFER),
+            cpu,
+            security,
+            peer_id: new_peer_id(),
+            listen_port: addrs.first().map(SocketAddr::port),
+            sources,
+            inbox,
+            runtime: tokio::runtime::Handle::current(),
+            next_peer: AtomicU32::new(0),
+            start: Instant::now(),
+            seed_only,
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+            whole_manifest: OnceLock::new(),
+            layers: LayerCache::default(),
+        });
+        let lengths: Arc<[u32]> = (0..manifest.piece_count()).map(|p| manifest.piece_len(p)).collect();
+        let verified_bytes = have.iter().cloned().flatten().map(|p| u64::from(manifest.piece_len(p))).sum();
+        let want = minus(&minus(&wanted, &have), &to_check);
+        let setup = Setup { lengths, have, want, policy, limits, seed: rand::random() };
+        let engine = Engine::new(setup, tidecast_swarm::Time(0));
+        let (progress, watching) = watch::channel(Progress::default());
+        let (notices, reading) = mpsc::channel(NOTICES);
+        let start = Start {
+            engine,
+            wanted: Arc::new(flags(&wanted, manifest.piece_count())),
+            unchecked: to_check.iter().map(|r| r.end - r.start).sum(),
+            verified_bytes,
+            progress,
+            notices,
+        };
+        spawn_driver(Driver::new(shared.clone(), start), queue)?;
+        spawn_checks(&shared, to_check)?;
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(accept::run(shared.clone(), listener));
+        }
+        tasks.spawn(keep(shared.clone()));
+        Ok(Swarm { shared, addrs, progress: watching, notices: Some(reading), tasks })
+    }
+
+    /// Where it listens.
+    pub fn listen_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// This run's peer id (BEP 20).
+    pub fn peer_id(&self) -> [u8; 20] {
+        self.shared.peer_id
+    }
+
+    /// The data on disk.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
+    }
+
+    /// How connections are protected.
+    pub fn security(&self) -> &Security {
+        &self.shared.security
+    }
+
+    /// Adds one node by its addresses, tried in order. `told`: named by the user or a ticket.
+    pub async fn add_peer(&self, addresses: Vec<SocketAddr>, told: bool) {
+        let _ = self.shared.inbox.send(Input::Found { addresses, told }).await;
+    }
+
+    /// A handle that adds peers, for the tasks that find them.
+    pub fn finder(&self) -> Finder {
+        Finder { inbox: self.shared.inbox.clone() }
+    }
+
+    /// The state as it changes, at most ten times a second.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// What people should hear of; can be taken once.
+    pub fn notices(&mut self) -> Option<mpsc::Receiver<Notice>> {
+        self.notices.take()
+    }
+
+    /// Waits until every wanted piece is verified and nothing is left to check.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the swarm ended before.
+    pub async fn complete(&self) -> Result<(), Error> {
+        let mut progress = self.progress.clone();
+        progress.wait_for(|p| p.complete).await.map(|_| ()).map_err(|_| Error::Stopped)
+    }
+
+    /// Closes all connections and reports; data that was verified is synced.
+    pub async fn stop(mut self) -> Result<Summary, Error> {
+        let (reply, summary) = oneshot::channel();
+        let _ = self.shared.inbox.send(Input::Stop(reply)).await;
+        let summary = summary.await.map_err(|_| Error::Stopped)?;
+        // Connections flush what they were told; they end by themselves within their own bounds.
+        self.tasks.shutdown().await;
+        self.shared.settler.stop();
+        let store = self.shared.store.clone();
+        let synced = tokio::task::spawn_blocking(move || store.sync()).await;
+        if let Ok(Err(error)) = synced {
+            tracing::error!(%error, "the last sync failed");
+        }
+        Ok(summary)
+    }
+}
+
+/// Adds peers to a swarm from elsewhere: trackers, local discovery.
+#[derive(Clone)]
+pub struct Finder {
+    inbox: mpsc::Sender<Input>,
+}
+
+impl Finder {
+    /// Adds one node that was heard of; false when the swarm has ended.
+    pub async fn found(&self, address: SocketAddr) -> bool {
+        self.inbox.send(Input::Found { addresses: vec![address], told: false }).await.is_ok()
+    }
+}
+
+/// The engine's thread: its own small runtime, so that nothing but the engine runs on it.
+fn spawn_driver(driver: Driver, queue: mpsc::Receiver<Input>) -> Result<(), Error> {
+    let system = |source| Error::System { what: "start the engine's thread", source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(system)?;
+    let run = move || runtime.block_on(driver.run(queue));
+    std::thread::Builder::new().name("engine".into()).spawn(run).map(|_| ()).map_err(system)
+}
+
+/// Feeds the pieces that may be on disk to the settling threads.
+fn spawn_checks(shared: &Arc<Shared>, to_check: Vec<Range<u32>>) -> Result<(), Error> {
+    if to_check.is_empty() {
+        return Ok(());
+    }
+    let settler = shared.settler.clone();
+    let run = move || to_check.into_iter().flatten().for_each(|piece| settler.check(piece));
+    let spawned = std::thread::Builder::new().name("check".into()).spawn(run);
+    spawned.map(|_| ()).map_err(|source| Error::System { what: "start a thread", source })
+}
+
+/// Syncs in batches, and picks up revocations.
+async fn keep(shared: Arc<Shared>) {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let dirty = shared.store.dirty_bytes();
+        if dirty > 0 && (dirty >= SYNC_BYTES || last.elapsed() >= SYNC_EVERY) {
+            let store = shared.store.clone();
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.sync()).await {
+                let _ = shared.inbox.send(Input::StoreFailed(error)).await;
+            }
+            last = Instant::now();
+        }
+        if let Security::Private(membership) = &shared.security
+            && membership.refresh()
+        {
+            let _ = shared.inbox.send(Input::Recheck).await;
+        }
+    }
+}
+
+/// This host's addresses on the network that the user named.
+fn chosen(network: &Network) -> Result<Vec<LocalAddress>, Error> {
+    let all =
+        local_addresses().map_err(|source| Error::System { what: "list this host's networks", source })?;
+    let on: Vec<LocalAddress> = all.iter().filter(|a| network.holds(a)).cloned().collect();
+    if on.is_empty() {
+        let have = all.iter().map(|a| format!("{} {}/{}", a.interface, a.ip, a.prefix));
+        let have = have.collect::<Vec<_>>().join(", ");
+        return Err(Error::NoNetwork { network: format!("{network:?}"), have });
+    }
+    Ok(on)
+}
+
+/// An unspecified listening address becomes the addresses of the chosen network.
+fn on_network(listen: &[SocketAddr], chosen: &[LocalAddress]) -> Vec<SocketAddr> {
+    if chosen.is_empty() {
+        return listen.to_vec();
+    }
+    let bound = |addr: &SocketAddr| -> Vec<SocketAddr> {
+        if addr.ip().is_unspecified() {
+            chosen.iter().map(|l| SocketAddr::new(l.ip, addr.port())).collect()
+        } else {
+            vec![*addr]
+        }
+    };
+    listen.iter().flat_map(bound).collect()
+}
+
+fn flags(ranges: &[Range<u32>], count: u32) -> Vec<bool> {
+    let mut flags = vec![false; count as usize];
+    for range in ranges {
+        if let Some(part) = flags.get_mut(range.start as usize..range.end as usize) {
+            part.fill(true);
+        }
+    }
+    flags
+}
+
+/// The parts of sorted, disjoint ranges that are in none of the others.
+fn minus(ranges: &[Range<u32>], others: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut rest = Vec::new();
+    let mut others = others.iter().peekable();
+    for range in ranges {
+        let mut start = range.start;
+        while let Some(other) = others.peek().filter(|o| o.start < range.end) {
+            if other.end <= start {
+                others.next();
+                continue;
+            }
+            if other.start > start {
+                rest.push(start..other.start);
+            }
+            start = other.end;
+            if start >= range.end {
+                break;
+            }
+            others.next();
+        }
+        if start < range.end {
+            rest.push(start..range.end);
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_taken_away() {
+        assert_eq!(minus(&[0..10], &[]), [0..10]);
+        assert_eq!(minus(&[0..10], &[0..10]), []);
+        assert_eq!(minus(&[0..10, 20..30], &[2..4, 8..22, 29..40]), [0..2, 4..8, 22..29]);
+        assert_eq!(minus(&[5..6], &[0..5, 6..7]), [5..6]);
+    }
+}

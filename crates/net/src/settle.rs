@@ -1,0 +1,274 @@
+//! Hash and disk: takes received blocks, verifies them, writes them, settles pieces. One thread a
+//! core, fed by the connections, beside the engine.
+//!
+//! Promises: a block that contradicts a known leaf hash is never written; a verified piece is never
+//! written to again; of two copies of a block one is written and the other reported as duplicate;
+//! every block that came in is answered by exactly one of `Stored`, `BlockBad` and `Duplicate`.
+
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use tidecast_hash::{Digest, LEAF};
+use tidecast_metainfo::Manifest;
+use tidecast_store::Store;
+use tidecast_swarm::{Block, Event, PeerId};
+use tokio::sync::mpsc;
+
+use crate::cpu::{Cpu, Stage};
+use crate::driver::Input;
+use crate::pool::Buffer;
+use table::{Admitted, Settled, Table};
+
+/// Work for a settling thread.
+enum Job {
+    /// A block came in.
+    Block { peer: PeerId, block: Block, data: Buffer },
+    /// The leaf hashes of a piece came in, ahead of its data.
+    Leaves { peer: PeerId, piece: u32, leaves: Vec<Digest> },
+    /// A piece may be on disk from an earlier run: hash it.
+    Check { piece: u32 },
+}
+
+/// Hands work to the settling threads; cheap to clone. The threads end when the last handle goes.
+#[derive(Clone)]
+pub(crate) struct Settler {
+    jobs: Sender<Job>,
+    checks: Sender<Job>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    manifest: Arc<Manifest>,
+    store: Arc<Store>,
+    table: Table,
+    inbox: mpsc::Sender<Input>,
+    cpu: Arc<Cpu>,
+    checked: AtomicU64,
+    stopped: AtomicBool,
+}
+
+/// Blocks waiting for a thread; the buffer pool bounds them tighter in bytes.
+const QUEUE: usize = 1024;
+
+impl Settler {
+    /// Starts `threads` settling threads.
+    pub(crate) fn start(
+        manifest: Arc<Manifest>,
+        store: Arc<Store>,
+        inbox: mpsc::Sender<Input>,
+        cpu: Arc<Cpu>,
+        threads: usize,
+    ) -> std::io::Result<Settler> {
+        let (jobs, queue) = bounded(QUEUE);
+        let (checks, check_queue) = bounded(QUEUE);
+        let table = Table::new(manifest.piece_count());
+        let (checked, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { manifest, store, table, inbox, cpu, checked, stopped });
+        for n in 0..threads {
+            let (shared, queue, checks) = (shared.clone(), queue.clone(), check_queue.clone());
+            let name = format!("settle-{n}");
+            std::thread::Builder::new().name(name).spawn(move || run(&shared, &queue, &checks))?;
+        }
+        Ok(Settler { jobs, checks, shared })
+    }
+
+    /// Marks pieces that were verified before this run.
+    pub(crate) fn mark_verified(&self, pieces: std::ops::Range<u32>) {
+        pieces.for_each(|p| self.shared.table.mark_verified(p));
+    }
+
+    /// Whether the piece is verified, as the settling threads see it.
+    pub(crate) fn is_verified(&self, piece: u32) -> bool {
+        self.shared.table.is_verified(piece)
+    }
+
+    /// Hands over a received block. The pool of buffers bounds what can wait here, so this blocks
+    /// only for moments.
+    pub(crate) fn block(&self, peer: PeerId, block: Block, data: Buffer) {
+        // A closed queue means that the swarm is stopping; the block is of no use then.
+        let _ = self.jobs.send(Job::Block { peer, block, data });
+    }
+
+    /// Hands over leaf hashes of a whole piece that came ahead of its data.
+    pub(crate) fn leaves(&self, peer: PeerId, piece: u32, leaves: Vec<Digest>) {
+        // They only sharpen blame; a peer cannot hold up a connection by sending too many.
+        let _ = self.jobs.try_send(Job::Leaves { peer, piece, leaves });
+    }
+
+    /// Has a piece hashed that may be on disk; blocks while many are waiting.
+    pub(crate) fn check(&self, piece: u32) {
+        let _ = self.checks.send(Job::Check { piece });
+    }
+
+    /// Pieces checked so far.
+    pub(crate) fn checked(&self) -> u64 {
+        self.shared.checked.load(Ordering::Relaxed)
+    }
+
+    /// Ends the threads once their queues are empty; later work is dropped.
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The loop of one thread: blocks first, checks when there are none.
+fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
+    let mut digests = Vec::new();
+    loop {
+        let job = match jobs.try_recv() {
+            Ok(job) => job,
+            Err(_) => crossbeam_channel::select! {
+                recv(jobs) -> job => match job { Ok(job) => job, Err(_) => return },
+                recv(checks) -> job => match job { Ok(job) => job, Err(_) => return },
+                default(std::time::Duration::from_millis(500)) => {
+                    if shared.stopped.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    continue;
+                }
+            },
+        };
+        match job {
+            Job::Block { peer, block, data } => shared.settle(peer, block, data, &mut digests),
+            Job::Leaves { peer, piece, leaves } => shared.learn(peer, piece, leaves),
+            Job::Check { piece } => shared.check(piece),
+        }
+    }
+}
+
+impl Shared {
+    /// Verifies and writes one block, and settles its piece if it was the last.
+    fn settle(&self, peer: PeerId, block: Block, data: Buffer, digests: &mut Vec<Digest>) {
+        let bytes = &data[..block.len as usize];
+        digests.clear();
+        if self.manifest.expected(block.piece).v2.is_some() {
+            digests.resize(bytes.len().div_ceil(LEAF), [0; 32]);
+            self.cpu.measure(Stage::Hash, || tidecast_hash::leaves(bytes, digests));
+        }
+        let piece_len = self.manifest.piece_len(block.piece);
+        match self.table.admit(peer, block, piece_len, digests) {
+            Admitted::Write => {}
+            Admitted::Duplicate => return self.say(Event::Duplicate { peer, block }),
+            Admitted::Bad => return self.say(Event::BlockBad { peer, block }),
+        }
+        let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
+        drop(data);
+        if let Err(error) = written {
+            self.table.forget(block);
+            self.say(Event::Duplicate { peer, block });
+            return self.fail(error);
+        }
+        let settled = self.table.stored(block);
+        self.say(Event::Stored { peer, block });
+        if let Some(settled) = settled {
+            self.settle_piece(block.piece, settled);
+        }
+    }
+
+    /// All blocks of a piece are on disk: is it what the manifest says?
+    fn settle_piece(&self, piece: u32, settled: Settled) {
+        let good = match self.manifest.expected(piece).v2 {
+            Some(_) => self.matches(piece, &settled.digests),
+            None => match self.cpu.measure(Stage::Hash, || self.store.check(piece)) {
+                Ok(good) => good,
+                Err(error) => {
+                    self.table.failed(piece, settled);
+                    self.say(Event::PieceFailed { piece });
+                    return self.fail(error);
+                }
+            },
+        };
+        if !good {
+            self.table.failed(piece, self.with_digests(piece, settled));
+            return self.say(Event::PieceFailed { piece });
+        }
+        if let Err(error) = self.keep(piece, &settled.digests) {
+            self.table.failed(piece, settled);
+            self.say(Event::PieceFailed { piece });
+            return self.fail(error);
+        }
+        let digests = &self.with_digests_if_suspected(piece, settled).digests;
+        for (peer, block) in self.table.verified(piece, digests) {
+            self.say(Event::BlockBad { peer, block });
+        }
+        self.say(Event::PieceVerified { piece });
+    }
+
+    /// Records a verified piece in the store.
+    fn keep(&self, piece: u32, digests: &[Digest]) -> Result<(), tidecast_store::Error> {
+        if !digests.is_empty() {
+            self.store.set_leaves(piece, digests)?;
+        }
+        self.store.piece_done(piece)
+    }
+
+    /// v1 pieces have no leaf digests; blame needs them, so they are made from what is on disk.
+    fn with_digests(&self, piece: u32, mut settled: Settled) -> Settled {
+        if settled.digests.is_empty() {
+            let len = self.manifest.piece_len(piece) as usize;
+            let mut bytes = vec![0; len];
+            if self.store.read(piece, 0, &mut bytes).is_ok() {
+                settled.digests = vec![[0; 32]; len.div_ceil(LEAF)];
+                tidecast_hash::leaves(&bytes, &mut settled.digests);
+            }
+        }
+        settled
+    }
+
+    fn with_digests_if_suspected(&self, piece: u32, settled: Settled) -> Settled {
+        if self.table.has_suspects(piece) { self.with_digests(piece, settled) } else { settled }
+    }
+
+    /// Leaf hashes that came ahead: kept if they hash to the piece's root, else proof of a lie.
+    fn learn(&self, peer: PeerId, piece: u32, leaves: Vec<Digest>) {
+        if self.manifest.expected(piece).v2.is_none() {
+            return;
+        }
+        if self.matches(piece, &leaves) {
+            self.table.know(piece, leaves);
+        } else {
+            let block = Block { piece, begin: 0, len: 0 };
+            self.say(Event::BlockBad { peer, block });
+        }
+    }
+
+    /// Hashes what is on disk for `piece` and counts it if it matches.
+    fn check(&self, piece: u32) {
+        match self.check_piece(piece) {
+            Ok(true) => {
+                self.table.verified(piece, &[]);
+                self.say(Event::PieceVerified { piece });
+            }
+            Ok(false) => {}
+            Err(error) => self.fail(error),
+        }
+        self.checked.fetch_add(1, Ordering::Relaxed);
+        let _ = self.inbox.blocking_send(Input::Checked { piece });
+    }
+
+    fn check_piece(&self, piece: u32) -> Result<bool, tidecast_store::Error> {
+        if self.table.is_verified(piece) {
+            return Ok(false);
+        }
+        let good = self.cpu.measure(Stage::Hash, || self.store.check(piece))?;
+        if good {
+            self.store.piece_done(piece)?;
+        }
+        Ok(good)
+    }
+
+    fn matches(&self, piece: u32, leaves: &[Digest]) -> bool {
+        self.cpu.measure(Stage::Hash, || self.manifest.check_leaves(piece, leaves)) == Some(true)
+    }
+
+    fn say(&self, event: Event) {
+        let _ = self.inbox.blocking_send(Input::Event(event));
+    }
+
+    fn fail(&self, error: tidecast_store::Error) {
+        let _ = self.inbox.blocking_send(Input::StoreFailed(error));
+    }
+}

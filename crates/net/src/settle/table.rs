@@ -1,0 +1,235 @@
+//! The pieces that are coming in: which 16 KiB leaves are being written, by whom they were sent,
+//! and what their hashes are.
+//!
+//! The invariant: a leaf of an unverified piece is free, being written, or stored; it moves from
+//! free to writing once, so that two copies of a block never race to the disk. A verified piece
+//! has no entry and admits nothing.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tidecast_hash::{Digest, LEAF};
+use tidecast_swarm::{Block, PeerId};
+
+/// Locks over the table; pieces are spread over them so that threads seldom meet.
+const LOCKS: usize = 64;
+/// Failed attempts at one piece that are remembered for blame.
+const ATTEMPTS: usize = 4;
+/// Pieces per lock that may have leaf hashes and no data yet; a peer that sends more is ignored.
+const KNOWN_AHEAD: usize = 256;
+
+/// What to do with a block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admitted {
+    Write,
+    Duplicate,
+    Bad,
+}
+
+/// A piece whose leaves are all stored: who sent each, and their hashes (none for v1).
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    pub(super) senders: Vec<PeerId>,
+    pub(super) digests: Vec<Digest>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaf {
+    Free,
+    Writing,
+    Stored,
+}
+
+#[derive(Default)]
+struct Entry {
+    leaves: Vec<Leaf>,
+    stored: usize,
+    settled: Settled,
+    /// Leaf hashes proven against the piece's root before the data came.
+    known: Option<Vec<Digest>>,
+    /// Earlier tries that failed.
+    attempts: Vec<Settled>,
+}
+
+pub(super) struct Table {
+    entries: Vec<Mutex<HashMap<u32, Entry>>>,
+    verified: Vec<AtomicU64>,
+}
+
+impl Table {
+    pub(super) fn new(pieces: u32) -> Table {
+        let words = (pieces as usize).div_ceil(64);
+        Table {
+            entries: (0..LOCKS).map(|_| Mutex::default()).collect(),
+            verified: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn is_verified(&self, piece: u32) -> bool {
+        let word = self.verified.get(piece as usize / 64);
+        word.is_some_and(|w| w.load(Ordering::Acquire) >> (piece % 64) & 1 == 1)
+    }
+
+    pub(super) fn mark_verified(&self, piece: u32) {
+        if let Some(word) = self.verified.get(piece as usize / 64) {
+            word.fetch_or(1 << (piece % 64), Ordering::Release);
+        }
+    }
+
+    /// Claims the leaves of `block` for writing. `digests` are the block's leaf hashes, empty for v1.
+    pub(super) fn admit(&self, peer: PeerId, block: Block, piece_len: u32, digests: &[Digest]) -> Admitted {
+        let mut entries = self.lock(block.piece);
+        if self.is_verified(block.piece) {
+            return Admitted::Duplicate;
+        }
+        let entry = entries.entry(block.piece).or_default();
+        entry.open(piece_len, !digests.is_empty());
+        let span = leaf_span(block);
+        debug_assert!(span.end <= entry.leaves.len());
+        if let Some(known) = &entry.known
+            && known.get(span.clone()) != Some(digests)
+        {
+            return Admitted::Bad;
+        }
+        if entry.leaves[span.clone()].iter().any(|l| *l != Leaf::Free) {
+            return Admitted::Duplicate;
+        }
+        entry.leaves[span.clone()].fill(Leaf::Writing);
+        entry.settled.senders[span.clone()].fill(peer);
+        if !digests.is_empty() {
+            entry.settled.digests[span].copy_from_slice(digests);
+        }
+        Admitted::Write
+    }
+
+    /// The block is on disk. Gives the whole piece when it was the last.
+    pub(super) fn stored(&self, block: Block) -> Option<Settled> {
+        let mut entries = self.lock(block.piece);
+        let entry = entries.get_mut(&block.piece)?;
+        let span = leaf_span(block);
+        debug_assert!(entry.leaves[span.clone()].iter().all(|l| *l == Leaf::Writing));
+        entry.stored += span.len();
+        entry.leaves[span].fill(Leaf::Stored);
+        (entry.stored == entry.leaves.len()).then(|| std::mem::take(&mut entry.settled))
+    }
+
+    /// The block could not be written: its leaves are free again.
+    pub(super) fn forget(&self, block: Block) {
+        if let Some(entry) = self.lock(block.piece).get_mut(&block.piece) {
+            entry.leaves[leaf_span(block)].fill(Leaf::Free);
+        }
+    }
+
+    /// Keeps leaf hashes that are proven against the piece's root.
+    pub(super) fn know(&self, piece: u32, leaves: Vec<Digest>) {
+        let mut entries = self.lock(piece);
+        if self.is_verified(piece) || (entries.len() >= KNOWN_AHEAD && !entries.contains_key(&piece)) {
+            return;
+        }
+        entries.entry(piece).or_default().known = Some(leaves);
+    }
+
+    /// The piece does not match: it starts again, and the attempt is kept for blame.
+    pub(super) fn failed(&self, piece: u32, attempt: Settled) {
+        let mut entries = self.lock(piece);
+        let Some(entry) = entries.get_mut(&piece) else { return };
+        entry.leaves.clear();
+        entry.stored = 0;
+        if entry.attempts.len() < ATTEMPTS {
+            entry.attempts.push(attempt);
+        }
+    }
+
+    pub(super) fn has_suspects(&self, piece: u32) -> bool {
+        self.lock(piece).get(&piece).is_some_and(|e| !e.attempts.is_empty())
+    }
+
+    /// The piece matches. Returns the blocks of earlier attempts that are now proven wrong.
+    pub(super) fn verified(&self, piece: u32, digests: &[Digest]) -> Vec<(PeerId, Block)> {
+        let mut entries = self.lock(piece);
+        self.mark_verified(piece);
+        let Some(entry) = entries.remove(&piece) else { return Vec::new() };
+        let mut liars = Vec::new();
+        for attempt in entry.attempts {
+            let pairs = attempt.digests.iter().zip(digests).zip(&attempt.senders).enumerate();
+            for (leaf, ((was, is), peer)) in pairs {
+                if was != is && !liars.iter().any(|(p, _)| p == peer) {
+                    let begin = u32::try_from(leaf * LEAF).unwrap_or(0);
+                    liars.push((*peer, Block { piece, begin, len: LEAF as u32 }));
+                }
+            }
+        }
+        liars
+    }
+
+    fn lock(&self, piece: u32) -> parking_lot::MutexGuard<'_, HashMap<u32, Entry>> {
+        self.entries[piece as usize % LOCKS].lock()
+    }
+}
+
+impl Entry {
+    /// Makes room for the piece's leaves at its first block.
+    fn open(&mut self, piece_len: u32, hashed: bool) {
+        if !self.leaves.is_empty() {
+            return;
+        }
+        let count = piece_len.div_ceil(LEAF as u32) as usize;
+        self.leaves.resize(count, Leaf::Free);
+        self.settled.senders = vec![PeerId(u32::MAX); count];
+        self.settled.digests = if hashed { vec![[0; 32]; count] } else { Vec::new() };
+    }
+}
+
+fn leaf_span(block: Block) -> std::ops::Range<usize> {
+    let first = block.begin as usize / LEAF;
+    first..first + (block.len as usize).div_ceil(LEAF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: PeerId = PeerId(1);
+    const B: PeerId = PeerId(2);
+    const LEN: u32 = 3 * LEAF as u32;
+
+    fn block(leaf: u32, leaves: u32) -> Block {
+        Block { piece: 5, begin: leaf * LEAF as u32, len: leaves * LEAF as u32 }
+    }
+
+    #[test]
+    fn a_leaf_is_written_once() {
+        let table = Table::new(10);
+        assert_eq!(table.admit(A, block(0, 2), LEN, &[[1; 32]; 2]), Admitted::Write);
+        assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32]; 2]), Admitted::Duplicate);
+        assert!(table.stored(block(0, 2)).is_none());
+        assert_eq!(table.admit(B, block(2, 1), LEN, &[[2; 32]; 1]), Admitted::Write);
+        let settled = table.stored(block(2, 1));
+        assert_eq!(settled.map(|s| s.senders), Some(vec![A, A, B]));
+        assert!(table.verified(5, &[]).is_empty());
+        assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
+    }
+
+    #[test]
+    fn known_leaves_refuse_a_bad_block_before_it_is_written() {
+        let table = Table::new(10);
+        table.know(5, vec![[1; 32], [2; 32], [3; 32]]);
+        assert_eq!(table.admit(A, block(1, 1), LEN, &[[9; 32]]), Admitted::Bad);
+        assert_eq!(table.admit(B, block(1, 1), LEN, &[[2; 32]]), Admitted::Write);
+    }
+
+    #[test]
+    fn blame_falls_on_the_sender_of_the_wrong_leaf_only() {
+        let table = Table::new(10);
+        assert_eq!(table.admit(A, block(0, 1), LEN, &[[1; 32]]), Admitted::Write);
+        assert_eq!(table.admit(B, block(1, 2), LEN, &[[9; 32], [3; 32]]), Admitted::Write);
+        table.stored(block(0, 1));
+        let attempt = table.stored(block(1, 2)).unwrap_or_default();
+        table.failed(5, attempt);
+        assert!(table.has_suspects(5));
+        assert_eq!(table.admit(A, block(0, 3), LEN, &[[1; 32], [2; 32], [3; 32]]), Admitted::Write);
+        let settled = table.stored(block(0, 3)).unwrap_or_default();
+        assert_eq!(table.verified(5, &settled.digests), vec![(B, block(1, 1))]);
+    }
+}

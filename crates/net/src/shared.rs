@@ -1,0 +1,70 @@
+//! What every task of one swarm shares.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tidecast_metainfo::Manifest;
+use tidecast_store::Store;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::conn::establish::Local;
+use crate::conn::hashes::LayerCache;
+use crate::cpu::Cpu;
+use crate::driver::Input;
+use crate::iface::{LocalAddress, source_for};
+use crate::pool::Pool;
+use crate::security::Security;
+use crate::settle::Settler;
+
+pub(crate) struct Shared {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) settler: Settler,
+    pub(crate) pool: Pool,
+    pub(crate) cpu: Arc<Cpu>,
+    pub(crate) security: Security,
+    pub(crate) peer_id: [u8; 20],
+    pub(crate) listen_port: Option<u16>,
+    /// Addresses of the network that the user chose; empty: any.
+    pub(crate) sources: Vec<LocalAddress>,
+    pub(crate) inbox: mpsc::Sender<Input>,
+    pub(crate) runtime: tokio::runtime::Handle,
+    pub(crate) next_peer: AtomicU32,
+    pub(crate) start: Instant,
+    /// Nothing is to be fetched: what does not match is damage.
+    pub(crate) seed_only: bool,
+    /// Connections that are still shaking hands.
+    pub(crate) handshakes: Arc<Semaphore>,
+    pub(crate) whole_manifest: OnceLock<Bytes>,
+    pub(crate) layers: LayerCache,
+}
+
+impl Shared {
+    /// The metainfo file, made once, at the first peer that asks.
+    pub(crate) fn manifest_bytes(&self) -> &Bytes {
+        self.whole_manifest.get_or_init(|| self.manifest.to_bytes().into())
+    }
+
+    /// The address to dial `remote` from, if the user chose a network.
+    pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        source_for(remote, &self.sources)
+    }
+
+    /// What this node says of itself in handshakes.
+    pub(crate) fn local(&self) -> Local {
+        let manifest = &self.manifest;
+        Local {
+            hashes: manifest.swarm_hashes(),
+            peer_id: self.peer_id,
+            hybrid: manifest.hash_v1().is_some() && manifest.hash_v2().is_some(),
+            private: manifest.private(),
+            listen_port: self.listen_port,
+            metadata_size: u32::try_from(manifest.info_bytes().len()).ok(),
+            pieces: Some(manifest.piece_count()),
+            upload_only: self.seed_only,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One connection's byte stream, plain or TLS, split into a reading and a writing half, with the
+//! CPU time of socket calls and of TLS booked apart.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio_rustls::TlsStream;
+
+use crate::cpu::{Cpu, Stage, thread_nanos};
+
+/// A TLS stream over a counted socket.
+pub(crate) type Secure = TlsStream<Counted<TcpStream>>;
+
+/// An established byte stream, before any BitTorrent handshake.
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<Secure>),
+}
+
+/// The reading half.
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The writing half: kept apart by kind, because a plain socket can be fed by the kernel.
+pub(crate) enum Writer {
+    Plain(Counted<OwnedWriteHalf>),
+    Tls(Booked<tokio::io::WriteHalf<Secure>>),
+}
+
+impl Transport {
+    /// Splits into halves whose CPU time goes to `cpu`.
+    pub(crate) fn split(self, cpu: &Arc<Cpu>) -> (Reader, Writer) {
+        match self {
+            Transport::Plain(stream) => {
+                let (reader, writer) = stream.into_split();
+                let reader = Counted::new(reader, cpu);
+                (Box::new(reader), Writer::Plain(Counted::new(writer, cpu)))
+            }
+            Transport::Tls(stream) => {
+                let spent = stream.get_ref().0.spent.clone();
+                let (reader, writer) = tokio::io::split(*stream);
+                let book = |inner| Booked { inner, cpu: cpu.clone(), spent: spent.clone() };
+                let reader = Booked { inner: reader, cpu: cpu.clone(), spent: spent.clone() };
+                (Box::new(reader), Writer::Tls(book(writer)))
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Writes all of `bytes`.
+    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Writer::Plain(w) => w.write_all(bytes).await,
+            Writer::Tls(w) => w.write_all(bytes).await,
+        }
+    }
+
+    /// Pushes out what a TLS layer may hold back.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Writer::Plain(_) => Ok(()),
+            Writer::Tls(w) => w.flush().await,
+        }
+    }
+
+    /// Ends the stream in good order.
+    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
+        match self {
+            Writer::Plain(w) => w.shutdown().await,
+            Writer::Tls(w) => w.shutdown().await,
+        }
+    }
+
+    /// The plain socket, if it is one: its kernel can send from files.
+    pub(crate) fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Writer::Plain(w) => Some(w.inner.as_ref()),
+            Writer::Tls(_) => None,
+        }
+    }
+}
+
+/// Sends `len` bytes of `file` from `offset` without copying them through this process. Fails with
+/// `UnexpectedEof` if the file has become shorter.
+pub(crate) async fn send_file(
+    socket: &TcpStream,
+    file: &std::fs::File,
+    mut offset: u64,
+    mut len: usize,
+    cpu: &Cpu,
+) -> io::Result<()> {
+    while len > 0 {
+        socket.writable().await?;
+        let send = || Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?);
+        match socket.try_io(Interest::WRITABLE, || cpu.measure(Stage::Socket, send)) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(sent) => len -= sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// A socket (or half of one) whose calls are booked to [`Stage::Socket`].
+pub(crate) struct Counted<S> {
+    inner: S,
+    cpu: Arc<Cpu>,
+    /// Nanoseconds that this socket took, so that a TLS layer above can leave them out.
+    spent: Arc<AtomicU64>,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(inner: S, cpu: &Arc<Cpu>) -> Counted<S> {
+        Counted { inner, cpu: cpu.clone(), spent: Arc::default() }
+    }
+
+    fn book<T>(&mut self, call: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
+        let start = thread_nanos();
+        let result = call(&mut self.inner);
+        let nanos = thread_nanos().saturating_sub(start);
+        self.cpu.add(Stage::Socket, nanos);
+        self.spent.fetch_add(nanos, Ordering::Relaxed);
+        result
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.book(|s| Pin::new(s).poll_read(cx, buf))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.book(|s| Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Half of a TLS stream whose calls are booked to [`Stage::Tls`], less what the socket took.
+pub(crate) struct Booked<S> {
+    inner: S,
+    cpu: Arc<Cpu>,
+    spent: Arc<AtomicU64>,
+}
+
+impl<S> Booked<S> {
+    fn book<T>(&mut self, call: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
+        let socket = self.spent.load(Ordering::Relaxed);
+        let start = thread_nanos();
+        let result = call(&mut self.inner);
+        let all = thread_nanos().saturating_sub(start);
+        let socket = self.spent.load(Ordering::Relaxed).saturating_sub(socket);
+        self.cpu.add(Stage::Tls, all.saturating_sub(socket));
+        result
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Booked<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.book(|s| Pin::new(s).poll_read(cx, buf))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Booked<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.book(|s| Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.book(|s| Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        Poll::Ready(Ok(()))
+    }
+}
