@@ -1,6 +1,7 @@
 //! Tracker URLs, read strictly: what is accepted is certain to mean one host, one port, one target.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use hyper::Uri;
@@ -60,23 +61,23 @@ impl TrackerUrl {
         if authority.as_str().contains('@') {
             return Err(bad("user names in tracker URLs are not supported"));
         }
-        let host = authority.host();
-        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let (host, after) = authority.as_str().split_at(authority.host().len());
+        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(v6) if v6.parse::<Ipv6Addr>().is_ok() => v6,
+            Some(_) => return Err(bad("its IPv6 address is none")),
+            None => host,
+        };
         if host.is_empty() || host.len() > 253 {
             return Err(bad("its host name is empty or longer than 253 bytes"));
         }
-        let port = match (authority.port(), scheme) {
-            (Some(_), _) => {
-                authority.port_u16().ok_or_else(|| bad("its port is not a number below 65536"))?
-            }
-            (None, _) if authority.as_str().ends_with(':') => return Err(bad("its port is empty")),
-            (None, Scheme::Http) => 80,
-            (None, Scheme::Https) => 443,
+        let port = match (after.strip_prefix(':'), scheme) {
+            (Some(digits), _) => digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit())),
+            (None, Scheme::Http) => Some(80),
+            (None, Scheme::Https) => Some(443),
             (None, Scheme::Udp) => return Err(bad("a UDP tracker needs a port")),
         };
-        if port == 0 {
-            return Err(bad("port 0 is no port"));
-        }
+        let port = port.filter(|&port| port != 0);
+        let port = port.ok_or_else(|| bad("its port is not a number from 1 to 65535"))?;
         Ok(Self {
             text: text.into(),
             scheme,
