@@ -5,10 +5,12 @@
 //! settings give the same bytes, and what it returns has passed the same checks as any manifest
 //! that is read.
 
+use crate::error::printable;
 use crate::extra::Mtime;
-use crate::{Error, Layout, Manifest, Version};
+use crate::{Error, Layout, Manifest, Version, encode};
+use std::cmp::Ordering;
 use std::ops::Range;
-use tidecast_hash::{Digest, Sha1Digest};
+use tidecast_hash::{Digest, LEAF, Sha1Digest};
 
 /// What an entry of the published tree is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +79,57 @@ impl Builder {
     /// A builder for these entries, in any order. An entry with an empty path is the published
     /// thing itself: a file (then the only entry), or a directory, for its metadata.
     /// `piece_length` in bytes: a power of two from 16 KiB.
-    pub fn new(
-        _name: &[u8],
-        _version: Version,
-        _piece_length: u32,
-        _entries: Vec<Entry>,
-    ) -> Result<Self, Error> {
-        Err(Error::Overflow)
+    pub fn new(name: &[u8], version: Version, piece_length: u32, entries: Vec<Entry>) -> Result<Self, Error> {
+        if !piece_length.is_power_of_two() || (piece_length as usize) < LEAF {
+            return Err(Error::PieceLength {
+                value: piece_length.into(),
+                why: "a power of two of at least 16384 is needed",
+            });
+        }
+        let is_dir = |e: &Entry| e.content == Content::Directory;
+        let (mut dirs, mut files): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_dir);
+        dirs.sort_by(|a, b| path_order(&a.path, &b.path));
+        files.sort_by(|a, b| path_order(&a.path, &b.path));
+        let single = files.iter().any(|f| f.path.is_empty());
+        if single && files.len() + dirs.len() > 1 {
+            let why = "the entry with the empty path is a file, but there are others";
+            return Err(Error::Build(why.into()));
+        }
+        dirs.iter().chain(&files).try_for_each(check_entry)?;
+        if let Some(pair) = dirs.windows(2).find(|w| w[0].path == w[1].path) {
+            return Err(Error::Duplicate(printable(&pair[0].path)));
+        }
+        for pair in files.windows(2) {
+            let (a, b) = (&pair[0].path, &pair[1].path);
+            if a == b {
+                return Err(Error::Duplicate(printable(a)));
+            }
+            if b.strip_prefix(&**a).is_some_and(|rest| rest.first() == Some(&b'/')) {
+                return Err(Error::FileAndDirectory(printable(a)));
+            }
+        }
+        let lens = files.iter().map(Entry::len);
+        let layout = if version.has_v2() {
+            Layout::aligned(piece_length, lens)?
+        } else {
+            Layout::packed(piece_length, lens.map(|len| (len, false)))?
+        };
+        Ok(Builder {
+            trackers: Vec::new(),
+            private: false,
+            ssl_cert: None,
+            comment: None,
+            created_by: None,
+            creation_date: None,
+            prefix: None,
+            name: name.to_vec(),
+            version,
+            layout,
+            hashes: vec![None; files.len()],
+            files,
+            dirs,
+            v1: Vec::new(),
+        })
     }
 
     /// Which bytes make which piece; file indices are those of [`Builder::files`].
@@ -110,7 +156,134 @@ impl Builder {
     }
 
     /// Writes the manifest and reads it back.
-    pub fn build(self) -> Result<Manifest, Error> {
-        Err(Error::Overflow)
+    pub fn build(mut self) -> Result<Manifest, Error> {
+        let links = self.hard_links()?;
+        for (link, target) in &links {
+            let of_target = self.hashes.get(*target as usize).cloned().flatten();
+            if let Some(slot) = self.hashes.get_mut(*link as usize) {
+                *slot = of_target;
+            }
+        }
+        self.check_hashes()?;
+        let info = encode::info(&self, links)?;
+        let mut manifest = Manifest::from_info(&info, std::mem::take(&mut self.trackers))?;
+        manifest.outer.comment = self.comment;
+        manifest.outer.created_by = self.created_by;
+        manifest.outer.creation_date = self.creation_date;
+        if self.version.has_v2() {
+            for (file, hashes) in (0..).zip(&self.hashes) {
+                let known = manifest.file(file).is_none_or(|f| f.layer().is_some());
+                if let Some((_, layer)) = hashes.as_ref().filter(|h| !known && !h.1.is_empty()) {
+                    manifest.add_layer(file, layer)?;
+                }
+            }
+        }
+        Ok(manifest)
     }
+
+    /// (link, target) by index, ascending.
+    fn hard_links(&self) -> Result<Vec<(u32, u32)>, Error> {
+        let mut links = Vec::new();
+        for (index, entry) in (0..).zip(&self.files) {
+            let Content::File { hard_link: Some(target), .. } = &entry.content else {
+                continue;
+            };
+            let find = |e: &Entry| path_order(&e.path, target);
+            let Ok(at) = self.files.binary_search_by(find) else {
+                let (path, target) = (printable(&entry.path), printable(target));
+                let why = format!("`{path}` is a hard link to `{target}`, which is not there");
+                return Err(Error::Build(why));
+            };
+            links.push((index, at as u32));
+        }
+        Ok(links)
+    }
+
+    fn check_hashes(&self) -> Result<(), Error> {
+        if self.version.has_v1() && self.v1.len() != self.layout.piece_count() as usize {
+            return Err(Error::PieceCount {
+                expected: self.layout.piece_count().into(),
+                found: self.v1.len() as u64,
+            });
+        }
+        if !self.version.has_v2() {
+            return Ok(());
+        }
+        for (index, (entry, hashes)) in (0..).zip(self.files.iter().zip(&self.hashes)) {
+            let pieces = self.layout.file_pieces(index).len();
+            let layer = if pieces > 1 { pieces } else { 0 };
+            let found = hashes.as_ref().map(|(_, layer)| layer.len());
+            if pieces > 0 && found != Some(layer) {
+                let path = printable(&entry.path);
+                return Err(Error::Build(format!("`{path}` has not been hashed")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Length in bytes; 0 for all but files.
+    pub fn len(&self) -> u64 {
+        match self.content {
+            Content::File { len, .. } => len,
+            _ => 0,
+        }
+    }
+
+    /// True for empty files and all that are no files.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The order of a manifest: by components, each compared as bytes. Comparing whole paths would
+/// put `a.b` before `a/c`. No name has a NUL, so `/` may stand for one.
+pub(crate) fn path_order(a: &[u8], b: &[u8]) -> Ordering {
+    let key = |b: &u8| if *b == b'/' { 0 } else { *b };
+    a.iter().map(key).cmp(b.iter().map(key))
+}
+
+/// What the checks of reading would not see, because writing would hide it.
+fn check_entry(entry: &Entry) -> Result<(), Error> {
+    let path = || printable(&entry.path);
+    let fail = |why: &str| Err(Error::Build(format!("`{}`: {why}", path())));
+    let root = entry.path.is_empty();
+    if let Some(part) = entry.path.split(|b| *b == b'/').find(|part| {
+        let fault = crate::tree::name_fault(part);
+        fault.is_some() && !root
+    }) {
+        return Err(Error::Name {
+            name: printable(part),
+            path: path(),
+            why: crate::tree::name_fault(part).unwrap_or_default(),
+        });
+    }
+    if entry.mode.is_some_and(|m| m > 0o7777) {
+        return fail("its mode has more than the twelve permission bits");
+    }
+    if entry.mtime.is_some_and(|t| t.nanos >= 1_000_000_000) {
+        return fail("its modification time has more than 10^9 nanoseconds");
+    }
+    let mut names: Vec<&[u8]> = entry.xattrs.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    if names.windows(2).any(|w| w[0] == w[1]) {
+        return fail("it has an extended attribute twice");
+    }
+    let (len, holes) = match &entry.content {
+        Content::File { len, holes, .. } => (len, holes),
+        Content::Symlink(_) if root => {
+            return fail("a symbolic link cannot be published alone; publish what it points to");
+        }
+        _ => return Ok(()),
+    };
+    let mut end = 0;
+    for (i, hole) in holes.iter().enumerate() {
+        let apart = hole.start > end || (i == 0 && hole.start == 0);
+        if !apart || hole.end <= hole.start || hole.end > *len {
+            return fail("its holes are not in order, or reach beyond its end");
+        }
+        end = hole.end;
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@
 pub mod bencode;
 mod builder;
 mod choose;
+mod encode;
 mod error;
 mod extra;
 mod files;
@@ -20,6 +21,7 @@ mod layout;
 mod magnet;
 mod manifest;
 pub mod merkle;
+mod parse;
 mod symlink;
 mod tree;
 

@@ -460,15 +460,3 @@ impl Manifest {
         }
     }
 }
-
-impl Manifest {
-    /// Reads a whole metainfo file.
-    pub fn parse(_torrent: &[u8]) -> Result<Self, Error> {
-        Err(Error::Overflow)
-    }
-
-    /// Reads an info dictionary alone, as BEP 9 delivers it; v2 piece layers are then missing.
-    pub fn from_info(_info: &[u8], _trackers: Vec<Vec<String>>) -> Result<Self, Error> {
-        Err(Error::Overflow)
-    }
-}

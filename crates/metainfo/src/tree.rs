@@ -145,8 +145,7 @@ impl Tree {
         }
     }
 
-    /// The first file with this root and, since equal roots of different lengths are possible
-    /// only for hostile manifests, whatever its length.
+    /// The first file with this root.
     pub(crate) fn find_root(&self, info: &[u8], root: &Digest) -> Option<u32> {
         let key = |i: &u32| self.pieces_root(info, *i);
         let at = self.by_root.binary_search_by(|i| key(i).as_ref().cmp(&Some(root))).ok()?;
@@ -289,7 +288,7 @@ impl<'a> TreeBuilder<'a> {
     }
 
     /// Checks that no directory has two entries of one name, and finds files of equal content:
-    /// those with the same root and length. The index is for looking names up.
+    /// those with the same root. The index is for looking names up.
     pub(crate) fn finish(self, len: impl Fn(u32) -> u64) -> Result<(Tree, Index), Error> {
         let info = self.info;
         let mut tree = self.tree;
@@ -300,20 +299,23 @@ impl<'a> TreeBuilder<'a> {
         index.check(&tree, info)?;
         let mut rooted: Vec<u32> =
             (0..tree.file_count()).filter(|i| tree.pieces_root(info, *i).is_some()).collect();
-        let key = |tree: &Tree, i: u32| (tree.pieces_root(info, i), len(i));
-        rooted.sort_unstable_by_key(|i| (key(&tree, *i), *i));
-        let mut first: Option<u32> = None;
+        rooted.sort_unstable_by_key(|i| (tree.pieces_root(info, *i), *i));
         for at in rooted {
-            match first.filter(|f| key(&tree, *f) == key(&tree, at)) {
-                Some(f) => {
+            let root = tree.pieces_root(info, at);
+            let known = tree.by_root.last().copied();
+            match known.filter(|f| tree.pieces_root(info, *f) == root) {
+                Some(first) if len(first) != len(at) => {
+                    return Err(Error::Layer {
+                        path: tree.describe_file(info, at),
+                        why: "its pieces root is that of a file of another length",
+                    });
+                }
+                Some(first) => {
                     if let Some(file) = tree.files.get_mut(at as usize) {
-                        file.same = f;
+                        file.same = first;
                     }
                 }
-                None => {
-                    first = Some(at);
-                    tree.by_root.push(at);
-                }
+                None => tree.by_root.push(at),
             }
         }
         tree.by_root.shrink_to_fit();

@@ -5,6 +5,14 @@
 //! a small multiple of the key's size plus 8 bytes an entry; nothing is believed that does not
 //! fit the tree; a version not known here is passed over.
 
+mod column;
+mod read;
+mod write;
+
+pub(crate) use column::Runs;
+pub(crate) use read::Raw;
+pub(crate) use write::{Columns, write};
+
 use std::ops::Range;
 
 /// A time of modification.
@@ -16,20 +24,8 @@ pub struct Mtime {
     pub nanos: u32,
 }
 
-/// A column in which neighbours are often equal: runs of one value.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Runs {
-    /// End (exclusive) of each run.
-    ends: Vec<u32>,
-    values: Vec<u32>,
-}
-
-impl Runs {
-    fn get(&self, entry: u32) -> Option<u32> {
-        let run = self.ends.partition_point(|end| *end <= entry);
-        self.values.get(run).copied()
-    }
-}
+/// The version of the key that is written, and the only one that is read.
+pub(crate) const VERSION: i64 = 1;
 
 /// The decoded key. Empty if it is absent or of an unknown version.
 #[derive(Debug, Clone, Default)]
