@@ -72,6 +72,7 @@ pub fn hash(
     let invalid = |source| Error::Manifest { path: tree.root.clone(), source };
     let (piece_length, version, why) = choose(tree, options)?;
     let name = tree.name.as_bytes();
+    rehearse(tree).map_err(invalid)?;
     let mut builder = Builder::new(name, version, piece_length, entries(tree)).map_err(invalid)?;
     if !tree.is_single() {
         builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
@@ -152,6 +153,20 @@ fn entries(tree: &Tree) -> Vec<Entry> {
     });
     let dirs = tree.dirs.iter().map(|node| entry(node, C::Directory));
     dirs.chain(files).collect()
+}
+
+/// Builds the manifest of the same tree with all files empty: names, links and attributes that make no valid one are
+/// found here, before hours of hashing.
+fn rehearse(tree: &Tree) -> Result<(), tidecast_metainfo::Error> {
+    let mut entries = entries(tree);
+    for entry in &mut entries {
+        if let tidecast_metainfo::Content::File { len, holes, .. } = &mut entry.content {
+            *len = 0;
+            holes.clear();
+        }
+    }
+    let builder = Builder::new(tree.name.as_bytes(), Version::V2, 1 << 20, entries)?;
+    builder.build().map(|_| ())
 }
 
 /// Hands the hashes to the builder.

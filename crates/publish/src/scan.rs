@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, SeekFrom, access, seek};
 use rustix::io::Errno;
@@ -28,6 +28,9 @@ pub struct ScanOptions {
     /// Patterns of what to leave out. With a `/`: matched against the path below the published directory.
     /// Without: against the name, at any depth. A directory that matches is left out with all below it.
     pub exclude: Vec<String>,
+    /// Symbolic links that lead out of the tree make no valid manifest: leave them out, with a warning, instead of
+    /// failing.
+    pub skip_outside_links: bool,
     /// The name to publish under; by default the file's or directory's own.
     pub name: Option<OsString>,
 }
@@ -43,6 +46,7 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
     let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
     let mut walk = Walk {
         exclude: Exclude::new(&options.exclude)?,
+        skip_outside_links: options.skip_outside_links,
         progress,
         links: HashMap::new(),
         tree: Tree { root: root.clone(), name, dirs: Vec::new(), files: Vec::new(), warnings: Vec::new() },
@@ -60,6 +64,7 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
 /// A walk under way.
 struct Walk<'a> {
     exclude: Exclude,
+    skip_outside_links: bool,
     progress: &'a Progress,
     /// First name of every file that has several, by device and inode.
     links: HashMap<(u64, u64), usize>,
@@ -102,6 +107,10 @@ impl Walk<'_> {
             self.file(path, &full, &meta)?;
         } else if kind.is_symlink() {
             let target = fs::read_link(&full).map_err(Error::io("read the link", &full))?;
+            if self.skip_outside_links && leads_out(&path, &target) {
+                self.tree.warnings.push(Warning::OutsideLink { path, target });
+                return Ok(None);
+            }
             // Links have no mode, and only root may give them attributes.
             let node = Node {
                 path,
@@ -210,6 +219,26 @@ type Listing = (PathBuf, std::vec::IntoIter<OsString>);
 /// File systems without attributes say so in several ways.
 fn unsupported(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(Errno::NOSYS.raw_os_error())
+}
+
+/// Whether the text of the link at `path` names a place outside the tree.
+fn leads_out(path: &Path, target: &Path) -> bool {
+    let mut depth = path.components().count().saturating_sub(1);
+    target.components().any(|part| match part {
+        Component::Normal(_) => {
+            depth += 1;
+            false
+        }
+        Component::CurDir => false,
+        Component::ParentDir => match depth.checked_sub(1) {
+            Some(up) => {
+                depth = up;
+                false
+            }
+            None => true,
+        },
+        Component::RootDir | Component::Prefix(_) => true,
+    })
 }
 
 /// The modification time in `meta`.

@@ -138,6 +138,13 @@ impl Identity {
 pub enum Warning {
     /// A socket, device or pipe was left out.
     Special(PathBuf),
+    /// A symbolic link that leads out of the tree was left out.
+    OutsideLink {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
     /// Some extended attributes are not published: only those of the `user` namespace are.
     Attributes {
         /// The first file that has such.
@@ -157,6 +164,10 @@ impl fmt::Display for Warning {
         match self {
             Self::Special(path) => {
                 write!(f, "{} is a socket, device or pipe and is left out", show(path))
+            }
+            Self::OutsideLink { path, target } => {
+                let (path, target) = (show(path), show(target));
+                write!(f, "{path} -> {target} leads out of the tree and is left out")
             }
             Self::Attributes { path, name, files } => write!(
                 f,
