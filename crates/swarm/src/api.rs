@@ -132,6 +132,9 @@ pub struct Limits {
     pub window: (u32, u32),
     /// Bytes handed to one peer's connection by `Serve` and not yet `Sent`.
     pub serving: u32,
+    /// Bytes handed to all connections together by `Serve` and not yet `Sent`: beyond it, peers take
+    /// turns.
+    pub serving_total: u64,
     /// Requests queued by one peer before it is told no (rejected, or dropped as abusive).
     pub queued_requests: usize,
     /// Bytes received and not yet stored, over all peers; above it no new request goes out.
@@ -145,6 +148,7 @@ impl Default for Limits {
             random_neighbours: 16,
             window: (1 << 20, 64 << 20),
             serving: 4 << 20,
+            serving_total: 128 << 20,
             queued_requests: 4096,
             unsettled: 256 << 20,
         }
@@ -153,6 +157,7 @@ impl Default for Limits {
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
 pub enum Event {
     /// Time has passed: a wake-up that was asked for is due.
     Tick,
@@ -196,6 +201,10 @@ pub enum Event {
     /// We may ask for this piece though choked (BEP 6).
     AllowedFast { peer: PeerId, piece: u32 },
 
+    /// The peer queues at most so many requests (`reqq` of its extension handshake); 250 until it
+    /// says so.
+    QueueLimit { peer: PeerId, requests: u32 },
+
     /// Payload has come off the socket; its verdict follows.
     Received { peer: PeerId, block: Block },
     /// It is on disk, each leaf matched if leaf hashes were known.
@@ -221,6 +230,7 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
 pub enum Action {
     /// Connect to this address; answered by `PeerUp` or `DialFailed`.
     Dial { candidate: Candidate },

@@ -9,6 +9,31 @@
 //! sleep_until(engine.wakeup());
 //! ```
 
+mod announce;
 mod api;
+mod availability;
+mod bitset;
+mod blame;
+mod choker;
+mod delivery;
+mod endgame;
+mod engine;
+mod holdings;
+mod neighbours;
+mod partial;
+mod peer;
+mod picker;
+mod pieces;
+mod report;
+mod requests;
+mod rng;
+mod serve;
+mod slow;
+mod stats;
+mod superseed;
+mod upload;
+mod window;
 
 pub use api::*;
+pub use engine::{Engine, SetupError};
+pub use stats::{PeerStats, Stats};

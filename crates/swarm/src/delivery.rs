@@ -1,0 +1,148 @@
+//! What becomes of payload that peers send us.
+
+use crate::api::{Action, Block, PeerId, Reason};
+use crate::engine::Engine;
+use crate::pieces::State;
+
+/// Bytes that a peer may send without having been asked, beyond those taken back: a reject and its
+/// block can cross.
+const UNASKED_MOST: u64 = 1 << 20;
+
+impl Engine {
+    /// Payload has come off the socket.
+    pub(crate) fn on_received(&mut self, id: PeerId, block: Block) {
+        self.unsettled += u64::from(block.len);
+        self.totals.received += u64::from(block.len);
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.counts.received += u64::from(block.len);
+        if !self.pieces.sound(block) {
+            return self.disconnect(id, Reason::Protocol("sent a block that cannot be asked for"));
+        }
+        let cells = self.pieces.cells(block);
+        let asked = self.with_piece(block.piece, |p| p.receive(id, block.piece, cells));
+        let mine = self.no_longer_asked(block.piece, asked, Some(id));
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.patience.delivered(now);
+        peer.window.received(now, block.len);
+        let unasked = u64::from(block.len).saturating_sub(mine);
+        if unasked > peer.stray + UNASKED_MOST {
+            return self.disconnect(id, Reason::Protocol("sent what was not asked for"));
+        }
+        peer.stray = peer.stray.saturating_sub(unasked);
+        self.hungry.push(id);
+    }
+
+    /// Cells have come, so whoever was asked for them is asked no more; the bytes that `from` itself
+    /// was asked for. Everyone else is told.
+    fn no_longer_asked(&mut self, piece: u32, asked: Vec<(PeerId, u32)>, from: Option<PeerId>) -> u64 {
+        let mut mine = 0;
+        let mut others: Vec<(PeerId, u32)> = Vec::new();
+        let mut cells = Vec::with_capacity(asked.len());
+        for (peer, cell) in asked {
+            if Some(peer) == from { cells.push(cell) } else { others.push((peer, cell)) }
+        }
+        if let Some(id) = from {
+            for run in crate::bitset::to_ranges(cells) {
+                let bytes = self.pieces.block(piece, run).len;
+                mine += u64::from(bytes);
+                self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+                self.note_answer(id, piece, bytes);
+            }
+        }
+        for (peer, cell) in others {
+            self.not_awaited(peer, piece, &[cell], true);
+            self.hungry.push(peer);
+        }
+        mine
+    }
+
+    /// `bytes` of a request have come: measures the delay when they are its first.
+    fn note_answer(&mut self, id: PeerId, piece: u32, bytes: u32) {
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let Some(entry) = peer.note_gone(piece, bytes)
+            && entry.fresh
+        {
+            peer.window.answered(now, now.since(entry.at), entry.idle);
+        }
+    }
+
+    /// A verdict has come for `len` bytes received.
+    pub(crate) fn settled(&mut self, len: u32) {
+        self.unsettled = self.unsettled.saturating_sub(u64::from(len));
+        if self.paused && self.unsettled < self.limits.unsettled {
+            self.paused = false;
+            self.hungry.extend(self.peers.keys().copied());
+        }
+    }
+
+    /// It is on disk.
+    pub(crate) fn on_stored(&mut self, id: PeerId, block: Block) {
+        self.settled(block.len);
+        self.totals.stored += u64::from(block.len);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.counts.stored += u64::from(block.len);
+        }
+        if self.pieces.sound(block) {
+            let cells = self.pieces.cells(block);
+            let asked = self.with_piece(block.piece, |p| p.store(id, block.piece, cells));
+            self.no_longer_asked(block.piece, asked, None);
+        }
+    }
+
+    /// It was there already.
+    pub(crate) fn on_duplicate(&mut self, id: PeerId, block: Block) {
+        self.settled(block.len);
+        self.totals.duplicate += u64::from(block.len);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.counts.duplicate += u64::from(block.len);
+        }
+        if self.pieces.sound(block) {
+            let cells = self.pieces.cells(block);
+            let asked = self.with_piece(block.piece, |p| p.store_known(id, block.piece, cells));
+            self.no_longer_asked(block.piece, asked, None);
+        }
+    }
+
+    /// The piece is ours.
+    pub(crate) fn on_piece_verified(&mut self, piece: u32) {
+        if piece >= self.pieces.count() || self.pieces.verified(piece) {
+            return;
+        }
+        if let Some(partial) = self.with_piece(piece, |p| p.verify(piece)) {
+            self.nothing_awaited(piece, &partial);
+        }
+        self.blame.cleared(piece);
+        self.deadlines.remove(&piece);
+        self.announce_piece(piece);
+        self.check_complete();
+    }
+
+    /// What we had is lost: fetched again if it is wanted.
+    pub(crate) fn on_piece_lost(&mut self, piece: u32) {
+        if self.pieces.state(piece) == State::Verified {
+            self.with_piece(piece, |p| p.reset(piece));
+            self.wanting_again();
+        }
+    }
+
+    /// Says so when nothing is left, once each time.
+    pub(crate) fn check_complete(&mut self) {
+        let complete = self.pieces.left() == 0;
+        if complete && !self.complete {
+            self.out.push_back(Action::Complete);
+            self.restless = true;
+        }
+        self.complete = complete;
+    }
+
+    /// Something is left to fetch that was not before.
+    pub(crate) fn wanting_again(&mut self) {
+        let was = self.complete;
+        self.check_complete();
+        if was && !self.complete {
+            self.neighbours.rouse(self.now);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What peers say they have, and whether we want something of them.
+
+use std::ops::Range;
+
+use crate::api::{Action, PeerId, Reason};
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::pieces::State;
+
+/// Pieces of one `Has` that are looked at to see whether it changes what can be asked.
+const LOOK: u32 = 256;
+/// Pieces that a choking peer may name for us (BEP 6 names ten).
+const ALLOWED_FAST: usize = 64;
+
+impl Engine {
+    /// Pieces that we lack and the peer has.
+    pub(crate) fn lacking(&self, peer: &Peer) -> u32 {
+        if peer.have.is_all() { self.pieces.left() } else { peer.lacking }
+    }
+
+    fn sound_pieces(&mut self, id: PeerId, pieces: &Range<u32>) -> bool {
+        let sound = pieces.start < pieces.end && pieces.end <= self.pieces.count();
+        if !sound {
+            self.disconnect(id, Reason::Protocol("claims pieces that do not exist"));
+        }
+        sound
+    }
+
+    /// The peer has all.
+    pub(crate) fn on_has_all(&mut self, id: PeerId) {
+        self.has_none(id);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.have.become_all();
+            self.availability.add_seed();
+            self.restless = true;
+        }
+        self.after_news(id);
+    }
+
+    /// The peer has none; what it claimed before counts no more.
+    pub(crate) fn has_none(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.lacking = 0;
+        peer.current = None;
+        if peer.have.is_all() {
+            self.availability.remove_seed();
+        }
+        let had = peer.have.become_none();
+        for piece in had.iter() {
+            self.one_copy_less(piece);
+        }
+    }
+
+    fn one_copy_less(&mut self, piece: u32) {
+        let (from, to) = self.availability.remove(piece);
+        if from != to {
+            self.picker.relevel(piece, self.pieces.priority(piece), from, to);
+        }
+    }
+
+    /// The peer has exactly these.
+    pub(crate) fn on_has_exactly(&mut self, id: PeerId, pieces: Vec<Range<u32>>) {
+        for range in pieces.iter().filter(|r| !r.is_empty()) {
+            if !self.sound_pieces(id, range) {
+                return;
+            }
+        }
+        self.has_none(id);
+        for range in pieces {
+            self.add_pieces(id, range);
+        }
+        self.after_news(id);
+    }
+
+    /// The peer has these too.
+    pub(crate) fn on_has(&mut self, id: PeerId, pieces: Range<u32>) {
+        if !self.sound_pieces(id, &pieces) {
+            return;
+        }
+        let look = pieces.start..pieces.end.min(pieces.start.saturating_add(LOOK));
+        let useful = pieces.len() > LOOK as usize
+            || look.clone().any(|p| match self.pieces.state(p) {
+                State::Missing => true,
+                State::InFlight => self.pieces.open().contains(&p) || self.policy.endgame,
+                _ => false,
+            });
+        self.add_pieces(id, pieces);
+        if useful {
+            self.after_news(id);
+        } else {
+            self.mind_interest(id);
+        }
+        for piece in look {
+            self.seen_at(id, piece);
+        }
+    }
+
+    fn add_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
+        let count = self.pieces.count();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for piece in pieces {
+            if !peer.have.add(piece, count) {
+                continue;
+            }
+            peer.lacking += u32::from(self.pieces.lacks(piece));
+            let (from, to) = self.availability.add(piece);
+            if from != to {
+                self.picker.relevel(piece, self.pieces.priority(piece), from, to);
+            }
+        }
+        if !peer.have.is_all() && peer.have.count(count) == count {
+            // All pieces one by one: a seed like any other.
+            let had = peer.have.become_all();
+            peer.lacking = 0;
+            self.availability.add_seed();
+            self.restless = true;
+            for piece in had.iter() {
+                self.one_copy_less(piece);
+            }
+        }
+    }
+
+    /// The peer has lost a piece.
+    pub(crate) fn on_has_not(&mut self, id: PeerId, piece: u32) {
+        let count = self.pieces.count();
+        if !self.sound_pieces(id, &(piece..piece.saturating_add(1))) {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.have.is_all() {
+            peer.have.spell_out(count);
+            peer.lacking = self.pieces.left();
+            self.availability.remove_seed();
+            for piece in 0..count {
+                let (from, to) = self.availability.add(piece);
+                if from != to {
+                    self.picker.relevel(piece, self.pieces.priority(piece), from, to);
+                }
+            }
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.have.remove(piece) {
+            peer.lacking -= u32::from(self.pieces.lacks(piece));
+            self.one_copy_less(piece);
+            self.take_back(id, piece, 0..u32::MAX, true);
+        }
+    }
+
+    /// There may be something new to ask of this peer.
+    fn after_news(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.dry = None;
+        }
+        self.mind_interest(id);
+        self.hungry.push(id);
+    }
+
+    /// Says that we want something of the peer's as soon as it is so; that we do not is said later,
+    /// by `upkeep`, because it changes with every piece.
+    pub(crate) fn mind_interest(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let want = self.lacking(peer) > 0;
+        if want == peer.we_want || peer.closing {
+            return;
+        }
+        if !want {
+            self.restless = true;
+            return;
+        }
+        self.say_interested(id, true);
+    }
+
+    pub(crate) fn say_interested(&mut self, id: PeerId, interested: bool) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.we_want = interested;
+            self.out.push_back(Action::Interested { peer: id, interested });
+        }
+    }
+
+    /// The peer chokes us: without BEP 6 that drops what was asked for.
+    pub(crate) fn on_choked(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.chokes_us = true;
+        peer.current = None;
+        if peer.rejects() {
+            return;
+        }
+        let asked = peer.asked_pieces();
+        for piece in asked {
+            let gone = self.take_back(id, piece, 0..u32::MAX, false);
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.stray += gone;
+            }
+        }
+    }
+
+    pub(crate) fn on_unchoked(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.chokes_us = false;
+            peer.dry = None;
+            self.hungry.push(id);
+        }
+    }
+
+    pub(crate) fn on_allowed_fast(&mut self, id: PeerId, piece: u32) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if piece < self.pieces.count() && peer.allowed_fast.len() < ALLOWED_FAST {
+            peer.allowed_fast.insert(piece);
+            peer.dry = None;
+            self.hungry.push(id);
+        }
+    }
+
+    pub(crate) fn on_interested(&mut self, id: PeerId, interested: bool) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.wants_ours = interested;
+            self.restless = true;
+            self.fill_slots();
+        }
+    }
+}

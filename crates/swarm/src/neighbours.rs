@@ -1,0 +1,313 @@
+//! Whom to dial: everyone we were told of, for good; of the others a few, by chance.
+//!
+//! Promises: at most `DIALING` dials at once; a failed address is tried again after 0.25 s, doubling
+//! to a minute; one of the random ones that keeps failing is forgotten; the table is bounded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::api::{Candidate, PeerId, Time};
+use crate::rng::Rng;
+
+/// Dials under way at once.
+const DIALING: usize = 32;
+/// Random addresses remembered.
+const RANDOM_MOST: usize = 4096;
+/// Told addresses remembered: more nodes than one swarm has.
+const TOLD_MOST: usize = 1 << 17;
+/// First pause after a failure, and the longest.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MOST: Duration = Duration::from_secs(60);
+/// Failures in a row after which a random address is forgotten.
+const FAILS_MOST: u32 = 8;
+/// A connection that lasted this long clears the failures before it.
+const LASTED: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// To be dialled at this time.
+    Due(Time),
+    Dialing,
+    Live(PeerId),
+    /// It has nothing for us and we nothing for it; dialled again when we want something.
+    Resting,
+    Banned,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    told: bool,
+    state: State,
+    fails: u32,
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It broke, or was let go: try again.
+    Lost,
+    /// Neither side needs the other.
+    Useless,
+    /// Never again.
+    Banned,
+}
+
+/// The table of addresses.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    known: BTreeMap<Candidate, Known>,
+    due_told: BTreeSet<(Time, Candidate)>,
+    due_random: BTreeSet<(Time, Candidate)>,
+    random_most: usize,
+    dialing: usize,
+    /// Random addresses dialled or live.
+    random_busy: usize,
+    random_known: usize,
+}
+
+impl Neighbours {
+    pub(crate) fn new(random_most: usize) -> Self {
+        Neighbours {
+            known: BTreeMap::new(),
+            due_told: BTreeSet::new(),
+            due_random: BTreeSet::new(),
+            random_most,
+            dialing: 0,
+            random_busy: 0,
+            random_known: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(crate) fn told(&self, candidate: Candidate) -> bool {
+        self.known.get(&candidate).is_some_and(|k| k.told)
+    }
+
+    /// An address to try. One that was random becomes told when it is named as such.
+    pub(crate) fn add(&mut self, now: Time, candidate: Candidate, told: bool) {
+        if let Some(&old) = self.known.get(&candidate) {
+            if told && !old.told {
+                self.leave(candidate, old);
+                self.enter(candidate, Known { told: true, ..old });
+            }
+            return;
+        }
+        let told_known = self.known.len() - self.random_known;
+        let full = if told { told_known >= TOLD_MOST } else { self.random_known >= RANDOM_MOST };
+        if !full {
+            self.enter(candidate, Known { told, state: State::Due(now), fails: 0 });
+        }
+    }
+
+    fn enter(&mut self, candidate: Candidate, known: Known) {
+        match known.state {
+            State::Due(at) if known.told => drop(self.due_told.insert((at, candidate))),
+            State::Due(at) => drop(self.due_random.insert((at, candidate))),
+            State::Dialing => self.dialing += 1,
+            _ => {}
+        }
+        let busy = matches!(known.state, State::Dialing | State::Live(_));
+        self.random_busy += usize::from(busy && !known.told);
+        self.random_known += usize::from(!known.told);
+        self.known.insert(candidate, known);
+    }
+
+    fn leave(&mut self, candidate: Candidate, known: Known) {
+        if let State::Due(at) = known.state {
+            self.due_told.remove(&(at, candidate));
+            self.due_random.remove(&(at, candidate));
+        }
+        let busy = matches!(known.state, State::Dialing | State::Live(_));
+        self.dialing -= usize::from(known.state == State::Dialing);
+        self.random_busy -= usize::from(busy && !known.told);
+        self.random_known -= usize::from(!known.told);
+        self.known.remove(&candidate);
+    }
+
+    fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
+        if let Some(&old) = self.known.get(&candidate) {
+            self.leave(candidate, old);
+            if old.told || fails < FAILS_MOST {
+                self.enter(candidate, Known { state, fails, ..old });
+            }
+        }
+    }
+
+    /// The addresses to dial now, while `room` connections are free.
+    pub(crate) fn dial(&mut self, now: Time, room: usize, rng: &mut Rng) -> Vec<Candidate> {
+        let mut out = Vec::new();
+        while self.dialing < DIALING && self.dialing < room {
+            let told = self.due_told.first().filter(|(at, _)| *at <= now).map(|&(_, c)| c);
+            let Some(candidate) = told.or_else(|| self.random_due(now, rng)) else { break };
+            let fails = self.known.get(&candidate).map_or(0, |k| k.fails);
+            self.turn(candidate, State::Dialing, fails);
+            out.push(candidate);
+        }
+        out
+    }
+
+    /// One of the first few random addresses that are due.
+    fn random_due(&self, now: Time, rng: &mut Rng) -> Option<Candidate> {
+        if self.random_busy >= self.random_most {
+            return None;
+        }
+        let due = || self.due_random.iter().take_while(|(at, _)| *at <= now).take(64);
+        let pick = rng.below(due().count() as u32);
+        due().nth(pick as usize).map(|&(_, c)| c)
+    }
+
+    /// When `dial` should be called again, if nothing else happens before.
+    pub(crate) fn wakeup(&self) -> Option<Time> {
+        let told = self.due_told.first().map(|d| d.0);
+        let random = self.due_random.first().map(|d| d.0);
+        let random = random.filter(|_| self.random_busy < self.random_most);
+        let next = [told, random].into_iter().flatten().min();
+        next.filter(|_| self.dialing < DIALING)
+    }
+
+    fn pause(fails: u32, rng: &mut Rng) -> Duration {
+        let pause = PAUSE.saturating_mul(1 << fails.min(10)).min(PAUSE_MOST);
+        // Up to a quarter more, so that a thousand nodes do not come back at the same instant.
+        pause + pause * rng.below(256) / 1024
+    }
+
+    /// A dial came to nothing.
+    pub(crate) fn failed(&mut self, now: Time, candidate: Candidate, rng: &mut Rng) {
+        if let Some(&Known { state: State::Dialing, fails, .. }) = self.known.get(&candidate) {
+            let at = now.after(Self::pause(fails, rng));
+            self.turn(candidate, State::Due(at), fails.saturating_add(1));
+        }
+    }
+
+    /// A connection with this address is up.
+    pub(crate) fn up(&mut self, candidate: Candidate, peer: PeerId) {
+        let known = self.known.get(&candidate).copied();
+        if let Some(known) = known.filter(|k| k.state != State::Banned) {
+            self.turn(candidate, State::Live(peer), known.fails);
+        }
+    }
+
+    /// The connection `peer`, which was up since `since`, has ended.
+    pub(crate) fn down(
+        &mut self,
+        now: Time,
+        candidate: Candidate,
+        peer: PeerId,
+        (since, end): (Time, End),
+        rng: &mut Rng,
+    ) {
+        let Some(&known) = self.known.get(&candidate) else { return };
+        if known.state != State::Live(peer) && end != End::Banned {
+            return;
+        }
+        let fails = if now.since(since) >= LASTED { 0 } else { known.fails };
+        match end {
+            End::Banned => self.turn(candidate, State::Banned, 0),
+            End::Useless => self.turn(candidate, State::Resting, 0),
+            End::Lost => {
+                let at = now.after(Self::pause(fails, rng));
+                self.turn(candidate, State::Due(at), fails.saturating_add(1));
+            }
+        }
+    }
+
+    /// We want something again: those that rest are dialled again.
+    pub(crate) fn rouse(&mut self, now: Time) {
+        let resting = self.known.iter().filter(|(_, k)| k.state == State::Resting);
+        for candidate in resting.map(|(&c, _)| c).collect::<Vec<_>>() {
+            self.turn(candidate, State::Due(now), 0);
+        }
+    }
+
+    /// Whether the counts match the table.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let n = |f: &dyn Fn(&Known) -> bool| self.known.values().filter(|k| f(k)).count();
+        let busy = |k: &Known| matches!(k.state, State::Dialing | State::Live(_));
+        let due = |k: &Known| matches!(k.state, State::Due(_));
+        let counts = (n(&|k| k.state == State::Dialing), n(&|k| busy(k) && !k.told));
+        if counts != (self.dialing, self.random_busy) {
+            return Err("counts of dials are wrong".into());
+        }
+        if n(&due) != self.due_told.len() + self.due_random.len() {
+            return Err("an address that is due is not queued, or twice".into());
+        }
+        if self.random_busy > self.random_most || self.dialing > DIALING {
+            return Err("too many dials".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn told_ones_are_tried_for_good_with_growing_pauses() {
+        let (mut n, mut rng) = (Neighbours::new(0), Rng::new(1));
+        n.add(Time(0), Candidate(1), true);
+        let (mut now, mut pauses) = (Time(0), Vec::new());
+        for _ in 0..30 {
+            assert_eq!(n.dial(now, 9, &mut rng), vec![Candidate(1)]);
+            n.failed(now, Candidate(1), &mut rng);
+            n.check().unwrap();
+            let next = n.wakeup().unwrap();
+            assert!(n.dial(Time(next.0 - 1), 9, &mut rng).is_empty());
+            pauses.push(next.0 - now.0);
+            now = next;
+        }
+        assert!((S / 4..S / 3).contains(&pauses[0]));
+        assert!(pauses.iter().all(|&p| p <= 75 * S) && pauses[29] >= 60 * S);
+    }
+
+    #[test]
+    fn random_ones_are_few_and_differ_by_seed() {
+        let dialled = |seed| {
+            let (mut n, mut rng) = (Neighbours::new(3), Rng::new(seed));
+            for c in 0..50 {
+                n.add(Time(0), Candidate(c), false);
+            }
+            let out = n.dial(Time(0), 100, &mut rng);
+            n.check().unwrap();
+            assert_eq!((out.len(), n.wakeup()), (3, None));
+            out
+        };
+        assert_ne!(dialled(1), dialled(2));
+    }
+
+    #[test]
+    fn a_random_one_that_fails_is_replaced_and_forgotten() {
+        let (mut n, mut rng) = (Neighbours::new(1), Rng::new(5));
+        n.add(Time(0), Candidate(1), false);
+        let mut now = Time(0);
+        for _ in 0..FAILS_MOST {
+            assert_eq!(n.dial(now, 9, &mut rng).len(), 1);
+            n.failed(now, Candidate(1), &mut rng);
+            now = now.after(PAUSE_MOST * 2);
+        }
+        assert_eq!(n.len(), 0);
+        n.check().unwrap();
+    }
+
+    #[test]
+    fn resting_and_banned_are_left_alone() {
+        let (mut n, mut rng) = (Neighbours::new(1), Rng::new(5));
+        for (c, end) in [(1, End::Useless), (2, End::Banned), (3, End::Lost)] {
+            let (c, peer) = (Candidate(c), PeerId(c));
+            n.add(Time(0), c, true);
+            n.dial(Time(0), 9, &mut rng);
+            n.up(c, peer);
+            n.down(Time(S), c, peer, (Time(0), end), &mut rng);
+        }
+        assert_eq!(n.dial(Time(900 * S), 9, &mut rng), vec![Candidate(3)]);
+        n.rouse(Time(901 * S));
+        assert_eq!(n.dial(Time(901 * S), 9, &mut rng), vec![Candidate(1)]);
+        n.check().unwrap();
+    }
+}

@@ -1,0 +1,239 @@
+//! What the engine knows of one live connection. All of it goes when the connection goes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::api::{Candidate, Limits, PeerId, Protocol, Time};
+use crate::availability::Holding;
+use crate::neighbours::End;
+use crate::pieces::CELL;
+use crate::slow::Patience;
+use crate::superseed::Offer;
+use crate::upload::{Queue, Share};
+use crate::window::Window;
+
+/// Requests outstanding at a stock client that has not said how many it queues.
+const STOCK_QUEUE: u32 = 250;
+/// ... and at most, whatever it says.
+pub(crate) const STOCK_QUEUE_MOST: u32 = 2000;
+/// Pieces outstanding at a Tidecast peer, half of what the default `Limits::queued_requests` allows.
+const PIECES_MOST: u32 = 2048;
+/// Largest block a stock client may ask for; most clients draw the line here.
+pub(crate) const STOCK_BLOCK_MOST: u32 = 128 << 10;
+
+/// Part of a piece that was asked for and has not come.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) piece: u32,
+    /// Bytes still to come.
+    pub(crate) bytes: u32,
+    /// When it was asked for.
+    pub(crate) at: Time,
+    /// Nothing of it has come yet.
+    pub(crate) fresh: bool,
+    /// Nothing else was outstanding when it was asked for.
+    pub(crate) idle: bool,
+}
+
+/// Bytes moved, by what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) received: u64,
+    pub(crate) stored: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) bad: u64,
+    pub(crate) served: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) protocol: Protocol,
+    pub(crate) candidate: Option<Candidate>,
+    pub(crate) told: bool,
+    pub(crate) since: Time,
+    /// We have closed it; only `PeerDown` is awaited.
+    pub(crate) closing: bool,
+    /// What its address is good for when it is gone.
+    pub(crate) end: End,
+
+    pub(crate) have: Holding,
+    /// Pieces it has that we lack; kept for peers that do not have all.
+    pub(crate) lacking: u32,
+    pub(crate) chokes_us: bool,
+    pub(crate) wants_ours: bool,
+    pub(crate) we_choke: bool,
+    pub(crate) we_want: bool,
+    pub(crate) allowed_fast: BTreeSet<u32>,
+
+    /// What it was asked for, oldest first.
+    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) outstanding: u64,
+    /// Bytes taken back that may come all the same.
+    pub(crate) stray: u64,
+    pub(crate) queue_limit: u32,
+    pub(crate) window: Window,
+    /// Where the last run asked of it ended.
+    pub(crate) cursor: Option<u32>,
+    /// A piece that is being asked of it in parts.
+    pub(crate) current: Option<u32>,
+    /// Nothing to ask of it was found at this count of changes.
+    pub(crate) dry: Option<u64>,
+    pub(crate) patience: Patience,
+
+    pub(crate) queue: Queue,
+    /// Requests refused since it was last served.
+    pub(crate) refused: usize,
+    pub(crate) offer: Offer,
+    pub(crate) counts: Counts,
+    /// Bytes received and served at the last rechoke.
+    pub(crate) at_rechoke: (u64, u64),
+}
+
+impl Peer {
+    pub(crate) fn new(
+        id: PeerId,
+        protocol: Protocol,
+        candidate: Option<Candidate>,
+        limits: &Limits,
+        now: Time,
+    ) -> Self {
+        let stock = matches!(protocol, Protocol::Stock { .. });
+        let block = match protocol {
+            Protocol::Tidecast { max_block } => max_block.clamp(CELL, 1 << 20),
+            Protocol::Stock { .. } => CELL,
+        };
+        Peer {
+            id,
+            protocol,
+            candidate,
+            told: false,
+            since: now,
+            closing: false,
+            end: End::Lost,
+            have: Holding::default(),
+            lacking: 0,
+            chokes_us: stock,
+            wants_ours: false,
+            we_choke: stock,
+            we_want: false,
+            allowed_fast: BTreeSet::new(),
+            asked: VecDeque::new(),
+            outstanding: 0,
+            stray: 0,
+            queue_limit: if stock { STOCK_QUEUE } else { PIECES_MOST },
+            window: Window::new(limits.window, block),
+            cursor: None,
+            current: None,
+            dry: None,
+            patience: Patience::new(now),
+            queue: Queue::default(),
+            refused: 0,
+            offer: Offer::default(),
+            counts: Counts::default(),
+            at_rechoke: (0, 0),
+        }
+    }
+
+    pub(crate) fn is_stock(&self) -> bool {
+        matches!(self.protocol, Protocol::Stock { .. })
+    }
+
+    /// It answers a request that it will not serve with a reject.
+    pub(crate) fn rejects(&self) -> bool {
+        !matches!(self.protocol, Protocol::Stock { fast: false })
+    }
+
+    /// Most bytes of one request to it.
+    pub(crate) fn request_size(&self) -> u32 {
+        match self.protocol {
+            Protocol::Tidecast { max_block } => max_block.clamp(CELL, 1 << 20),
+            Protocol::Stock { .. } => CELL,
+        }
+    }
+
+    /// How its queue is served.
+    pub(crate) fn share(&self, limits: &Limits) -> Share {
+        let max_block = match self.protocol {
+            Protocol::Tidecast { max_block } => max_block.max(CELL),
+            Protocol::Stock { .. } => STOCK_BLOCK_MOST,
+        };
+        Share { serving: u64::from(limits.serving), max_block: u64::from(max_block), whole: self.is_stock() }
+    }
+
+    /// Requests outstanding in the unit of its protocol.
+    fn requests(&self) -> u32 {
+        match self.protocol {
+            Protocol::Tidecast { .. } => self.asked.len() as u32,
+            Protocol::Stock { .. } => (self.outstanding / u64::from(CELL)) as u32 + 1,
+        }
+    }
+
+    /// Bytes that may be asked of it now; 0 until a quarter of its window is free, so that requests
+    /// do not go out one block at a time.
+    pub(crate) fn room(&self, now: Time) -> u64 {
+        let window = match self.patience.stalled() {
+            true => u64::from(self.request_size()),
+            false => self.window.size(),
+        };
+        let busy = self.outstanding > window / 4 * 3 && self.outstanding > 0;
+        if self.closing || busy || self.patience.resting(now) || self.requests() >= self.queue_limit {
+            return 0;
+        }
+        let room = window.saturating_sub(self.outstanding);
+        match self.is_stock() {
+            true => room.min(u64::from(self.queue_limit - self.requests()) * u64::from(CELL)),
+            false => room,
+        }
+    }
+
+    /// Notes that `bytes` of `piece` were asked for.
+    pub(crate) fn note_asked(&mut self, piece: u32, bytes: u32, now: Time) {
+        let idle = self.outstanding == 0;
+        if idle {
+            self.window.wake(now);
+            self.patience.wake(now);
+        }
+        self.outstanding += u64::from(bytes);
+        match self.asked.back_mut() {
+            Some(last) if last.piece == piece && last.at == now => last.bytes += bytes,
+            _ => self.asked.push_back(Asked { piece, bytes, at: now, fresh: true, idle }),
+        }
+    }
+
+    /// Notes that `bytes` of `piece` that were asked for are not awaited any more; the first entry
+    /// they belonged to, as it was.
+    pub(crate) fn note_gone(&mut self, piece: u32, bytes: u32) -> Option<Asked> {
+        let mut left = bytes;
+        let mut first = None;
+        let mut at = 0;
+        while left > 0
+            && let Some(entry) = self.asked.get_mut(at)
+        {
+            if entry.piece != piece {
+                at += 1;
+                continue;
+            }
+            if first.is_none() {
+                first = Some(entry.clone());
+                entry.fresh = false;
+            }
+            let part = entry.bytes.min(left);
+            entry.bytes -= part;
+            left -= part;
+            if entry.bytes == 0 {
+                self.asked.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        debug_assert_eq!(left, 0, "more of piece {piece} is gone than was asked for");
+        self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+        first
+    }
+
+    /// The distinct pieces that something is asked of.
+    pub(crate) fn asked_pieces(&self) -> BTreeSet<u32> {
+        self.asked.iter().map(|a| a.piece).collect()
+    }
+}

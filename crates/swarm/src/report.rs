@@ -1,0 +1,158 @@
+//! What the engine tells about itself: possession, numbers, and whether its invariants hold.
+
+use std::ops::Range;
+
+use crate::api::PeerId;
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::pieces::State;
+use crate::stats::{PeerStats, Stats};
+
+impl Engine {
+    /// Whether the piece is verified.
+    #[must_use]
+    pub fn have(&self, piece: u32) -> bool {
+        self.pieces.verified(piece)
+    }
+
+    /// The verified pieces, as sorted, disjoint, non-touching ranges. O(pieces).
+    #[must_use]
+    pub fn have_ranges(&self) -> Vec<Range<u32>> {
+        self.pieces.verified_ranges()
+    }
+
+    /// Every wanted piece is verified.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.pieces.left() == 0
+    }
+
+    /// Totals and the state of now. O(peers).
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let live = || self.peers.values().filter(|p| !p.closing);
+        Stats {
+            received: self.totals.received,
+            stored: self.totals.stored,
+            duplicate: self.totals.duplicate,
+            bad: self.totals.bad,
+            served: self.totals.served,
+            outstanding: self.outstanding,
+            unsettled: self.unsettled,
+            serving: self.turns.in_flight(),
+            peers: live().count(),
+            seeds: live().filter(|p| p.have.is_all()).count(),
+            candidates: self.neighbours.len(),
+            pieces: self.pieces.count(),
+            verified: self.pieces.verified_count(),
+            wanted_left: self.pieces.left(),
+            wanted_left_bytes: self.pieces.left_bytes(),
+            in_flight: self.pieces.in_flight_count(),
+            banned: self.blame.banned,
+        }
+    }
+
+    /// Numbers of every live connection, by `PeerId`.
+    #[must_use]
+    pub fn peer_stats(&self) -> Vec<PeerStats> {
+        let stats = |p: &Peer| PeerStats {
+            peer: p.id,
+            received: p.counts.received,
+            stored: p.counts.stored,
+            duplicate: p.counts.duplicate,
+            served: p.counts.served,
+            outstanding: p.outstanding,
+            window: p.window.size(),
+            rate: p.window.rate(),
+            upload_rate: p.queue.rate(),
+            queued: p.queue.len(),
+            pieces: p.have.count(self.pieces.count()),
+            chokes_us: p.chokes_us,
+            choked: p.we_choke,
+            stalled: p.patience.stalled(),
+        };
+        self.peers.values().filter(|p| !p.closing).map(stats).collect()
+    }
+
+    /// Whether every invariant holds; else the first thing that is wrong. For tests and simulation:
+    /// O(pieces x peers).
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.pieces.check()?;
+        self.neighbours.check()?;
+        self.check_picker()?;
+        let mut outstanding = 0;
+        let mut serving = 0;
+        for peer in self.peers.values() {
+            self.check_peer(peer)?;
+            outstanding += peer.outstanding;
+            serving += peer.queue.in_flight();
+        }
+        for (piece, partial) in self.pieces.in_flight() {
+            for (peer, _) in partial.requests() {
+                let live = self.peers.get(&peer).is_some_and(|p| !p.closing);
+                if !live {
+                    return Err(format!("piece {piece} is asked of {peer:?}, who is gone"));
+                }
+            }
+        }
+        if (outstanding, serving) != (self.outstanding, self.turns.in_flight()) {
+            return Err("totals over the peers are wrong".into());
+        }
+        Ok(())
+    }
+
+    fn check_picker(&self) -> Result<(), String> {
+        let mut missing = 0;
+        for piece in 0..self.pieces.count() {
+            let pick = self.pieces.state(piece) == State::Missing && !self.blame.is_solo(piece);
+            let level = crate::availability::level(self.availability.copies(piece));
+            let there = self.picker.contains(piece, self.pieces.priority(piece), level);
+            if pick != there {
+                return Err(format!("piece {piece}: missing {pick}, but in the picker {there}"));
+            }
+            missing += u32::from(pick);
+            let holders = self.peers.values().filter(|p| p.have.has(piece)).count();
+            if holders != self.availability.holders(piece) as usize {
+                return Err(format!("piece {piece} has {holders} holders, counted otherwise"));
+            }
+        }
+        match missing == self.picker.count() {
+            true => Ok(()),
+            false => Err("the picker holds pieces that are not missing".into()),
+        }
+    }
+
+    fn check_peer(&self, peer: &Peer) -> Result<(), String> {
+        let id = peer.id;
+        let asked: u64 = peer.asked.iter().map(|a| u64::from(a.bytes)).sum();
+        let mut cells = 0;
+        for (piece, partial) in self.pieces.in_flight() {
+            let of = partial.asked_of(id);
+            cells += of.map(|c| u64::from(self.pieces.block(piece, c..c + 1).len)).sum::<u64>();
+        }
+        if asked != peer.outstanding || cells != asked {
+            return Err(format!("{id:?} owes {asked}, {} or {cells} bytes", peer.outstanding));
+        }
+        let lacking =
+            (0..self.pieces.count()).filter(|&p| peer.have.has(p) && self.pieces.lacks(p)).count() as u32;
+        if lacking != self.lacking(peer) {
+            return Err(format!("{id:?} has {lacking} pieces that we lack, counted otherwise"));
+        }
+        if peer.queue.len() > self.limits.queued_requests {
+            return Err(format!("{id:?} has more requests queued than allowed"));
+        }
+        if peer.closing && (asked > 0 || peer.queue.len() > 0 || peer.have.count(1) > 0) {
+            return Err(format!("{id:?} is closed and still holds something"));
+        }
+        Ok(())
+    }
+
+    /// The live connections.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerId> {
+        self.peers.values().filter(|p| !p.closing).map(|p| p.id).collect()
+    }
+}

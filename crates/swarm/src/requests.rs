@@ -1,0 +1,206 @@
+//! What to ask of whom, whenever a peer has room in its window.
+//!
+//! In this order: a piece under suspicion that it shall deliver alone; the rest of the piece it is
+//! delivering in parts; the best missing pieces; blocks of pieces that others are delivering; in
+//! textbook endgame, what others were asked for already. Tidecast peers are asked for runs of whole
+//! pieces where pieces are small against the window, stock peers for 16 KiB blocks of one piece after
+//! the other.
+//!
+//! Near the end nobody is asked for more than its share of what is left, so that all finish together
+//! and little has to be taken back.
+
+use std::ops::Range;
+
+use crate::api::{Action, PeerId};
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::pieces::{CELL, State};
+use crate::slow::chunks;
+
+/// Pieces in one request.
+const RUN_MOST: u32 = 64;
+/// Requests composed for one peer in one go; more waits for the next event.
+const ROUNDS: usize = 2048;
+/// Pieces of others that are looked at for one request.
+const OPEN_SCAN: usize = 64;
+/// The least share of what is left.
+const SHARE_LEAST: u64 = 256 << 10;
+
+impl Engine {
+    /// Asks every peer that may have room.
+    pub(crate) fn refill(&mut self) {
+        if self.stirred {
+            self.stirred = false;
+            let epoch = self.epoch;
+            let dry = |p: &&Peer| p.dry.is_some_and(|at| at != epoch);
+            self.hungry.extend(self.peers.values().filter(dry).map(|p| p.id));
+        }
+        let mut hungry = std::mem::take(&mut self.hungry);
+        for id in hungry.drain(..) {
+            self.refill_peer(id);
+        }
+        // Asking may have made others hungry; they are served by the next event.
+        hungry.append(&mut self.hungry);
+        self.hungry = hungry;
+    }
+
+    fn refill_peer(&mut self, id: PeerId) {
+        for _ in 0..ROUNDS {
+            if self.unsettled >= self.limits.unsettled {
+                self.paused = true;
+                return;
+            }
+            let epoch = self.epoch;
+            let Some(peer) = self.peers.get(&id) else { return };
+            if peer.dry == Some(epoch) || self.lacking(peer) == 0 {
+                return;
+            }
+            let room = self.fair_room(peer);
+            if room == 0 {
+                return;
+            }
+            if !self.ask_next(id, room) {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.dry = Some(epoch);
+                    peer.current = None;
+                    self.restless |= self.outstanding > peer.outstanding;
+                }
+                return;
+            }
+        }
+    }
+
+    /// Room in the peer's window, within its share of what is left to ask for.
+    fn fair_room(&self, peer: &Peer) -> u64 {
+        let room = peer.room(self.now);
+        let left = self.pieces.missing_bytes() + self.outstanding;
+        let pieces_left = u64::from(self.pieces.left()).max(1);
+        if room == 0 || left > peer.window.size().saturating_mul(self.peers.len() as u64) {
+            return room;
+        }
+        // How many holders a piece that we lack has on average, choking aside.
+        let useful = self.peers.values().filter(|p| !p.closing && !p.chokes_us);
+        let holders: u64 = useful.map(|p| u64::from(self.lacking(p))).sum();
+        let share = (left * pieces_left / holders.max(pieces_left)).max(SHARE_LEAST);
+        room.min(share.saturating_sub(peer.outstanding))
+    }
+
+    /// Whether `piece` may be asked of `id` as things are.
+    pub(crate) fn may_ask(&self, id: PeerId, piece: u32) -> bool {
+        let Some(peer) = self.peers.get(&id) else { return false };
+        !peer.closing
+            && peer.have.has(piece)
+            && (!peer.chokes_us || peer.allowed_fast.contains(&piece))
+            && self.blame.allows(piece, id)
+    }
+
+    /// Sends one request to `id`; false when there is nothing to ask for.
+    fn ask_next(&mut self, id: PeerId, room: u64) -> bool {
+        if self.peers.get(&id).is_some_and(|p| p.chokes_us) {
+            return self.ask_allowed_fast(id, room);
+        }
+        if let Some(piece) = self.solo_for(id) {
+            self.blame.assign(piece, id);
+            return self.ask_part(id, piece, room);
+        }
+        let Some(peer) = self.peers.get(&id) else { return false };
+        if let Some(piece) = peer.current
+            && self.may_ask(id, piece)
+            && self.ask_part(id, piece, room)
+        {
+            return true;
+        }
+        self.ask_missing(id, room) || self.join(id, room) || self.endgame(id, room)
+    }
+
+    /// Asks for the best missing pieces that the peer has.
+    fn ask_missing(&mut self, id: PeerId, room: u64) -> bool {
+        let Some(peer) = self.peers.get(&id) else { return false };
+        let run = self.picker.pick(&peer.have, peer.cursor, RUN_MOST, &mut self.rng);
+        let Some(run) = run else { return false };
+        let first = run.start;
+        let small = u64::from(self.pieces.length(first)) <= room.max(u64::from(peer.request_size()));
+        if peer.is_stock() || !small {
+            return self.ask_part(id, first, room);
+        }
+        let mut bytes = 0;
+        let fits = |piece: &u32| {
+            bytes += u64::from(self.pieces.length(*piece));
+            *piece == first || bytes <= room
+        };
+        let end = run.take_while(fits).last().unwrap_or(first) + 1;
+        self.ask_pieces(id, first..end);
+        true
+    }
+
+    /// Asks a Tidecast peer for whole missing pieces.
+    fn ask_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
+        let now = self.now;
+        for piece in pieces.clone() {
+            debug_assert_eq!(self.pieces.state(piece), State::Missing);
+            let len = self.pieces.length(piece);
+            self.with_piece(piece, |p| p.ask(id, piece, 0..u32::MAX));
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.note_asked(piece, len, now);
+            }
+            self.outstanding += u64::from(len);
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.cursor = Some(pieces.end);
+        }
+        self.out.push_back(Action::RequestPieces { peer: id, pieces });
+    }
+
+    /// Asks for free cells of one piece, as many as there is room for.
+    fn ask_part(&mut self, id: PeerId, piece: u32, room: u64) -> bool {
+        let most = u32::try_from(room / u64::from(CELL)).unwrap_or(u32::MAX).max(1);
+        let cells = match self.pieces.partial(piece) {
+            Some(partial) => partial.free_run(most),
+            None => Some(0..self.pieces.length(piece).div_ceil(CELL).min(most)),
+        };
+        let Some(cells) = cells.filter(|c| !c.is_empty()) else { return false };
+        self.ask_cells(id, piece, cells);
+        let more = self.pieces.open().contains(&piece);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.current = more.then_some(piece);
+            peer.cursor = Some(piece + 1);
+        }
+        true
+    }
+
+    /// Asks for cells that nobody is asked for.
+    pub(crate) fn ask_cells(&mut self, id: PeerId, piece: u32, cells: Range<u32>) {
+        let asked = self.with_piece(piece, |p| p.ask(id, piece, cells.clone()));
+        debug_assert_eq!(asked as usize, cells.len(), "cells of piece {piece} were not free");
+        self.blame.assign(piece, id);
+        let block = self.pieces.block(piece, cells);
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.note_asked(piece, block.len, now);
+        self.outstanding += u64::from(block.len);
+        let requests = chunks(block, peer.request_size());
+        self.out.extend(requests.map(|block| Action::Request { peer: id, block }));
+    }
+
+    /// Asks for blocks of a piece that others are delivering.
+    fn join(&mut self, id: PeerId, room: u64) -> bool {
+        let from = self.rng.below(self.pieces.count());
+        let open = self.pieces.open();
+        let turn = open.range(from..).chain(open.range(..from)).take(OPEN_SCAN);
+        let piece = turn.copied().find(|&p| self.pieces.lacks(p) && self.may_ask(id, p));
+        piece.is_some_and(|piece| self.ask_part(id, piece, room))
+    }
+
+    /// A peer that chokes us may still be asked for the pieces it has named (BEP 6).
+    fn ask_allowed_fast(&mut self, id: PeerId, room: u64) -> bool {
+        let Some(peer) = self.peers.get(&id) else { return false };
+        let free = |piece: &u32| match self.pieces.state(*piece) {
+            State::Missing => true,
+            State::InFlight => self.pieces.open().contains(piece) && self.pieces.lacks(*piece),
+            _ => false,
+        };
+        let ours = |p: &u32| self.may_ask(id, *p) && free(p);
+        let piece = peer.allowed_fast.iter().copied().find(ours);
+        piece.is_some_and(|piece| self.ask_part(id, piece, room))
+    }
+}

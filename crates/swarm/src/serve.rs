@@ -1,0 +1,126 @@
+//! Requests of peers: checked, queued, served in turn. Only verified pieces are served.
+
+use std::ops::Range;
+
+use crate::api::{Action, Block, PeerId, Protocol, Reason};
+use crate::engine::Engine;
+use crate::peer::STOCK_BLOCK_MOST;
+use crate::upload::Step;
+
+impl Engine {
+    /// A peer asks for a block.
+    pub(crate) fn on_requested(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let most = match peer.protocol {
+            Protocol::Tidecast { .. } => u32::MAX,
+            Protocol::Stock { .. } => STOCK_BLOCK_MOST,
+        };
+        let end = block.begin.checked_add(block.len);
+        let inside = end.is_some_and(|end| end <= self.pieces.length(block.piece));
+        if !inside || block.len == 0 || block.len > most {
+            return self.disconnect(id, Reason::Protocol("asked for a block that cannot be"));
+        }
+        let choked = peer.we_choke;
+        if choked || !self.pieces.verified(block.piece) {
+            if peer.rejects() {
+                self.out.push_back(Action::Reject { peer: id, block });
+            }
+            return;
+        }
+        if peer.queue.len() >= self.limits.queued_requests {
+            return self.refuse(id, block);
+        }
+        peer.queue.push_block(block);
+        self.turns.enter(id, &mut peer.queue);
+    }
+
+    /// The queue is full: a peer that understands a reject gets one, as long as it does not go on.
+    fn refuse(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.refused += 1;
+        let patient = peer.rejects() && peer.refused <= self.limits.queued_requests;
+        if patient {
+            self.out.push_back(Action::Reject { peer: id, block });
+        } else {
+            self.disconnect(id, Reason::Flooding);
+        }
+    }
+
+    /// A Tidecast peer asks for whole pieces.
+    pub(crate) fn on_requested_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if pieces.is_empty() || pieces.end > self.pieces.count() || peer.is_stock() {
+            return self.disconnect(id, Reason::Protocol("asked for pieces that cannot be"));
+        }
+        if peer.queue.len() + pieces.len() > self.limits.queued_requests {
+            return self.disconnect(id, Reason::Flooding);
+        }
+        let mut run: Range<u32> = pieces.start..pieces.start;
+        for piece in pieces {
+            if self.pieces.verified(piece) && !peer.we_choke {
+                run.end = piece + 1;
+                continue;
+            }
+            if !run.is_empty() {
+                peer.queue.push_pieces(run);
+            }
+            run = piece + 1..piece + 1;
+            let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
+            self.out.push_back(Action::Reject { peer: id, block });
+        }
+        if !run.is_empty() {
+            peer.queue.push_pieces(run);
+        }
+        self.turns.enter(id, &mut peer.queue);
+    }
+
+    /// A peer no longer wants what lies within this block.
+    pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let pieces = &self.pieces;
+        let gone = peer.queue.cancel(block, |p| pieces.length(p));
+        if peer.is_stock() && peer.rejects() {
+            // BEP 6: every request is answered, by its block or by a reject.
+            self.out.extend(gone.into_iter().map(|block| Action::Reject { peer: id, block }));
+        }
+        if peer.queue.len() > self.limits.queued_requests {
+            self.disconnect(id, Reason::Flooding);
+        }
+    }
+
+    /// Hands out what may be handed out.
+    pub(crate) fn serve(&mut self) {
+        while let Some(id) = self.turns.next() {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            let (share, pieces) = (peer.share(&self.limits), &self.pieces);
+            let step = self.turns.step(self.now, id, &mut peer.queue, share, |p| pieces.length(p));
+            if let Step::Serve(block) = step {
+                self.serve_block(id, block);
+            }
+        }
+    }
+
+    fn serve_block(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if self.pieces.verified(block.piece) {
+            self.out.push_back(Action::Serve { peer: id, block });
+            return;
+        }
+        // Lost since it was asked for.
+        self.turns.sent(self.now, id, &mut peer.queue, block.len);
+        if peer.rejects() {
+            self.out.push_back(Action::Reject { peer: id, block });
+        }
+    }
+
+    /// A block has left for the socket.
+    pub(crate) fn on_sent(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let before = peer.queue.in_flight();
+        self.turns.sent(self.now, id, &mut peer.queue, block.len);
+        let bytes = before - peer.queue.in_flight();
+        peer.counts.served += bytes;
+        self.totals.served += bytes;
+        peer.refused = 0;
+    }
+}

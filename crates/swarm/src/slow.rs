@@ -1,0 +1,272 @@
+//! Peers that deliver late: their work goes to others, they themselves are not punished.
+//!
+//! * Idle hands take from the tail of whoever would take longest, when they would be at least twice
+//!   as fast (`steal`): only what would come last is asked for again, so little comes twice.
+//! * A peer that delivers nothing for eight times what its rate explains (2 s at least) gives back
+//!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers.
+//! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
+//!   banned: a slow peer may come back.
+
+use std::time::Duration;
+
+use crate::api::{Action, PeerId, Reason, Time};
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::pieces::CELL;
+
+/// Silence that is never held against a peer, and silence that always is.
+const PATIENCE_LEAST: Duration = Duration::from_secs(2);
+const PATIENCE_MOST: Duration = Duration::from_secs(60);
+/// Before a peer has shown its rate.
+const PATIENCE_FIRST: Duration = Duration::from_secs(4);
+/// Silences in a row, each twice as long, after which a peer is let go: 62 s at least.
+const SILENCES: u32 = 5;
+/// Rejects in a row, each with a pause, after which a peer that claims the pieces is let go.
+const REJECTS: u32 = 16;
+/// First pause after a reject, and the longest.
+const REST: Duration = Duration::from_millis(50);
+const REST_MOST: Duration = Duration::from_secs(10);
+/// Stealing saves at least this much, or is not worth a message.
+const WORTH: Duration = Duration::from_millis(50);
+/// Idle peers that steal in one round.
+const THIEVES: usize = 16;
+
+/// How long a peer has kept us waiting.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// Its last delivery, or the first request after a pause.
+    last: Time,
+    /// Since when the current silence is counted.
+    silent_since: Time,
+    silences: u32,
+    rejects: u32,
+    rest_until: Time,
+}
+
+impl Patience {
+    pub(crate) fn new(now: Time) -> Self {
+        Patience { last: now, silent_since: now, silences: 0, rejects: 0, rest_until: Time(0) }
+    }
+
+    /// Requests go out to a peer that had none.
+    pub(crate) fn wake(&mut self, now: Time) {
+        self.last = now;
+        self.silent_since = now;
+    }
+
+    pub(crate) fn delivered(&mut self, now: Time) {
+        *self = Patience::new(now);
+    }
+
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
+    /// It has been silent for too long, and has delivered nothing since.
+    pub(crate) fn stalled(&self) -> bool {
+        self.silences > 0
+    }
+
+    /// It has rejected and is not asked for a while.
+    pub(crate) fn resting(&self, now: Time) -> bool {
+        now < self.rest_until
+    }
+
+    /// It has rejected a request. Several rejects during one pause are one.
+    pub(crate) fn rejected(&mut self, now: Time) {
+        if !self.resting(now) {
+            let pause = REST.saturating_mul(1 << self.rejects.min(12)).min(REST_MOST);
+            self.rejects += 1;
+            self.rest_until = now.after(pause);
+        }
+    }
+
+    /// Whether the silence is over its bound now; the next one is twice as long.
+    fn overdue(&mut self, now: Time, explained: Option<Duration>) -> bool {
+        let base = match explained {
+            Some(time) => time.saturating_mul(8).clamp(PATIENCE_LEAST, PATIENCE_MOST),
+            None => PATIENCE_FIRST,
+        };
+        let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
+        let over = now.since(self.silent_since) >= bound;
+        if over {
+            self.silences += 1;
+            self.silent_since = now;
+        }
+        over
+    }
+
+    fn hopeless(&self) -> bool {
+        self.silences >= SILENCES || self.rejects >= REJECTS
+    }
+}
+
+/// How long until the last of what `peer` was asked for comes, as far as can be told.
+fn eta(peer: &Peer, now: Time) -> Option<Duration> {
+    if peer.patience.stalled() {
+        return Some(PATIENCE_MOST);
+    }
+    let silence = now.since(peer.patience.last());
+    let block = peer.window.time_for(u64::from(peer.request_size()))?;
+    let all = peer.window.time_for(peer.outstanding)?;
+    let late = silence > block * 4 + WORTH * 2;
+    Some(if late { all.max(silence) * 2 } else { all.saturating_sub(silence.min(block)) })
+}
+
+/// Whether what `peer` is sending right now may be asked of another as well.
+fn may_lose_head(peer: &Peer, now: Time) -> bool {
+    let block = peer.window.time_for(u64::from(peer.request_size()));
+    let late = block.is_some_and(|b| now.since(peer.patience.last()) > b * 4 + WORTH * 2);
+    peer.patience.stalled() || late
+}
+
+impl Engine {
+    /// Looks at every peer that owes us something; called a few times a second.
+    pub(crate) fn look_for_slow(&mut self) {
+        let now = self.now;
+        let mut late = Vec::new();
+        for peer in self.peers.values_mut().filter(|p| !p.closing) {
+            let explained = peer.window.time_for(u64::from(peer.request_size()));
+            if peer.outstanding > 0 && peer.patience.overdue(now, explained) {
+                late.push(peer.id);
+            }
+        }
+        for id in late {
+            self.give_back(id);
+        }
+        self.let_go_hopeless();
+        self.steal();
+    }
+
+    /// What others have is no longer awaited from this peer.
+    fn give_back(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        for piece in peer.asked_pieces() {
+            if self.availability.holders(piece) > 1 {
+                self.take_back(id, piece, 0..u32::MAX, true);
+            }
+        }
+    }
+
+    fn let_go_hopeless(&mut self) {
+        let hopeless = |p: &&Peer| !p.closing && p.patience.hopeless();
+        let ids: Vec<PeerId> = self.peers.values().filter(hopeless).map(|p| p.id).collect();
+        for id in ids {
+            let others = self
+                .peers
+                .values()
+                .any(|p| p.id != id && !p.closing && self.lacking(p) > 0 && !p.patience.stalled());
+            if others {
+                self.disconnect(id, Reason::Withholding);
+            }
+        }
+    }
+
+    /// Idle peers take over the tails of slow ones.
+    fn steal(&mut self) {
+        let now = self.now;
+        let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
+        let usable = |p: &&Peer| !p.chokes_us && self.lacking(p) > 0;
+        let thieves: Vec<PeerId> =
+            self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
+        for thief in thieves {
+            let others = self.peers.values().filter(|p| p.id != thief && p.outstanding > 0);
+            let slowest = others.filter_map(|p| Some((eta(p, now)?, p.id))).max();
+            if let Some((eta, victim)) = slowest {
+                self.steal_from(thief, victim, eta);
+            }
+        }
+    }
+
+    /// Moves up to half of what `victim` owes, from its tail, to `thief`, if that is much faster.
+    fn steal_from(&mut self, thief: PeerId, victim: PeerId, eta: Duration) {
+        let now = self.now;
+        let (Some(t), Some(v)) = (self.peers.get(&thief), self.peers.get(&victim)) else { return };
+        let keep = if may_lose_head(v, now) { 0 } else { u64::from(v.request_size()) };
+        let loot = if v.patience.stalled() { v.outstanding } else { v.outstanding.div_ceil(2) };
+        let mut left = loot.min(v.outstanding.saturating_sub(keep)).min(t.room(now));
+        let delay = t.window.delay().unwrap_or_default();
+        let time = t.window.time_for(t.outstanding + left);
+        let cost = delay + time.or(v.window.time_for(left)).unwrap_or_default();
+        if left == 0 || eta < cost * 2 + WORTH {
+            return;
+        }
+        let mut pieces: Vec<u32> = v.asked.iter().rev().map(|a| a.piece).collect();
+        pieces.dedup();
+        for piece in pieces {
+            while left > 0 && self.may_ask(thief, piece) {
+                let most = u32::try_from(left / u64::from(CELL)).unwrap_or(u32::MAX).max(1);
+                let partial = self.pieces.partial(piece);
+                let Some(cells) = partial.and_then(|p| p.last_asked(victim, most)) else { break };
+                let bytes = self.take_back(victim, piece, cells.clone(), true);
+                if bytes == 0 {
+                    break;
+                }
+                self.ask_cells(thief, piece, cells);
+                left = left.saturating_sub(bytes);
+            }
+        }
+    }
+
+    /// The peer will not send what we asked for.
+    pub(crate) fn on_rejected(&mut self, id: PeerId, block: crate::api::Block) {
+        if !self.pieces.sound(block) {
+            return;
+        }
+        let cells = self.pieces.cells(block);
+        let bytes = self.take_back(id, block.piece, cells, false);
+        let now = self.now;
+        if let Some(peer) = self.peers.get_mut(&id)
+            && bytes > 0
+            && !peer.chokes_us
+        {
+            peer.patience.rejected(now);
+            peer.current = None;
+            self.restless = true;
+        }
+        self.hungry.push(id);
+    }
+
+    /// Takes back what `id` was asked for among `cells`; the bytes taken back. `tell`: send a cancel.
+    pub(crate) fn take_back(
+        &mut self,
+        id: PeerId,
+        piece: u32,
+        cells: std::ops::Range<u32>,
+        tell: bool,
+    ) -> u64 {
+        let gone = self.with_piece(piece, |p| p.release(id, piece, cells));
+        self.blame.abandoned(piece, id);
+        self.not_awaited(id, piece, &gone, tell)
+    }
+
+    /// Notes that `id` is no longer asked for these cells, and tells it.
+    pub(crate) fn not_awaited(&mut self, id: PeerId, piece: u32, cells: &[u32], tell: bool) -> u64 {
+        let mut bytes = 0;
+        for run in crate::bitset::to_ranges(cells.iter().copied()) {
+            let block = self.pieces.block(piece, run);
+            bytes += u64::from(block.len);
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.note_gone(piece, block.len);
+            self.outstanding = self.outstanding.saturating_sub(u64::from(block.len));
+            if tell {
+                peer.stray += u64::from(block.len);
+                let size = peer.request_size();
+                if !peer.closing {
+                    self.out.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// A block in requests of at most `size` bytes.
+pub(crate) fn chunks(block: crate::api::Block, size: u32) -> impl Iterator<Item = crate::api::Block> {
+    let end = block.begin + block.len;
+    (block.begin..end).step_by(size as usize).map(move |begin| crate::api::Block {
+        piece: block.piece,
+        begin,
+        len: size.min(end - begin),
+    })
+}

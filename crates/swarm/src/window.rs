@@ -1,0 +1,181 @@
+//! How many bytes to have requested from one peer: its measured rate x the delay from a request to
+//! its first byte, twice.
+//!
+//! While the peer is not the limit, rate x delay is the window itself, so that twice of it doubles
+//! the window per round trip: slow start. When the peer or the path is the limit, the rate stops
+//! growing and the window stays at two bandwidth-delay products. The delay is the smallest seen since
+//! it was last measured on an idle connection: queues that we make ourselves do not count.
+//!
+//! Integers only: nanoseconds, bytes, bytes per second.
+
+use std::time::Duration;
+
+use crate::api::Time;
+
+/// A rate is measured over at least this long, and at least over one delay.
+const SAMPLE: Duration = Duration::from_millis(20);
+/// ... and at most over this long.
+const SAMPLE_MOST: Duration = Duration::from_millis(500);
+/// An idle connection measures its delay anew after this long.
+const DELAY_AGE: Duration = Duration::from_secs(10);
+/// A delay below this is taken for this: timers and batches are not finer.
+const DELAY_FLOOR: Duration = Duration::from_millis(1);
+
+/// Bytes per second over recent time: follows a rise at once, a fall by a quarter a sample.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter {
+    rate: u64,
+    since: Time,
+    bytes: u64,
+}
+
+impl Meter {
+    /// Bytes per second; 0 when nothing is known.
+    pub(crate) fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Forgets the running sample: time without work is not slowness.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.since = now;
+        self.bytes = 0;
+    }
+
+    /// `bytes` have moved; a sample is at least `span` long.
+    pub(crate) fn add(&mut self, now: Time, bytes: u32, span: Duration) {
+        self.bytes += u64::from(bytes);
+        let nanos = now.since(self.since).as_nanos();
+        if nanos < span.as_nanos().max(1) {
+            return;
+        }
+        let new = u128::from(self.bytes) * 1_000_000_000 / nanos;
+        let new = u64::try_from(new).unwrap_or(u64::MAX);
+        self.rate = if new > self.rate { new } else { (self.rate / 4) * 3 + new / 4 };
+        self.restart(now);
+    }
+}
+
+/// The request window of one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    least: u64,
+    most: u64,
+    meter: Meter,
+    delay: Option<Duration>,
+    measured: Time,
+}
+
+impl Window {
+    /// A window of `limits` (least, most) bytes for a peer that delivers up to `block` bytes at once.
+    pub(crate) fn new(limits: (u32, u32), block: u32) -> Self {
+        let least = u64::from(limits.0.min(limits.1)).max(2 * u64::from(block));
+        Window {
+            least,
+            most: u64::from(limits.1).max(least),
+            meter: Meter::default(),
+            delay: None,
+            measured: Time(0),
+        }
+    }
+
+    /// Bytes that may be requested and not yet received.
+    pub(crate) fn size(&self) -> u64 {
+        let Some(delay) = self.delay else { return self.least };
+        let delay = delay.max(DELAY_FLOOR).as_nanos();
+        let product = u128::from(self.meter.rate) * delay * 2 / 1_000_000_000;
+        u64::try_from(product).unwrap_or(u64::MAX).clamp(self.least, self.most)
+    }
+
+    /// Bytes per second that the peer delivers; 0 when not known.
+    pub(crate) fn rate(&self) -> u64 {
+        self.meter.rate()
+    }
+
+    /// From a request to its first bytes, at best.
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        self.delay
+    }
+
+    /// The first request after a pause is going out.
+    pub(crate) fn wake(&mut self, now: Time) {
+        self.meter.restart(now);
+    }
+
+    /// The first bytes of a request have come `delay` after it went out; `idle`: nothing else was
+    /// asked for then.
+    pub(crate) fn answered(&mut self, now: Time, delay: Duration, idle: bool) {
+        let stale = idle && now.since(self.measured) > DELAY_AGE;
+        if stale || self.delay.is_none_or(|old| delay < old) {
+            self.delay = Some(delay);
+            self.measured = now;
+        }
+    }
+
+    /// Bytes that we asked for have come.
+    pub(crate) fn received(&mut self, now: Time, bytes: u32) {
+        let span = self.delay.unwrap_or(SAMPLE).clamp(SAMPLE, SAMPLE_MOST);
+        self.meter.add(now, bytes, span);
+    }
+
+    /// How long `bytes` take at the measured rate; `None` while it is not known.
+    pub(crate) fn time_for(&self, bytes: u64) -> Option<Duration> {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate()).max(1);
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        (self.rate() > 0).then(|| Duration::from_nanos(nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A path of `rate` bytes per second and `delay`: what the window comes to.
+    fn settle(rate: u64, delay: u64) -> u64 {
+        let mut w = Window::new((1 << 20, 64 << 20), 1 << 18);
+        let mut now = Time(0);
+        for _ in 0..200 {
+            let size = w.size();
+            // A window a round, or what the path carries, whichever takes longer.
+            let nanos = delay.max(size * 1_000_000_000 / rate);
+            w.answered(now, Duration::from_nanos(delay), false);
+            now = Time(now.0 + nanos);
+            w.received(now, size as u32);
+        }
+        w.size()
+    }
+
+    #[test]
+    fn grows_to_twice_the_product_and_stays() {
+        let size = settle(1_250_000_000, 20 * MS);
+        assert!((45 << 20..=52 << 20).contains(&size), "{size}");
+    }
+
+    #[test]
+    fn stays_within_its_bounds() {
+        assert_eq!(settle(1_000_000, MS), 1 << 20);
+        assert_eq!(settle(12_500_000_000, 100 * MS), 64 << 20);
+        assert_eq!(Window::new((1 << 20, 64 << 20), 1 << 20).size(), 2 << 20);
+    }
+
+    #[test]
+    fn pauses_are_not_slowness() {
+        let mut m = Meter::default();
+        m.add(Time(100 * MS), 1_000_000, SAMPLE);
+        assert_eq!(m.rate(), 10_000_000);
+        m.restart(Time(10_000 * MS));
+        m.add(Time(10_100 * MS), 1_000_000, SAMPLE);
+        assert_eq!(m.rate(), 9_999_999 / 4 * 3 + 10_000_000 / 4 + 2);
+    }
+
+    #[test]
+    fn our_own_queue_does_not_count_as_delay() {
+        let mut w = Window::new((1 << 20, 64 << 20), 1 << 18);
+        w.answered(Time(MS), Duration::from_millis(2), true);
+        w.answered(Time(2 * MS), Duration::from_millis(50), false);
+        assert_eq!(w.delay(), Some(Duration::from_millis(2)));
+        w.answered(Time(20_000 * MS), Duration::from_millis(5), true);
+        assert_eq!(w.delay(), Some(Duration::from_millis(5)));
+    }
+}
