@@ -109,11 +109,11 @@ proptest! {
             prop_assert!(consumed > 0 && consumed <= rest.len());
             rest = &rest[consumed..];
             // What was taken can be sent on, and comes out the same.
-            if let Frame::Message(message) = frame {
-                if !matches!(message, Message::Unknown { .. }) {
-                    let again = encoded(&message);
-                    prop_assert_eq!(decode_one(&mut session(), &again).unwrap(), Frame::Message(message));
-                }
+            if let Frame::Message(message) = frame
+                && !matches!(message, Message::Unknown { .. })
+            {
+                let again = encoded(&message);
+                prop_assert_eq!(decode_one(&mut session(), &again).unwrap(), Frame::Message(message));
             }
         }
         if let Ok(Decoded::Need(n)) = codec.decode(rest) {
