@@ -1,0 +1,101 @@
+//! `tidecast-wan`: a long-distance link between two network namespaces. See the library for what it does.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tidecast_wan::line::{Config, Counters};
+use tidecast_wan::pump::Pump;
+use tidecast_wan::tun;
+
+/// A long-distance link in user space between two network namespaces.
+///
+/// Makes a TUN (or TAP) device in each, and carries packets between them until it is ended; the devices go with
+/// it. Bringing them up and giving them addresses is the caller's work.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Args {
+    /// The two ends
+    #[arg(num_args = 2, value_name = "NAMESPACE:DEVICE", required = true)]
+    ends: Vec<String>,
+    /// Make TAP devices (Ethernet frames, for bridges) instead of TUN (IP packets)
+    #[arg(long)]
+    tap: bool,
+    /// Bits per second, each way; 0 for no limit
+    #[arg(long, default_value_t = 0)]
+    rate: u64,
+    /// Bytes that may wait at each end for the line; the rest is dropped
+    #[arg(long, default_value_t = 64 << 20)]
+    queue: u64,
+    /// Microseconds one way
+    #[arg(long, default_value_t = 0)]
+    delay_us: u64,
+    /// Chance of each packet to be lost, 0 to 1
+    #[arg(long, default_value_t = 0.0, value_parser = chance)]
+    loss: f64,
+    /// Chance of each packet to arrive twice
+    #[arg(long, default_value_t = 0.0, value_parser = chance)]
+    dup: f64,
+    /// Chance of each packet to be held back and overtaken
+    #[arg(long, default_value_t = 0.0, value_parser = chance)]
+    reorder: f64,
+    /// Seed of all chances
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print what both directions have done as a line of JSON, so many times a second
+    #[arg(long, value_name = "HERTZ")]
+    stats: Option<f64>,
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|p| (0.0..1.0).contains(p)).ok_or_else(|| "wanted 0 or more and below 1".into())
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("tidecast-wan: {e}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let [left, right] = args.ends.as_slice() else { return Err("wanted two ends".into()) };
+    let (a, b) = (tun::open(left, args.tap)?, tun::open(right, args.tap)?);
+    let config = Config {
+        rate: args.rate,
+        queue: args.queue,
+        delay: Duration::from_micros(args.delay_us),
+        loss: args.loss,
+        dup: args.dup,
+        reorder: args.reorder,
+    };
+    let there = Pump::start(a.try_clone()?, b.try_clone()?, config, args.seed, args.tap)?;
+    let back = Pump::start(b, a, config, !args.seed, args.tap)?;
+    loop {
+        match args.stats {
+            Some(hertz) if hertz > 0.0 => {
+                std::thread::sleep(Duration::from_secs_f64((1.0 / hertz).min(3600.0)))
+            }
+            _ => loop {
+                std::thread::park();
+            },
+        }
+        writeln!(
+            std::io::stdout(),
+            "{{\"fwd\":{},\"back\":{}}}",
+            json(there.counters()),
+            json(back.counters())
+        )?;
+    }
+}
+
+fn json(c: Counters) -> String {
+    format!(
+        "{{\"packets\":{},\"lost\":{},\"dropped\":{},\"duplicated\":{},\"reordered\":{}}}",
+        c.packets, c.lost, c.dropped, c.duplicated, c.reordered
+    )
+}
