@@ -16,10 +16,10 @@ use hyper::header::{CONNECTION, HOST, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use tidecast_metainfo::bencode::{Limits, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use crate::bencode::{self, Value};
 use crate::error::printable;
 use crate::tracker::{Announce, Event, Options, Response, dedup, interval};
 use crate::{Error, Scheme, TrackerUrl, compact, socket, usable};
@@ -34,6 +34,9 @@ const MAX_REDIRECTS: usize = 4;
 const MAX_PEERS: usize = 4096;
 /// Longest `tracker id` remembered.
 const MAX_TRACKER_ID: usize = 256;
+
+/// Most values and deepest nesting in an answer; a peer of the old form takes four values.
+const LIMITS: Limits = Limits { values: 32_768, depth: 8 };
 
 const AGENT: &str = concat!("tidecast/", env!("CARGO_PKG_VERSION"));
 
@@ -226,31 +229,33 @@ fn escape(out: &mut String, bytes: &[u8]) {
 /// Reads a tracker's bencoded answer.
 fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
     let bad = |why| Error::Malformed { from: url.to_string(), why };
-    let top = bencode::decode(body).map_err(bad)?;
-    if top.dict().is_none() {
+    // What follows the value is ignored: some trackers send a line end.
+    let (top, _rest) = Value::decode_prefix(body, LIMITS).map_err(|_| bad("it is not bencoded"))?;
+    if top.as_dict().is_none() {
         return Err(bad("it is not a dictionary"));
     }
     if let Some(reason) = top.get(b"failure reason") {
-        let reason = printable(reason.bytes().unwrap_or_default());
+        let reason = printable(reason.as_bytes().unwrap_or_default());
         return Err(Error::Refused { from: url.to_string(), reason });
     }
-    let seconds = |key| top.get(key).and_then(Value::int).and_then(|n| u64::try_from(n).ok()).map(interval);
-    let count = |key| top.get(key).and_then(Value::int).and_then(|n| u32::try_from(n).ok());
+    let seconds =
+        |key| top.get(key).and_then(Value::as_int).and_then(|n| u64::try_from(n).ok()).map(interval);
+    let count = |key| top.get(key).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok());
     let mut peers = match top.get(b"peers") {
         Some(Value::Bytes(list)) => compact::v4(list),
         Some(Value::List(list)) => list.iter().filter_map(peer).collect(),
         Some(_) => return Err(bad("its peers are neither bytes nor a list")),
         None => Vec::new(),
     };
-    if let Some(list) = top.get(b"peers6").and_then(Value::bytes) {
+    if let Some(list) = top.get(b"peers6").and_then(Value::as_bytes) {
         peers.extend(compact::v6(list));
     }
     dedup(&mut peers);
     if peers.len() > MAX_PEERS {
         peers.truncate(MAX_PEERS);
     }
-    let warning = top.get(b"warning message").and_then(Value::bytes).map(printable);
-    let id = top.get(b"tracker id").and_then(Value::bytes).filter(|id| id.len() <= MAX_TRACKER_ID);
+    let warning = top.get(b"warning message").and_then(Value::as_bytes).map(printable);
+    let id = top.get(b"tracker id").and_then(Value::as_bytes).filter(|id| id.len() <= MAX_TRACKER_ID);
     Ok(Response {
         interval: seconds(b"interval").unwrap_or(Duration::from_secs(1800)),
         min_interval: seconds(b"min interval"),
@@ -265,8 +270,8 @@ fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
 /// A peer of the old form: a dictionary with `ip` and `port`. Host names are not looked up: a tracker
 /// must not make us ask the resolver for names of its choice.
 fn peer(entry: &Value<'_>) -> Option<SocketAddr> {
-    let ip = str::from_utf8(entry.get(b"ip")?.bytes()?).ok()?.parse().ok()?;
-    let port = u16::try_from(entry.get(b"port")?.int()?).ok()?;
+    let ip = str::from_utf8(entry.get(b"ip")?.as_bytes()?).ok()?.parse().ok()?;
+    let port = u16::try_from(entry.get(b"port")?.as_int()?).ok()?;
     Some(SocketAddr::new(ip, port)).filter(usable)
 }
 

@@ -15,7 +15,6 @@
 //! A private manifest (BEP 27) may use trackers and static peers only; the caller sees to that.
 
 pub mod announcer;
-mod bencode;
 pub mod compact;
 #[cfg(feature = "dht")]
 pub mod dht;

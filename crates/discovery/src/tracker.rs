@@ -109,6 +109,16 @@ impl Default for Options {
 /// tracker's own word; all others are worth another try.
 pub async fn announce(url: &TrackerUrl, ask: &Announce, options: &Options) -> Result<Response, Error> {
     let addrs = socket::lookup(url.host(), url.port(), options.timeout).await?;
+    announce_at(url, addrs, ask, options).await
+}
+
+/// Announces to the tracker at `url`, whose name has been resolved to `addrs`.
+async fn announce_at(
+    url: &TrackerUrl,
+    addrs: Vec<SocketAddr>,
+    ask: &Announce,
+    options: &Options,
+) -> Result<Response, Error> {
     let (v4, v6): (Vec<_>, Vec<_>) = addrs.into_iter().partition(SocketAddr::is_ipv4);
     let reach = |addrs: Vec<SocketAddr>| {
         let first = addrs.first().copied()?;
@@ -193,4 +203,65 @@ pub(crate) fn dedup(peers: &mut Vec<SocketAddr>) {
 /// An interval as a tracker gave it, in seconds, held to what makes sense.
 pub(crate) fn interval(seconds: u64) -> Duration {
     Duration::from_secs(seconds.clamp(1, 24 * 3600))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::server::{self, Tracker};
+
+    fn ask(port: u16) -> Announce {
+        Announce {
+            info_hash: [1; 20],
+            peer_id: port.to_be_bytes().repeat(10).try_into().unwrap(),
+            port,
+            uploaded: 0,
+            downloaded: 0,
+            left: 1,
+            event: Event::Started,
+            numwant: None,
+            key: 0,
+            tracker_id: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_with_both_families_is_told_over_both() {
+        let Ok(tracker) = Tracker::bind("[::1]:0".parse().unwrap(), server::Options::default()) else {
+            eprintln!("SKIPPED: this machine has no IPv6 loopback");
+            return;
+        };
+        drop(tracker);
+        let tracker = Tracker::bind("[::]:0".parse().unwrap(), server::Options::default()).unwrap();
+        let port = tracker.local_addr().port();
+        let all: Vec<SocketAddr> =
+            vec![([127, 0, 0, 1], port).into(), ([0, 0, 0, 0, 0, 0, 0, 1], port).into()];
+        for scheme in ["http", "udp"] {
+            let url = TrackerUrl::parse(&format!("{scheme}://tracker.example:{port}/announce")).unwrap();
+            let options = Options::default();
+            let listed = announce_at(&url, all.clone(), &ask(1000), &options).await.unwrap();
+            assert!(listed.peers.is_empty());
+            assert_eq!(tracker.stats().peers, 2, "{scheme}");
+            let other = announce_at(&url, all.clone(), &ask(1001), &options).await.unwrap();
+            assert_eq!(other.peers, ["127.0.0.1:1000".parse().unwrap(), "[::1]:1000".parse().unwrap()]);
+            for port in [1000, 1001] {
+                let gone = Announce { event: Event::Stopped, ..ask(port) };
+                announce_at(&url, all.clone(), &gone, &options).await.unwrap();
+            }
+            assert_eq!(tracker.stats().peers, 0, "{scheme}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_family_that_fails_does_not_matter() {
+        let tracker = Tracker::bind("127.0.0.1:0".parse().unwrap(), server::Options::default()).unwrap();
+        let port = tracker.local_addr().port();
+        let all: Vec<SocketAddr> =
+            vec![([127, 0, 0, 1], port).into(), ([0, 0, 0, 0, 0, 0, 0, 1], port).into()];
+        for scheme in ["http", "udp"] {
+            let url = TrackerUrl::parse(&format!("{scheme}://tracker.example:{port}/announce")).unwrap();
+            announce_at(&url, all.clone(), &ask(1000), &Options::default()).await.unwrap();
+        }
+    }
 }

@@ -13,7 +13,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 
 use crate::tracker::{Announce, Event};
-use crate::{InfoHash, usable};
+use crate::{InfoHash, PeerId, usable};
 
 /// Bounds of the tracker's memory and answers.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Limits {
     pub swarms: usize,
     /// Most peers of one address family in one swarm.
     pub peers_per_swarm: usize,
-    /// Most peers in all swarms together; one takes about 100 bytes.
+    /// Most peers in all swarms together; one takes about 150 bytes.
     pub peers: usize,
     /// Most entries (peers over all swarms) that one IP address may hold.
     pub peers_per_host: u32,
@@ -82,6 +82,8 @@ struct Table {
 
 struct Peer {
     addr: SocketAddr,
+    /// Keeps a peer of both families from being told of itself.
+    id: PeerId,
     expires: Instant,
     seeder: bool,
 }
@@ -117,6 +119,7 @@ impl State {
             let fits = |peer: &Peer| {
                 // Two seeders have nothing to say to each other; loopback means another host elsewhere.
                 peer.addr != addr
+                    && peer.id != ask.peer_id
                     && peer.expires > now
                     && !(peer.seeder && ask.left == 0)
                     && (!peer.addr.ip().is_loopback() || addr.ip().is_loopback())
@@ -195,7 +198,7 @@ impl State {
             *held += 1;
             *peers += 1;
         }
-        table.put(Peer { addr, expires: now + self.expiry, seeder: ask.left == 0 });
+        table.put(Peer { addr, id: ask.peer_id, expires: now + self.expiry, seeder: ask.left == 0 });
         if ask.event == Event::Completed {
             swarm.completed = swarm.completed.saturating_add(1);
         }

@@ -9,10 +9,11 @@ use rand::rngs::StdRng;
 
 use super::*;
 
+/// An announce by a peer that is nobody else.
 fn ask(hash: u8, left: u64, event: Event, numwant: Option<u32>) -> Announce {
     Announce {
         info_hash: [hash; 20],
-        peer_id: [0; 20],
+        peer_id: rand::random(),
         port: 0,
         uploaded: 0,
         downloaded: 0,
@@ -148,6 +149,19 @@ fn a_full_tracker_still_answers() {
     assert_eq!((state.peers(), state.refused()), (4, 2));
     let late = state.announce(addr("10.0.0.9:1"), &ask(1, 1, Event::Started, None), now, &mut rng);
     assert_eq!(late.v4.len(), 3);
+}
+
+#[test]
+fn nobody_is_told_of_itself() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let now = Instant::now();
+    let mut state = State::new(Limits::default(), Duration::from_secs(100));
+    let me = ask(1, 1, Event::Started, None);
+    state.announce(addr("10.0.0.1:1"), &me, now, &mut rng);
+    let got = state.announce(addr("[fd00::1]:1"), &me, now, &mut rng);
+    assert_eq!((got.v4.len(), got.v6.len(), got.count.leechers), (0, 0, 2));
+    let got = state.announce(addr("10.0.0.2:1"), &ask(1, 1, Event::Started, None), now, &mut rng);
+    assert_eq!((got.v4.len(), got.v6.len()), (1, 1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tidecast_discovery::tracker::{Announce, Event, Options};
 pub(crate) fn ask(hash: u8, port: u16, left: u64, event: Event) -> Announce {
     Announce {
         info_hash: [hash; 20],
-        peer_id: *b"-TC0100-0123456789\x00\xff",
+        peer_id: [&b"-TC0100-0123456789"[..], &port.to_be_bytes()].concat().try_into().unwrap(),
         port,
         uploaded: 1,
         downloaded: 2,
