@@ -305,6 +305,10 @@ fn too_large_to_send() {
     let ranges = (0..5000).map(|i| 2 * i + 1..2 * i + 2).collect();
     let mode = ext::Mode::Add;
     for message in [
+        M::RequestBlock(ext::BlockRange { channel, piece: 0, begin: 0, len: ext::MAX_BLOCK + 1 }),
+        M::CancelPieces(ext::PieceRange { channel, first: 0, count: ext::MAX_PIECES + 1 }),
+        M::LeavesRequest(ext::LeafRange { channel, piece: 0, first: 0, count: 2049 }),
+        M::ManifestReject(ext::ManifestRange { channel, offset: 0, len: 1 << 20 }),
         M::Availability(ext::Availability { channel, mode, watermark: 0, exceptions: ranges }),
         M::AvailabilityBits(ext::AvailabilityBits { channel, mode, first: 0, bits: big.clone() }),
         M::Leaves { channel, piece: 0, first: 0, hashes: vec![[0; 32]; 2049] },

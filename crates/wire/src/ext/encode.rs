@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 
 use super::{BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange};
-use super::{MAX_BITS, MAX_CHUNK, MAX_CREDENTIAL, MAX_LEAVES, MAX_PEERS, MAX_RANGES, MAX_REVOKED, MAX_TEXT};
+use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_CREDENTIAL, MAX_LEAVES};
+use super::{MAX_PEERS, MAX_PIECES, MAX_RANGES, MAX_REVOKED, MAX_TEXT};
 use crate::{BlockHeader, EncodeError, ExtIds, Extension};
 
 /// The kinds, as they stand on the wire.
@@ -63,20 +64,31 @@ fn fit(message: &'static str, field: &'static str, len: usize, max: usize) -> Re
 
 /// Refuses what the receiver would refuse for its size.
 fn check(message: &Message) -> Result<(), EncodeError> {
+    use Message as M;
     match message {
-        Message::Availability(m) => fit("Availability", "exceptions", m.exceptions.len(), MAX_RANGES),
-        Message::AvailabilityBits(m) => fit("AvailabilityBits", "bits", m.bits.len(), MAX_BITS),
-        Message::Leaves { hashes, .. } => fit("Leaves", "hashes", hashes.len(), MAX_LEAVES),
-        Message::ManifestData { bytes, .. } => fit("ManifestData", "bytes", bytes.len(), MAX_CHUNK),
-        Message::Enrol { request, .. } => fit("Enrol", "request", request.len(), MAX_CREDENTIAL),
-        Message::Credential { credential, .. } => {
-            fit("Credential", "credential", credential.len(), MAX_CREDENTIAL)
+        M::RequestBlock(r) | M::CancelBlock(r) | M::RejectBlock(r) => {
+            fit("block request", "len", r.len as usize, MAX_BLOCK as usize)
         }
-        Message::Denied { text, .. } => fit("Denied", "text", text.len(), MAX_TEXT),
-        Message::Revoked { list, .. } => fit("Revoked", "list", list.len(), MAX_REVOKED),
-        Message::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
-        Message::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
-        _ => Ok(()),
+        M::RequestPieces(r) | M::CancelPieces(r) | M::RejectPieces(r) => {
+            fit("pieces request", "count", r.count as usize, MAX_PIECES as usize)
+        }
+        M::Availability(m) => fit("Availability", "exceptions", m.exceptions.len(), MAX_RANGES),
+        M::AvailabilityBits(m) => fit("AvailabilityBits", "bits", m.bits.len(), MAX_BITS),
+        M::Leaves { hashes, .. } => fit("Leaves", "hashes", hashes.len(), MAX_LEAVES),
+        M::LeavesRequest(r) | M::LeavesReject(r) => {
+            fit("LeavesRequest", "count", r.count as usize, MAX_LEAVES)
+        }
+        M::ManifestRequest(r) | M::ManifestReject(r) => {
+            fit("ManifestRequest", "len", r.len as usize, MAX_CHUNK)
+        }
+        M::ManifestData { bytes, .. } => fit("ManifestData", "bytes", bytes.len(), MAX_CHUNK),
+        M::Enrol { request, .. } => fit("Enrol", "request", request.len(), MAX_CREDENTIAL),
+        M::Credential { credential, .. } => fit("Credential", "credential", credential.len(), MAX_CREDENTIAL),
+        M::Denied { text, .. } => fit("Denied", "text", text.len(), MAX_TEXT),
+        M::Revoked { list, .. } => fit("Revoked", "list", list.len(), MAX_REVOKED),
+        M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
+        M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
+        M::Credit { .. } | M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } => Ok(()),
     }
 }
 
