@@ -160,7 +160,7 @@ fn v1_files(w: &mut Writer, b: &Builder, targets: &Targets<'_>) {
     for (index, entry) in b.files.iter().enumerate() {
         let start = b.layout.file_start(index as u32);
         // Padding stands right before the next file that has content.
-        if entry.len() > 0 && start > end {
+        if !entry.is_empty() && start > end {
             pad(w, start - end);
         }
         w.dict(|d| {
@@ -171,7 +171,7 @@ fn v1_files(w: &mut Writer, b: &Builder, targets: &Targets<'_>) {
             d.key(b"path").list(|l| components(&entry.path).iter().for_each(|p| l.bytes(p)));
             write_target(d, targets.get(&index));
         });
-        if entry.len() > 0 {
+        if !entry.is_empty() {
             end = start + entry.len();
         }
     }
@@ -213,7 +213,7 @@ fn file_tree(w: &mut Writer, b: &Builder, targets: &Targets<'_>) {
                     d.key(b"attr").bytes(letters);
                 }
                 d.key(b"length").int(entry.len() as i64);
-                if let Some(Some((root, _))) = b.hashes.get(index).filter(|_| entry.len() > 0) {
+                if let Some(Some((root, _))) = b.hashes.get(index).filter(|_| !entry.is_empty()) {
                     d.key(b"pieces root").bytes(root);
                 }
                 write_target(d, targets.get(&index));

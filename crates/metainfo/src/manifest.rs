@@ -8,7 +8,7 @@ use crate::bencode::Writer;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
-use crate::{Error, Layout, Spans, merkle};
+use crate::{Error, Layout, Magnet, Spans, merkle};
 use std::borrow::Cow;
 use std::ops::Range;
 use tidecast_hash::{Digest, Sha1Digest};
@@ -275,9 +275,11 @@ impl Manifest {
         self.extra.present
     }
 
-    /// File bytes under a range of a piece, padding included; see [`Layout::spans`].
+    /// File bytes under a range of a piece, in order, padding included; what lies beyond
+    /// [`Manifest::wire_len`] is left out.
     pub fn spans(&self, piece: u32, begin: u32, len: u32) -> Spans<'_> {
-        self.layout.spans(piece, begin, len)
+        let rest = self.wire_len(piece).saturating_sub(begin);
+        self.layout.spans(piece, begin, len.min(rest))
     }
 
     /// The pieces that hold bytes of a file.
@@ -405,6 +407,17 @@ impl Manifest {
             n => all.push(Warning::MissingLayers(n as u32)),
         }
         all
+    }
+
+    /// The magnet link of the manifest, with its first trackers.
+    pub fn magnet(&self) -> Magnet {
+        Magnet {
+            v1: self.hash_v1,
+            v2: self.hash_v2,
+            name: Some(self.name().into_owned()),
+            trackers: self.trackers().iter().flatten().take(20).cloned().collect(),
+            peers: Vec::new(),
+        }
     }
 
     /// The same manifest with other trackers; the info-hash does not change.

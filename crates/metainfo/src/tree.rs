@@ -152,16 +152,19 @@ impl Tree {
         self.by_root.get(at).copied()
     }
 
-    /// Printable path of a directory plus a name, for messages.
+    /// Printable path of a directory plus a name, for messages; of a long one, the end.
     pub(crate) fn describe(&self, info: &[u8], dir: u32, name: &[u8]) -> String {
-        let mut parts = vec![printable(name)];
+        let mut path = printable(name);
         let mut at = dir;
         while let Some(d) = self.dirs.get(at as usize).filter(|d| d.parent != NO_DIR) {
-            parts.push(printable(name_at(info, d.name_at, d.name_len)));
+            if path.len() > 200 {
+                return format!("…/{path}");
+            }
+            let parent = printable(name_at(info, d.name_at, d.name_len));
+            path = format!("{parent}/{path}");
             at = d.parent;
         }
-        parts.reverse();
-        parts.join("/")
+        path
     }
 
     pub(crate) fn describe_file(&self, info: &[u8], file: u32) -> String {

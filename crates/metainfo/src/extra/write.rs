@@ -6,6 +6,9 @@ use crate::bencode::Writer;
 use crate::builder::{Content, Entry};
 use std::collections::BTreeMap;
 
+/// Names and values of extended attributes, sorted.
+type AttributeSet<'a> = Vec<(&'a [u8], &'a [u8])>;
+
 /// What the key is made of.
 pub(crate) struct Columns<'a> {
     /// Files in manifest order.
@@ -56,12 +59,12 @@ impl<'a> Columns<'a> {
     }
 
     /// The distinct sets of attributes, in order of first use, and the column.
-    fn xattrs(&self) -> (Vec<Vec<(&'a [u8], &'a [u8])>>, Vec<u8>) {
-        let mut sets: BTreeMap<Vec<(&[u8], &[u8])>, u32> = BTreeMap::new();
+    fn xattrs(&self) -> (Vec<AttributeSet<'a>>, Vec<u8>) {
+        let mut sets: BTreeMap<AttributeSet<'_>, u32> = BTreeMap::new();
         let mut order = Vec::new();
         let mut column = Vec::new();
         for entry in self.entries() {
-            let mut set: Vec<(&[u8], &[u8])> =
+            let mut set: AttributeSet<'_> =
                 entry.map_or(Vec::new(), |e| e.xattrs.iter().map(|(n, v)| (&**n, &**v)).collect());
             set.sort_unstable();
             if set.is_empty() {

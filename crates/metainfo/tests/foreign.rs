@@ -1,0 +1,102 @@
+//! Manifests made by libtorrent 2.1 (`create_torrent` of a small tree with links, an executable
+//! and an empty file; piece length 32 KiB), one of each version.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::leaf_digests;
+use data_encoding::HEXLOWER;
+use tidecast_hash::sha1;
+use tidecast_metainfo::{Manifest, Version};
+
+const V1: &[u8] = include_bytes!("fixtures/libtorrent-v1.torrent");
+const V2: &[u8] = include_bytes!("fixtures/libtorrent-v2.torrent");
+const HYBRID: &[u8] = include_bytes!("fixtures/libtorrent-hybrid.torrent");
+
+fn content(path: &str) -> Vec<u8> {
+    match path {
+        "root/a" => vec![b'a'; 100],
+        "root/d/big" => (0..=255).collect::<Vec<u8>>().repeat(300),
+        "root/d/e/x" => b"#!/bin/sh\n".to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn check(torrent: &[u8], version: Version, v1: Option<&str>, v2: Option<&str>) {
+    let m = Manifest::parse(torrent).unwrap();
+    assert_eq!((m.version(), &*m.name(), m.piece_length()), (version, "root", 32_768));
+    assert_eq!(m.hash_v1().map(|h| HEXLOWER.encode(&h)).as_deref(), v1);
+    assert_eq!(m.hash_v2().map(|h| HEXLOWER.encode(&h)).as_deref(), v2);
+    assert_eq!(m.trackers(), [["udp://tracker.example:1"]]);
+    assert_eq!((m.total_len(), m.warnings()), (76_910, Vec::new()));
+    let mut files: Vec<String> = m
+        .files()
+        .map(|f| {
+            assert_eq!(f.is_executable(), f.is_symlink() || f.path().name() == b"x");
+            let link = f.symlink().map(|t| format!(" -> {}", String::from_utf8_lossy(&t)));
+            format!("{}{} {}", f.path(), link.unwrap_or_default(), f.len())
+        })
+        .collect();
+    // libtorrent gives v1 files the order of their sizes.
+    files.sort();
+    assert_eq!(
+        files,
+        [
+            "root/a 100",
+            "root/d/big 76800",
+            "root/d/e/ld -> .. 0",
+            "root/d/e/x 10",
+            "root/d/up -> ../a 0",
+            "root/empty 0",
+            "root/l -> d/big 0",
+        ]
+    );
+    let data = |file: u32| content(&m.file(file).unwrap().path().to_string());
+    for p in 0..m.piece_count() {
+        let wire = common::piece_bytes(m.layout(), p, m.wire_len(p), data);
+        let payload = common::piece_bytes(m.layout(), p, m.piece_len(p), data);
+        let expected = m.expected(p);
+        assert_eq!(expected.v1.is_some(), version != Version::V2);
+        assert!(expected.v1.is_none_or(|h| h == sha1(&wire)), "{version} {p}");
+        let sound = m.check_leaves(p, &leaf_digests(&payload));
+        assert_eq!(sound, (version != Version::V1).then_some(true));
+    }
+}
+
+#[test]
+fn v1_of_libtorrent() {
+    check(V1, Version::V1, Some("2195243e584a335289de3f2ed708e41f0a3141f7"), None);
+}
+
+#[test]
+fn v2_of_libtorrent() {
+    let hash = "a93ce1d2f3a57ba2cd6744dad94121b885c4a9b7411d34fbf7970890c5ab9875";
+    check(V2, Version::V2, None, Some(hash));
+}
+
+#[test]
+fn hybrid_of_libtorrent() {
+    check(
+        HYBRID,
+        Version::Hybrid,
+        Some("1e012d6a60d189f0a081b33099e195afe3254117"),
+        Some("7529e44005334032bca18a9f8d047731eaa8a9af67f837f4a3bedcbf9cc403a6"),
+    );
+    // It pads behind the last file: a v1 peer may ask for a whole last piece.
+    let m = Manifest::parse(HYBRID).unwrap();
+    assert_eq!((m.piece_count(), m.piece_len(4), m.wire_len(4)), (5, 10, 32_768));
+}
+
+#[test]
+fn cutting_or_flipping_any_byte_never_panics() {
+    for torrent in [V1, V2, HYBRID] {
+        for i in 0..torrent.len() {
+            assert!(Manifest::parse(&torrent[..i]).is_err());
+            for bit in [1, 0x20, 0x80] {
+                let mut broken = torrent.to_vec();
+                broken[i] ^= bit;
+                let _ = Manifest::parse(&broken);
+            }
+        }
+    }
+}
