@@ -1,0 +1,205 @@
+//! The command line: what can be asked, and the help that teaches it.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::cmd;
+use crate::settings::Listen;
+use crate::units::Rate;
+
+/// Put the same bytes on every node of a cluster, at the speed of the network card.
+///
+/// `publish` describes a file or directory in a manifest (a standard .torrent file), `seed` serves it, `get`
+/// fetches it on any number of nodes, which serve each other. `share` does the first two privately and prints
+/// a ticket; whoever has the ticket may `get`. Every piece is verified; what is interrupted goes on where it was.
+#[derive(Parser, Debug)]
+#[command(name = "tidecast", version, propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  # One host shares a directory, privately; the others fetch it with the ticket it prints
+  tidecast share /data/genomes
+  tidecast get tidecast1... --to /scratch
+
+  # The same with a manifest, for any BitTorrent client
+  tidecast tracker --listen :6969
+  tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
+  tidecast seed genomes.torrent /data/genomes
+  tidecast get genomes.torrent --to /scratch
+
+  # Is what is there what was published?
+  tidecast verify genomes.torrent /scratch/genomes";
+
+const AFTER: &str = "\
+Examples:
+  # One host shares a directory, privately; the others fetch it with the ticket it prints
+  tidecast share /data/genomes
+  tidecast get tidecast1... --to /scratch
+
+  # Ten minutes at most, then serve others for an hour
+  tidecast get genomes.torrent --to /scratch --timeout 10m --seed-for 1h
+
+  # Only the FASTA files, from one known host
+  tidecast get genomes.torrent --to /scratch --file '*.fa' --peer node01:6881
+
+  # A manifest for any BitTorrent client, its tracker, and a seed
+  tidecast tracker --listen :6969
+  tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
+  tidecast seed genomes.torrent /data/genomes
+
+  # Is what is there what was published? Who may no longer fetch?
+  tidecast verify genomes.torrent /scratch/genomes
+  tidecast revoke tidecast1...
+
+Exit codes:
+  0  done
+  1  the data or the peer is at fault: damaged, missing, refused, disk full
+  2  the command line or the configuration is wrong
+  3  timed out, or cut off by Ctrl-C or SIGTERM (a second one ends at once)
+
+Output:
+  Results go to standard output, progress and messages to standard error. With --json, standard output holds
+  one JSON object a line, with \"event\": started, progress, warning, and last done or error.
+
+Settings:
+  The environment, then the configuration file, then flags; each overrules those before it. The file is
+  $XDG_CONFIG_HOME/tidecast/config.toml (~/.config/tidecast/config.toml), or named by --config or TIDECAST_CONFIG.
+  In the file, and in capitals after TIDECAST_ in the environment (lists with commas): state_dir, listen, net,
+  tracker, peer, plain, format, piece_size, exclude, seed_for, timeout, durability, policy, link_rate, threads,
+  dht, lsd, json, log.
+
+Units:
+  Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m; rates 100mbit, 10gbit, 125MB/s.";
+
+/// Flags that every command knows.
+#[derive(Args, Debug)]
+pub(crate) struct Global {
+    /// One JSON object a line on standard output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Log what is done; -vv why; -vvv everything
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// No progress, no notices; warnings and errors only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Configuration file (TOML)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where this node's key, tickets and unfinished work are kept [default: ~/.local/state/tidecast]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Threads to work with [default: one for each core]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Publish(cmd::publish::Args),
+    Show(cmd::show::Args),
+    Verify(cmd::verify::Args),
+    Seed(cmd::seed::Args),
+    Share(cmd::share::Args),
+    Get(cmd::get::Args),
+    Tracker(cmd::tracker::Args),
+    Revoke(cmd::revoke::Args),
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
+}
+
+/// Flags of the commands that take part in a swarm.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct SwarmArgs {
+    /// Where to listen: ADDR:PORT, :PORT or ADDR [default: any address, port 6881 or the next free one]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<Listen>,
+    /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest that both ends share]
+    #[arg(long, value_name = "IFACE|CIDR")]
+    pub(crate) net: Option<String>,
+    /// Tracker to announce to, besides those of the manifest; may be repeated
+    #[arg(long, value_name = "URL")]
+    pub(crate) tracker: Vec<String>,
+    /// Peer to connect to, HOST:PORT; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) peer: Vec<String>,
+    /// Open, unencrypted BitTorrent is meant: say nothing about it
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// How the engine behaves: tidecast, or classic (BitTorrent's choking, anti-snub, super-seeding, endgame)
+    #[arg(long, value_name = "POLICY", value_parser = ["tidecast", "classic"])]
+    pub(crate) policy: Option<String>,
+    /// Rate of this node's link (10gbit), for the efficiency shown at the end [default: what the driver says]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) link_rate: Option<Rate>,
+    /// Find peers through the public DHT too (never for private manifests)
+    #[arg(long)]
+    pub(crate) dht: bool,
+    /// Do not look for peers on the local network by multicast
+    #[arg(long)]
+    pub(crate) no_lsd: bool,
+    /// Certificate for an SSL torrent of somebody else (PEM)
+    #[arg(long, value_name = "FILE", requires = "ssl_key", help_heading = "SSL torrents")]
+    pub(crate) ssl_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "ssl_cert", help_heading = "SSL torrents")]
+    pub(crate) ssl_key: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_of_the_documentation_parse() {
+        for line in [
+            "publish P -o F --name N --format hybrid --private --piece-size 1MiB --tracker http://a/b --tracker udp://c:1 --exclude *.o --json",
+            "publish P --ssl-torrent",
+            "show M --json",
+            "verify M P --json",
+            "seed M P --listen 10.0.0.1:6881 --tracker http://a/b --peer a:1 --plain --json",
+            "share P --plain",
+            "get T --to D --peer a:1 --file *.fa --seed-for 1h --timeout 30s --plain --json",
+            "get T --to D --durability none --net ib0",
+            "tracker --listen :6969",
+            "revoke T",
+            "completions bash",
+            "man D",
+        ] {
+            let words = std::iter::once("tidecast").chain(line.split(' '));
+            Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_usage_errors() {
+        for line in [
+            "",
+            "get T",
+            "get --to D",
+            "publish",
+            "seed M",
+            "publish P --format v3",
+            "get T --to D --timeout soon",
+            "publish P --piece-size 10M",
+        ] {
+            let words = std::iter::once("tidecast").chain(line.split(' ').filter(|w| !w.is_empty()));
+            assert_eq!(Cli::try_parse_from(words).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches what was published, and serves others meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use serde_json::{Map, Value, json};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Security, Summary};
+use tidecast_store::{DownloadOptions, Durability, Opened, Store};
+use tokio::time::Instant;
+
+use super::describe::open_notice;
+use super::find::{Finders, Wanted};
+use super::seed::started;
+use super::source::{Origin, Source, right};
+use super::swarm::{Choices, Running, bound, snapshot, totals};
+use super::{Context, member, select, show};
+use crate::cli::SwarmArgs;
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, round};
+use crate::stop::{Stop, block_on};
+use crate::units::{Size, Span, bytes_per_second, count};
+
+/// Peers named one by one in the summary.
+const NAMED: usize = 8;
+
+/// Fetch what was published, and serve others meanwhile
+///
+/// It appears under DIR by its own name, whole and verified, or not at all; what is interrupted goes on where it
+/// was when the same command is given again.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tidecast get tidecast1... --to /scratch
+  tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h")]
+pub(crate) struct Args {
+    /// A ticket, a manifest (.torrent), or a magnet link
+    #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
+    source: String,
+    /// The directory to put it into
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Only files that match: a name at any depth, or a path if it has a '/'; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    file: Vec<String>,
+    /// Go on serving others for so long when all is there
+    #[arg(long, value_name = "DURATION")]
+    seed_for: Option<Span>,
+    /// Give up when not all is there after so long (exit code 3)
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+    /// batched: a power cut costs a second of work; none: for RAM and scratch, nothing is synced
+    #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
+    durability: Option<String>,
+    #[command(flatten)]
+    swarm: SwarmArgs,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let choices = Choices::new(&args.swarm, context)?;
+    let timeout = args.timeout.or(context.settings.timeout).map(|t| t.0);
+    let durability = durability(args, context)?;
+    let source = Source::parse(&args.source)?;
+    let state_dir = context.state_dir()?;
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        let deadline = timeout.map(|t| Instant::now() + t);
+        let security = right(&source, &state_dir)?;
+        let again = right(&source, &state_dir)?;
+        let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
+        let Origin { manifest, peers, finders } =
+            source.manifest(&choices, Arc::new(security), timeout, &stop, reporter).await?;
+        let security = if with_ticket { again } else { by_manifest(&manifest, args, plain, &state_dir)? };
+        if !with_ticket {
+            open_notice(&manifest, plain, reporter);
+        }
+        for warning in manifest.warnings() {
+            reporter.warning(&warning.to_string());
+        }
+        let options = DownloadOptions { select: select::select(&manifest, &args.file)?, durability };
+        let opened = open(Arc::new(manifest), &args.to, options).await?;
+        let mut running = Running::start(opened, security, &choices, false)?;
+        reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
+        for peer in peers {
+            running.swarm.add_peer(peer, true).await;
+        }
+        find(&mut running, finders, &choices, reporter).await;
+        let fetched = fetch(&mut running, deadline, timeout, &stop, reporter).await;
+        let got = match fetched {
+            Ok(()) => finish(&running, reporter).await,
+            Err(failure) => Err(failure),
+        };
+        let got = match got {
+            Ok(got) => got,
+            Err(failure) => return Err(give_up(failure, running, reporter).await),
+        };
+        let seconds = reporter.seconds();
+        serve_on(&mut running, args.seed_for.or(context.settings.seed_for), &stop, reporter).await;
+        let summary = running.stop().await?;
+        Ok(report(&got, &summary, &choices, seconds, reporter))
+    })
+}
+
+fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure> {
+    match args.durability.as_deref().or(context.settings.durability.as_deref()) {
+        None | Some("batched") => Ok(Durability::Batched),
+        Some("none") => Ok(Durability::None),
+        Some(other) => Err(Failure::usage(anyhow!("durability is {other:?}: write batched or none"))),
+    }
+}
+
+/// The right that a manifest by itself gives.
+fn by_manifest(manifest: &Manifest, args: &Args, plain: bool, state_dir: &Path) -> Result<Security, Failure> {
+    if manifest.ssl_cert().is_some() {
+        return Ok(member::ssl(manifest, &args.swarm, state_dir)?);
+    }
+    if member::needs_ticket(manifest) && !plain {
+        return Err(anyhow!(
+            "{} was published for ticket holders only: ask whoever seeds it for a ticket (tidecast get TICKET)",
+            show::plain(&manifest.name())
+        )
+        .into());
+    }
+    Ok(Security::Open)
+}
+
+/// Looks at what is there already; that may take a while on a slow disk.
+async fn open(manifest: Arc<Manifest>, to: &Path, options: DownloadOptions) -> Result<Opened, Failure> {
+    let to = to.to_owned();
+    let open = tokio::task::spawn_blocking(move || Store::download(manifest, &to, &options)).await;
+    Ok(open.context("a thread of Tidecast failed")??)
+}
+
+/// Goes on looking for peers, or begins to.
+async fn find(
+    running: &mut Running,
+    finders: Option<(Finders, tokio::sync::mpsc::Receiver<tidecast_discovery::Found>)>,
+    choices: &Choices,
+    reporter: &Reporter,
+) {
+    let (finders, finds) = match finders {
+        Some(both) => both,
+        None => {
+            let manifest = &running.manifest;
+            let wanted = Wanted {
+                hashes: manifest.swarm_hashes(),
+                trackers: choices.all_trackers(manifest.trackers()),
+                peer_id: running.swarm.peer_id(),
+                port: running.port(),
+                left: manifest.total_len().max(1),
+                private: manifest.private(),
+                lsd: choices.lsd,
+                dht: choices.dht,
+                network: choices.network.clone(),
+            };
+            Finders::start(wanted, reporter).await
+        }
+    };
+    running.find(finders, finds);
+}
+
+/// Until all is there and verified.
+async fn fetch(
+    running: &mut Running,
+    deadline: Option<Instant>,
+    timeout: Option<Duration>,
+    stop: &Stop,
+    reporter: &mut Reporter,
+) -> Result<(), Failure> {
+    let mut troubles: Vec<String> = Vec::new();
+    let mut progress = running.swarm.progress();
+    let late = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut late = std::pin::pin!(late);
+    loop {
+        tokio::select! {
+            complete = progress.wait_for(|p| p.complete) => {
+                let now = complete.context("the swarm ended by itself")?.clone();
+                reporter.progress_at_last(&snapshot("get", &now));
+                return Ok(());
+            }
+            notice = running.notice() => {
+                if let Some(error) = running.tell(notice, reporter) {
+                    return Err(anyhow!("{error}").into());
+                }
+            }
+            () = stop.wait() => return Err(Failure::cut("interrupted; the same command goes on from here")),
+            () = &mut late => {
+                let seconds = Span(timeout.unwrap_or_default());
+                let error = anyhow!("not all is there after {seconds}; the same command goes on from here{}", hint(running));
+                return Err(Failure { code: crate::failure::Code::Cut, error, fields: Map::new() });
+            }
+            () = tokio::time::sleep(Duration::from_millis(50)) => {
+                running.show("get", reporter);
+                for trouble in running.troubles() {
+                    if !troubles.contains(&trouble) && troubles.len() < 64 {
+                        reporter.warning(&trouble);
+                        troubles.push(trouble);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why it may have taken too long.
+fn hint(running: &Running) -> &'static str {
+    let now = running.swarm.progress().borrow().clone();
+    match (now.peers, now.received_bytes) {
+        (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
+        (0, _) => " (no peer is left)",
+        _ => "",
+    }
+}
+
+/// Restores metadata and gives everything its final name.
+async fn finish(running: &Running, reporter: &Reporter) -> Result<tidecast_store::Summary, Failure> {
+    let store = running.swarm.store().clone();
+    let done =
+        tokio::task::spawn_blocking(move || store.finish()).await.context("a thread of Tidecast failed")?;
+    let done = done?;
+    done.warnings.iter().for_each(|warning| reporter.warning(warning));
+    Ok(done)
+}
+
+/// Serves others for a while; Ctrl-C ends that, and all is well.
+async fn serve_on(running: &mut Running, seed_for: Option<Span>, stop: &Stop, reporter: &mut Reporter) {
+    let Some(Span(time)) = seed_for.filter(|span| !span.0.is_zero()) else { return };
+    reporter.note(&format!("all is there; serving others for {}", Span(time)));
+    let end = Instant::now() + time;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => return,
+            () = stop.wait() => return,
+            notice = running.notice() => {
+                if let Some(error) = running.tell(notice, reporter) {
+                    reporter.warning(&error.to_string());
+                }
+            }
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                running.show("seed", reporter);
+            }
+        }
+    }
+}
+
+/// Ends a swarm that did not reach its goal, and adds what it did reach.
+async fn give_up(failure: Failure, running: Running, reporter: &mut Reporter) -> Failure {
+    reporter.clear();
+    match running.stop().await {
+        Ok(summary) => failure.with(totals(&summary)),
+        Err(_) => failure,
+    }
+}
+
+/// Says what was done.
+fn report(
+    got: &tidecast_store::Summary,
+    summary: &Summary,
+    choices: &Choices,
+    seconds: f64,
+    reporter: &Reporter,
+) -> Map<String, Value> {
+    reporter.clear();
+    let now = &summary.progress;
+    let took = Span(Duration::from_secs_f64(seconds));
+    let files = count(got.files, "file");
+    let rate = bytes_per_second(now.received_bytes as f64 / seconds);
+    let path = got.path.display();
+    reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(got.bytes)));
+    if now.received_bytes > 0 {
+        let mut from: Vec<_> = summary.peers.iter().filter(|p| p.received_bytes > 0).collect();
+        from.sort_by_key(|p| std::cmp::Reverse(p.received_bytes));
+        let peers = count(from.len() as u64, "peer");
+        reporter.result(&format!("received {} from {peers} ({rate})", Size(now.received_bytes)));
+        for peer in from.iter().take(NAMED) {
+            let client = show::plain(&peer.client);
+            reporter.result(&format!("  {} from {} {client}", Size(peer.received_bytes), peer.addr));
+        }
+    } else {
+        reporter.result("nothing had to be fetched");
+    }
+    if now.sent_bytes > 0 {
+        let to = summary.peers.iter().filter(|p| p.sent_bytes > 0).count();
+        reporter.result(&format!("sent {} to {}", Size(now.sent_bytes), count(to as u64, "peer")));
+    }
+    let mut fields = totals(summary);
+    fields.extend([
+        ("path".to_owned(), json!(got.path)),
+        ("files".to_owned(), got.files.into()),
+        ("files_kept".to_owned(), got.kept.into()),
+        ("get_seconds".to_owned(), round(seconds).into()),
+    ]);
+    if let Some(bound) = bound(now.received_bytes, summary, choices).filter(|_| now.received_bytes > 0) {
+        let efficiency = bound.as_secs_f64() / seconds;
+        reporter.result(&format!(
+            "efficiency {:.0}%: this node's link could have brought it in {}",
+            efficiency * 100.0,
+            Span(bound)
+        ));
+        fields.insert("bound_seconds".to_owned(), round(bound.as_secs_f64()).into());
+        fields.insert("efficiency".to_owned(), round(efficiency).into());
+    }
+    fields
+}

@@ -1,0 +1,42 @@
+//! `tidecast man DIR`: the manual pages, one for the program and one for each command.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use serde_json::json;
+
+use crate::cli::Cli;
+use crate::failure::Outcome;
+use crate::report::{Reporter, object};
+use crate::units::count;
+
+/// Write the manual pages into a directory
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  tidecast man ~/.local/share/man/man1")]
+pub(crate) struct Args {
+    /// Where to write tidecast.1, tidecast-get.1 and so on
+    dir: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
+    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    let mut program = Cli::command();
+    program.build();
+    let mut pages = vec![page(&args.dir, program.clone())?];
+    for command in program.get_subcommands().filter(|c| c.get_name() != "help") {
+        let name = format!("tidecast-{}", command.get_name());
+        // The name is kept for as long as the program runs, which is not long.
+        pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);
+    }
+    reporter.result(&format!("{} written to {}", count(pages.len() as u64, "page"), args.dir.display()));
+    Ok(object(json!({ "pages": pages })))
+}
+
+fn page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
+    let path = dir.join(format!("{}.1", command.get_name()));
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text)?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,106 @@
+//! By what right a node takes part: open BitTorrent, a private swarm as owner or with a ticket, an SSL torrent.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use tidecast_identity::ssl_torrent::{SslPeer, SslRoot, SslTorrent};
+use tidecast_identity::{Access, Authority, MAX_ADDRS, ManifestId, NodeKey, Ticket, Tls};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Membership, Network, Security, local_addresses};
+
+use super::now;
+use crate::cli::SwarmArgs;
+
+/// The manifest's v2 hash, or its v1 hash where it has no other.
+pub(crate) fn manifest_id(manifest: &Manifest) -> Result<ManifestId> {
+    let v2 = manifest.hash_v2().map(ManifestId::V2);
+    v2.or(manifest.hash_v1().map(ManifestId::V1)).context("the manifest has no hash")
+}
+
+/// True for manifests that `publish --private` or `share` made: their swarm is for ticket holders. Other programs'
+/// private manifests (BEP 27) only ask that peers come from their trackers.
+pub(crate) fn needs_ticket(manifest: &Manifest) -> bool {
+    manifest.private() && manifest.has_extra() && manifest.ssl_cert().is_none()
+}
+
+/// As the owner of the manifest's private swarm.
+pub(crate) fn owner(manifest: &Manifest, state_dir: &Path) -> Result<(Security, Authority)> {
+    let key = NodeKey::load_or_create(state_dir)?;
+    let swarm = manifest_id(manifest)?.swarm();
+    let authority = Authority::open(state_dir, &key)?;
+    let membership = Membership::owner(Tls::new(&key)?, swarm, Authority::open(state_dir, &key)?);
+    Ok((Security::Private(Box::new(membership)), authority))
+}
+
+/// With a ticket.
+pub(crate) fn holder(ticket: &Ticket, state_dir: &Path) -> Result<Security> {
+    let Access::Private { authority, token } = &ticket.access else { return Ok(Security::Open) };
+    let key = NodeKey::load_or_create(state_dir)?;
+    let (swarm, token) = (ticket.manifest.swarm(), Some(token.clone()));
+    let membership = Membership::member(Tls::new(&key)?, swarm, *authority, token, None);
+    Ok(Security::Private(Box::new(membership)))
+}
+
+/// As a peer of an SSL torrent: with the certificate that the user gave, or one of our own root.
+pub(crate) fn ssl(manifest: &Manifest, args: &SwarmArgs, state_dir: &Path) -> Result<Security> {
+    let root = manifest.ssl_cert().context("the manifest has no root certificate")?;
+    let root = std::str::from_utf8(root).context("the manifest's root certificate is not text")?;
+    let name = manifest.name();
+    let peer = match (&args.ssl_cert, &args.ssl_key) {
+        (Some(cert), Some(key)) => SslPeer::read(cert, key)?,
+        _ => {
+            let own = SslRoot::load_or_create(state_dir)?;
+            if own.cert_pem().trim() != root.trim() {
+                return Err(anyhow!(
+                    "this is an SSL torrent of another publisher: give the certificate that it issued \
+                     (--ssl-cert FILE --ssl-key FILE)"
+                ));
+            }
+            own.issue(&name)?
+        }
+    };
+    Ok(Security::Ssl(std::sync::Arc::new(SslTorrent::new(root, &name, &peer)?)))
+}
+
+/// A new ticket for `manifest`, which is served at `listen`.
+pub(crate) fn ticket(
+    manifest: &Manifest,
+    authority: Option<&Authority>,
+    plain: bool,
+    listen: &[SocketAddr],
+    network: Option<&Network>,
+) -> Result<Ticket> {
+    let id = manifest_id(manifest)?;
+    let access = match authority {
+        None => Access::Open,
+        Some(authority) => {
+            let token = authority.issue(id.swarm(), None, now())?;
+            Access::Private { authority: authority.id(), token }
+        }
+    };
+    let name = Some(super::show::plain(&manifest.name()));
+    Ok(Ticket { manifest: id, plain, access, name, addrs: reachable(listen, network)? })
+}
+
+/// Where others can reach us: instead of "any address" those of this host, fastest first; loopback only if there is
+/// no other.
+fn reachable(listen: &[SocketAddr], network: Option<&Network>) -> Result<Vec<SocketAddr>> {
+    let mut all: Vec<SocketAddr> = Vec::new();
+    for addr in listen {
+        if !addr.ip().is_unspecified() {
+            all.push(*addr);
+            continue;
+        }
+        let local = local_addresses().context("cannot list this host's networks")?;
+        let fits = |v4: bool| addr.is_ipv6() || v4;
+        let chosen = local.iter().filter(|a| fits(a.ip.is_ipv4()) && network.is_none_or(|n| n.holds(a)));
+        let (outside, inside): (Vec<_>, Vec<_>) = chosen.partition(|a| !a.loopback);
+        let best = if outside.is_empty() { inside } else { outside };
+        all.extend(best.into_iter().map(|a| SocketAddr::new(a.ip, addr.port())));
+    }
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|addr| seen.insert(*addr));
+    all.truncate(MAX_ADDRS);
+    Ok(all)
+}

@@ -1,0 +1,60 @@
+//! The commands, one a file.
+
+pub(crate) mod completions;
+pub(crate) mod describe;
+pub(crate) mod find;
+pub(crate) mod get;
+pub(crate) mod man;
+pub(crate) mod member;
+pub(crate) mod publish;
+pub(crate) mod revoke;
+pub(crate) mod seed;
+pub(crate) mod select;
+pub(crate) mod share;
+pub(crate) mod show;
+pub(crate) mod source;
+pub(crate) mod swarm;
+pub(crate) mod tracker;
+pub(crate) mod verify;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use tidecast_metainfo::{MAX_LEN, Manifest};
+
+use crate::cli::Global;
+use crate::settings::Settings;
+
+/// What every command may need: flags that all share, and settings.
+pub(crate) struct Context<'a> {
+    pub(crate) global: &'a Global,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Context<'_> {
+    pub(crate) fn state_dir(&self) -> Result<PathBuf> {
+        self.settings.state_dir(self.global.state_dir.as_deref())
+    }
+
+    /// Threads to work with; 0 is one for each core.
+    pub(crate) fn threads(&self) -> usize {
+        self.global.threads.or(self.settings.threads).unwrap_or(0)
+    }
+}
+
+/// Reads a manifest file, of bounded size.
+pub(crate) fn read_manifest(path: &Path) -> Result<Manifest> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read the manifest {shown}"))?.len();
+    if size > MAX_LEN as u64 {
+        bail!("{shown} has {size} bytes: too long to be a manifest (limit {MAX_LEN})");
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the manifest {shown}"))?;
+    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a manifest that can be trusted"))
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

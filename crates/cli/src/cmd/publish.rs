@@ -1,0 +1,105 @@
+//! `tidecast publish PATH`: writes a manifest of a file or directory.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use tidecast_discovery::TrackerUrl;
+use tidecast_metainfo::Manifest;
+
+use super::describe::{Describe, Extras, describe, open_notice};
+use super::{Context, show};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object};
+use crate::stop::{Stop, block_on};
+use crate::units::{Size, Span, bytes_per_second, count};
+
+/// Write a manifest of a file or directory
+///
+/// The manifest is a standard .torrent file. Each byte is read once, on all cores; an interrupted run goes on
+/// where it was. The manifest is open, for any BitTorrent client, unless --private or --ssl-torrent.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
+  tidecast publish /opt/env --exclude __pycache__ --exclude '*.tmp' --format v2")]
+pub(crate) struct Args {
+    /// The file or directory
+    path: PathBuf,
+    /// Where to write the manifest [default: NAME.torrent, here]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    describe: Describe,
+    /// Only for nodes with a ticket: `seed` then prints one (for other clients: peers from its trackers only)
+    #[arg(long)]
+    private: bool,
+    /// Tracker to name in the manifest; may be repeated
+    #[arg(long, value_name = "URL")]
+    tracker: Vec<String>,
+    /// Open, unencrypted BitTorrent is meant: say nothing about it
+    #[arg(long)]
+    plain: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let trackers = trackers(&args.tracker, context)?;
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        reporter.started("publish", object(json!({ "path": args.path })));
+        let extras = Extras { trackers, private: args.private };
+        let published = describe(&args.path, &args.describe, extras, None, context, reporter, &stop).await?;
+        let manifest = published.manifest;
+        let output = match &args.output {
+            Some(path) => path.clone(),
+            None => PathBuf::from(format!("{}.torrent", show::plain(&manifest.name()))),
+        };
+        write(&output, &manifest)?;
+        let seconds = reporter.seconds();
+        reporter.clear();
+        open_notice(&manifest, args.plain || context.settings.plain == Some(true), reporter);
+        let rate = manifest.total_len() as f64 / seconds;
+        reporter.result(&format!(
+            "{}: {} in {}, {} of {}, in {} ({})",
+            output.display(),
+            Size(manifest.total_len()),
+            count(manifest.file_count().into(), "file"),
+            count(manifest.piece_count().into(), "piece"),
+            Size(manifest.piece_length().into()),
+            Span(std::time::Duration::from_secs_f64(seconds)),
+            bytes_per_second(rate),
+        ));
+        reporter.result(&format!("format: {}", published.why));
+        let mut fields = show::summary(&manifest);
+        fields.insert("manifest".into(), json!(output));
+        fields.insert("why".into(), published.why.into());
+        fields.insert("rate".into(), (rate.round() as u64).into());
+        Ok(fields)
+    })
+}
+
+/// The trackers of flags, or else of settings; each checked.
+pub(crate) fn trackers(flags: &[String], context: &Context<'_>) -> Result<Vec<String>, Failure> {
+    let urls = if flags.is_empty() { &context.settings.tracker } else { flags };
+    for url in urls {
+        TrackerUrl::parse(url).map_err(Failure::usage)?;
+    }
+    Ok(urls.to_vec())
+}
+
+/// Puts the manifest at `path`, whole or not at all.
+fn write(path: &Path, manifest: &Manifest) -> Result<()> {
+    let shown = path.display();
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".tidecast-").permissions(mode()).tempfile_in(dir);
+    let mut file = file.with_context(|| format!("cannot write {shown}"))?;
+    file.write_all(&manifest.to_bytes()).with_context(|| format!("cannot write {shown}"))?;
+    file.persist(path).with_context(|| format!("cannot write {shown}"))?;
+    Ok(())
+}
+
+/// As any new file: for all to read, less the umask.
+fn mode() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}

@@ -1,0 +1,227 @@
+//! What `get` is given: a ticket, a magnet link or a manifest file; and how the first two become a manifest.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use tidecast_discovery::{Found, peers};
+use tidecast_identity::{Access, ManifestId, Ticket};
+use tidecast_metainfo::{Magnet, Manifest};
+use tidecast_net::{Error, Fetch, Security, fetch_manifest, local_addresses, order_for_dialling};
+use tokio::sync::mpsc;
+
+use super::find::{Finders, Wanted};
+use super::swarm::Choices;
+use super::{member, read_manifest};
+use crate::failure::Failure;
+use crate::report::Reporter;
+use crate::stop::Stop;
+
+/// Addresses remembered while the manifest is looked for.
+const KNOWN: usize = 1024;
+/// Without `--timeout`, a manifest is looked for this long.
+const LOOK: Duration = Duration::from_secs(24 * 3600);
+
+/// Where the data is to come from.
+pub(crate) enum Source {
+    Ticket(Box<Ticket>),
+    Magnet(Box<Magnet>),
+    File(Box<Manifest>),
+}
+
+/// A manifest, and who may have the data.
+pub(crate) struct Origin {
+    pub(crate) manifest: Manifest,
+    /// Nodes, each by its addresses.
+    pub(crate) peers: Vec<Vec<SocketAddr>>,
+    /// Those who go on looking, if somebody had to look for the manifest.
+    pub(crate) finders: Option<(Finders, mpsc::Receiver<Found>)>,
+}
+
+impl Source {
+    /// # Errors
+    /// A damaged ticket or magnet link is a usage error; an unreadable manifest, the data's fault.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let start = text.trim_start();
+        let begins = |with: &str| start.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+        // A file may have any name: what is there is meant.
+        let is_file = Path::new(text).exists();
+        if begins("tidecast1") && !is_file {
+            let ticket = start.parse::<Ticket>().map_err(|e| Failure::usage(anyhow!("{e}")))?;
+            return Ok(Self::Ticket(Box::new(ticket)));
+        }
+        if begins("magnet:") && !is_file {
+            let magnet = start.trim_end().parse::<Magnet>().context("the magnet link cannot be used");
+            return Ok(Self::Magnet(Box::new(magnet.map_err(Failure::usage)?)));
+        }
+        Ok(Self::File(Box::new(read_manifest(Path::new(text))?)))
+    }
+
+    /// The ticket, if it is one for a private swarm.
+    pub(crate) fn private_ticket(&self) -> Option<&Ticket> {
+        match self {
+            Self::Ticket(ticket) if matches!(ticket.access, Access::Private { .. }) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// The publisher has said that an open swarm is meant.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Ticket(ticket) if ticket.plain)
+    }
+
+    /// Everything that is known without asking anyone.
+    async fn known(&self, choices: &Choices, reporter: &Reporter) -> Result<Known, Failure> {
+        let mut known =
+            Known { peers: super::find::named(&choices.peers, reporter).await?, ..Known::default() };
+        match self {
+            Self::File(_) => {}
+            Self::Ticket(ticket) => {
+                let mut addrs = ticket.addrs.clone();
+                order_for_dialling(&mut addrs, &local_addresses().unwrap_or_default());
+                known.peers.push(addrs);
+                known.v2 = match ticket.manifest {
+                    ManifestId::V2(hash) => Some(hash),
+                    ManifestId::V1(hash) => {
+                        known.hashes.push(hash);
+                        None
+                    }
+                };
+            }
+            Self::Magnet(magnet) => {
+                known.hashes.extend(magnet.v1);
+                known.v2 = magnet.v2;
+                known.trackers = vec![magnet.trackers.clone()];
+                for text in magnet.peers.iter().take(64) {
+                    // Strangers' peers: what does not resolve is simply not one.
+                    known.peers.extend(peers::resolve(text, Duration::from_secs(5)).await.ok());
+                }
+            }
+        }
+        // A v2 swarm goes by the first 20 bytes of its hash (BEP 52).
+        known.hashes.extend(known.v2.as_ref().and_then(|hash| hash.first_chunk::<20>().copied()));
+        known.peers.retain(|addrs| !addrs.is_empty());
+        Ok(known)
+    }
+
+    /// The manifest, from the file or from peers.
+    ///
+    /// # Errors
+    /// Nobody has it in time, the owner refuses us, Ctrl-C.
+    pub(crate) async fn manifest(
+        self,
+        choices: &Choices,
+        security: Arc<Security>,
+        timeout: Option<Duration>,
+        stop: &Stop,
+        reporter: &mut Reporter,
+    ) -> Result<Origin, Failure> {
+        let known = self.known(choices, reporter).await?;
+        let private = match self {
+            Self::File(manifest) => {
+                return Ok(Origin { manifest: *manifest, peers: known.peers, finders: None });
+            }
+            Self::Ticket(ticket) => matches!(ticket.access, Access::Private { .. }),
+            Self::Magnet(_) => false,
+        };
+        let wanted = Wanted {
+            hashes: known.hashes.clone(),
+            trackers: choices.all_trackers(&known.trackers),
+            peer_id: peer_id(),
+            port: choices.listen.port(),
+            left: 1,
+            private,
+            lsd: choices.lsd,
+            dht: choices.dht,
+            network: choices.network.clone(),
+        };
+        let (finders, mut finds) = Finders::start(wanted, reporter).await;
+        let within = timeout.unwrap_or(LOOK);
+        let sources = choices.network.as_ref().map(|network| {
+            let all = local_addresses().unwrap_or_default();
+            all.into_iter().filter(|a| network.holds(a)).collect()
+        });
+        let fetch = Fetch {
+            hashes: known.hashes,
+            hash_v2: known.v2,
+            security,
+            sources: sources.unwrap_or_default(),
+            timeout: within,
+        };
+        let mut peers = known.peers;
+        let manifest = look(fetch, &mut peers, &mut finds, within, stop, reporter).await?;
+        Ok(Origin { manifest, peers, finders: Some((finders, finds)) })
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    peers: Vec<Vec<SocketAddr>>,
+    hashes: Vec<[u8; 20]>,
+    v2: Option<[u8; 32]>,
+    trackers: Vec<Vec<String>>,
+}
+
+/// Asks all who are known and found until one gives the manifest.
+async fn look(
+    fetch: Fetch,
+    peers: &mut Vec<Vec<SocketAddr>>,
+    finds: &mut mpsc::Receiver<Found>,
+    within: Duration,
+    stop: &Stop,
+    reporter: &Reporter,
+) -> Result<Manifest, Failure> {
+    let (ask, asked) = mpsc::channel(KNOWN);
+    for addr in peers.iter().flatten().take(KNOWN) {
+        // There is room for as many.
+        let _ = ask.try_send(*addr);
+    }
+    let began = Instant::now();
+    let mut fetching = std::pin::pin!(fetch_manifest(fetch, asked));
+    reporter.note("asking for the manifest");
+    loop {
+        tokio::select! {
+            answer = &mut fetching => return match answer {
+                Ok((manifest, from)) => {
+                    tracing::info!(%from, seconds = began.elapsed().as_secs_f64(), "manifest received");
+                    Ok(manifest)
+                }
+                Err(error @ Error::NoManifest { .. }) => {
+                    let why = anyhow!("{error}").context(format!("nobody gave the manifest within {} s", within.as_secs()));
+                    Err(Failure { code: crate::failure::Code::Cut, error: why, fields: Default::default() })
+                }
+                Err(error) => Err(error.into()),
+            },
+            Some(found) = finds.recv() => for addr in found.peers {
+                if peers.len() < KNOWN && !peers.iter().any(|p| p.contains(&addr)) {
+                    peers.push(vec![addr]);
+                    // Full means that there is enough to do already.
+                    let _ = ask.try_send(addr);
+                }
+            },
+            () = stop.wait() => return Err(Failure::cut("interrupted")),
+        }
+    }
+}
+
+/// How we call ourselves to trackers before the swarm has begun (BEP 20).
+fn peer_id() -> [u8; 20] {
+    let mut id = *b"-TC0100-000000000000";
+    if let Some(tail) = id.last_chunk_mut::<12>() {
+        rand::fill(tail);
+    }
+    id
+}
+
+/// By what right, for this source.
+///
+/// # Errors
+/// Keys cannot be read or made.
+pub(crate) fn right(source: &Source, state_dir: &Path) -> anyhow::Result<Security> {
+    match source.private_ticket() {
+        Some(ticket) => member::holder(ticket, state_dir),
+        None => Ok(Security::Open),
+    }
+}

@@ -1,0 +1,298 @@
+//! Taking part in a swarm, with everything around it: what `seed`, `share` and `get` have in common.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Map, Value, json};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Network, Notice, Progress, Security, Stage, Summary, Swarm, SwarmOptions};
+use tidecast_store::Opened;
+use tidecast_swarm::Policy;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::Context;
+use super::find::Finders;
+use crate::cli::SwarmArgs;
+use crate::failure::Failure;
+use crate::report::{Reporter, Snapshot, object, round};
+use crate::units::Rate;
+
+/// The ports that are tried when the user names none.
+const PORTS: std::ops::Range<u16> = 6881..6890;
+/// Damaged pieces that are told one by one.
+const TOLD: u64 = 8;
+
+/// The user's choices for a swarm, flags over settings.
+pub(crate) struct Choices {
+    pub(crate) listen: SocketAddr,
+    pub(crate) network: Option<Network>,
+    pub(crate) trackers: Vec<String>,
+    pub(crate) peers: Vec<String>,
+    pub(crate) plain: bool,
+    pub(crate) policy: Policy,
+    pub(crate) link_rate: Option<Rate>,
+    pub(crate) dht: bool,
+    pub(crate) lsd: bool,
+}
+
+impl Choices {
+    /// # Errors
+    /// Usage errors: what does not parse.
+    pub(crate) fn new(args: &SwarmArgs, context: &Context<'_>) -> Result<Self, Failure> {
+        let settings = context.settings;
+        let network = args.net.as_ref().or(settings.net.as_ref()).map(|n| n.parse::<Network>());
+        let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
+        let policy = match args.policy.as_deref().or(settings.policy.as_deref()) {
+            None | Some("tidecast") => Policy::TIDECAST,
+            Some("classic") => Policy::CLASSIC,
+            Some(other) => {
+                return Err(Failure::usage(anyhow!("policy is {other:?}: write tidecast or classic")));
+            }
+        };
+        let listen = args.listen.or(settings.listen);
+        Ok(Self {
+            listen: free_port(listen.and_then(|l| l.ip), listen.map_or(0, |l| l.port)),
+            network,
+            trackers: super::publish::trackers(&args.tracker, context)?,
+            peers: if args.peer.is_empty() { settings.peer.clone() } else { args.peer.clone() },
+            plain: args.plain || settings.plain == Some(true),
+            policy,
+            link_rate: args.link_rate.or(settings.link_rate),
+            dht: args.dht || settings.dht == Some(true),
+            lsd: !args.no_lsd && settings.lsd != Some(false),
+        })
+    }
+
+    /// Trackers of the manifest and of the user.
+    pub(crate) fn all_trackers(&self, manifest: &[Vec<String>]) -> Vec<Vec<String>> {
+        let own = self.trackers.iter().map(|url| vec![url.clone()]);
+        manifest.iter().cloned().chain(own).collect()
+    }
+}
+
+/// Where to listen: as told, else at the first free of the usual ports, else at any. If somebody takes the port
+/// between this look and the listening, that fails with a clear error.
+fn free_port(ip: Option<IpAddr>, port: u16) -> SocketAddr {
+    let any = match ip {
+        Some(ip) => ip,
+        None if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => Ipv6Addr::UNSPECIFIED.into(),
+        None => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    if port != 0 {
+        return SocketAddr::new(any, port);
+    }
+    let free = |port: u16| TcpListener::bind((any, port)).ok()?.local_addr().ok();
+    PORTS.chain([0]).find_map(free).unwrap_or(SocketAddr::new(any, 0))
+}
+
+/// A swarm that runs, and those who find its peers.
+pub(crate) struct Running {
+    pub(crate) swarm: Swarm,
+    pub(crate) manifest: Arc<Manifest>,
+    notices: Option<mpsc::Receiver<Notice>>,
+    finders: Option<Finders>,
+    forwarding: Option<JoinHandle<()>>,
+    damaged: u64,
+}
+
+impl Running {
+    /// Opens the sockets and starts.
+    ///
+    /// # Errors
+    /// Those of [`Swarm::start`].
+    pub(crate) fn start(
+        opened: Opened,
+        security: Security,
+        choices: &Choices,
+        seed_only: bool,
+    ) -> Result<Self> {
+        let manifest = opened.store.manifest().clone();
+        let mut swarm = Swarm::start(SwarmOptions {
+            opened,
+            listen: vec![choices.listen],
+            network: choices.network.clone(),
+            security,
+            policy: choices.policy,
+            seed_only,
+        })?;
+        let notices = swarm.notices();
+        Ok(Self { swarm, manifest, notices, finders: None, forwarding: None, damaged: 0 })
+    }
+
+    /// The port that others are told.
+    pub(crate) fn port(&self) -> u16 {
+        self.swarm.listen_addrs().first().map_or(0, SocketAddr::port)
+    }
+
+    /// Takes what the finders find from now on.
+    pub(crate) fn find(&mut self, finders: Finders, mut finds: mpsc::Receiver<tidecast_discovery::Found>) {
+        let sink = self.swarm.finder();
+        self.finders = Some(finders);
+        self.forwarding = Some(tokio::spawn(async move {
+            while let Some(found) = finds.recv().await {
+                for addr in found.peers {
+                    if !sink.found(addr).await {
+                        return;
+                    }
+                }
+            }
+        }));
+    }
+
+    /// The next thing to tell; waits for ever when there will be none.
+    pub(crate) async fn notice(&mut self) -> Notice {
+        match &mut self.notices {
+            Some(notices) => match notices.recv().await {
+                Some(notice) => notice,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells a notice. An error of the store ends a download, so it is handed back.
+    pub(crate) fn tell(&mut self, notice: Notice, reporter: &Reporter) -> Option<Arc<tidecast_store::Error>> {
+        let who = |addr: SocketAddr, node: Option<tidecast_identity::NodeId>| match node {
+            Some(node) => format!("{addr} (node {})", node.short()),
+            None => addr.to_string(),
+        };
+        match notice {
+            Notice::Banned { addr, node, why } => {
+                reporter.warning(&format!(
+                    "peer {} is banned: {}",
+                    who(addr, node),
+                    super::show::plain(&why)
+                ));
+            }
+            Notice::Refused { addr, why } => {
+                reporter.warning(&format!("peer {addr}: {}", super::show::plain(&why)));
+            }
+            Notice::Damaged { piece } => self.tell_damage(piece, reporter),
+            Notice::Store { error } => return Some(error),
+        }
+        None
+    }
+
+    fn tell_damage(&mut self, piece: u32, reporter: &Reporter) {
+        self.damaged += 1;
+        if self.damaged <= TOLD {
+            let files: Vec<String> = self
+                .manifest
+                .spans(piece, 0, self.manifest.piece_len(piece))
+                .filter_map(|span| self.manifest.file(span.file))
+                .map(|file| file.path().to_string())
+                .take(4)
+                .collect();
+            reporter.warning(&format!("piece {piece} does not match the manifest, in {}", files.join(", ")));
+        } else if self.damaged == TOLD + 1 {
+            reporter.warning("more pieces do not match the manifest; `tidecast verify` lists the files");
+        }
+    }
+
+    /// Pieces of the source that do not match the manifest.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Shows the state, and tells the trackers. False while there is none yet.
+    pub(crate) fn show(&self, stage: &'static str, reporter: &mut Reporter) -> bool {
+        let now = self.swarm.progress().borrow().clone();
+        if now.pieces == 0 && self.manifest.piece_count() > 0 {
+            return false;
+        }
+        if let Some(finders) = &self.finders {
+            let left = now.wanted_bytes.saturating_sub(now.verified_bytes);
+            finders.progress(now.received_bytes, now.sent_bytes, left);
+        }
+        reporter.progress(&snapshot(stage, &now));
+        true
+    }
+
+    /// Trackers that do not answer.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        self.finders.as_ref().map(Finders::troubles).unwrap_or_default()
+    }
+
+    /// Ends everything cleanly.
+    ///
+    /// # Errors
+    /// When the swarm had ended by itself.
+    pub(crate) async fn stop(self) -> Result<Summary> {
+        if let Some(forwarding) = self.forwarding {
+            forwarding.abort();
+        }
+        let goodbye = async {
+            if let Some(finders) = self.finders {
+                finders.stop().await;
+            }
+        };
+        let (summary, ()) = tokio::join!(self.swarm.stop(), goodbye);
+        summary.context("the swarm ended by itself")
+    }
+}
+
+/// What the reporter shows of the swarm's state. While pieces are still to be checked, that is the stage.
+pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
+    let stage = if now.unchecked_pieces > 0 { "check" } else { stage };
+    // A seed has no end, and so no total.
+    let total = if stage == "seed" { 0 } else { now.wanted_bytes };
+    Snapshot {
+        stage,
+        bytes: now.verified_bytes,
+        total,
+        pieces: now.verified_pieces.into(),
+        pieces_total: now.pieces.into(),
+        peers: Some(now.peers),
+        received: now.received_bytes,
+        sent: now.sent_bytes,
+    }
+}
+
+/// The totals of a run for the last JSON event.
+pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
+    let now = &summary.progress;
+    let peers: Vec<Value> = summary
+        .peers
+        .iter()
+        .map(|p| {
+            json!({
+                "addr": p.addr.to_string(), "node": p.node.map(|n| n.to_string()), "client": p.client,
+                "received": p.received_bytes, "sent": p.sent_bytes,
+            })
+        })
+        .collect();
+    let cpu = |stage| round(summary.cpu.get(stage).as_secs_f64());
+    object(json!({
+        "bytes": now.verified_bytes,
+        "total": now.wanted_bytes,
+        "pieces": now.verified_pieces,
+        "pieces_total": now.pieces,
+        "received": now.received_bytes,
+        "sent": now.sent_bytes,
+        "duplicate": now.duplicate_bytes,
+        "corrupt": now.corrupt_bytes,
+        "swarm_seconds": round(summary.elapsed.as_secs_f64()),
+        "peers": peers,
+        "cpu_seconds": {
+            "socket": cpu(Stage::Socket), "tls": cpu(Stage::Tls), "hash": cpu(Stage::Hash),
+            "disk": cpu(Stage::Disk), "engine": cpu(Stage::Engine),
+        },
+    }))
+}
+
+/// Seconds that `bytes` take at the rate of this node's link, if that is known: as told, or as the driver of the
+/// fastest interface says. Peers on this host are no matter of links.
+pub(crate) fn bound(bytes: u64, summary: &Summary, choices: &Choices) -> Option<Duration> {
+    let outside =
+        summary.peers.iter().any(|p| p.received_bytes > 0 && !p.addr.ip().to_canonical().is_loopback());
+    let driver = || {
+        let all = tidecast_net::local_addresses().ok()?;
+        let on = all.iter().filter(|a| !a.loopback && choices.network.as_ref().is_none_or(|n| n.holds(a)));
+        on.map(|a| a.speed).max().filter(|_| outside)
+    };
+    let rate = choices.link_rate.map(|r| r.0).or_else(driver).filter(|rate| *rate > 0)?;
+    Some(Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64))
+}

@@ -1,0 +1,327 @@
+//! What a command says while it runs and when it ends: a bar on a terminal, plain lines when piped,
+//! one JSON object a line with `--json`.
+//!
+//! Promises: results go to standard output, everything else to standard error, so that piping is safe;
+//! with `--json` standard output holds JSON lines only, first `started`, last `done` or `error`;
+//! progress is bounded in rate whatever the caller does; a closed pipe ends the program quietly.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Code, Failure, Outcome};
+use crate::units::{Size, Span, bytes_per_second, count};
+
+/// Time between two plain lines of progress.
+const LINES: Duration = Duration::from_secs(2);
+/// Time between two JSON events of progress.
+const EVENTS: Duration = Duration::from_millis(250);
+/// How far back the rates look.
+const WINDOW: Duration = Duration::from_secs(4);
+
+/// A state of the work, as often as the caller likes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    /// What is being done, one word: "hash", "check", "get", "seed".
+    pub(crate) stage: &'static str,
+    /// Bytes done of `total`.
+    pub(crate) bytes: u64,
+    /// Bytes to do; 0 when there is no end.
+    pub(crate) total: u64,
+    /// Pieces done.
+    pub(crate) pieces: u64,
+    /// Pieces to do.
+    pub(crate) pieces_total: u64,
+    /// Connected peers; none when the work is local.
+    pub(crate) peers: Option<usize>,
+    /// Payload received, bytes.
+    pub(crate) received: u64,
+    /// Payload sent, bytes.
+    pub(crate) sent: u64,
+}
+
+/// Says it. One a command.
+pub(crate) struct Reporter {
+    json: bool,
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    began: Instant,
+    last: Option<Instant>,
+    rates: Rates,
+}
+
+impl Reporter {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !json && !quiet;
+        let bar = terminal.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(ProgressStyle::default_bar());
+            bar
+        });
+        Self { json, quiet, bar, began: Instant::now(), last: None, rates: Rates::default() }
+    }
+
+    /// True with `--json`.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Seconds since the command began.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// The first JSON event. Without `--json` nothing is said.
+    pub(crate) fn started(&self, command: &str, fields: Map<String, Value>) {
+        self.event("started", json!({ "command": command }), fields);
+    }
+
+    /// The last state of a stage, whatever was said a moment ago.
+    pub(crate) fn progress_at_last(&mut self, now: &Snapshot) {
+        self.last = None;
+        self.progress(now);
+        self.last = None;
+    }
+
+    /// Progress; most calls are passed over. While data that is there already is checked (stage `check`), the
+    /// JSON event is called `check`, for it counts something else than `progress` after it.
+    pub(crate) fn progress(&mut self, now: &Snapshot) {
+        let at = Instant::now();
+        self.rates.note(at, now);
+        if let Some(bar) = &self.bar {
+            draw(bar, now, &self.rates);
+            return;
+        }
+        let pause = if self.json { EVENTS } else { LINES };
+        if self.quiet && !self.json || self.last.is_some_and(|last| at - last < pause) {
+            return;
+        }
+        self.last = Some(at);
+        if self.json {
+            let Value::Object(fields) = snapshot_json(now, &self.rates) else { return };
+            let name = if now.stage == "check" { "check" } else { "progress" };
+            self.event(name, json!({ "seconds": round(self.seconds()) }), fields);
+        } else {
+            complain(&line(now, &self.rates));
+        }
+    }
+
+    /// Something the user should know; the work goes on.
+    pub(crate) fn warning(&self, text: &str) {
+        if self.json {
+            self.event("warning", json!({ "message": text }), Map::new());
+        } else {
+            self.aside(|| complain(&format!("tidecast: warning: {text}")));
+        }
+    }
+
+    /// Something good to know; not said with `--quiet` or `--json`.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.json && !self.quiet {
+            self.aside(|| complain(&format!("tidecast: {text}")));
+        }
+    }
+
+    /// A line of the result on standard output; not said with `--json`, where the last event has it all.
+    pub(crate) fn result(&self, text: &str) {
+        if !self.json {
+            self.aside(|| say(text));
+        }
+    }
+
+    /// Takes the bar away for a moment, so that a line does not tear it.
+    fn aside(&self, speak: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(speak),
+            None => speak(),
+        }
+    }
+
+    /// Takes the bar away: what follows is the result.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// The end: the last event or the error's text; answers the exit code.
+    pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
+        self.clear();
+        let seconds = round(self.seconds());
+        match outcome {
+            Ok(fields) => {
+                self.event("done", json!({ "seconds": seconds }), fields);
+                0
+            }
+            Err(Failure { code, error, fields }) => {
+                let head = json!({
+                    "code": code as u8, "kind": code.name(), "message": format!("{error:#}"), "seconds": seconds,
+                });
+                self.event("error", head, fields);
+                if !self.json {
+                    let kind = if code == Code::Cut { "" } else { "error: " };
+                    complain(&format!("tidecast: {kind}{error:#}"));
+                }
+                code as u8
+            }
+        }
+    }
+
+    fn event(&self, name: &str, head: Value, fields: Map<String, Value>) {
+        if !self.json {
+            return;
+        }
+        let mut all = Map::new();
+        all.insert("event".into(), name.into());
+        if let Value::Object(head) = head {
+            all.extend(head);
+        }
+        all.extend(fields);
+        say(&Value::Object(all).to_string());
+    }
+}
+
+/// A line on standard output. A reader that has gone ends the program, as it would any filter.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(Code::Cut as i32);
+    }
+}
+
+/// A line on standard error. If nobody can hear it, there is nobody to tell.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Milliseconds are enough for people and keep lines short.
+pub(crate) fn round(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+/// The fields of a JSON object.
+pub(crate) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    }
+}
+
+/// Averages over the last few seconds; instantaneous rates jump too much to read.
+#[derive(Default)]
+struct Rates {
+    samples: std::collections::VecDeque<(Instant, u64, u64, u64)>,
+}
+
+impl Rates {
+    fn note(&mut self, at: Instant, s: &Snapshot) {
+        // Bounded: at most one sample in 50 ms, and none older than the window but one.
+        let before = self.samples.len().checked_sub(2).and_then(|i| self.samples.get(i));
+        if before.is_some_and(|(t, ..)| at - *t < Duration::from_millis(50)) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((at, s.bytes, s.received, s.sent));
+        while self.samples.get(1).is_some_and(|(t, ..)| at - *t > WINDOW) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Bytes per second of work, in, and out.
+    fn get(&self) -> (f64, f64, f64) {
+        let (Some(a), Some(b)) = (self.samples.front(), self.samples.back()) else { return (0.0, 0.0, 0.0) };
+        let seconds = (b.0 - a.0).as_secs_f64();
+        let rate =
+            |from: u64, to: u64| if seconds > 0.0 { to.saturating_sub(from) as f64 / seconds } else { 0.0 };
+        (rate(a.1, b.1), rate(a.2, b.2), rate(a.3, b.3))
+    }
+}
+
+fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
+    let (work, received, sent) = rates.get();
+    let mut all = json!({
+        "stage": s.stage, "bytes": s.bytes, "total": s.total, "pieces": s.pieces,
+        "pieces_total": s.pieces_total, "rate": work.round() as u64,
+    });
+    if let (Some(peers), Value::Object(map)) = (s.peers, &mut all) {
+        map.insert("peers".into(), peers.into());
+        map.insert("received".into(), s.received.into());
+        map.insert("sent".into(), s.sent.into());
+        map.insert("rate_in".into(), (received.round() as u64).into());
+        map.insert("rate_out".into(), (sent.round() as u64).into());
+    }
+    all
+}
+
+/// One line for people.
+fn line(s: &Snapshot, rates: &Rates) -> String {
+    let (work, _, sent) = rates.get();
+    let mut parts = Vec::new();
+    if s.total > 0 {
+        let percent = s.bytes.min(s.total) as f64 * 100.0 / s.total as f64;
+        // Never 100% before the end.
+        let percent = if s.bytes < s.total { percent.min(99.9) } else { percent };
+        parts.push(format!("{}: {percent:.1}% of {}", s.stage, Size(s.total)));
+        parts.push(bytes_per_second(work));
+    } else {
+        parts.push(format!("{}: {} sent", s.stage, Size(s.sent)));
+        parts.push(bytes_per_second(sent));
+    }
+    if let Some(peers) = s.peers {
+        parts.push(count(peers as u64, "peer"));
+    }
+    if s.bytes < s.total && work > 0.0 {
+        let left = (s.total - s.bytes) as f64 / work;
+        parts.push(format!("{} left", Span(Duration::from_secs_f64(left.min(3.6e6)))));
+    }
+    parts.join(", ")
+}
+
+fn draw(bar: &ProgressBar, s: &Snapshot, rates: &Rates) {
+    let known = s.total > 0;
+    if bar.length().is_some() != known || bar.message().is_empty() {
+        let template = if known { "{bar:24} {msg}" } else { "{spinner} {msg}" };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("##-"));
+        }
+    }
+    if known {
+        bar.set_length(s.total);
+    } else {
+        bar.unset_length();
+    }
+    bar.set_position(s.bytes.min(s.total));
+    bar.set_message(line(s, rates));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_rate_peers_and_time_left() {
+        let t = Instant::now();
+        let mut rates = Rates::default();
+        let at =
+            |bytes| Snapshot { stage: "get", bytes, total: 1_000_000, peers: Some(1), ..Snapshot::default() };
+        rates.note(t, &at(0));
+        rates.note(t + Duration::from_secs(1), &at(250_000));
+        assert_eq!(line(&at(250_000), &rates), "get: 25.0% of 1.00 MB, 250 kB/s, 1 peer, 3.00 s left");
+        assert!(line(&at(999_999), &rates).contains("99.9%"), "not yet all");
+        let seeding = Snapshot { stage: "seed", sent: 5, peers: Some(2), ..Snapshot::default() };
+        assert_eq!(line(&seeding, &Rates::default()), "seed: 5 B sent, 0 B/s, 2 peers");
+    }
+
+    #[test]
+    fn rates_remember_a_few_seconds_only() {
+        let t = Instant::now();
+        let mut rates = Rates::default();
+        for i in 0..10_000u64 {
+            let s = Snapshot { bytes: i * 10, ..Snapshot::default() };
+            rates.note(t + Duration::from_millis(i), &s);
+        }
+        assert!(rates.samples.len() < 200, "{}", rates.samples.len());
+        assert!((rates.get().0 - 10_000.0).abs() < 500.0, "{:?}", rates.get());
+    }
+}

@@ -1,0 +1,349 @@
+//! Settings from four places, each overruling those before it: defaults, environment `TIDECAST_*`,
+//! configuration file (TOML), flags of the command.
+//!
+//! Promises: a value that does not parse, and in the file a name that does not exist, is an error that says
+//! where it stands; nothing is read from any other place.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use crate::units::{Rate, Size, Span};
+
+/// What can be set in the environment and the configuration file. A flag of the same name overrules.
+#[derive(Debug, Default, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Where the node's key, tickets and unfinished work are kept.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Where to listen.
+    #[serde(deserialize_with = "text")]
+    pub(crate) listen: Option<Listen>,
+    /// Interface or CIDR to use.
+    pub(crate) net: Option<String>,
+    /// Trackers to announce to, and to write into manifests.
+    pub(crate) tracker: Vec<String>,
+    /// Peers to connect to.
+    pub(crate) peer: Vec<String>,
+    /// Open, unencrypted swarms are meant.
+    pub(crate) plain: Option<bool>,
+    /// Manifest version to write.
+    pub(crate) format: Option<String>,
+    /// Piece size of manifests.
+    #[serde(deserialize_with = "text")]
+    pub(crate) piece_size: Option<Size>,
+    /// Names to leave out when publishing.
+    pub(crate) exclude: Vec<String>,
+    /// Stay and seed so long after getting.
+    #[serde(deserialize_with = "text")]
+    pub(crate) seed_for: Option<Span>,
+    /// Give up after so long.
+    #[serde(deserialize_with = "text")]
+    pub(crate) timeout: Option<Span>,
+    /// How downloads are made durable.
+    pub(crate) durability: Option<String>,
+    /// The engine's policy.
+    pub(crate) policy: Option<String>,
+    /// Rate of this node's link, for the efficiency shown at the end.
+    #[serde(deserialize_with = "text")]
+    pub(crate) link_rate: Option<Rate>,
+    /// Threads to work with.
+    pub(crate) threads: Option<usize>,
+    /// Take part in the public DHT.
+    pub(crate) dht: Option<bool>,
+    /// Find peers on the local network by multicast.
+    pub(crate) lsd: Option<bool>,
+    /// One JSON object a line on standard output.
+    pub(crate) json: Option<bool>,
+    /// What to log.
+    pub(crate) log: Option<String>,
+}
+
+/// How the text of an environment variable becomes a TOML value.
+enum Kind {
+    Text,
+    Flag,
+    Number,
+    List,
+}
+
+/// Every setting. A test holds this to the fields of [`Settings`].
+const KEYS: &[(&str, Kind)] = &[
+    ("state_dir", Kind::Text),
+    ("listen", Kind::Text),
+    ("net", Kind::Text),
+    ("tracker", Kind::List),
+    ("peer", Kind::List),
+    ("plain", Kind::Flag),
+    ("format", Kind::Text),
+    ("piece_size", Kind::Text),
+    ("exclude", Kind::List),
+    ("seed_for", Kind::Text),
+    ("timeout", Kind::Text),
+    ("durability", Kind::Text),
+    ("policy", Kind::Text),
+    ("link_rate", Kind::Text),
+    ("threads", Kind::Number),
+    ("dht", Kind::Flag),
+    ("lsd", Kind::Flag),
+    ("json", Kind::Flag),
+    ("log", Kind::Text),
+];
+
+const PREFIX: &str = "TIDECAST_";
+
+/// A value that is written as text, or as a bare number.
+fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(d: D) -> Result<Option<T>, D::Error> {
+    let text = match toml::Value::deserialize(d)? {
+        toml::Value::String(s) => s,
+        toml::Value::Integer(n) => n.to_string(),
+        other => return Err(D::Error::custom(format!("expected text, found {}", other.type_str()))),
+    };
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
+impl Settings {
+    /// Environment and file together. `file` is the one that the user named, if any; the usual one may be
+    /// absent.
+    ///
+    /// # Errors
+    /// Whatever is wrong in either, and where.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Self> {
+        let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v)));
+        let mut env: Vec<(String, std::ffi::OsString)> = env.filter(|(k, _)| k.starts_with(PREFIX)).collect();
+        env.sort();
+        let named = file
+            .map(Path::to_owned)
+            .or_else(|| env.iter().find(|(k, _)| k == "TIDECAST_CONFIG").map(|(_, v)| PathBuf::from(v)));
+        let mut settings = from_env(env)?;
+        let (path, must_exist) = match named {
+            Some(path) => (path, true),
+            None => match usual_file() {
+                Some(path) => (path, false),
+                None => return Ok(settings),
+            },
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => settings = over(settings, &text).with_context(|| format!("in {}", path.display()))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !must_exist => {}
+            Err(e) => {
+                return Err(e).with_context(|| format!("cannot read the configuration {}", path.display()));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Where the node's key and tickets are kept.
+    ///
+    /// # Errors
+    /// When there is no home directory to put them by default.
+    pub(crate) fn state_dir(&self, flag: Option<&Path>) -> Result<PathBuf> {
+        if let Some(dir) = flag.or(self.state_dir.as_deref()) {
+            return Ok(dir.to_owned());
+        }
+        xdg("XDG_STATE_HOME", ".local/state")
+            .map(|dir| dir.join("tidecast"))
+            .context("no place to keep this node's key: set HOME, or name one by --state-dir")
+    }
+}
+
+fn xdg(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    set(variable).or_else(|| set("HOME").map(|home| home.join(below_home)))
+}
+
+fn usual_file() -> Option<PathBuf> {
+    xdg("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("tidecast/config.toml"))
+}
+
+fn from_env(env: Vec<(String, std::ffi::OsString)>) -> Result<Settings> {
+    let mut table = toml::Table::new();
+    for (name, value) in env {
+        let value = value.into_string().ok().with_context(|| format!("{name} is not UTF-8"))?;
+        let key = name.trim_start_matches(PREFIX).to_ascii_lowercase();
+        // Other programs of the project use the prefix too.
+        let Some((key, kind)) = KEYS.iter().find(|(k, _)| *k == key) else { continue };
+        let value = match kind {
+            Kind::Text => toml::Value::String(value),
+            Kind::List => {
+                let items = value.split(',').map(str::trim).filter(|s| !s.is_empty());
+                toml::Value::Array(items.map(|s| toml::Value::String(s.into())).collect())
+            }
+            Kind::Number => {
+                toml::Value::Integer(value.parse().with_context(|| format!("{name} is not a number"))?)
+            }
+            Kind::Flag => toml::Value::Boolean(match value.as_str() {
+                "1" | "true" | "yes" => true,
+                "" | "0" | "false" | "no" => false,
+                _ => bail!("{name} is {value:?}: write true or false"),
+            }),
+        };
+        // One at a time, so that the error names the variable.
+        let one = toml::Table::from_iter([((*key).to_owned(), value.clone())]);
+        one.try_into::<Settings>().map_err(|e| anyhow::anyhow!("{name}: {}", e.message()))?;
+        table.insert((*key).to_owned(), value);
+    }
+    Ok(table.try_into()?)
+}
+
+/// What `text` sets overrules `base`.
+fn over(base: Settings, text: &str) -> Result<Settings> {
+    let file: Settings = toml::from_str(text)?;
+    let pick = |a: Vec<String>, b: Vec<String>| if b.is_empty() { a } else { b };
+    Ok(Settings {
+        state_dir: file.state_dir.or(base.state_dir),
+        listen: file.listen.or(base.listen),
+        net: file.net.or(base.net),
+        tracker: pick(base.tracker, file.tracker),
+        peer: pick(base.peer, file.peer),
+        plain: file.plain.or(base.plain),
+        format: file.format.or(base.format),
+        piece_size: file.piece_size.or(base.piece_size),
+        exclude: pick(base.exclude, file.exclude),
+        seed_for: file.seed_for.or(base.seed_for),
+        timeout: file.timeout.or(base.timeout),
+        durability: file.durability.or(base.durability),
+        policy: file.policy.or(base.policy),
+        link_rate: file.link_rate.or(base.link_rate),
+        threads: file.threads.or(base.threads),
+        dht: file.dht.or(base.dht),
+        lsd: file.lsd.or(base.lsd),
+        json: file.json.or(base.json),
+        log: file.log.or(base.log),
+    })
+}
+
+/// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; what is left out is any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listen {
+    /// The address, unless any will do.
+    pub(crate) ip: Option<std::net::IpAddr>,
+    /// The port; 0 is any that is free.
+    pub(crate) port: u16,
+}
+
+impl Listen {
+    /// As a socket address; any address is `[::]`, which means IPv4 too.
+    pub(crate) fn addr(self) -> SocketAddr {
+        SocketAddr::new(self.ip.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into()), self.port)
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(addr) = text.parse::<SocketAddr>() {
+            return Ok(Self { ip: Some(addr.ip()), port: addr.port() });
+        }
+        if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
+            return Ok(Self { ip: Some(ip), port: 0 });
+        }
+        if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+            return Ok(Self { ip: None, port });
+        }
+        Err(format!("{text:?} is not an address to listen at; write 10.0.0.1:6881, [fd00::1]:6881 or :6881"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> Result<Settings> {
+        from_env(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect())
+    }
+
+    #[test]
+    fn the_environment_sets_every_kind() {
+        let s = env(&[
+            ("TIDECAST_LISTEN", "10.0.0.1:7000"),
+            ("TIDECAST_PIECE_SIZE", "1MiB"),
+            ("TIDECAST_PLAIN", "true"),
+            ("TIDECAST_THREADS", "3"),
+            ("TIDECAST_TIMEOUT", "30s"),
+            ("TIDECAST_TRACKER", "http://a/announce, udp://b:1"),
+        ])
+        .unwrap();
+        assert_eq!(s.listen.unwrap().addr(), "10.0.0.1:7000".parse().unwrap());
+        assert_eq!(s.piece_size, Some(Size(1 << 20)));
+        assert_eq!((s.plain, s.threads), (Some(true), Some(3)));
+        assert_eq!(s.tracker, ["http://a/announce", "udp://b:1"]);
+    }
+
+    #[test]
+    fn variables_of_other_programs_are_passed_over() {
+        assert_eq!(env(&[("TIDECAST_LAB", "x"), ("TIDECAST_CONFIG", "y")]).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn the_file_overrules_the_environment() {
+        let base =
+            env(&[("TIDECAST_NET", "eth0"), ("TIDECAST_FORMAT", "v2"), ("TIDECAST_PEER", "a:1")]).unwrap();
+        let s = over(base, "net = \"ib0\"\ntimeout = 5\npiece_size = 65536\n").unwrap();
+        assert_eq!(s.net.as_deref(), Some("ib0"));
+        assert_eq!(s.format.as_deref(), Some("v2"));
+        assert_eq!(s.peer, ["a:1"]);
+        assert_eq!(s.timeout.unwrap().0.as_secs(), 5);
+        assert_eq!(s.piece_size, Some(Size(65_536)));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let told = |r: Result<Settings>, parts: &[&str]| {
+            let e = format!("{:#}", r.unwrap_err());
+            assert!(parts.iter().all(|p| e.contains(p)), "{e}");
+        };
+        told(env(&[("TIDECAST_TIMEOUT", "soon")]), &["TIDECAST_TIMEOUT", "soon"]);
+        told(env(&[("TIDECAST_PLAIN", "maybe")]), &["TIDECAST_PLAIN"]);
+        told(env(&[("TIDECAST_THREADS", "x")]), &["TIDECAST_THREADS"]);
+        told(over(Settings::default(), "speed = 1"), &["speed"]);
+        told(over(Settings::default(), "timeout = \"soon\""), &["soon"]);
+        told(over(Settings::default(), "timeout = [1]"), &["array"]);
+        told(over(Settings::default(), "net = "), &["line 1"]);
+    }
+
+    #[test]
+    fn every_setting_has_a_variable_and_overrules() {
+        // One value that parses for each; if a key is missing from a list, the results differ.
+        let value = |key: &str, kind: &Kind| match (key, kind) {
+            ("listen", _) => "\":1\"",
+            ("piece_size", _) => "\"1MiB\"",
+            ("seed_for" | "timeout", _) => "\"1s\"",
+            ("link_rate", _) => "\"1gbit\"",
+            (_, Kind::Text) => "\"x\"",
+            (_, Kind::Flag) => "true",
+            (_, Kind::Number) => "1",
+            (_, Kind::List) => "[\"x\"]",
+        };
+        let text: String = KEYS.iter().map(|(k, kind)| format!("{k} = {}\n", value(k, kind))).collect();
+        let all = over(Settings::default(), &text).unwrap();
+        let fields = format!("{all:?}");
+        assert!(!fields.contains("None") && !fields.contains("[]"), "{fields}");
+        let variables: Vec<(String, String)> = KEYS
+            .iter()
+            .map(|(k, kind)| {
+                let bare = value(k, kind).trim_matches(['"', '[', ']']).to_owned();
+                (format!("TIDECAST_{}", k.to_ascii_uppercase()), bare)
+            })
+            .collect();
+        let pairs: Vec<(&str, &str)> = variables.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(env(&pairs).unwrap(), all);
+    }
+
+    #[test]
+    fn places_to_listen() {
+        let addr = |s: &str| s.parse::<Listen>().map(|l| l.addr().to_string());
+        assert_eq!(addr("10.0.0.1:5").unwrap(), "10.0.0.1:5");
+        assert_eq!(addr("[::1]:5").unwrap(), "[::1]:5");
+        assert_eq!(addr("::1").unwrap(), "[::1]:0");
+        assert_eq!(addr(":6881").unwrap(), "[::]:6881");
+        assert_eq!(addr("6881").unwrap(), "[::]:6881");
+        assert!(addr("").is_err() && addr("host:1").is_err() && addr("1.2.3.4:99999").is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! Ctrl-C and SIGTERM: the first asks to stop cleanly, the second ends the program at once.
+
+use std::future::Future;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::failure::{Code, Failure};
+
+/// Hears of the first signal. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Begins to listen for signals; within a runtime.
+    ///
+    /// # Errors
+    /// When the system will not tell of signals.
+    pub(crate) fn listen() -> Result<Self> {
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+        let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+        let (sender, receiver) = watch::channel(false);
+        tokio::spawn(async move {
+            for time in 0.. {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if time > 0 {
+                    std::process::exit(Code::Cut as i32);
+                }
+                // Nobody left to hear it: the command is ending anyway.
+                let _ = sender.send(true);
+            }
+        });
+        Ok(Self(receiver))
+    }
+
+    /// Waits for the first signal.
+    pub(crate) async fn wait(&self) {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|stop| *stop).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// True after the first signal.
+    pub(crate) fn is_asked(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+/// A runtime over `threads` (0: one for each core), and `work` on it.
+pub(crate) fn block_on<T>(
+    threads: usize,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build().context("cannot start threads")?;
+    let result = runtime.block_on(work);
+    // A blocking read of a dead disk must not keep the program from ending.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    result
+}
