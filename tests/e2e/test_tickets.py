@@ -39,9 +39,11 @@ def test_a_manifest_is_no_ticket(node, port, data, tmp_path):
     manifest = origin.publish(data, tmp_path / "m.torrent", "--private")
     here = f"127.0.0.1:{port()}"
     origin.seed(manifest, data, here)
-    proc = node("thief").run("get", manifest, "--to", tmp_path / "got", "--peer", here, "--timeout", "5s", "--json")
-    assert proc.wait(60) in (1, 3), proc.story()
-    assert nothing_in(tmp_path / "got")
+    proc = node("thief")("get", manifest, "--to", tmp_path / "got", "--peer", here, "--timeout", "5s", code=1)
+    assert "ticket" in proc.err
+    rude = node("rude").run("get", manifest, "--to", tmp_path / "got", "--peer", here, "--timeout", "5s", "--plain", "--json")
+    assert rude.wait(60) in (1, 3), rude.story()
+    assert rude.events()[-1].get("received", 0) == 0 and nothing_in(tmp_path / "got")
 
 
 def test_a_changed_ticket_is_refused(node, port, data, tmp_path):
