@@ -1,0 +1,1 @@
+"""Benchmarks: side by side with others, in one run, on this machine."""
