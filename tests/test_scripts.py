@@ -1,0 +1,55 @@
+"""The scripts around the project: the purity check finds impurity; each says what it is for."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def purity(tmp_path, monkeypatch):
+    """The purity script on a copy of one crate, its dependencies taken as harmless."""
+    loader = importlib.machinery.SourceFileLoader("purity", str(ROOT / "scripts/purity"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("purity", loader))
+    loader.exec_module(module)
+    shutil.copytree(ROOT / "crates/wire/src", tmp_path / "crates/wire/src")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "PURE", ("wire",))
+    monkeypatch.setattr(module, "dependencies", lambda crate: {"bytes"})
+    module.file = tmp_path / "crates/wire/src/impure.rs"
+    return module
+
+
+def test_a_pure_crate_passes(purity):
+    assert purity.main() == 0
+
+
+@pytest.mark.parametrize("line", [
+    "let now = std::time::Instant::now();", "use std::time::SystemTime;", "std::fs::read(path)", "use std::{fs, io};",
+    "use std::{\n    collections::HashMap,\n    thread,\n};", "let t = Instant::now();", "use std::net::TcpStream;",
+    "use std::time::{Duration, Instant};", "std::env::var(\"X\")"])
+def test_impurity_is_found(purity, line):
+    purity.file.write_text(line + "\n")
+    assert purity.main() == 1
+
+
+@pytest.mark.parametrize("line", ["// std::fs is not for us", "use std::time::Duration;", "use std::net::SocketAddr;",
+                                  "#[cfg(test)]\nmod tests { use std::fs; }"])
+def test_harmless_lines_pass(purity, line):
+    purity.file.write_text(line + "\n")
+    assert purity.main() == 0
+
+
+def test_a_forbidden_dependency_is_found(purity, monkeypatch):
+    monkeypatch.setattr(purity, "dependencies", lambda crate: {"bytes", "tokio"})
+    assert purity.main() == 1
+
+
+def test_make_alone_lists_what_it_can():
+    out = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("test", "demo", "bench-transfer", "fuzz", "lint", "clean"):
+        assert f"make {target} " in out
