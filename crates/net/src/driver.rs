@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tidecast_identity::NodeId;
 use tidecast_metainfo::Manifest;
-use tidecast_swarm::{Block, Candidate, Engine, Event, PeerId, Protocol, Time};
+use tidecast_swarm::{Action, Block, Candidate, Engine, Event, PeerId, Protocol, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cpu::Stage;
@@ -111,6 +111,8 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     manifest: Arc<Manifest>,
     engine: Engine,
+    /// Scratch, kept so that nothing is allocated per batch.
+    actions: Vec<Action>,
     start: Instant,
     book: Book,
     conns: BTreeMap<PeerId, Conn>,
@@ -150,6 +152,7 @@ impl Driver {
         Driver {
             manifest,
             engine: start.engine,
+            actions: Vec::with_capacity(BATCH),
             start: shared.start,
             book: Book::default(),
             conns: BTreeMap::new(),
@@ -407,12 +410,12 @@ impl Driver {
             wanted_bytes: self.wanted_bytes,
             verified_bytes: self.verified_bytes,
             pieces: self.manifest.piece_count(),
-            verified_pieces: stats.pieces_verified,
+            verified_pieces: stats.verified,
             unchecked_pieces: self.unchecked,
             peers: self.conns.len(),
             received_bytes: received,
             sent_bytes: sent,
-            duplicate_bytes: stats.bytes_duplicate,
+            duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
             complete: self.complete && self.unchecked == 0,
         }

@@ -107,7 +107,7 @@ impl Swarm {
         let verified_bytes = have.iter().cloned().flatten().map(|p| u64::from(manifest.piece_len(p))).sum();
         let want = minus(&minus(&wanted, &have), &to_check);
         let setup = Setup { lengths, have, want, policy, limits, seed: rand::random() };
-        let engine = Engine::new(setup, tidecast_swarm::Time(0));
+        let engine = Engine::new(setup, tidecast_swarm::Time(0)).map_err(|e| Error::Setup(e.to_string()))?;
         let (progress, watching) = watch::channel(Progress::default());
         let (notices, reading) = mpsc::channel(NOTICES);
         let start = Start {

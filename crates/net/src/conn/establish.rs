@@ -219,7 +219,7 @@ impl Established {
         let shown = match introduction {
             Introduction::None => None,
             Introduction::Credential(c) => Some(ext::Message::Credential { channel: 0, credential: c.into() }),
-            Introduction::Enrol(token) => Some(ext::Message::Enrol { channel: 0, token: token.into() }),
+            Introduction::Enrol(request) => Some(ext::Message::Enrol { channel: 0, request: request.into() }),
         };
         if let Some(message) = shown {
             self.send(&Message::Tidecast(message)).await?;
@@ -237,8 +237,8 @@ impl Established {
                     self.judge(membership.check(node, Some(&credential))).await?;
                     peer_proven = true;
                 }
-                Message::Tidecast(ext::Message::Enrol { token, .. }) => {
-                    let credential = self.judge(membership.redeem(&token, node)).await?;
+                Message::Tidecast(ext::Message::Enrol { request, .. }) => {
+                    let credential = self.judge(membership.redeem(&request, node)).await?;
                     let credential = credential.to_bytes().into();
                     let grant = ext::Message::Credential { channel: 0, credential };
                     self.send(&Message::Tidecast(grant)).await?;

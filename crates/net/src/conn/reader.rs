@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext::{self, Mode};
-use tidecast_wire::{BlockHeader, BlockRange, Frame, Message};
+use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
 
 use super::Link;
 use super::framed::Input as Framed;
@@ -35,7 +35,10 @@ pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Re
     let mut reading = Reading { link, run: None, large };
     loop {
         match input.ready()? {
-            Ok(Frame::Message(message)) => reading.message(message, &input).await?,
+            Ok(Frame::Message(message)) => {
+                let ids = input.codec.peer_ids();
+                reading.message(message, ids).await?;
+            }
             Ok(Frame::Block(header)) => reading.block(header, &mut input).await?,
             Err(need) => {
                 reading.hand_over().await?;
@@ -100,7 +103,7 @@ impl Reading {
         self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
     }
 
-    async fn message(&mut self, message: Message, input: &Framed) -> Result<(), ConnError> {
+    async fn message(&mut self, message: Message, ids: ExtIds) -> Result<(), ConnError> {
         let peer = self.link.peer;
         let event = match message {
             Message::Choke => Event::Choked { peer },
@@ -123,7 +126,7 @@ impl Reading {
                 Event::AllowedFast { peer, piece }
             }
             Message::ExtHandshake(hello) => {
-                *self.link.ids.lock() = input.codec.peer_ids();
+                *self.link.ids.lock() = ids;
                 let input = Input::Hello { peer, client: hello.client, port: hello.port };
                 return self.link.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping);
             }
@@ -257,10 +260,12 @@ impl Reading {
         let mut ranges: Vec<Range<u32>> = Vec::new();
         for (at, byte) in (0_u32..).step_by(8).zip(bits).filter(|(_, b)| **b != 0) {
             for piece in (0..8).filter(|i| byte << i & 0x80 != 0).map(|i| at + i) {
-                match ranges.last_mut() {
-                    Some(last) if last.end == piece => last.end += 1,
-                    _ if ranges.len() < MAX_RANGES => ranges.push(piece..piece + 1),
-                    _ => return Err(ConnError::Protocol("a bitfield with too many holes")),
+                if let Some(last) = ranges.last_mut().filter(|last| last.end == piece) {
+                    last.end += 1;
+                } else if ranges.len() < MAX_RANGES {
+                    ranges.push(piece..piece + 1);
+                } else {
+                    return Err(ConnError::Protocol("a bitfield with too many holes"));
                 }
             }
         }

@@ -19,11 +19,17 @@ const INTRODUCTIONS: usize = 50;
 impl Driver {
     /// Does all that the engine wants done.
     pub(super) fn drain(&mut self) {
+        let mut actions = std::mem::take(&mut self.actions);
         loop {
             let Driver { engine, shared, .. } = self;
-            let Some(action) = shared.cpu.measure(Stage::Engine, || engine.poll()) else { return };
-            self.act(action);
+            let poll = || actions.extend(std::iter::from_fn(|| engine.poll()).take(super::BATCH));
+            shared.cpu.measure(Stage::Engine, poll);
+            if actions.is_empty() {
+                break;
+            }
+            actions.drain(..).for_each(|action| self.act(action));
         }
+        self.actions = actions;
     }
 
     fn act(&mut self, action: Action) {
