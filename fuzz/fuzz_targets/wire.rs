@@ -1,6 +1,6 @@
-//! Any bytes as the stream of a peer, after its handshake and in every state of agreement. What must hold: no panic, no
-//! wish for more bytes than the stated bound, progress with each frame, the same frames however the stream is cut, and
-//! every message that was taken can be sent on and is read back as the same.
+//! Any bytes as the stream of a peer, after its handshake and in every state of agreement. What must hold: no
+//! panic, no wish for more bytes than the stated bound, progress with each frame, the same frames however the
+//! stream is cut, and every message that was taken can be sent on and is read back as the same.
 #![no_main]
 
 use bytes::BytesMut;

@@ -1,4 +1,5 @@
-//! The dictionaries of extension messages, through the bencoding of `tidecast-metainfo`, with bounds that fit messages.
+//! The dictionaries of extension messages, through the bencoding of `tidecast-metainfo`, with bounds that fit
+//! messages.
 
 use tidecast_metainfo::bencode::{Limits, Value};
 

@@ -1,5 +1,6 @@
-//! Bytes to messages. The length prefix of each message is judged by its kind, its extended id or its Tidecast kind
-//! before the rest is waited for, so a peer cannot make the caller buffer more than [`Codec::max_buffer`].
+//! Bytes to messages. The length prefix of each message is judged by its kind, its extended id or its
+//! Tidecast kind before the rest is waited for, so a peer cannot make the caller buffer more than
+//! [`Codec::max_buffer`].
 
 use bytes::Bytes;
 
@@ -17,7 +18,8 @@ use crate::{
 const MAX_DICT: u32 = 32 * 1024;
 /// No tree of hashes is higher.
 const MAX_LAYERS: u32 = 64;
-/// The most hashes that a request of the peer may name; more than [`MAX_HASHES`] is its to ask and ours to reject.
+/// The most hashes that a request of the peer may name; more than [`MAX_HASHES`] is its to ask and ours to
+/// reject.
 const MAX_ASKED: u32 = 8192;
 
 /// The protocol state of one connection: what was agreed, and so what the next bytes may be.
@@ -65,15 +67,16 @@ struct Limits {
 impl Codec {
     /// The state after the handshakes.
     ///
-    /// `agreed` is what both reserved fields offer ([`Reserved::both`]), `local` the ids that our extension handshake
-    /// announces, and `offer` what it offers of the Tidecast extension (unless `local` leaves that out).
+    /// `agreed` is what both reserved fields offer ([`Reserved::both`]), `local` the ids that our extension
+    /// handshake announces, and `offer` what it offers of the Tidecast extension (unless `local` leaves that
+    /// out).
     #[must_use]
     pub fn new(agreed: Reserved, local: ExtIds, offer: Offer) -> Self {
         Self { agreed, local, offer, peer: ExtIds::default(), session: None, pieces: None }
     }
 
-    /// Sets the number of pieces of the swarm of the handshake as soon as it is known. From then on a bitfield must
-    /// have the right length, and core messages must name pieces that exist.
+    /// Sets the number of pieces of the swarm of the handshake as soon as it is known. From then on a
+    /// bitfield must have the right length, and core messages must name pieces that exist.
     pub fn set_pieces(&mut self, pieces: u32) {
         self.pieces = Some(pieces);
     }
@@ -85,13 +88,15 @@ impl Codec {
         ExtHandshake { m: self.local.to_m(), tidecast, ..ExtHandshake::default() }
     }
 
-    /// The ids under which the peer takes extension messages, for [`Message::encode`]; Tidecast's only in a session.
+    /// The ids under which the peer takes extension messages, for [`Message::encode`]; Tidecast's only in a
+    /// session.
     #[must_use]
     pub fn peer_ids(&self) -> ExtIds {
         if self.session.is_some() { self.peer } else { self.peer.with(Extension::Tidecast, 0) }
     }
 
-    /// What was agreed of the Tidecast extension; `None` with a stock peer, and before its extension handshake.
+    /// What was agreed of the Tidecast extension; `None` with a stock peer, and before its extension
+    /// handshake.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.session

@@ -1,5 +1,5 @@
-//! Messages to bytes. Extension messages carry the ids that the peer has announced; a message that it does not take, or
-//! would refuse for its size, is refused here and appends nothing.
+//! Messages to bytes. Extension messages carry the ids that the peer has announced; a message that it does
+//! not take, or would refuse for its size, is refused here and appends nothing.
 
 use bytes::{BufMut, BytesMut};
 
@@ -34,8 +34,8 @@ impl BlockHeader {
     /// Bytes of the header of a core `piece` message, length prefix included.
     pub const LEN: usize = 13;
 
-    /// The header of a core `piece` message (BEP 3), whose payload the driver sends after it. Channel and `pushed` do
-    /// not exist there.
+    /// The header of a core `piece` message (BEP 3), whose payload the driver sends after it. Channel and
+    /// `pushed` do not exist there.
     #[must_use]
     pub fn to_piece(&self) -> [u8; Self::LEN] {
         debug_assert!(
@@ -53,7 +53,8 @@ impl BlockHeader {
 }
 
 impl Message {
-    /// Appends the message, for a peer that takes extensions under these ids (see [`crate::Codec::peer_ids`]).
+    /// Appends the message, for a peer that takes extensions under these ids (see
+    /// [`crate::Codec::peer_ids`]).
     ///
     /// # Errors
     /// When the peer takes no such message, or would refuse it for its size. Nothing is appended then.

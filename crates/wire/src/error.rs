@@ -1,7 +1,7 @@
 //! What can be wrong with the bytes of a peer, or with a message handed to the encoder.
 
-/// Why the bytes received are not the peer protocol. Whatever it is, the sender broke a rule or the stream is out of
-/// step: close the connection, nothing after the error can be read.
+/// Why the bytes received are not the peer protocol. Whatever it is, the sender broke a rule or the stream is
+/// out of step: close the connection, nothing after the error can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream does not begin with the BitTorrent handshake.

@@ -1,5 +1,6 @@
-//! The 68 bytes that open a connection (BEP 3), and the reserved bits that offer extensions (BEP 4 lists their owners).
-//! Decoding refuses at the first wrong byte, so that nobody waits for the rest of something else.
+//! The 68 bytes that open a connection (BEP 3), and the reserved bits that offer extensions (BEP 4 lists
+//! their owners). Decoding refuses at the first wrong byte, so that nobody waits for the rest of something
+//! else.
 
 use bytes::BytesMut;
 
@@ -12,7 +13,8 @@ const PROTOCOL: &[u8; 20] = b"\x13BitTorrent protocol";
 pub struct Handshake {
     /// What the sender offers.
     pub reserved: Reserved,
-    /// The swarm: the SHA-1 info hash of a v1 manifest, or the truncated SHA-256 one of a v2 manifest (BEP 52).
+    /// The swarm: the SHA-1 info hash of a v1 manifest, or the truncated SHA-256 one of a v2 manifest (BEP
+    /// 52).
     pub info_hash: [u8; 20],
     /// The sender's self-chosen id (BEP 20).
     pub peer_id: [u8; 20],
@@ -62,7 +64,8 @@ impl Handshake {
 pub struct Reserved(pub [u8; 8]);
 
 impl Reserved {
-    /// What a Tidecast node offers: fast, extensions, and v2 where the swarm is hybrid; never the DHT by itself.
+    /// What a Tidecast node offers: fast, extensions, and v2 where the swarm is hybrid; never the DHT by
+    /// itself.
     #[must_use]
     pub fn ours(v2: bool) -> Self {
         Self([0, 0, 0, 0, 0, 0x10, 0, 0x04 | if v2 { 0x10 } else { 0 }])

@@ -19,7 +19,8 @@ pub enum Message {
     NotInterested,
     /// BEP 3: I have this piece.
     Have(u32),
-    /// BEP 3: the pieces that I have, high bit of the first byte first; only as the first message (the driver checks).
+    /// BEP 3: the pieces that I have, high bit of the first byte first; only as the first message (the driver
+    /// checks).
     Bitfield(Bytes),
     /// BEP 3: send me this block.
     Request(BlockRange),
@@ -99,7 +100,8 @@ pub struct HashRange {
     pub index: u32,
     /// Number of hashes of the base layer, a power of two of at least 2 unless the layer ends.
     pub length: u32,
-    /// Layers above the base layer from which an uncle hash is wanted, those that `length` already spans included.
+    /// Layers above the base layer from which an uncle hash is wanted, those that `length` already spans
+    /// included.
     pub proof_layers: u32,
 }
 

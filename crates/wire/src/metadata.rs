@@ -1,5 +1,5 @@
-//! `ut_metadata` (BEP 9): the info dictionary, 16 KiB at a time. A piece of data is accepted only with exactly the
-//! length that its place in the total size demands.
+//! `ut_metadata` (BEP 9): the info dictionary, 16 KiB at a time. A piece of data is accepted only with
+//! exactly the length that its place in the total size demands.
 
 use bytes::{Bytes, BytesMut};
 

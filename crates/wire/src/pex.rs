@@ -1,5 +1,5 @@
-//! `ut_pex` (BEP 11): peers met and lost. At most [`MAX_PEX`] of each are kept of one message; addresses that nobody
-//! can connect to (port 0, the unspecified address) are dropped.
+//! `ut_pex` (BEP 11): peers met and lost. At most [`MAX_PEX`] of each are kept of one message; addresses that
+//! nobody can connect to (port 0, the unspecified address) are dropped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -29,7 +29,8 @@ pub struct Pex {
 pub struct PexPeer {
     /// Its address.
     pub addr: SocketAddr,
-    /// BEP 11: 0x01 prefers encryption, 0x02 seed, 0x04 uTP, 0x08 hole punching, 0x10 was reached from outside.
+    /// BEP 11: 0x01 prefers encryption, 0x02 seed, 0x04 uTP, 0x08 hole punching, 0x10 was reached from
+    /// outside.
     pub flags: u8,
 }
 

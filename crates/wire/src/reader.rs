@@ -1,4 +1,5 @@
-//! A bounds-checked big-endian reader over one whole message. It never panics; each failure names the message.
+//! A bounds-checked big-endian reader over one whole message. It never panics; each failure names the
+//! message.
 
 use crate::Error;
 

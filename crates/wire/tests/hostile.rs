@@ -106,6 +106,8 @@ fn values_out_of_bounds() {
         ("02 0000 00000000 00000000 00000000", "length", "len"),
         ("02 0000 00000000 00000000 00100001", "length", "len"),
         ("02 0000 00000000 fffffff0 00000020", "beyond", "first"),
+        ("04 0000 00000000 00000000 00000000", "no bytes", "len"),
+        ("06 0000 00000000 fffffff0 00000020", "beyond", "first"),
         ("03 0000 00000000 00000000", "no pieces", "count"),
         ("03 0000 00000000 00001001", "too many pieces", "count"),
         ("03 0000 ffffffff 00000002", "beyond", "first"),
@@ -227,7 +229,8 @@ fn handshake_values() {
     assert_eq!(*shake, want);
 }
 
-/// What is kept of lists and texts has a bound of its own: bytes that are no UTF-8 grow when they are made readable.
+/// What is kept of lists and texts has a bound of its own: bytes that are no UTF-8 grow when they are made
+/// readable.
 #[test]
 fn texts_and_lists_are_cut() {
     let goodbye = [vec![0x31, 0, 0, 0, 1], vec![0xFF; ext::MAX_TEXT]].concat();

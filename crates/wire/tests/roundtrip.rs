@@ -95,7 +95,8 @@ proptest! {
         prop_assert_eq!(decode_one(&mut codec, &whole).unwrap(), Frame::Message(message));
     }
 
-    /// Noise, with the beginnings of real messages: errors, but never a panic, and never a wish beyond the bound.
+    /// Noise, with the beginnings of real messages: errors, but never a panic, and never a wish beyond the
+    /// bound.
     #[test]
     fn noise(head in prop_oneof![
         Just(vec![]),

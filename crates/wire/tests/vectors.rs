@@ -217,7 +217,8 @@ fn tidecast_block_header() {
     assert_eq!(decode_one(&mut session(), &bytes), Ok(Frame::Block(block)));
 }
 
-/// Every kind, as `docs/wire-extension.md` lays it out: after length, 14 and the id of the extension, here 14.
+/// Every kind, as `docs/wire-extension.md` lays it out: after length, 14 and the id of the extension, here
+/// 14.
 #[test]
 fn tidecast() {
     use ext::Message as M;
@@ -235,6 +236,10 @@ fn tidecast() {
         (M::RequestBlock(block), "02 0001 00000007 00040000 00020000"),
         (M::RequestPieces(pieces), "03 0001 00000002 00000003"),
         (M::CancelBlock(block), "04 0001 00000007 00040000 00020000"),
+        (
+            M::RejectBlock(ext::BlockRange { begin: 0, len: 1 << 24, ..block }),
+            "06 0001 00000007 00000000 01000000",
+        ),
         (M::CancelPieces(pieces), "05 0001 00000002 00000003"),
         (M::RejectBlock(block), "06 0001 00000007 00040000 00020000"),
         (M::RejectPieces(pieces), "07 0001 00000002 00000003"),

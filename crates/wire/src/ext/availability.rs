@@ -1,5 +1,6 @@
-//! Which pieces a peer has, in few bytes: a watermark (all below it) with ranges that are the exception to it, or bits
-//! where there would be too many ranges. Either describes a set; the mode says what becomes of the set known so far.
+//! Which pieces a peer has, in few bytes: a watermark (all below it) with ranges that are the exception to
+//! it, or bits where there would be too many ranges. Either describes a set; the mode says what becomes of
+//! the set known so far.
 
 use std::ops::Range;
 
@@ -51,7 +52,8 @@ pub struct AvailabilityBits {
     pub mode: Mode,
     /// The piece of the first bit, a multiple of 8.
     pub first: u32,
-    /// One bit a piece, the high bit of the first byte first; spare bits at the end are zero. 1 to [`MAX_BITS`] bytes.
+    /// One bit a piece, the high bit of the first byte first; spare bits at the end are zero. 1 to
+    /// [`MAX_BITS`] bytes.
     pub bits: Bytes,
 }
 
@@ -70,8 +72,9 @@ impl AvailabilityBits {
     }
 }
 
-/// The messages that describe a set given as ascending ranges apart from each other: ranges or bits, whichever is
-/// shorter, in as many messages as the bounds demand (after the first, `Reset` goes on as `Add`).
+/// The messages that describe a set given as ascending ranges apart from each other: ranges or bits,
+/// whichever is shorter, in as many messages as the bounds demand (after the first, `Reset` goes on as
+/// `Add`).
 #[must_use]
 pub fn describe(channel: u16, mode: Mode, held: &[Range<u32>]) -> Vec<Message> {
     debug_assert!(held.iter().all(|r| !r.is_empty()), "a range of no pieces");

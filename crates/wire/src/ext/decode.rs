@@ -1,5 +1,5 @@
-//! Bytes to messages of the extension. The length of a message is judged by its kind before the rest of it is waited
-//! for ([`limits`]), and each field by its bound.
+//! Bytes to messages of the extension. The length of a message is judged by its kind before the rest of it is
+//! waited for ([`limits`]), and each field by its bound.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,8 +16,8 @@ use crate::reader::Reader;
 
 const RULE: &str = "Tidecast extension";
 
-/// The name of a kind, and the shortest and longest it may be, in bytes after the kind. `None` if it is not known.
-/// Blocks are not here: the codec treats them apart.
+/// The name of a kind, and the shortest and longest it may be, in bytes after the kind. `None` if it is not
+/// known. Blocks are not here: the codec treats them apart.
 pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
     Some(match kind {
         kind::REQUEST_BLOCK => ("RequestBlock", 14, 14),
@@ -54,11 +54,11 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
     let mut r = Reader::new(name, body);
     let channel = r.u16()?;
     let message = match kind {
-        kind::REQUEST_BLOCK => Message::RequestBlock(block(name, channel, &mut r)?),
+        kind::REQUEST_BLOCK => Message::RequestBlock(block(name, MAX_BLOCK, channel, &mut r)?),
         kind::REQUEST_PIECES => Message::RequestPieces(pieces(name, channel, &mut r)?),
-        kind::CANCEL_BLOCK => Message::CancelBlock(block(name, channel, &mut r)?),
+        kind::CANCEL_BLOCK => Message::CancelBlock(block(name, u32::MAX, channel, &mut r)?),
         kind::CANCEL_PIECES => Message::CancelPieces(pieces(name, channel, &mut r)?),
-        kind::REJECT_BLOCK => Message::RejectBlock(block(name, channel, &mut r)?),
+        kind::REJECT_BLOCK => Message::RejectBlock(block(name, u32::MAX, channel, &mut r)?),
         kind::REJECT_PIECES => Message::RejectPieces(pieces(name, channel, &mut r)?),
         kind::AVAILABILITY => Message::Availability(availability(name, channel, &mut r)?),
         kind::AVAILABILITY_BITS => Message::AvailabilityBits(bits(name, channel, &mut r)?),
@@ -100,9 +100,9 @@ fn attachable(message: &'static str, channel: u16) -> Result<u16, Error> {
     count(message, "channel", u32::from(channel), u32::from(u16::MAX)).map(|_| channel)
 }
 
-fn block(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<BlockRange, Error> {
+fn block(message: &'static str, max: u32, channel: u16, r: &mut Reader<'_>) -> Result<BlockRange, Error> {
     let (piece, begin) = (r.u32()?, r.u32()?);
-    let len = count(message, "len", r.u32()?, MAX_BLOCK)?;
+    let len = count(message, "len", r.u32()?, max)?;
     run(message, begin, len)?;
     Ok(BlockRange { channel, piece, begin, len })
 }

@@ -66,9 +66,7 @@ fn fit(message: &'static str, field: &'static str, len: usize, max: usize) -> Re
 fn check(message: &Message) -> Result<(), EncodeError> {
     use Message as M;
     match message {
-        M::RequestBlock(r) | M::CancelBlock(r) | M::RejectBlock(r) => {
-            fit("block request", "len", r.len as usize, MAX_BLOCK as usize)
-        }
+        M::RequestBlock(r) => fit("RequestBlock", "len", r.len as usize, MAX_BLOCK as usize),
         M::RequestPieces(r) | M::CancelPieces(r) | M::RejectPieces(r) => {
             fit("pieces request", "count", r.count as usize, MAX_PIECES as usize)
         }
@@ -88,7 +86,8 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Revoked { list, .. } => fit("Revoked", "list", list.len(), MAX_REVOKED),
         M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
         M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
-        M::Credit { .. } | M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } => Ok(()),
+        M::CancelBlock(_) | M::RejectBlock(_) | M::Credit { .. } => Ok(()),
+        M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
-//! The Tidecast extension (BEP 10 name `tidecast`): what a cluster needs and the peer protocol lacks. Large blocks,
-//! ranges of pieces in one request, availability as a watermark with exceptions, leaf hashes ahead of data, pushed
-//! blocks, whole manifests, several swarms on one connection, enrolment. `docs/wire-extension.md` specifies it; this
-//! module is its messages, their bounds, and the offer that the two sides compare.
+//! The Tidecast extension (BEP 10 name `tidecast`): what a cluster needs and the peer protocol lacks. Large
+//! blocks, ranges of pieces in one request, availability as a watermark with exceptions, leaf hashes ahead of
+//! data, pushed blocks, whole manifests, several swarms on one connection, enrolment.
+//! `docs/wire-extension.md` specifies it; this module is its messages, their bounds, and the offer that the
+//! two sides compare.
 
 mod availability;
 mod decode;
@@ -49,11 +50,12 @@ pub enum Message {
     RequestBlock(BlockRange),
     /// Send me all blocks of these pieces, lowest first.
     RequestPieces(PieceRange),
-    /// This block no longer.
+    /// What was requested within these bytes no longer; they may be a whole piece.
     CancelBlock(BlockRange),
     /// What is left of these pieces no longer.
     CancelPieces(PieceRange),
-    /// The answer to a block request in place of the block.
+    /// The answer to what was requested within these bytes, in place of its blocks; they may be a whole
+    /// piece.
     RejectBlock(BlockRange),
     /// The answer to a request of pieces, in place of all blocks of them that were not sent.
     RejectPieces(PieceRange),
@@ -172,7 +174,7 @@ pub struct BlockRange {
     pub piece: u32,
     /// Offset in the piece, in bytes.
     pub begin: u32,
-    /// Length in bytes, never 0, at most [`MAX_BLOCK`].
+    /// Length in bytes, never 0; in a request at most [`MAX_BLOCK`].
     pub len: u32,
 }
 

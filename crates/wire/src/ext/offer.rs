@@ -1,5 +1,6 @@
-//! What each side says of the extension in its extension handshake, and what the two sides make of it. Both compute the
-//! same session from the same two offers, so nothing needs to be confirmed; without one they are stock peers.
+//! What each side says of the extension in its extension handshake, and what the two sides make of it. Both
+//! compute the same session from the same two offers, so nothing needs to be confirmed; without one they are
+//! stock peers.
 
 use tidecast_metainfo::bencode::{Value, Writer};
 
