@@ -41,7 +41,9 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-fn metadata() -> impl Strategy<Value = (Option<u32>, Option<Mtime>, Vec<(Vec<u8>, Vec<u8>)>)> {
+type Metadata = (Option<u32>, Option<Mtime>, Vec<(Vec<u8>, Vec<u8>)>);
+
+fn metadata() -> impl Strategy<Value = Metadata> {
     let mtime = (any::<i64>(), 0..1_000_000_000u32).prop_map(|(secs, nanos)| Mtime { secs, nanos });
     let xattrs = btree_map(vec(1..255u8, 1..4), vec(any::<u8>(), 0..4), 0..3);
     (
