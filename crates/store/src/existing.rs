@@ -132,6 +132,7 @@ impl Store {
         self.unchanged(file, &*source)?;
 
         crate::stage::make_parents(&*self.disk, &staged).map_err(|e| fail(&staged, e))?;
+        self.map.soil(file);
         dl.flush.created(file);
         {
             let _alone = self.moving.write();

@@ -34,6 +34,8 @@ pub(crate) struct Map {
     wanted_count: u64,
     /// Pieces with edge bytes of files not selected, ascending; their slots in the spill file.
     edges: Vec<u32>,
+    /// Files that may hold something other than zeros in a declared hole.
+    soiled: Bits,
 }
 
 impl Map {
@@ -56,7 +58,8 @@ impl Map {
             }
         };
         let wanted = Bits::new(manifest.piece_count());
-        let mut map = Map { manifest, selected, wanted, wanted_count: 0, edges: Vec::new() };
+        let soiled = Bits::new(manifest.file_count());
+        let mut map = Map { manifest, selected, wanted, wanted_count: 0, edges: Vec::new(), soiled };
         let pieces = || map.files().flat_map(|f| map.manifest.file_pieces(f));
         let count = pieces().filter(|p| map.wanted.set(*p)).count() as u64;
         // A v1 piece of nothing but padding belongs to no file, and to a whole download.
@@ -172,25 +175,36 @@ impl Map {
     }
 
     pub(crate) fn has_holes(&self, file: u32) -> bool {
-        self.manifest.file(file).is_some_and(|f| !f.holes().is_empty())
+        !self.holes(file).is_empty()
+    }
+
+    /// The declared holes of a file, ascending.
+    pub(crate) fn holes(&self, file: u32) -> &[Range<u64>] {
+        self.manifest.file(file).map_or(&[], |f| f.holes())
+    }
+
+    /// From here on zeros are written to the file's holes, because something may be there.
+    pub(crate) fn soil(&self, file: u32) {
+        self.soiled.set(file);
     }
 
     /// Bytes of a file outside its holes.
     pub(crate) fn data_len(&self, file: u32) -> u64 {
-        let holes = self.manifest.file(file).map_or(&[][..], |f| f.holes());
+        let holes = self.holes(file);
         let hollow: u64 = holes.iter().map(|h| h.end.saturating_sub(h.start)).sum();
         self.file_len(file).saturating_sub(hollow)
     }
 
     /// Whether a range of a file lies wholly in one hole.
     pub(crate) fn in_hole(&self, file: u32, offset: u64, len: u64) -> bool {
-        let holes = self.manifest.file(file).map_or(&[][..], |f| f.holes());
+        let holes = self.holes(file);
         let next = holes.partition_point(|h| h.end <= offset);
         holes.get(next).is_some_and(|h| h.start <= offset && offset + len <= h.end)
     }
 
     /// Calls `write` for what has to be written of `data` at `offset`: all but the zeros that lie in
-    /// declared holes. The sparse map is a hint, so bytes there that are not zero are written.
+    /// declared holes. The sparse map is a hint, so bytes there that are not zero are written; from
+    /// then on the file counts as soiled, and zeros are written too: they may cover something.
     pub(crate) fn outside_holes<E>(
         &self,
         file: u32,
@@ -198,12 +212,19 @@ impl Map {
         data: &[u8],
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let holes = self.manifest.file(file).map_or(&[][..], |f| f.holes());
+        if self.soiled.get(file) {
+            return write(offset, data);
+        }
+        let holes = self.holes(file);
         let (mut at, mut rest) = (offset, data);
         for hole in holes.iter().skip(holes.partition_point(|h| h.end <= offset)) {
             let end = at + rest.len() as u64;
             if hole.start >= end {
                 break;
+            }
+            let hole = whole_blocks(hole);
+            if hole.start >= end || hole.end <= at {
+                continue;
             }
             // Both are within `rest`, whose length fits a usize.
             let before = hole.start.saturating_sub(at) as usize;
@@ -214,6 +235,7 @@ impl Map {
                 write(at, solid)?;
             }
             if !is_zero(hollow) {
+                self.soiled.set(file);
                 write(at + before as u64, hollow)?;
             }
             at += (before + within) as u64;
@@ -221,6 +243,16 @@ impl Map {
         }
         if rest.is_empty() { Ok(()) } else { write(at, rest) }
     }
+}
+
+/// Unit in which file systems make holes, bytes; where it is larger, holes just get smaller.
+const BLOCK: u64 = 4096;
+
+/// What of a hole can be one on disk: its edges share blocks with data, and are written. May come
+/// out empty.
+pub(crate) fn whole_blocks(hole: &Range<u64>) -> Range<u64> {
+    let start = hole.start.div_ceil(BLOCK).saturating_mul(BLOCK);
+    start..(hole.end / BLOCK * BLOCK).max(start)
 }
 
 fn is_zero(data: &[u8]) -> bool {

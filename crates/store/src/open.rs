@@ -19,7 +19,7 @@ use crate::fds::Fds;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::leaves::Leaves;
-use crate::map::{Map, Place};
+use crate::map::{Map, Place, whole_blocks};
 use crate::os::OsDisk;
 use crate::stage::{self, Stage};
 use crate::store::{Download, Mode, Opened, Store};
@@ -190,6 +190,13 @@ impl Store {
         let piece = |offset| self.map.file_piece(file, offset);
         let next = |piece: u32, _| (u64::from(piece) + 1) * self.length() - start;
         mark(&*open, touched, piece, next).at("look for data in", &at())?;
+        for hole in self.map.holes(file).iter().map(whole_blocks).filter(|h| !h.is_empty()) {
+            let data = open.next_data(hole.start).at("look for data in", &at())?;
+            if data.is_some_and(|d| d.start < hole.end) {
+                self.map.soil(file);
+                break;
+            }
+        }
         let len = self.map.file_len(file);
         if size != len {
             open.set_len(len).map_err(|e| self.fail("resize", &path, e))?;

@@ -203,3 +203,9 @@ proptest! {
         run(seed, Event::Kill);
     }
 }
+
+#[test]
+fn one() {
+    let seed: u64 = std::env::var("SEED").map_or(1, |s| s.parse().unwrap());
+    run(seed, if std::env::var("CUT").is_ok() { Event::Cut } else { Event::Kill });
+}
