@@ -36,7 +36,7 @@ const RETRY_REFUSED: Duration = Duration::from_secs(30);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What is announced, and where.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Tracker URLs in tiers, as a manifest has them. Those that cannot be used are reported by
     /// [`Announcer::status`] and otherwise ignored.

@@ -74,7 +74,7 @@ pub struct Response {
 }
 
 /// How a tracker is reached.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Local addresses to leave from, at most one a family; a family without one is then not used.
     /// Empty: whatever the routing table says.

@@ -46,7 +46,9 @@ async fn a_body_that_says_it_is_huge() {
         sleep(Duration::from_secs(600)).await;
     })
     .await;
-    let error = fails(addr, &options()).await;
+    let mut brief = options();
+    brief.timeout = Duration::from_millis(500);
+    let error = fails(addr, &brief).await;
     assert!(matches!(error, Error::TooLarge { .. } | Error::Timeout { .. }), "{error}");
 }
 
@@ -57,9 +59,7 @@ async fn a_body_without_end() {
         while s.write_all(&[b'x'; 65536]).await.is_ok() {}
     })
     .await;
-    let mut patient = options();
-    patient.timeout = Duration::from_secs(30);
-    let error = fails(addr, &patient).await;
+    let error = fails(addr, &options()).await;
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
 }
 
@@ -71,9 +71,7 @@ async fn chunks_without_end() {
         while s.write_all(chunk.as_bytes()).await.is_ok() {}
     })
     .await;
-    let mut patient = options();
-    patient.timeout = Duration::from_secs(30);
-    let error = fails(addr, &patient).await;
+    let error = fails(addr, &options()).await;
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
 }
 
@@ -84,9 +82,7 @@ async fn headers_without_end() {
         while s.write_all(&[b'x'; 65536]).await.is_ok() {}
     })
     .await;
-    let mut patient = options();
-    patient.timeout = Duration::from_secs(30);
-    let error = fails(addr, &patient).await;
+    let error = fails(addr, &options()).await;
     assert!(matches!(error, Error::Http { .. }), "{error}");
 }
 
@@ -219,7 +215,9 @@ fn reply(request: &[u8], action: u8, flip: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 async fn ask_udp(addr: SocketAddr) -> Result<tidecast_discovery::tracker::Response, Error> {
-    announce(&url("udp", addr), &ask(1, 1, 1, Event::Started), &options()).await
+    let mut brief = options();
+    brief.udp_attempts = 3;
+    announce(&url("udp", addr), &ask(1, 1, 1, Event::Started), &brief).await
 }
 
 #[tokio::test]
@@ -293,7 +291,5 @@ async fn udp_survives_a_lost_packet_each_way() {
         }
     })
     .await;
-    let mut more = options();
-    more.udp_attempts = 4;
-    announce(&url("udp", addr), &ask(1, 1, 1, Event::Started), &more).await.unwrap();
+    announce(&url("udp", addr), &ask(1, 1, 1, Event::Started), &options()).await.unwrap();
 }

@@ -37,8 +37,10 @@ async fn meet(interface: &str) -> bool {
     while let Ok(Some(more)) = timeout(Duration::from_millis(200), found_a.recv()).await {
         assert_eq!((more.hash, more.peers[0].port()), ([1; 20], 1002));
     }
-    // Whoever was there first was heard before the other asked, and is not in it: b has heard nothing.
-    assert!(found_b.try_recv().is_err());
+    // What the other may have heard meanwhile is of the first, never its own.
+    while let Ok(more) = found_b.try_recv() {
+        assert_eq!((more.hash, more.peers[0].port()), ([1; 20], 1001));
+    }
     true
 }
 
@@ -46,7 +48,8 @@ async fn meet(interface: &str) -> bool {
 async fn two_on_one_host_meet() {
     let mut met = Vec::new();
     for interface in interfaces::list().unwrap() {
-        if meet(&interface.name).await {
+        // Twice, because on a busy machine the other may not have listened yet.
+        if meet(&interface.name).await || meet(&interface.name).await {
             met.push(interface.name);
         }
     }

@@ -215,9 +215,7 @@ async fn silent_http_clients_are_let_go() {
     }
     // All places are taken by those who say nothing; whoever comes after gets its turn all the same.
     let url = url("http", tracker.local_addr());
-    let mut patient = options();
-    patient.timeout = Duration::from_secs(30);
-    announce(&url, &ask(1, 1, 1, Event::Started), &patient).await.unwrap();
+    announce(&url, &ask(1, 1, 1, Event::Started), &options()).await.unwrap();
 }
 
 fn head(connection: u64, action: u32, transaction: u32) -> Vec<u8> {

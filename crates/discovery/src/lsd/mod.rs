@@ -2,7 +2,8 @@
 //!
 //! A swarm is announced at once when it is added, again after a minute in case that was lost, then every
 //! five minutes; never twice within a minute. Packets of our own (by cookie) and about swarms that we
-//! are not in are dropped. A network without multicast costs nothing but a line in the log.
+//! are not in are dropped. Packets do not pass routers (hop limit 1, the system's default). Which
+//! interfaces there are is looked up once, at the start.
 
 mod group;
 mod packet;

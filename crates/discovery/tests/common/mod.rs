@@ -23,12 +23,12 @@ pub(crate) fn ask(hash: u8, port: u16, left: u64, event: Event) -> Announce {
     }
 }
 
-/// Short waits, so that a test of a silent tracker ends soon.
+/// Patience enough for a busy machine, but lost UDP packets are sent again soon.
 pub(crate) fn options() -> Options {
     Options {
-        timeout: Duration::from_secs(2),
+        timeout: Duration::from_secs(30),
         udp_first_wait: Some(Duration::from_millis(200)),
-        udp_attempts: 3,
+        udp_attempts: 6,
         ..Options::default()
     }
 }
