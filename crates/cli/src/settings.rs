@@ -312,7 +312,7 @@ mod tests {
     fn every_setting_has_a_variable_and_overrules() {
         // One value that parses for each; if a key is missing from a list, the results differ.
         let value = |key: &str, kind: &Kind| match (key, kind) {
-            ("listen", _) => "\":1\"",
+            ("listen", _) => "\"0.0.0.0:1\"",
             ("piece_size", _) => "\"1MiB\"",
             ("seed_for" | "timeout", _) => "\"1s\"",
             ("link_rate", _) => "\"1gbit\"",

@@ -162,7 +162,11 @@ impl fmt::Display for Size {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&short(self.0 as f64, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]))
+        f.write_str(&short(
+            self.0 as f64,
+            1000.0,
+            &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s", "Ebit/s"],
+        ))
     }
 }
 
