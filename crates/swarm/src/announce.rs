@@ -1,8 +1,9 @@
 //! Telling peers what we have.
 //!
 //! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
-//! then of batches: after 20 ms, or when 64 pieces have gathered. Nobody hears of a piece that it is
-//! known to have.
+//! then of batches: after 20 ms, or when 64 pieces have gathered. They do not hear of pieces that they
+//! are known to have, until we are complete: then they hear of everything, in a range or two, so that
+//! two who are complete know it of each other. Stock peers hear of every piece.
 
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ impl Engine {
     pub(crate) fn announce_piece(&mut self, piece: u32) {
         self.announcer.waiting.push(piece);
         for peer in self.peers.values() {
-            let tell = peer.is_stock() && !peer.closing && !peer.offer.active();
-            if tell && !peer.have.has(piece) {
+            let tell = peer.is_stock() && !peer.closing;
+            if tell {
                 let pieces = vec![piece..piece + 1];
                 self.out.push_back(Action::Announce { peer: peer.id, pieces });
             }
@@ -67,7 +68,7 @@ impl Engine {
         news.dedup();
         news.retain(|&piece| self.pieces.verified(piece));
         for peer in self.peers.values() {
-            if peer.is_stock() || peer.closing || peer.offer.active() || peer.have.is_all() {
+            if peer.is_stock() || peer.closing {
                 continue;
             }
             let pieces = to_ranges(news.iter().copied().filter(|&piece| !peer.have.has(piece)));
@@ -77,14 +78,23 @@ impl Engine {
         }
     }
 
+    /// Tells Tidecast peers of everything, since nothing more will come.
+    pub(crate) fn announce_complete(&mut self) {
+        self.flush_announcements();
+        let all = self.pieces.verified_ranges();
+        for peer in self.peers.values() {
+            let tell = !peer.is_stock() && !peer.closing;
+            if tell && !all.is_empty() {
+                self.out.push_back(Action::Announce { peer: peer.id, pieces: all.clone() });
+            }
+        }
+    }
+
     /// The first message to a new peer.
     pub(crate) fn announce_all(&mut self, id: PeerId) {
         // Whoever was here before is told first, so that nobody hears of a piece twice.
         self.flush_announcements();
-        let have = match self.peers.get(&id).is_some_and(|p| p.offer.active()) {
-            true => Vec::new(),
-            false => self.pieces.verified_ranges(),
-        };
+        let have = self.pieces.verified_ranges();
         self.out.push_back(Action::AnnounceAll { peer: id, have });
     }
 }

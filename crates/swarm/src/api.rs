@@ -94,8 +94,8 @@ pub struct Policy {
     /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards everyone.
     /// Off: everyone is unchoked.
     pub choking: bool,
-    /// Super-seeding-like distribution (BEP 16): a seeder offers each piece to one peer, and the
-    /// next only when it has seen the first at another.
+    /// Super-seeding-like distribution (after BEP 16): a seeder gives each piece to one peer, and to
+    /// the next only when it has seen it at the first.
     pub distribution: bool,
     /// Textbook endgame: the last blocks are asked of every peer. Off: a block is asked of a second
     /// peer only when its first is overdue.

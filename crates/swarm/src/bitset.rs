@@ -122,11 +122,6 @@ impl BitSet {
             Some(i)
         })
     }
-
-    /// All members as sorted, disjoint, non-touching ranges.
-    pub(crate) fn ranges(&self) -> Vec<Range<u32>> {
-        to_ranges(self.iter())
-    }
 }
 
 /// Sorted distinct numbers as disjoint, non-touching ranges.
@@ -181,6 +176,6 @@ mod tests {
         for i in [1, 2, 3, 7, 9] {
             set.set(i);
         }
-        assert_eq!(set.ranges(), vec![1..4, 7..8, 9..10]);
+        assert_eq!(to_ranges(set.iter()), vec![1..4, 7..8, 9..10]);
     }
 }

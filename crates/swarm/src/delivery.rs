@@ -131,6 +131,7 @@ impl Engine {
     pub(crate) fn check_complete(&mut self) {
         let complete = self.pieces.left() == 0;
         if complete && !self.complete {
+            self.announce_complete();
             self.out.push_back(Action::Complete);
             self.restless = true;
         }

@@ -17,6 +17,7 @@ use crate::peer::{Counts, Peer, STOCK_QUEUE_MOST};
 use crate::picker::Picker;
 use crate::pieces::{Pieces, State};
 use crate::rng::Rng;
+use crate::superseed::Given;
 use crate::upload::Turns;
 
 /// While something may have to be taken from the slow.
@@ -59,6 +60,7 @@ pub struct Engine {
     pub(crate) announcer: Announcer,
     pub(crate) blame: Blame,
     pub(crate) choker: Choker,
+    pub(crate) given: Given,
     pub(crate) neighbours: Neighbours,
     pub(crate) out: VecDeque<Action>,
     pub(crate) totals: Counts,
@@ -116,6 +118,7 @@ impl Engine {
             announcer: Announcer::default(),
             blame: Blame::default(),
             choker: Choker::default(),
+            given: Given::default(),
             neighbours: Neighbours::new(setup.limits.random_neighbours),
             out: VecDeque::new(),
             totals: Counts::default(),
@@ -145,6 +148,7 @@ impl Engine {
         self.dispatch(event);
         self.announce_due();
         self.rechoke_due();
+        self.held_due();
         self.upkeep_due();
         self.serve();
         self.refill();
@@ -162,7 +166,7 @@ impl Engine {
     pub fn wakeup(&self) -> Option<Time> {
         let room = self.limits.peers > self.peers.len();
         let dial = self.neighbours.wakeup().filter(|_| room);
-        let timers = [self.announcer.due(), self.choker.due(), self.upkeep_at, dial];
+        let timers = [self.announcer.due(), self.choker.due(), self.given.due(), self.upkeep_at, dial];
         timers.into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
@@ -309,9 +313,6 @@ impl Engine {
         }
         let mut peer = Peer::new(id, protocol, candidate, &self.limits, self.now);
         peer.told = candidate.is_some_and(|c| self.neighbours.told(c));
-        if self.policy.distribution && self.complete && self.pieces.verified_count() > 0 {
-            peer.offer.start();
-        }
         if let Some(candidate) = candidate {
             self.neighbours.up(candidate, id);
         }
@@ -327,7 +328,6 @@ impl Engine {
         }
         self.announce_all(id);
         self.choke_new(id);
-        self.offer(id);
         self.restless = true;
     }
 
@@ -343,7 +343,7 @@ impl Engine {
                 self.neighbours.down(self.now, candidate, id, end, &mut self.rng);
             }
         }
-        self.offers_after_departure();
+        self.given_to_departed(id);
         self.fill_slots();
     }
 

@@ -91,7 +91,7 @@ impl Engine {
             self.mind_interest(id);
         }
         for piece in look {
-            self.seen_at(id, piece);
+            self.seen(piece);
         }
     }
 

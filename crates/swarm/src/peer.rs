@@ -7,8 +7,7 @@ use crate::availability::Holding;
 use crate::neighbours::End;
 use crate::pieces::CELL;
 use crate::slow::Patience;
-use crate::superseed::Offer;
-use crate::upload::{Queue, Share};
+use crate::upload::{Queue, Share, block_size};
 use crate::window::Window;
 
 /// Requests outstanding at a stock client that has not said how many it queues.
@@ -84,7 +83,6 @@ pub(crate) struct Peer {
     pub(crate) queue: Queue,
     /// Requests refused since it was last served.
     pub(crate) refused: usize,
-    pub(crate) offer: Offer,
     pub(crate) counts: Counts,
     /// Bytes received and served at the last rechoke.
     pub(crate) at_rechoke: (u64, u64),
@@ -129,7 +127,6 @@ impl Peer {
             patience: Patience::new(now),
             queue: Queue::default(),
             refused: 0,
-            offer: Offer::default(),
             counts: Counts::default(),
             at_rechoke: (0, 0),
         }
@@ -150,6 +147,11 @@ impl Peer {
             Protocol::Tidecast { max_block } => max_block.clamp(CELL, 1 << 20),
             Protocol::Stock { .. } => CELL,
         }
+    }
+
+    /// The bytes that it delivers at once, as far as can be told.
+    pub(crate) fn block_size(&self) -> u64 {
+        block_size(self.window.rate()).min(u64::from(self.request_size()))
     }
 
     /// How its queue is served.
@@ -173,7 +175,7 @@ impl Peer {
     /// do not go out one block at a time.
     pub(crate) fn room(&self, now: Time) -> u64 {
         let window = match self.patience.stalled() {
-            true => u64::from(self.request_size()),
+            true => self.block_size(),
             false => self.window.size(),
         };
         let busy = self.outstanding > window / 4 * 3 && self.outstanding > 0;

@@ -7,7 +7,9 @@
 //! Ties are broken by chance, so that peers of one origin take different pieces and can help one
 //! another; once a peer has been asked for piece p, p + 1 is preferred among equals: runs make few
 //! messages and few seeks, and two downloaders who walk from different places collide far less often
-//! than two who draw lots for each piece.
+//! than two who draw lots for each piece. Where a walk must begin anew, it begins far from the start of
+//! a gap, because there somebody else is walking: what he has asked for cannot be seen, what he has
+//! can. (Of a few random places the one deepest in its gap is taken.)
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,10 @@ use crate::rng::Rng;
 
 /// Deadlines looked at for one pick; the rest waits for the next one.
 const DUE_SCAN: usize = 64;
+
+/// Random places of which the best begins a new walk, and how deep in a gap is deep enough.
+const DRAWS: usize = 8;
+const DEEP: u32 = 32;
 
 /// The pieces of one priority, by rarity.
 #[derive(Debug)]
@@ -130,16 +136,31 @@ impl Picker {
     }
 
     fn pick_in(&self, set: &BitSet, have: &Holding, cursor: Option<u32>, rng: &mut Rng) -> Option<u32> {
-        let start = match cursor {
-            _ if self.sequential => 0,
-            Some(c) if set.get(c) && have.has(c) => return Some(c),
-            _ => rng.below(self.pieces),
-        };
+        if let Some(c) = cursor.filter(|&c| !self.sequential && set.get(c) && have.has(c)) {
+            return Some(c);
+        }
         let next = |from| match have.some() {
             None => set.next(from),
             Some(some) => set.next_common(some, from),
         };
-        next(start).or_else(|| next(0))
+        if self.sequential {
+            return next(0);
+        }
+        let depth = |p: u32| (1..=DEEP.min(p)).find(|d| !set.get(p - d)).unwrap_or(DEEP);
+        let mut draw = |_| {
+            let start = rng.below(self.pieces);
+            next(start).or_else(|| next(0))
+        };
+        // All draws are the same when there is one piece; none is better when there is none.
+        let first = draw(0)?;
+        let mut best = (depth(first), first);
+        for p in (1..DRAWS).filter_map(draw) {
+            let deep = depth(p);
+            if deep > best.0 {
+                best = (deep, p);
+            }
+        }
+        Some(best.1)
     }
 }
 

@@ -91,7 +91,13 @@ impl Engine {
     /// Hands out what may be handed out.
     pub(crate) fn serve(&mut self) {
         while let Some(id) = self.turns.next() {
+            let front = self.peers.get(&id).and_then(|p| p.queue.front());
+            let held = front.is_some_and(|piece| self.held_back(id, piece));
             let Some(peer) = self.peers.get_mut(&id) else { continue };
+            if held {
+                peer.queue.leave_ring();
+                continue;
+            }
             let (share, pieces) = (peer.share(&self.limits), &self.pieces);
             let step = self.turns.step(self.now, id, &mut peer.queue, share, |p| pieces.length(p));
             if let Step::Serve(block) = step {

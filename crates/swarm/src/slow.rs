@@ -28,6 +28,8 @@ const REST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(10);
 /// Stealing saves at least this much, or is not worth a message.
 const WORTH: Duration = Duration::from_millis(50);
+/// Silence of a peer that has delivered nothing yet, after which others may take its work.
+const UNKNOWN: Duration = Duration::from_millis(500);
 /// Idle peers that steal in one round.
 const THIEVES: usize = 16;
 
@@ -107,17 +109,20 @@ fn eta(peer: &Peer, now: Time) -> Option<Duration> {
         return Some(PATIENCE_MOST);
     }
     let silence = now.since(peer.patience.last());
-    let block = peer.window.time_for(u64::from(peer.request_size()))?;
-    let all = peer.window.time_for(peer.outstanding)?;
+    let times = (peer.window.time_for(peer.block_size()), peer.window.time_for(peer.outstanding));
+    let (Some(block), Some(all)) = times else {
+        // Nothing has come from it yet.
+        return (silence > UNKNOWN).then(|| silence * 4);
+    };
     let late = silence > block * 4 + WORTH * 2;
     Some(if late { all.max(silence) * 2 } else { all.saturating_sub(silence.min(block)) })
 }
 
-/// Whether what `peer` is sending right now may be asked of another as well.
-fn may_lose_head(peer: &Peer, now: Time) -> bool {
-    let block = peer.window.time_for(u64::from(peer.request_size()));
-    let late = block.is_some_and(|b| now.since(peer.patience.last()) > b * 4 + WORTH * 2);
-    peer.patience.stalled() || late
+/// Whether what `peer` is sending right now may be asked of another as well, who needs `cost`.
+fn may_lose_head(peer: &Peer, now: Time, cost: Duration) -> bool {
+    let Some(block) = peer.window.time_for(peer.block_size()) else { return true };
+    let late = now.since(peer.patience.last()) > block * 4 + WORTH * 2;
+    peer.patience.stalled() || late || block > (cost + WORTH) * 4
 }
 
 impl Engine {
@@ -126,7 +131,7 @@ impl Engine {
         let now = self.now;
         let mut late = Vec::new();
         for peer in self.peers.values_mut().filter(|p| !p.closing) {
-            let explained = peer.window.time_for(u64::from(peer.request_size()));
+            let explained = peer.window.time_for(peer.block_size());
             if peer.outstanding > 0 && peer.patience.overdue(now, explained) {
                 late.push(peer.id);
             }
@@ -182,12 +187,14 @@ impl Engine {
     fn steal_from(&mut self, thief: PeerId, victim: PeerId, eta: Duration) {
         let now = self.now;
         let (Some(t), Some(v)) = (self.peers.get(&thief), self.peers.get(&victim)) else { return };
-        let keep = if may_lose_head(v, now) { 0 } else { u64::from(v.request_size()) };
-        let loot = if v.patience.stalled() { v.outstanding } else { v.outstanding.div_ceil(2) };
-        let mut left = loot.min(v.outstanding.saturating_sub(keep)).min(t.room(now));
+        if t.window.rate() == 0 && !v.patience.stalled() {
+            return;
+        }
+        let mut left = v.outstanding.div_ceil(2).max(v.block_size()).min(t.room(now));
         let delay = t.window.delay().unwrap_or_default();
-        let time = t.window.time_for(t.outstanding + left);
-        let cost = delay + time.or(v.window.time_for(left)).unwrap_or_default();
+        let cost = delay + t.window.time_for(t.outstanding + left).unwrap_or_default();
+        let keep = if may_lose_head(v, now, cost) { 0 } else { v.block_size() };
+        left = left.min(v.outstanding.saturating_sub(keep));
         if left == 0 || eta < cost * 2 + WORTH {
             return;
         }

@@ -1,79 +1,78 @@
-//! Super-seeding (BEP 16), a switch for comparison: a seeder claims to have nothing, offers each peer
-//! one piece, and the next only when it has seen the last at another peer.
+//! Super-seeding-like distribution, a switch for comparison: a seeder gives each piece to one peer,
+//! and to the next only when it has seen it at the first (or has waited 30 s for that).
 //!
-//! This is the "peer distribution selection" of BitLib section V: whoever asks for what the first
-//! peer was given waits for that peer.
+//! This is the "peer distribution selection" of BitLib section V: of two who ask for the same piece,
+//! the first is served and the second disregarded. It differs from BEP 16 in that the seeder says
+//! what it has: one who wants certain pieces only would otherwise never learn of them.
 
-use crate::api::{Action, PeerId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::api::{PeerId, Time};
 use crate::engine::Engine;
 
-/// Pieces looked at to find one to offer.
-const SCAN: u32 = 4096;
+/// How long a piece is kept for the peer that it was given to.
+const KEPT: Duration = Duration::from_secs(30);
 
-/// What one peer has been offered.
+/// Pieces given to one peer and not yet seen there.
 #[derive(Debug, Default)]
-pub(crate) struct Offer {
-    on: bool,
-    piece: Option<u32>,
+pub(crate) struct Given {
+    to: BTreeMap<u32, (PeerId, Time)>,
+    /// When somebody who waits may be served after all.
+    recheck: Option<Time>,
 }
 
-impl Offer {
-    /// This peer is told of pieces by offers alone.
-    pub(crate) fn active(&self) -> bool {
-        self.on
-    }
-
-    pub(crate) fn start(&mut self) {
-        self.on = true;
+impl Given {
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.recheck
     }
 }
 
 impl Engine {
-    /// Offers `id` a piece that it lacks: one that nobody has or was offered if there is one.
-    pub(crate) fn offer(&mut self, id: PeerId) {
-        let count = self.pieces.count();
-        let Some(peer) = self.peers.get(&id).filter(|p| p.offer.on && !p.closing) else { return };
-        let offered: Vec<u32> = self.peers.values().filter_map(|p| p.offer.piece).collect();
-        let from = self.rng.below(count);
-        let turn = (from..count).chain(0..from).take(SCAN as usize);
-        let lacks = turn.filter(|&p| self.pieces.verified(p) && !peer.have.has(p));
-        let best = lacks.min_by_key(|&p| (offered.contains(&p), self.availability.copies(p)));
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.offer.piece = best;
-        if let Some(piece) = best {
-            self.out.push_back(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });
+    /// Whether `piece` is kept for another than `id` for now; if not, it is given to `id`.
+    pub(crate) fn held_back(&mut self, id: PeerId, piece: u32) -> bool {
+        let on = self.policy.distribution && self.complete;
+        if !on || self.availability.holders(piece) > 0 {
+            return false;
+        }
+        let now = self.now;
+        let (first, at) = *self.given.to.entry(piece).or_insert((id, now));
+        let until = at.after(KEPT);
+        let held = first != id && now < until;
+        if held {
+            self.given.recheck = Some(self.given.recheck.map_or(until, |old| old.min(until)));
+        } else if first != id {
+            self.given.to.insert(piece, (id, now));
+        }
+        held
+    }
+
+    /// A peer has shown that it has `piece`: others may be served it.
+    pub(crate) fn seen(&mut self, piece: u32) {
+        if self.given.to.remove(&piece).is_some() {
+            self.resume_held();
         }
     }
 
-    /// A peer has shown that it has `piece`: those who were offered it have passed it on.
-    pub(crate) fn seen_at(&mut self, holder: PeerId, piece: u32) {
-        if !self.policy.distribution {
-            return;
-        }
-        let leechers = self.peers.values().filter(|p| !p.closing && !p.have.is_all()).count();
-        let passed = |p: &&crate::peer::Peer| {
-            let offered = p.offer.on && p.offer.piece == Some(piece);
-            // With nobody to pass it on to, having it is enough.
-            offered && (p.id != holder || leechers < 2)
-        };
-        let ids: Vec<PeerId> = self.peers.values().filter(passed).map(|p| p.id).collect();
-        for id in ids {
-            self.offer(id);
+    /// A peer is gone, with what it was given.
+    pub(crate) fn given_to_departed(&mut self, id: PeerId) {
+        let before = self.given.to.len();
+        self.given.to.retain(|_, (peer, _)| *peer != id);
+        if self.given.to.len() != before {
+            self.resume_held();
         }
     }
 
-    /// A leecher has gone: offers that waited for it to show something are renewed.
-    pub(crate) fn offers_after_departure(&mut self) {
-        if !self.policy.distribution {
-            return;
+    pub(crate) fn held_due(&mut self) {
+        if self.given.recheck.is_some_and(|at| at <= self.now) {
+            self.resume_held();
         }
-        let leechers = self.peers.values().filter(|p| !p.closing && !p.have.is_all()).count();
-        let stuck = |p: &&crate::peer::Peer| {
-            p.offer.on && (p.offer.piece.is_none_or(|piece| p.have.has(piece)) && leechers < 2)
-        };
-        let ids: Vec<PeerId> = self.peers.values().filter(stuck).map(|p| p.id).collect();
-        for id in ids {
-            self.offer(id);
+    }
+
+    fn resume_held(&mut self) {
+        self.given.recheck = None;
+        for peer in self.peers.values_mut().filter(|p| !p.closing) {
+            self.turns.enter(peer.id, &mut peer.queue);
         }
     }
 }

@@ -12,7 +12,8 @@ use crate::window::Meter;
 
 /// Bytes that a waiting peer gains at each turn.
 const QUANTUM: u64 = 256 << 10;
-/// Blocks served are between these, about a 16th of a second at the rate of the peer.
+/// Blocks served are between these, about a 32nd of a second at the rate of the peer: what is handed
+/// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
 const BLOCK_FIRST: u64 = 256 << 10;
@@ -60,6 +61,19 @@ impl Queue {
     /// Bytes per second that the peer takes; 0 when not known.
     pub(crate) fn rate(&self) -> u64 {
         self.meter.rate()
+    }
+
+    /// The piece that is served next.
+    pub(crate) fn front(&self) -> Option<u32> {
+        self.jobs.front().map(|job| match job {
+            Job::Part { piece, .. } => *piece,
+            Job::Run { pieces, .. } => pieces.start,
+        })
+    }
+
+    /// Its turn is over until it enters again.
+    pub(crate) fn leave_ring(&mut self) {
+        self.in_ring = false;
     }
 
     pub(crate) fn push_block(&mut self, block: Block) {
@@ -115,7 +129,7 @@ impl Queue {
                     let mut whole = vec![(piece, if at_first { begin } else { 0 }, length(piece))];
                     cut(&mut whole, from, to, &mut gone);
                     kept.extend(whole.into_iter().map(|(piece, begin, end)| Job::Part { piece, begin, end }));
-                    if !rest.is_empty() {
+                    if rest.start < rest.end {
                         kept.push_back(Job::Run { pieces: rest, begin: 0 });
                     }
                     continue;
@@ -159,7 +173,7 @@ impl Queue {
                     *begin = 0;
                     self.weight -= 1;
                 }
-                pieces.is_empty()
+                pieces.start >= pieces.end
             }
             None => false,
         };
@@ -170,12 +184,23 @@ impl Queue {
 
     /// The largest block to serve now to a peer that takes up to `max`.
     fn block_size(&self, max: u64) -> u64 {
-        let sixteenth = match self.meter.rate() / 16 {
-            0 => BLOCK_FIRST,
-            bytes => 1u64 << bytes.ilog2(),
-        };
-        sixteenth.clamp(BLOCK_LEAST, BLOCK_MOST).min(max)
+        block_size(self.meter.rate()).min(max)
     }
+
+    /// Bytes to have in flight, within the peer's share.
+    fn in_flight_most(&self, share: Share) -> u64 {
+        let block = self.block_size(share.max_block);
+        (2 * block).max(self.meter.rate() / 32).min(share.serving)
+    }
+}
+
+/// The block that suits a peer of this rate (0: not known).
+pub(crate) fn block_size(rate: u64) -> u64 {
+    let block = match rate / 32 {
+        0 => BLOCK_FIRST,
+        bytes => 1u64 << bytes.ilog2(),
+    };
+    block.clamp(BLOCK_LEAST, BLOCK_MOST)
 }
 
 /// Cuts `from..to` out of the parts; what is cut goes to `gone`.
@@ -270,7 +295,7 @@ impl Turns {
             return Step::Leave;
         };
         let len = u64::from(block.len);
-        if queue.in_flight > 0 && queue.in_flight + len > share.serving {
+        if queue.in_flight > 0 && queue.in_flight + len > queue.in_flight_most(share) {
             queue.in_ring = false;
             return Step::Leave;
         }
@@ -324,17 +349,31 @@ mod tests {
     const PIECE: u32 = 1024 * K;
     const SHARE: Share = Share { serving: 4 << 20, max_block: 1 << 20, whole: false };
 
-    fn serve(turns: &mut Turns, queues: &mut [Queue], share: Share, most: usize) -> Vec<(u32, u32)> {
+    fn serve(turns: &mut Turns, queues: &mut [Queue], now: u64, most: usize) -> Vec<(u32, u32)> {
         let mut out = Vec::new();
         while out.len() < most
             && let Some(id) = turns.next()
         {
             let q = &mut queues[id.0 as usize];
-            if let Step::Serve(b) = turns.step(Time(0), id, q, share, |_| PIECE) {
+            if let Step::Serve(b) = turns.step(Time(now), id, q, SHARE, |_| PIECE) {
                 out.push((id.0, b.len));
             }
         }
         out
+    }
+
+    /// Serves block by block, each sent a millisecond later.
+    fn run(turns: &mut Turns, queues: &mut [Queue], blocks: u64) -> Vec<(u32, u32)> {
+        let (mut all, mut sending) = (Vec::new(), VecDeque::new());
+        for at in 0..blocks {
+            sending.extend(serve(turns, queues, at * 1_000_000, usize::MAX));
+            if let Some((peer, len)) = sending.pop_front() {
+                let now = Time((at + 1) * 1_000_000);
+                turns.sent(now, PeerId(peer), &mut queues[peer as usize], len);
+                all.push((peer, len));
+            }
+        }
+        all
     }
 
     #[test]
@@ -342,14 +381,13 @@ mod tests {
         let mut queues = [Queue::default(), Queue::default()];
         let mut turns = Turns::new(16 << 20);
         queues[0].push_pieces(0..100);
-        for i in 0..400 {
+        for i in 0..4000 {
             queues[1].push_block(Block { piece: i % 100, begin: 0, len: 16 * K });
         }
         for i in 0..2 {
             turns.enter(PeerId(i), &mut queues[i as usize]);
         }
-        let share = Share { serving: 64 << 20, ..SHARE };
-        let served = serve(&mut turns, &mut queues, share, 300);
+        let served = run(&mut turns, &mut queues, 400);
         let bytes = |p| served.iter().filter(|s| s.0 == p).map(|s| u64::from(s.1)).sum::<u64>();
         assert!(bytes(0) > 4 << 20 && bytes(0).abs_diff(bytes(1)) <= 1 << 20);
     }
@@ -358,12 +396,18 @@ mod tests {
     fn stays_within_its_share_and_goes_on_when_sent() {
         let mut queues = [Queue::default()];
         let mut turns = Turns::new(64 << 20);
-        queues[0].push_pieces(0..100);
+        queues[0].push_pieces(0..1000);
         turns.enter(PeerId(0), &mut queues[0]);
-        let first = serve(&mut turns, &mut queues, SHARE, 1000);
-        assert_eq!(first.iter().map(|s| s.1).sum::<u32>(), 4 << 20);
-        turns.sent(Time(1), PeerId(0), &mut queues[0], first[0].1);
-        assert_eq!(serve(&mut turns, &mut queues, SHARE, 1000).len(), 1);
+        let first = serve(&mut turns, &mut queues, 0, usize::MAX);
+        assert_eq!(first, vec![(0, 256 * K), (0, 256 * K)]);
+        turns.sent(Time(1), PeerId(0), &mut queues[0], 256 * K);
+        assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX).len(), 1);
+        // A fast peer has more in flight, up to its share.
+        turns.sent(Time(2), PeerId(0), &mut queues[0], 256 * K);
+        turns.sent(Time(3), PeerId(0), &mut queues[0], 256 * K);
+        run(&mut turns, &mut queues, 300);
+        serve(&mut turns, &mut queues, 300_000_000, usize::MAX);
+        assert!((3 << 20..=4 << 20).contains(&queues[0].in_flight()), "{}", queues[0].in_flight());
         turns.forget(PeerId(0), &mut queues[0]);
         assert_eq!((turns.in_flight(), queues[0].len()), (0, 0));
     }
@@ -391,8 +435,7 @@ mod tests {
         queues[0].push_block(Block { piece: 9, begin: 0, len: 5 });
         assert_eq!(queues[0].len(), 8);
         turns.enter(PeerId(0), &mut queues[0]);
-        let share = Share { serving: u64::MAX / 2, ..SHARE };
-        let served = serve(&mut turns, &mut queues, share, usize::MAX);
+        let served = run(&mut turns, &mut queues, 1000);
         assert_eq!(served.iter().map(|s| u64::from(s.1)).sum::<u64>(), 7 * u64::from(PIECE) + 5);
         assert_eq!(queues[0].len(), 0);
         assert!(turns.next().is_none());

@@ -18,6 +18,8 @@ const SAMPLE: Duration = Duration::from_millis(20);
 const SAMPLE_MOST: Duration = Duration::from_millis(500);
 /// An idle connection measures its delay anew after this long.
 const DELAY_AGE: Duration = Duration::from_secs(10);
+/// The window of the slowest peer, bytes.
+const SLOWEST: u64 = 64 << 10;
 /// A delay below this is taken for this: timers and batches are not finer.
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
 
@@ -79,11 +81,19 @@ impl Window {
     }
 
     /// Bytes that may be requested and not yet received.
+    ///
+    /// A peer so slow that the least window would take it a second gets a second's worth: what it
+    /// owes should not outlast everything else.
     pub(crate) fn size(&self) -> u64 {
         let Some(delay) = self.delay else { return self.least };
         let delay = delay.max(DELAY_FLOOR).as_nanos();
         let product = u128::from(self.meter.rate) * delay * 2 / 1_000_000_000;
-        u64::try_from(product).unwrap_or(u64::MAX).clamp(self.least, self.most)
+        let product = u64::try_from(product).unwrap_or(u64::MAX);
+        let least = match self.meter.rate {
+            0 => self.least,
+            rate => self.least.min(rate.max(SLOWEST)),
+        };
+        product.clamp(least, self.most)
     }
 
     /// Bytes per second that the peer delivers; 0 when not known.
@@ -154,7 +164,9 @@ mod tests {
 
     #[test]
     fn stays_within_its_bounds() {
-        assert_eq!(settle(1_000_000, MS), 1 << 20);
+        assert_eq!(settle(100_000_000, MS), 1 << 20);
+        assert_eq!(settle(300_000, MS), 300_000);
+        assert_eq!(settle(1_000, MS), SLOWEST);
         assert_eq!(settle(12_500_000_000, 100 * MS), 64 << 20);
         assert_eq!(Window::new((1 << 20, 64 << 20), 1 << 20).size(), 2 << 20);
     }
@@ -166,7 +178,10 @@ mod tests {
         assert_eq!(m.rate(), 10_000_000);
         m.restart(Time(10_000 * MS));
         m.add(Time(10_100 * MS), 1_000_000, SAMPLE);
-        assert_eq!(m.rate(), 9_999_999 / 4 * 3 + 10_000_000 / 4 + 2);
+        assert_eq!(m.rate(), 10_000_000);
+        // Without the restart the pause counts.
+        m.add(Time(20_000 * MS), 1_000_000, SAMPLE);
+        assert!(m.rate() < 8_000_000);
     }
 
     #[test]
