@@ -134,7 +134,7 @@ fn chain(before: &Sum, bytes: &[u8]) -> Sum {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
     use crate::disk::{Disk, How};

@@ -126,6 +126,7 @@ fn meta(s: &fs::Stat) -> Meta {
             nanos: u32::try_from(s.st_mtime_nsec).unwrap_or(0),
         },
         allocated: u64::try_from(s.st_blocks).unwrap_or(0).saturating_mul(512),
+        #[allow(clippy::unnecessary_cast)] // its width differs between architectures
         links: s.st_nlink as u64,
         mode: s.st_mode & 0o7777,
         mine: s.st_uid == rustix::process::geteuid().as_raw(),

@@ -54,6 +54,9 @@ pub struct Store {
     pub(crate) moving: RwLock<()>,
 }
 
+/// Leaf digests of a piece, and SHA-1 over it where that is what counts.
+type Hashed = (Vec<Digest>, Option<Sha1>);
+
 /// What the store is for.
 pub(crate) enum Mode {
     /// Serve what is there.
@@ -385,12 +388,7 @@ impl Store {
     }
 
     /// Leaf digests of what is on disk, and SHA-1 over it as v1 sees it if asked for.
-    fn hash(
-        &self,
-        piece: u32,
-        buffer: &mut [u8],
-        v1: bool,
-    ) -> Result<Option<(Vec<Digest>, Option<Sha1>)>, Error> {
+    fn hash(&self, piece: u32, buffer: &mut [u8], v1: bool) -> Result<Option<Hashed>, Error> {
         let len = self.manifest.piece_len(piece);
         let mut leaves = vec![Digest::default(); (len as usize).div_ceil(LEAF)];
         let mut sha1 = v1.then(Sha1::new);

@@ -1,7 +1,7 @@
 //! Downloads on real file systems: the same tree from every format, selections, what stands in the
 //! way, metadata, threads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 
 mod common;
 

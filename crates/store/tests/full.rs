@@ -1,6 +1,6 @@
 //! Full, read-only and quota-bound targets: small RAM file systems, mounted for the test (root).
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 
 mod common;
 

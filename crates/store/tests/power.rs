@@ -4,7 +4,7 @@
 //! piece that counts is right; the final name is there only with all of the data; the download
 //! converges.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 
 mod common;
 
@@ -190,8 +190,14 @@ fn run(seed: u64, event: Event) {
     }
 }
 
+/// Many by `PROPTEST_CASES`.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").map_or(150, |n| n.parse().unwrap());
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_power_cut_loses_nothing_acknowledged(seed: u64) {
@@ -204,8 +210,9 @@ proptest! {
     }
 }
 
+/// For a failure found above: `SEED=… CUT= cargo test --test power one`.
 #[test]
 fn one() {
-    let seed: u64 = std::env::var("SEED").map_or(1, |s| s.parse().unwrap());
+    let seed = std::env::var("SEED").map_or(1, |s| s.parse().unwrap());
     run(seed, if std::env::var("CUT").is_ok() { Event::Cut } else { Event::Kill });
 }

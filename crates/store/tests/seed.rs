@@ -1,6 +1,6 @@
 //! Serving: sources that are missing, of the wrong size, damaged, or change while being served.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::single_range_in_vec_init)]
 
 mod common;
 
