@@ -1,0 +1,90 @@
+//! Any bytes as a metainfo file, and as an info dictionary. What must hold: no panic, bounded
+//! memory, and of what is accepted: every path stays inside the tree, the pieces cover the files
+//! exactly, and writing and reading again gives the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidecast_metainfo::Manifest;
+
+fn check_paths(m: &Manifest) {
+    let dirs = m.dirs().map(|d| (d.path(), d.mode(), d.mtime(), d.xattrs().count()));
+    let files = m.files().map(|f| (f.path(), f.mode(), f.mtime(), f.xattrs().count()));
+    for (path, mode, mtime, _) in dirs.chain(files) {
+        let parts = path.components();
+        assert!(parts.len() <= 202 && path.to_bytes().len() <= 4096 + 255);
+        for part in parts {
+            assert!(!part.is_empty() && part != b"." && part != b".." && part.len() <= 255);
+            assert!(!part.contains(&b'/') && !part.contains(&0));
+        }
+        assert!(mode.is_none_or(|m| m <= 0o7777));
+        assert!(mtime.is_none_or(|t| t.nanos < 1_000_000_000));
+    }
+}
+
+fn check_files(m: &Manifest) {
+    for f in m.files() {
+        assert_eq!(f.is_symlink(), f.symlink().is_some());
+        assert!(f.holes().iter().all(|h| h.start < h.end && h.end <= f.len()));
+        assert!(f.hard_link().is_none_or(|t| t < f.index()));
+        assert!(f.same_as() <= f.index());
+        if let Some(text) = f.symlink() {
+            let mut depth = f.path().inner().len() as i32 - 1;
+            for part in text.split(|b| *b == b'/') {
+                match part {
+                    b"" | b"." => {}
+                    b".." => depth -= 1,
+                    _ => depth += 1,
+                }
+                assert!(depth >= 0, "a link out of the tree");
+            }
+            assert!(!text.starts_with(b"/"));
+        }
+    }
+}
+
+fn check_pieces(m: &Manifest) {
+    if m.piece_count() > 1000 {
+        return;
+    }
+    let mut total = 0;
+    let mut leaf = 0;
+    for p in 0..m.piece_count() {
+        let mut wire = 0;
+        for span in m.spans(p, 0, u32::MAX) {
+            wire += span.len;
+            if !span.pad {
+                total += u64::from(span.len);
+                assert!(m.file_pieces(span.file).contains(&p));
+            }
+        }
+        assert_eq!(wire, m.wire_len(p));
+        assert!(m.piece_len(p) <= wire && wire <= m.piece_length());
+        let leaves = m.leaf_range(p);
+        assert!(leaves.start >= leaf && leaves.end >= leaves.start);
+        leaf = leaves.end;
+        let expected = m.expected(p);
+        assert_eq!(expected.v1.is_some(), m.version().has_v1());
+        let _ = (m.piece_width(p), m.check_leaves(p, &[]));
+    }
+    assert_eq!(total, m.total_len());
+}
+
+fn check(m: &Manifest) {
+    check_paths(m);
+    check_files(m);
+    check_pieces(m);
+    let bytes = m.to_bytes();
+    let again = Manifest::parse(&bytes).expect("what was read can be written and read");
+    assert_eq!(again.to_bytes(), bytes);
+    assert_eq!(again.swarm_hashes(), m.swarm_hashes());
+    let _ = (m.warnings(), m.magnet().to_string(), m.missing_layers());
+}
+
+fuzz_target!(|input: &[u8]| {
+    for m in [Manifest::parse(input), Manifest::from_info(input, Vec::new())] {
+        match m {
+            Ok(m) => check(&m),
+            Err(e) => assert!(e.to_string().len() < 2000),
+        }
+    }
+});
