@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tidecast_hash::{Backend, Digest, LEAF, backend, leaves_with, parents_with, sha1, sha256};
+use tidecast_hash::{Backend, Digest, LEAF, Sha1Lanes, backend, leaves_with, parents_with, sha1, sha256};
 
 /// How long each measurement takes.
 const TIME: Duration = Duration::from_millis(200);
@@ -51,5 +51,14 @@ fn main() {
     let old = rate(data.len(), || {
         black_box(sha1(black_box(&data)));
     });
+    let lanes = rate(data.len(), || {
+        let mut lanes = Sha1Lanes::new();
+        for at in (0..data.len() / 16).step_by(2 * LEAF) {
+            let part = |lane: usize| &data[lane * (data.len() / 16) + at..][..2 * LEAF];
+            lanes.update(&std::array::from_fn(part));
+        }
+        black_box(lanes.finish());
+    });
+    println!("SHA-1 of sixteen: {lanes:.2}");
     println!("one stream: SHA-256 {single:.2}, SHA-1 {old:.2}");
 }

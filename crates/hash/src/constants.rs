@@ -1,10 +1,10 @@
-//! The numbers of SHA-256 (FIPS 180-4), and the block that ends a message, worked out once for all lanes.
+//! The numbers of SHA-256 and SHA-1 (FIPS 180-4), and the block that ends a message, worked out once for all lanes.
 
-/// The state before the first block (5.3.3).
+/// The state of SHA-256 before the first block (5.3.3).
 pub(crate) const START: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// The constant of each round (4.2.2).
+/// SHA-256's constant of each round (4.2.2).
 pub(crate) const K: [u32; 64] = [
     0x428a_2f98,
     0x7137_4491,
@@ -72,7 +72,11 @@ pub(crate) const K: [u32; 64] = [
     0xc671_78f2,
 ];
 
-/// The last block of a message of `len` bytes, a multiple of 64: a one bit, zeros, and the length in bits (5.1.1).
+/// The state of SHA-1 before the first block (5.3.1).
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SHA1_START: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+
+/// The last block of SHA-256 of a message of `len` bytes, a multiple of 64: a one bit, zeros, and the length in bits (5.1.1).
 ///
 /// It is the same for every lane, so its schedule is made here once: what comes back is, for each round, the
 /// scheduled word plus the round's constant.

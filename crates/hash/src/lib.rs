@@ -6,7 +6,9 @@
 //! lanes, with the [`Backend`] that is fastest among those that this CPU has, found at run time. Every backend gives
 //! the digests of the `sha2` crate; the tests hold them to it.
 //!
-//! The crate does no I/O, starts no thread and allocates nothing.
+//! SHA-1, for v1, has the same with AVX-512: [`Sha1Lanes`].
+//!
+//! The crate does no I/O, starts no thread, and allocates nothing but the state of [`Sha1Lanes`].
 //!
 //! # Why `unsafe`
 //! Vector and SHA instructions exist only as intrinsics of the target, and two things about them cannot be
@@ -19,7 +21,7 @@ mod constants;
 mod sha1;
 
 pub use backend::Backend;
-pub use sha1::{Sha1, sha1};
+pub use sha1::{Sha1, Sha1Lanes, sha1};
 
 /// Length in bytes of a leaf of a BEP 52 Merkle tree: 16 KiB. The last leaf of a file may be shorter.
 pub const LEAF: usize = 16_384;

@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 use sha2::Digest as _;
 use tidecast_hash::{
-    Backend, Digest, LEAF, Sha1, backend, equal_with, leaves, leaves_with, parents_with, sha1, sha256,
+    Backend, Digest, LEAF, Sha1, Sha1Lanes, backend, equal_with, leaves, leaves_with, parents_with, sha1,
+    sha256,
 };
 
 fn reference(data: &[u8]) -> Digest {
@@ -112,6 +113,32 @@ fn empty_input_has_no_leaves_and_empty_messages_have_the_empty_digest() {
 #[should_panic(expected = "one digest for each leaf")]
 fn a_wrong_number_of_digests_is_refused() {
     leaves(&[0; 10], &mut [[0; 32]; 2]);
+}
+
+#[test]
+fn sha1_lanes_of_every_length() {
+    for blocks in [0, 1, 2, 5, 17, 64] {
+        let data = noise(16 * blocks * 64 + 16, 5);
+        let message = |lane: usize| &data[lane * blocks * 64 + lane..][..blocks * 64];
+        let expected: [_; 16] = std::array::from_fn(|lane| sha1(message(lane)));
+        for lanes in [Sha1Lanes::new(), Sha1Lanes::single()] {
+            let mut whole = lanes.clone();
+            whole.update(&std::array::from_fn(message));
+            assert_eq!(whole.finish(), expected, "{blocks} blocks");
+            let (mut parts, cut) = (lanes, blocks / 3 * 64);
+            parts.update(&std::array::from_fn(|lane| &message(lane)[..cut]));
+            parts.update(&std::array::from_fn(|lane| &message(lane)[cut..]));
+            assert_eq!(parts.finish(), expected, "{blocks} blocks in two parts");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "parts of one length")]
+fn unlike_parts_are_refused() {
+    let mut parts = [&[0u8; 128][..]; 16];
+    parts[3] = &[0; 64];
+    Sha1Lanes::new().update(&parts);
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use crate::{BLOCK, Digest, constants::START};
 pub(super) const LANES: usize = 16;
 
 /// One 32-bit word of every lane.
-type Word = __m512i;
+pub(super) type Word = __m512i;
 
 /// Whether this CPU has what this file needs.
 pub(super) fn available() -> bool {
@@ -53,7 +53,7 @@ lanes! {
 /// Block `at` of every lane, as sixteen words of every lane: a transposition of 16 x 16 words.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn transposed(lanes: &[&[[u8; BLOCK]]; LANES], at: usize) -> [Word; 16] {
+pub(super) fn transposed(lanes: &[&[[u8; BLOCK]]; LANES], at: usize) -> [Word; 16] {
     let swap = _mm512_set4_epi32(0x0c0d_0e0f, 0x0809_0a0b, 0x0405_0607, 0x0001_0203);
     let mut row = [_mm512_setzero_si512(); LANES];
     for (row, lane) in row.iter_mut().zip(lanes) {
@@ -97,7 +97,7 @@ fn loaded(bytes: &[u8; BLOCK]) -> Word {
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn stored(word: Word) -> [u32; LANES] {
+pub(super) fn stored(word: Word) -> [u32; LANES] {
     let mut lanes = [0; LANES];
     // SAFETY: writes 64 bytes at any alignment, and the array has them.
     unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), word) }
@@ -106,19 +106,19 @@ fn stored(word: Word) -> [u32; LANES] {
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn splat(word: u32) -> Word {
+pub(super) fn splat(word: u32) -> Word {
     _mm512_set1_epi32(word.cast_signed())
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn add(a: Word, b: Word) -> Word {
+pub(super) fn add(a: Word, b: Word) -> Word {
     _mm512_add_epi32(a, b)
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn rotr<const RIGHT: i32, const LEFT: i32>(a: Word) -> Word {
+pub(super) fn rotr<const RIGHT: i32, const LEFT: i32>(a: Word) -> Word {
     _mm512_ror_epi32::<RIGHT>(a)
 }
 
@@ -130,18 +130,18 @@ fn shr<const N: u32>(a: Word) -> Word {
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn xor3(a: Word, b: Word, c: Word) -> Word {
+pub(super) fn xor3(a: Word, b: Word, c: Word) -> Word {
     _mm512_ternarylogic_epi32::<0x96>(a, b, c)
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn choose(e: Word, f: Word, g: Word) -> Word {
+pub(super) fn choose(e: Word, f: Word, g: Word) -> Word {
     _mm512_ternarylogic_epi32::<0xca>(e, f, g)
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn majority(a: Word, b: Word, c: Word) -> Word {
+pub(super) fn majority(a: Word, b: Word, c: Word) -> Word {
     _mm512_ternarylogic_epi32::<0xe8>(a, b, c)
 }

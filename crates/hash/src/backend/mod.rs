@@ -7,6 +7,8 @@ mod avx512;
 mod lanes;
 mod portable;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod sha1_avx512;
+#[cfg(target_arch = "x86_64")]
 mod sha_ni;
 
 use crate::{Digest, sha256};
