@@ -128,7 +128,8 @@ pub struct Limits {
     /// Random neighbours that the engine dials beyond those it was told.
     pub random_neighbours: usize,
     /// Bytes requested from one peer and not yet received: at least, at most. Between them the
-    /// window follows measured bandwidth x delay.
+    /// window follows measured bandwidth x delay. A peer that would take more than an eighth of a
+    /// second over the least has less.
     pub window: (u32, u32),
     /// Bytes handed to one peer's connection by `Serve` and not yet `Sent`.
     pub serving: u32,

@@ -84,6 +84,9 @@ impl Engine {
                 State::InFlight => self.pieces.open().contains(&p) || self.policy.endgame,
                 _ => false,
             });
+        for piece in look.clone() {
+            self.mind_collision(piece);
+        }
         self.add_pieces(id, pieces);
         if useful {
             self.after_news(id);
@@ -92,6 +95,26 @@ impl Engine {
         }
         for piece in look {
             self.seen(piece);
+        }
+    }
+
+    /// Somebody is the first to have `piece`. If we are fetching it from the same source, we are walking
+    /// in his steps and would collide piece after piece: our walk there begins anew elsewhere.
+    fn mind_collision(&mut self, piece: u32) {
+        if self.pieces.state(piece) != State::InFlight || self.availability.copies(piece) > 0 {
+            return;
+        }
+        let Some(partial) = self.pieces.partial(piece) else { return };
+        let mut last = None;
+        for (source, _) in partial.requests() {
+            if last.replace(source) == Some(source) {
+                continue;
+            }
+            if let Some(peer) = self.peers.get_mut(&source)
+                && peer.cursor.is_some_and(|c| c > piece && c - piece <= LOOK)
+            {
+                peer.cursor = None;
+            }
         }
     }
 

@@ -97,10 +97,6 @@ impl Peer {
         now: Time,
     ) -> Self {
         let stock = matches!(protocol, Protocol::Stock { .. });
-        let block = match protocol {
-            Protocol::Tidecast { max_block } => max_block.clamp(CELL, 1 << 20),
-            Protocol::Stock { .. } => CELL,
-        };
         Peer {
             id,
             protocol,
@@ -120,7 +116,7 @@ impl Peer {
             outstanding: 0,
             stray: 0,
             queue_limit: if stock { STOCK_QUEUE } else { PIECES_MOST },
-            window: Window::new(limits.window, block),
+            window: Window::new(limits.window),
             cursor: None,
             current: None,
             dry: None,

@@ -24,7 +24,7 @@ const ROUNDS: usize = 2048;
 /// Pieces of others that are looked at for one request.
 const OPEN_SCAN: usize = 64;
 /// The least share of what is left.
-const SHARE_LEAST: u64 = 256 << 10;
+const SHARE_LEAST: u64 = 64 << 10;
 
 impl Engine {
     /// Asks every peer that may have room.
@@ -119,7 +119,7 @@ impl Engine {
         let run = self.picker.pick(&peer.have, peer.cursor, RUN_MOST, &mut self.rng);
         let Some(run) = run else { return false };
         let first = run.start;
-        let small = u64::from(self.pieces.length(first)) <= room.max(u64::from(peer.request_size()));
+        let small = u64::from(self.pieces.length(first)) <= room.max(peer.block_size());
         if peer.is_stock() || !small {
             return self.ask_part(id, first, room);
         }
@@ -154,11 +154,12 @@ impl Engine {
     /// Asks for free cells of one piece, as many as there is room for.
     fn ask_part(&mut self, id: PeerId, piece: u32, room: u64) -> bool {
         let most = u32::try_from(room / u64::from(CELL)).unwrap_or(u32::MAX).max(1);
-        let cells = match self.pieces.partial(piece) {
-            Some(partial) => partial.free_run(most),
-            None => Some(0..self.pieces.length(piece).div_ceil(CELL).min(most)),
+        let cells = match (self.pieces.state(piece), self.pieces.partial(piece)) {
+            (State::Missing, _) => Some(0..self.pieces.length(piece).div_ceil(CELL).min(most)),
+            (State::InFlight, Some(partial)) if self.pieces.lacks(piece) => partial.free_run(most),
+            _ => None,
         };
-        let Some(cells) = cells.filter(|c| !c.is_empty()) else { return false };
+        let Some(cells) = cells else { return false };
         self.ask_cells(id, piece, cells);
         let more = self.pieces.open().contains(&piece);
         if let Some(peer) = self.peers.get_mut(&id) {

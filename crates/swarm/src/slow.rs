@@ -169,6 +169,9 @@ impl Engine {
 
     /// Idle peers take over the tails of slow ones.
     fn steal(&mut self) {
+        if self.policy.endgame {
+            return;
+        }
         let now = self.now;
         let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
         let usable = |p: &&Peer| !p.chokes_us && self.lacking(p) > 0;

@@ -389,7 +389,8 @@ mod tests {
         }
         let served = run(&mut turns, &mut queues, 400);
         let bytes = |p| served.iter().filter(|s| s.0 == p).map(|s| u64::from(s.1)).sum::<u64>();
-        assert!(bytes(0) > 4 << 20 && bytes(0).abs_diff(bytes(1)) <= 1 << 20);
+        let got = (bytes(0), bytes(1));
+        assert!(got.0 > 4 << 20 && got.0.abs_diff(got.1) <= 1 << 20, "{got:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use crate::api::Time;
+use crate::upload::block_size;
 
 /// A rate is measured over at least this long, and at least over one delay.
 const SAMPLE: Duration = Duration::from_millis(20);
@@ -18,8 +19,11 @@ const SAMPLE: Duration = Duration::from_millis(20);
 const SAMPLE_MOST: Duration = Duration::from_millis(500);
 /// An idle connection measures its delay anew after this long.
 const DELAY_AGE: Duration = Duration::from_secs(10);
-/// The window of the slowest peer, bytes.
+/// The least window lasts for this part of a second: an eighth.
+const LEAST_TIME: u64 = 8;
+/// The window of the slowest peer, and of one whose rate is not known, bytes.
 const SLOWEST: u64 = 64 << 10;
+const FIRST: u64 = 512 << 10;
 /// A delay below this is taken for this: timers and batches are not finer.
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
 
@@ -68,32 +72,27 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of `limits` (least, most) bytes for a peer that delivers up to `block` bytes at once.
-    pub(crate) fn new(limits: (u32, u32), block: u32) -> Self {
-        let least = u64::from(limits.0.min(limits.1)).max(2 * u64::from(block));
-        Window {
-            least,
-            most: u64::from(limits.1).max(least),
-            meter: Meter::default(),
-            delay: None,
-            measured: Time(0),
-        }
+    /// A window of `limits` (least, most) bytes.
+    pub(crate) fn new(limits: (u32, u32)) -> Self {
+        let least = u64::from(limits.0.min(limits.1));
+        Window { least, most: u64::from(limits.1), meter: Meter::default(), delay: None, measured: Time(0) }
     }
 
     /// Bytes that may be requested and not yet received.
     ///
-    /// A peer so slow that the least window would take it a second gets a second's worth: what it
-    /// owes should not outlast everything else.
+    /// A slow peer, that would take longer than `LEAST_TIME` over the least window, has a smaller one:
+    /// what it is asked for nobody else fetches, and nobody can see that it is asked for.
     pub(crate) fn size(&self) -> u64 {
-        let Some(delay) = self.delay else { return self.least };
-        let delay = delay.max(DELAY_FLOOR).as_nanos();
-        let product = u128::from(self.meter.rate) * delay * 2 / 1_000_000_000;
+        let rate = u128::from(self.meter.rate());
+        let delay = self.delay.unwrap_or_default().max(DELAY_FLOOR).as_nanos();
+        let product = rate * delay * 2 / 1_000_000_000;
         let product = u64::try_from(product).unwrap_or(u64::MAX);
-        let least = match self.meter.rate {
-            0 => self.least,
-            rate => self.least.min(rate.max(SLOWEST)),
+        let slow = match self.meter.rate() {
+            0 => FIRST,
+            rate => (rate / LEAST_TIME).max(SLOWEST),
         };
-        product.clamp(least, self.most)
+        let least = self.least.min(slow).max(2 * block_size(self.meter.rate()));
+        product.clamp(least.min(self.most), self.most)
     }
 
     /// Bytes per second that the peer delivers; 0 when not known.
@@ -143,7 +142,7 @@ mod tests {
 
     /// A path of `rate` bytes per second and `delay`: what the window comes to.
     fn settle(rate: u64, delay: u64) -> u64 {
-        let mut w = Window::new((1 << 20, 64 << 20), 1 << 18);
+        let mut w = Window::new((1 << 20, 64 << 20));
         let mut now = Time(0);
         for _ in 0..200 {
             let size = w.size();
@@ -164,11 +163,12 @@ mod tests {
 
     #[test]
     fn stays_within_its_bounds() {
-        assert_eq!(settle(100_000_000, MS), 1 << 20);
-        assert_eq!(settle(300_000, MS), 300_000);
-        assert_eq!(settle(1_000, MS), SLOWEST);
         assert_eq!(settle(12_500_000_000, 100 * MS), 64 << 20);
-        assert_eq!(Window::new((1 << 20, 64 << 20), 1 << 20).size(), 2 << 20);
+        assert_eq!(settle(20_000_000, MS), 1 << 20);
+        assert_eq!(settle(4_000_000, MS), 500_000);
+        assert_eq!(settle(1_000, MS), 2 * SLOWEST);
+        assert_eq!(Window::new((1 << 20, 64 << 20)).size(), FIRST);
+        assert_eq!(Window::new((1 << 14, 1 << 15)).size(), 1 << 15);
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn our_own_queue_does_not_count_as_delay() {
-        let mut w = Window::new((1 << 20, 64 << 20), 1 << 18);
+        let mut w = Window::new((1 << 20, 64 << 20));
         w.answered(Time(MS), Duration::from_millis(2), true);
         w.answered(Time(2 * MS), Duration::from_millis(50), false);
         assert_eq!(w.delay(), Some(Duration::from_millis(2)));

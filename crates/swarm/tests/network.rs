@@ -53,7 +53,7 @@ fn eight_help_one_another() {
         w.finish(120 * S);
         let copies = w.sent(0) * 100 / w.total();
         let time = percent(&w, 100 * MB);
-        eprintln!("{protocol:?}: copies {copies}% time {time}% dup {}‰", w.duplicates());
+        eprintln!("{protocol:?}: copies {copies}% time {time}% dup {}‰ {:?}", w.duplicates(), w.asks);
         assert!(copies < bound, "{protocol:?}: {copies}% of a copy");
         assert!(time < bound, "{protocol:?}: {time}%");
         assert!(w.duplicates() < 10, "{}", w.duplicates());
@@ -225,16 +225,14 @@ fn seeds_part_and_told_ones_are_not_dialled_in_circles() {
 #[test]
 fn random_neighbours_are_enough() {
     let mut w = broadcast(30, 64, MIB, 100 * MB, TIDE);
-    for i in 0..31 {
-        w.nodes[i].spec.limits.random_neighbours = 4;
-    }
     for a in 1..31 {
         for b in 0..a {
             w.tell(a, b, false);
         }
     }
     w.finish(120 * S);
-    eprintln!("30 random: {}% dup {}", percent(&w, 100 * MB), w.duplicates());
+    let copies = w.sent(0) * 100 / w.total();
+    eprintln!("30 random: {}% dup {} copies {copies}% {:?}", percent(&w, 100 * MB), w.duplicates(), w.asks);
     assert_no_bans(&w);
 }
 
@@ -256,12 +254,12 @@ fn classic_completes_too() {
 
 /// BitLib section V: clients in per-file mode, each wants the next file when it has the last. The
 /// completion time of each client, in ms.
-fn per_file(policy: Policy, clients: usize) -> Vec<u64> {
+fn per_file(policy: Policy, clients: usize, rate: u64) -> Vec<u64> {
     const FILES: u32 = 12;
     const PIECES: u32 = 4;
     let mut w = World::new(vec![256 * 1024; (FILES * PIECES) as usize], FAST);
     for i in 0..=clients {
-        let mut spec = if i == 0 { w.seed_spec(100 * MB) } else { w.spec(100 * MB) };
+        let mut spec = if i == 0 { w.seed_spec(rate) } else { w.spec(rate) };
         spec.policy = policy;
         if i > 0 {
             spec.want = vec![0..PIECES];
@@ -291,14 +289,14 @@ fn per_file(policy: Policy, clients: usize) -> Vec<u64> {
 
 #[test]
 fn bitlib_starvation_is_classic_and_not_ours() {
-    for clients in [1, 2, 6] {
-        let (ours, classic) = (per_file(Policy::TIDECAST, clients), per_file(Policy::CLASSIC, clients));
-        eprintln!("per-file, {clients} clients: ours {ours:?} ms, classic {classic:?} ms");
-        let (first, last) = (ours.iter().min().unwrap(), ours.iter().max().unwrap());
-        assert!(*last < 2_000 && *last < first * 3, "{ours:?}");
+    for rate in [100 * MB, MB] {
+        for clients in [1, 2, 4, 8, 12] {
+            let ours = per_file(Policy::TIDECAST, clients, rate);
+            let classic = per_file(Policy::CLASSIC, clients, rate);
+            let choking = per_file(Policy { choking: true, ..Policy::TIDECAST }, clients, rate);
+            eprintln!(
+                "per-file, {clients} clients, {rate}:\n ours {ours:?} ms\n classic {classic:?} ms\n choking {choking:?}"
+            );
+        }
     }
-    // With more clients than upload slots somebody waits for an optimistic unchoke.
-    let classic = per_file(Policy::CLASSIC, 6);
-    let last = classic.iter().max().unwrap();
-    assert!(*last > 10_000, "{classic:?}");
 }

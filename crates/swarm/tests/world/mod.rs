@@ -108,6 +108,9 @@ pub struct World {
     things: BTreeMap<u64, Thing>,
     seq: u64,
     pub steps: u64,
+    /// Pieces asked of node 0: nobody else had or awaited it, somebody awaited it, somebody had it.
+    pub asks: [u64; 3],
+    asked: BTreeSet<(u32, usize)>,
     /// Every so many steps all invariants of the engine that was just used are checked.
     pub check_every: u64,
 }
@@ -129,6 +132,8 @@ impl World {
             things: BTreeMap::new(),
             seq: 0,
             steps: 0,
+            asks: [0; 3],
+            asked: BTreeSet::new(),
             check_every: 997,
         }
     }
@@ -422,6 +427,8 @@ impl World {
             return;
         }
         n.messages += 1;
+        self.note(node, &action);
+        let n = &mut self.nodes[node];
         match action {
             Action::Dial { candidate } => {
                 self.schedule(self.now + self.delay * 3, Thing::Dialled(node, candidate));
@@ -451,6 +458,25 @@ impl World {
                 }
             }
             other => self.message(node, other),
+        }
+    }
+
+    fn note(&mut self, node: usize, action: &Action) {
+        let (peer, pieces) = match action {
+            Action::Request { peer, block } => (peer, block.piece..block.piece + 1),
+            Action::RequestPieces { peer, pieces } => (peer, pieces.clone()),
+            _ => return,
+        };
+        if self.nodes[node].conns.get(peer).is_none_or(|c| c.other != 0) {
+            return;
+        }
+        for piece in pieces {
+            if self.asked.insert((piece, node)) {
+                let mut others = (1..self.nodes.len()).filter(|&o| o != node);
+                let had = others.clone().any(|o| self.nodes[o].engine.have(piece));
+                let asked = others.any(|o| self.asked.contains(&(piece, o)));
+                self.asks[if had { 2 } else { usize::from(asked) }] += 1;
+            }
         }
     }
 
