@@ -39,7 +39,8 @@ Examples:
 
 const AFTER: &str = "\
 Examples:
-  # One host shares a directory, privately; the others fetch it with the ticket it prints
+  # One host shares a directory, privately; the others fetch it with
+  # the ticket that it prints
   tidecast share /data/genomes
   tidecast get tidecast1... --to /scratch
 
@@ -49,9 +50,10 @@ Examples:
   # Only the FASTA files, from one known host
   tidecast get genomes.torrent --to /scratch --file '*.fa' --peer node01:6881
 
-  # A manifest for any BitTorrent client, its tracker, and a seed
+  # For any BitTorrent client: a tracker, a manifest that names it, a seed
   tidecast tracker --listen :6969
-  tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
+  tidecast publish /data/genomes -o genomes.torrent \\
+      --tracker http://head:6969/announce
   tidecast seed genomes.torrent /data/genomes
 
   # Is what is there what was published? Who may no longer fetch?
@@ -65,39 +67,43 @@ Exit codes:
   3  timed out, or cut off by Ctrl-C or SIGTERM (a second one ends at once)
 
 Output:
-  Results go to standard output, progress and messages to standard error. With --json, standard output holds
-  one JSON object a line, with \"event\": started, progress, warning, and last done or error.
+  Results go to standard output, progress and messages to standard error.
+  With --json, standard output holds one JSON object a line, whose \"event\"
+  is started, check, progress, warning, and last done or error.
 
 Settings:
-  The environment, then the configuration file, then flags; each overrules those before it. The file is
-  $XDG_CONFIG_HOME/tidecast/config.toml (~/.config/tidecast/config.toml), or named by --config or TIDECAST_CONFIG.
-  In the file, and in capitals after TIDECAST_ in the environment (lists with commas): state_dir, listen, net,
-  tracker, peer, plain, format, piece_size, exclude, seed_for, timeout, durability, policy, link_rate, threads,
-  dht, lsd, json, log.
+  The environment, then the configuration file, then flags; each overrules
+  those before it. The file is ~/.config/tidecast/config.toml (below
+  $XDG_CONFIG_HOME if that is set), or named by --config or TIDECAST_CONFIG.
+  In the file, and in capitals after TIDECAST_ in the environment (there,
+  lists have commas): state_dir, listen, net, tracker, peer, plain, format,
+  piece_size, exclude, seed_for, timeout, durability, policy, link_rate,
+  threads, dht, lsd, json, log.
 
 Units:
-  Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m; rates 100mbit, 10gbit, 125MB/s.";
+  Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m;
+  rates 100mbit, 10gbit, 125MB/s.";
 
 /// Flags that every command knows.
 #[derive(Args, Debug)]
 pub(crate) struct Global {
     /// One JSON object a line on standard output
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "General")]
     pub(crate) json: bool,
     /// Log what is done; -vv why; -vvv everything
-    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, help_heading = "General", action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// No progress, no notices; warnings and errors only
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "General")]
     pub(crate) quiet: bool,
     /// Configuration file (TOML)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = "General", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where this node's key, tickets and unfinished work are kept [default: ~/.local/state/tidecast]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = "General", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Threads to work with [default: one for each core]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, help_heading = "General", value_name = "N")]
     pub(crate) threads: Option<usize>,
 }
 

@@ -2,9 +2,11 @@
 //! one JSON object a line with `--json`.
 //!
 //! Promises: results go to standard output, everything else to standard error, so that piping is safe;
-//! with `--json` standard output holds JSON lines only, first `started`, last `done` or `error`;
-//! progress is bounded in rate whatever the caller does; a closed pipe ends the program quietly.
+//! with `--json` standard output holds JSON lines only, first `started` (but for commands that only
+//! answer), last `done` or `error`; progress is bounded in rate whatever the caller does; a closed
+//! pipe ends the program quietly.
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,8 @@ pub(crate) struct Reporter {
     began: Instant,
     last: Option<Instant>,
     rates: Rates,
+    /// JSON events that came before `started`; none once that was said.
+    early: RefCell<Option<Vec<String>>>,
 }
 
 impl Reporter {
@@ -60,7 +64,8 @@ impl Reporter {
             bar.set_style(ProgressStyle::default_bar());
             bar
         });
-        Self { json, quiet, bar, began: Instant::now(), last: None, rates: Rates::default() }
+        let early = RefCell::new(Some(Vec::new()));
+        Self { json, quiet, bar, began: Instant::now(), last: None, rates: Rates::default(), early }
     }
 
     /// True with `--json`.
@@ -73,16 +78,19 @@ impl Reporter {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// The first JSON event. Without `--json` nothing is said.
+    /// The first JSON event; warnings that came before follow it. Without `--json` nothing is said.
     pub(crate) fn started(&self, command: &str, fields: Map<String, Value>) {
+        let early = self.early.take().unwrap_or_default();
         self.event("started", json!({ "command": command }), fields);
+        early.iter().for_each(|line| say(line));
     }
 
-    /// The last state of a stage, whatever was said a moment ago.
+    /// The last state of a stage: for programs, whatever was said a moment ago.
     pub(crate) fn progress_at_last(&mut self, now: &Snapshot) {
-        self.last = None;
-        self.progress(now);
-        self.last = None;
+        if self.json {
+            self.last = None;
+            self.progress(now);
+        }
     }
 
     /// Progress; most calls are passed over. While data that is there already is checked (stage `check`), the
@@ -94,8 +102,11 @@ impl Reporter {
             draw(bar, now, &self.rates);
             return;
         }
+        // What is soon over needs no line; before `started` there is no progress to tell of.
+        let soon =
+            if self.json { self.early.borrow().is_some() } else { self.quiet || at - self.began < LINES };
         let pause = if self.json { EVENTS } else { LINES };
-        if self.quiet && !self.json || self.last.is_some_and(|last| at - last < pause) {
+        if soon || self.last.is_some_and(|last| at - last < pause) {
             return;
         }
         self.last = Some(at);
@@ -149,6 +160,7 @@ impl Reporter {
     /// The end: the last event or the error's text; answers the exit code.
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
+        self.early.take().unwrap_or_default().iter().for_each(|line| say(line));
         let seconds = round(self.seconds());
         match outcome {
             Ok(fields) => {
@@ -179,7 +191,12 @@ impl Reporter {
             all.extend(head);
         }
         all.extend(fields);
-        say(&Value::Object(all).to_string());
+        let line = Value::Object(all).to_string();
+        match self.early.borrow_mut().as_mut() {
+            // Bounded: there are few warnings before the start.
+            Some(early) => early.push(line),
+            None => say(&line),
+        }
     }
 }
 

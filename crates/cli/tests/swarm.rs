@@ -142,13 +142,8 @@ fn a_magnet_link_is_enough() {
     tree(dir);
     let words = ["share", "data", "--plain", "--listen", "127.0.0.1:0", "--json"];
     let mut seed = Running::start(tidecast(dir, "owner", &words));
-    // Progress of hashing may come before.
-    let started = loop {
-        let event: Value = serde_json::from_str(&seed.line()).unwrap();
-        if event["event"] == "started" {
-            break event;
-        }
-    };
+    let started: Value = serde_json::from_str(&seed.line()).unwrap();
+    assert_eq!(started["event"], "started");
     let (magnet, at) = (started["magnet"].as_str().unwrap(), started["listen"][0].as_str().unwrap());
     let words = ["get", magnet, "--to", "got", "--peer", at, "--timeout", "60s"];
     ok(tidecast(dir, "getter", &words).output().unwrap());
@@ -162,6 +157,26 @@ fn a_magnet_link_is_enough() {
     );
     ok(output);
     same(dir, "ticket");
+}
+
+#[test]
+fn an_ssl_torrent_is_for_holders_of_its_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    tree(dir);
+    let words = ["publish", "data", "-o", "m", "--ssl-torrent", "--ssl-export", "cert"];
+    ok(tidecast(dir, "owner", &words).output().unwrap());
+    let mut seed =
+        Running::start(tidecast(dir, "owner", &["seed", "m", "data", "--listen", "127.0.0.1:0", "--json"]));
+    let started: Value = serde_json::from_str(&seed.line()).unwrap();
+    let at = started["listen"][0].as_str().unwrap();
+    let words = ["get", "m", "--to", "got", "--peer", at, "--timeout", "60s"];
+    let output = tidecast(dir, "thief", &words).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--ssl-cert"), "{output:?}");
+    let with = [&words[..], &["--ssl-cert", "cert/peer.crt", "--ssl-key", "cert/peer.key"]].concat();
+    ok(tidecast(dir, "getter", &with).output().unwrap());
+    same(dir, "got");
 }
 
 #[test]

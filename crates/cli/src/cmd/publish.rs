@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use tidecast_discovery::TrackerUrl;
+use tidecast_identity::ssl_torrent::SslRoot;
 use tidecast_metainfo::Manifest;
 
 use super::describe::{Describe, Extras, describe, open_notice};
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// Open, unencrypted BitTorrent is meant: say nothing about it
     #[arg(long)]
     plain: bool,
+    /// With --ssl-torrent: write a certificate and key (peer.crt, peer.key) for a stock client
+    #[arg(long, value_name = "DIR", requires = "ssl_torrent")]
+    ssl_export: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
@@ -56,6 +60,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             None => PathBuf::from(format!("{}.torrent", show::plain(&manifest.name()))),
         };
         write(&output, &manifest)?;
+        if let Some(dir) = &args.ssl_export {
+            let root = SslRoot::load_or_create(&context.state_dir()?)?;
+            root.issue(&manifest.name())?.write(dir)?;
+        }
         let seconds = reporter.seconds();
         reporter.clear();
         open_notice(&manifest, args.plain || context.settings.plain == Some(true), reporter);

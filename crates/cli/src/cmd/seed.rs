@@ -40,10 +40,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
     let manifest = Arc::new(read_manifest(&args.manifest)?);
-    let opened = open(&manifest, &args.path, &context.state_dir()?)?;
+    let state_dir = context.state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        let state_dir = context.state_dir()?;
+        let opened = open(&manifest, &args.path, &state_dir)?;
         let (security, authority) = if manifest.ssl_cert().is_some() {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
         } else if member::needs_ticket(&manifest) && !choices.plain {

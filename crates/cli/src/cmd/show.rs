@@ -21,10 +21,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     let manifest = read_manifest(&args.manifest)?;
-    for warning in manifest.warnings() {
-        reporter.warning(&warning.to_string());
-    }
+    let warnings: Vec<String> = manifest.warnings().iter().map(ToString::to_string).collect();
     if !reporter.is_json() {
+        warnings.iter().for_each(|warning| reporter.warning(warning));
         for (name, value) in rows(&manifest) {
             reporter.result(&format!("{name:<12} {value}"));
         }
@@ -36,6 +35,8 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     fields.insert("files".into(), manifest.files().map(file_json).collect());
     let dirs = manifest.dirs().map(|d| Value::from(d.path().to_string())).collect();
     fields.insert("directories".into(), dirs);
+    // One object, so that a script may read the output as such.
+    fields.insert("warnings".into(), warnings.into());
     Ok(fields)
 }
 

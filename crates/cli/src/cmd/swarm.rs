@@ -251,6 +251,12 @@ pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
     }
 }
 
+/// CPU seconds of this process since it began, all threads.
+fn process_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    round(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
 /// The totals of a run for the last JSON event.
 pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
     let now = &summary.progress;
@@ -278,7 +284,7 @@ pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
         "peers": peers,
         "cpu_seconds": {
             "socket": cpu(Stage::Socket), "tls": cpu(Stage::Tls), "hash": cpu(Stage::Hash),
-            "disk": cpu(Stage::Disk), "engine": cpu(Stage::Engine),
+            "disk": cpu(Stage::Disk), "engine": cpu(Stage::Engine), "process": process_seconds(),
         },
     }))
 }
