@@ -14,6 +14,7 @@ mod scan;
 mod state;
 mod tree;
 mod verify;
+mod worker;
 
 pub use error::Error;
 pub use progress::Progress;

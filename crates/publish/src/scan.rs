@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +16,7 @@ use rustix::fs::{Access, SeekFrom, access, seek};
 use rustix::io::Errno;
 
 use crate::exclude::Exclude;
+use crate::publish::open;
 use crate::tree::{Content, Identity, Node, Time, Tree, Warning};
 use crate::{Error, Progress};
 
@@ -259,7 +260,7 @@ pub(crate) fn identity(meta: &Metadata) -> Identity {
 
 /// The stretches of a file of `len` bytes that hold no data; `None` if there are too many to be worth it.
 fn holes(full: &Path, len: u64) -> Result<Option<Vec<Range<u64>>>, Error> {
-    let file = File::open(full).map_err(Error::io("open", full))?;
+    let file = open(full)?;
     let failed = |e: Errno| Error::io("find the holes of", full)(e.into());
     let mut holes = Vec::new();
     let mut at = 0;

@@ -40,6 +40,22 @@ fn a_single_file_has_the_right_hashes() {
     }
 }
 
+/// Pieces larger than a thread's buffer are read side by side for v1, if there are enough of them in a row.
+#[test]
+fn large_pieces_have_the_right_hashes() {
+    let (temp, root) = tree("large", &[("a", 100), ("b", (13 << 19) + 1), ("c", 1 << 20), ("d", 3)]);
+    let path = temp.path().join("leaves");
+    for version in VERSIONS {
+        let options = HashOptions {
+            leaves: Some(path.clone()),
+            ..options(version, 1 << 20)
+        };
+        let made = hash(&scanned(&root), &options, &Progress::new(), |_| ()).unwrap();
+        assert_hashes(&made.manifest, &root);
+        assert_eq!(fs::read(&path).unwrap(), plain_leaves(&made.manifest, &root).concat());
+    }
+}
+
 #[test]
 fn the_number_of_threads_does_not_matter() {
     let (_temp, root) = rich();
@@ -156,7 +172,8 @@ fn progress_counts_every_byte_once() {
 #[test]
 fn a_file_that_changed_since_the_scan_is_named() {
     let files = [("a", 100_000), ("b", 200_000), ("c", 10)];
-    let changes: [(&str, &dyn Fn(&std::path::Path)); 4] = [
+    type Change = (&'static str, &'static dyn Fn(&std::path::Path));
+    let changes: [Change; 4] = [
         ("longer", &|p| fs::write(p, noise(200_001, 2)).unwrap()),
         ("shorter", &|p| fs::write(p, noise(1, 2)).unwrap()),
         ("replaced", &|p| {

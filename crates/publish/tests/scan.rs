@@ -100,7 +100,7 @@ fn what_is_not_there_or_no_file_is_refused_by_name() {
 #[test]
 fn a_file_that_may_not_be_read_is_named_before_hashing() {
     let (_temp, root) = tree("unreadable", &[("a", 1), ("secret", 1)]);
-    fs::set_permissions(root.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(root.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     match scan(&root, &ScanOptions::default(), &Progress::new()) {
         // Root may read everything.
         Ok(_) => assert!(fs::read(root.join("secret")).is_ok()),
