@@ -22,6 +22,7 @@ mod magnet;
 mod manifest;
 pub mod merkle;
 mod parse;
+mod proof;
 mod symlink;
 mod tree;
 

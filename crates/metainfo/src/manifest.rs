@@ -374,17 +374,6 @@ impl Manifest {
         Err(Error::Layer { path, why })
     }
 
-    /// The level of the root in a file's Merkle tree, for hash requests; `None` for empty files
-    /// and in v1.
-    pub fn tree_top(&self, file: u32) -> Option<u32> {
-        let len = self.layout.file_len(file);
-        if len == 0 || !self.version.has_v2() {
-            return None;
-        }
-        let leaves = len.div_ceil(tidecast_hash::LEAF as u64);
-        Some(leaves.next_power_of_two().trailing_zeros())
-    }
-
     /// The first file with this `pieces root`.
     pub fn file_of_root(&self, root: &Digest) -> Option<u32> {
         self.tree.find_root(&self.info, root)

@@ -313,6 +313,40 @@ fn hash_requests_are_answered_and_verified() {
 }
 
 #[test]
+fn a_manifest_and_leaves_answer_hash_requests() {
+    let m = museum_manifest(Version::V2);
+    let (tree, _) = museum();
+    for f in m.files().filter(|f| !f.is_empty()) {
+        let data = &tree[&f.path().inner().join(&b'/')];
+        let leaves = leaf_digests(data);
+        let (top, root) = (m.tree_top(f.index()).unwrap(), f.pieces_root().unwrap());
+        let upper = m.layer_tree(f.index()).unwrap();
+        assert_eq!(upper.root(), root);
+        let whole = merkle::Tree::new(&leaves, 0, top);
+        let of_piece = |piece: u32| {
+            let first = (piece - f.first_piece()) as usize * (PIECE as usize / LEAF);
+            let last = (first + PIECE as usize / LEAF).min(leaves.len());
+            Some(leaves[first..last].to_vec())
+        };
+        for (base, length) in [(0, 2), (0, 4), (1, 2), (1, 4), (2, 2), (0, 16)] {
+            for index in (0..(1u32 << top) >> base).step_by(length as usize) {
+                let range = merkle::Range::proven(base, index, length, top);
+                let answer = m.answer_hashes(f.index(), &range, &upper, of_piece);
+                assert_eq!(answer, whole.answer(&range), "{} {range:?}", f.path());
+                if let Some(hashes) = answer {
+                    assert!(merkle::verify(&root, top, &range, &hashes).is_some());
+                }
+            }
+        }
+        // Without leaves, or with wrong ones, there is no answer below the pieces.
+        let range = merkle::Range::proven(0, 0, 2, top);
+        let wrong = |_| Some(vec![[7; 32]; 2]);
+        assert_eq!(m.answer_hashes(f.index(), &range, &upper, |_| None), None);
+        assert_eq!(m.answer_hashes(f.index(), &range, &upper, wrong), None);
+    }
+}
+
+#[test]
 fn odd_hash_requests_are_refused() {
     let tree = merkle::Tree::new(&leaf_digests(&noise(2, 200_000)), 0, 4);
     let range = |base, index, length, proof_layers| merkle::Range { base, index, length, proof_layers };

@@ -64,7 +64,7 @@ fn listing(m: &Manifest) -> Listing {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_versions_have_the_same_files(
