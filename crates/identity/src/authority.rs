@@ -50,6 +50,8 @@ struct Inner {
     state: State,
     stamp: Option<Stamp>,
     list: RevocationList,
+    /// Number of the latest list that [`Authority::reload_if_changed`] has told of.
+    told: u64,
 }
 
 /// Identity of one version of the state file: every write makes a new inode.
@@ -100,7 +102,7 @@ impl Authority {
             key: key.clone(),
             lock: state_dir.join("authority.lock"),
             path,
-            inner: Mutex::new(Inner { state, stamp, list }),
+            inner: Mutex::new(Inner { state, stamp, list, told: 0 }),
         })
     }
 
@@ -198,21 +200,22 @@ impl Authority {
         inner.state.tokens.iter().filter_map(info).collect()
     }
 
-    /// Takes over what another process wrote; true if the revocations changed. Cheap: ask every second.
+    /// Takes over what another process wrote; true if there are revocations that this has not told of yet,
+    /// those from before the start among them. Cheap: ask every second.
     ///
     /// # Errors
     /// The state cannot be read or is damaged; the old state then stays in force.
     pub fn reload_if_changed(&self) -> Result<bool, Error> {
         let now = stamp(&self.path);
-        if now == self.inner().stamp {
-            return Ok(false);
+        let told = self.inner().told;
+        if now != self.inner().stamp {
+            let state = read(&self.path)?;
+            let list = sign_list(&self.key, &state, &self.path)?;
+            *self.inner() = Inner { state, stamp: now, list, told };
         }
-        let state = read(&self.path)?;
-        let list = sign_list(&self.key, &state, &self.path)?;
         let mut inner = self.inner();
-        let changed = inner.list.seq != list.seq;
-        *inner = Inner { state, stamp: now, list };
-        Ok(changed)
+        inner.told = inner.list.seq;
+        Ok(inner.told != told)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -230,7 +233,8 @@ impl Authority {
             .map_err(|e| Error::Damaged { path: self.path.clone(), why: e.to_string() })?;
         let list = sign_list(&self.key, &state, &self.path)?;
         files::replace(&self.path, &json)?;
-        *self.inner() = Inner { state, stamp: stamp(&self.path), list };
+        let mut inner = self.inner();
+        *inner = Inner { state, stamp: stamp(&self.path), list, told: inner.told };
         Ok(())
     }
 }

@@ -162,6 +162,10 @@ fn a_revocation_in_another_process_takes_effect() {
     assert!(running.revocations().contains(token.id));
     assert!(running.revocations().verify(running.id()));
     assert!(!running.reload_if_changed().unwrap());
+    // One that starts later hears of what was revoked before.
+    let restarted = Authority::open(dir.path(), &key).unwrap();
+    assert!(restarted.reload_if_changed().unwrap() && restarted.revocations().contains(token.id));
+    assert!(!restarted.reload_if_changed().unwrap());
     // A change by the running process does not lose the other's.
     let another = running.issue(SWARM, None, NOW).unwrap();
     assert_eq!(Authority::open(dir.path(), &key).unwrap().tokens()[0].id, another.id);
