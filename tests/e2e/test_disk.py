@@ -1,5 +1,6 @@
 """When the disk says no, or the source is not what it was: a clear error of each, and no wrong byte."""
 import os
+import re
 import subprocess
 
 import pytest
@@ -53,14 +54,18 @@ def get(node, seeded, to):
 
 @pytest.mark.root
 def test_a_full_disk(node, seeded, mounted):
-    said = failed(get(node, seeded, mounted("size=4m")))
-    assert "space" in said.lower() and any(c.isdigit() for c in said)
+    where = mounted("size=4m")
+    said = failed(get(node, seeded, where))
+    assert str(where) in said
+    needed, free = map(int, re.search(r"(\d+) bytes .*still to be written, (\d+) bytes", said).groups())
+    assert needed > 6 << 20 and free <= 4 << 20
 
 
 @pytest.mark.root
 def test_no_inodes_left(node, seeded, mounted):
     said = failed(get(node, seeded, mounted("size=64m,nr_inodes=8")))
-    assert "inode" in said.lower()
+    needed, free = map(int, re.search(r"and (\d+) files are still to be written, .* (\d+) files are free", said).groups())
+    assert free < 8 < needed
 
 
 @pytest.mark.root

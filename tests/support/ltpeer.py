@@ -61,8 +61,10 @@ def run(a: argparse.Namespace) -> None:
     if a.rate:
         settings |= {"upload_rate_limit": a.rate, "rate_limit_ip_overhead": False}
     session = lt.session(settings)
-    if a.rate:  # local peers are not limited by default
-        session.set_peer_class_filter(lt.ip_filter())
+    if a.rate:  # the limit is of the global class, to which peers on this machine do not belong by default
+        everyone = lt.ip_filter()
+        everyone.add_rule("0.0.0.0", "255.255.255.255", 1 << lt.session.global_peer_class_id)
+        session.set_peer_class_filter(everyone)
     handle = session.add_torrent(params(a))
     if a.ssl:
         handle.set_ssl_certificate(*a.ssl, "")
