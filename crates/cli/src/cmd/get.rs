@@ -26,15 +26,34 @@ use crate::units::{Size, Span, bytes_per_second, count};
 /// Peers named one by one in the summary.
 const NAMED: usize = 8;
 
+const EXAMPLES: &str = "\
+Examples:
+  tidecast get tidecast1... --to /scratch
+  tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h";
+
+const AFTER: &str = "\
+Examples:
+  tidecast get tidecast1... --to /scratch
+  tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
+
+Events with --json, one a line:
+  started   command, name, listen, total (bytes), magnet
+  check     what is there already is being hashed; fields as of progress
+  progress  seconds, stage, bytes, total, pieces (verified), pieces_total,
+            rate (bytes a second), peers, received, sent, rate_in, rate_out
+  warning   message
+  done      seconds, path, files, bytes, pieces, received, sent, duplicate,
+            corrupt, peers [addr, node, client, received, sent], cpu_seconds
+            [socket, tls, hash, disk, engine, process], get_seconds; where the
+            link's rate is known, bound_seconds and efficiency
+  error     seconds, code (as the exit code), kind, message; totals as of done";
+
 /// Fetch what was published, and serve others meanwhile
 ///
 /// It appears under DIR by its own name, whole and verified, or not at all; what is interrupted goes on where it
 /// was when the same command is given again.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "\
-Examples:
-  tidecast get tidecast1... --to /scratch
-  tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h")]
+#[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
     /// A ticket, a manifest (.torrent), or a magnet link
     #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
@@ -169,7 +188,6 @@ async fn fetch(
     stop: &Stop,
     reporter: &mut Reporter,
 ) -> Result<(), Failure> {
-    let mut troubles: Vec<String> = Vec::new();
     let mut progress = running.swarm.progress();
     let late = async {
         match deadline {
@@ -198,12 +216,7 @@ async fn fetch(
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {
                 running.show("get", reporter);
-                for trouble in running.troubles() {
-                    if !troubles.contains(&trouble) && troubles.len() < 64 {
-                        reporter.warning(&trouble);
-                        troubles.push(trouble);
-                    }
-                }
+                running.tell_troubles(reporter);
             }
         }
     }
@@ -240,7 +253,7 @@ async fn serve_on(running: &mut Running, seed_for: Option<Span>, stop: &Stop, re
             () = stop.wait() => return,
             notice = running.notice() => {
                 if let Some(error) = running.tell(notice, reporter) {
-                    reporter.warning(&error.to_string());
+                    running.warn(error.to_string(), reporter);
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {

@@ -120,24 +120,18 @@ pub(crate) async fn serve(
         show::plain(&manifest.name()),
         listen.join(", ")
     ));
-    let mut troubles: Vec<String> = Vec::new();
     loop {
         tokio::select! {
             () = stop.wait() => break,
             notice = running.notice() => {
                 // One file that is gone or changed does not stop the others from being served.
                 if let Some(error) = running.tell(notice, reporter) {
-                    reporter.warning(&error.to_string());
+                    running.warn(error.to_string(), reporter);
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {
                 running.show("seed", reporter);
-                for trouble in running.troubles() {
-                    if !troubles.contains(&trouble) && troubles.len() < 64 {
-                        reporter.warning(&trouble);
-                        troubles.push(trouble);
-                    }
-                }
+                running.tell_troubles(reporter);
             }
         }
     }

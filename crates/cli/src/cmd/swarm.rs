@@ -1,6 +1,7 @@
 //! Taking part in a swarm, with everything around it: what `seed`, `share` and `get` have in common.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +25,14 @@ use crate::units::Rate;
 const PORTS: std::ops::Range<u16> = 6881..6890;
 /// Damaged pieces that are told one by one.
 const TOLD: u64 = 8;
+/// Different warnings that are given; a crowd of hostile peers must not flood the log.
+const WARNINGS: usize = 100;
 
 /// The user's choices for a swarm, flags over settings.
 pub(crate) struct Choices {
     pub(crate) listen: SocketAddr,
+    /// Keeps the port from other processes of Tidecast until this one ends.
+    _reserved: Option<UdpSocket>,
     pub(crate) network: Option<Network>,
     pub(crate) trackers: Vec<String>,
     pub(crate) peers: Vec<String>,
@@ -53,8 +58,10 @@ impl Choices {
             }
         };
         let listen = args.listen.or(settings.listen);
+        let (listen, reserved) = free_port(listen.and_then(|l| l.ip), listen.map_or(0, |l| l.port));
         Ok(Self {
-            listen: free_port(listen.and_then(|l| l.ip), listen.map_or(0, |l| l.port)),
+            listen,
+            _reserved: reserved,
             network,
             trackers: super::publish::trackers(&args.tracker, context)?,
             peers: if args.peer.is_empty() { settings.peer.clone() } else { args.peer.clone() },
@@ -73,19 +80,25 @@ impl Choices {
     }
 }
 
-/// Where to listen: as told, else at the first free of the usual ports, else at any. If somebody takes the port
-/// between this look and the listening, that fails with a clear error.
-fn free_port(ip: Option<IpAddr>, port: u16) -> SocketAddr {
+/// Where to listen: as told, else at the first free of the usual ports, else at any. Several processes that start
+/// at once on one host must not choose the same: each reserves its port by the UDP port of that number, which
+/// nothing else uses.
+fn free_port(ip: Option<IpAddr>, port: u16) -> (SocketAddr, Option<UdpSocket>) {
     let any = match ip {
         Some(ip) => ip,
         None if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => Ipv6Addr::UNSPECIFIED.into(),
         None => Ipv4Addr::UNSPECIFIED.into(),
     };
     if port != 0 {
-        return SocketAddr::new(any, port);
+        return (SocketAddr::new(any, port), None);
     }
-    let free = |port: u16| TcpListener::bind((any, port)).ok()?.local_addr().ok();
-    PORTS.chain([0]).find_map(free).unwrap_or(SocketAddr::new(any, 0))
+    let free = |port: u16| {
+        let reserved = UdpSocket::bind((any, port)).ok()?;
+        let port = reserved.local_addr().ok()?.port();
+        TcpListener::bind((any, port)).ok()?;
+        Some((SocketAddr::new(any, port), Some(reserved)))
+    };
+    PORTS.chain([0; 8]).find_map(free).unwrap_or((SocketAddr::new(any, 0), None))
 }
 
 /// A swarm that runs, and those who find its peers.
@@ -96,6 +109,8 @@ pub(crate) struct Running {
     finders: Option<Finders>,
     forwarding: Option<JoinHandle<()>>,
     damaged: u64,
+    /// Warnings that were given; the same one is not given twice.
+    said: HashSet<String>,
 }
 
 impl Running {
@@ -119,7 +134,15 @@ impl Running {
             seed_only,
         })?;
         let notices = swarm.notices();
-        Ok(Self { swarm, manifest, notices, finders: None, forwarding: None, damaged: 0 })
+        Ok(Self {
+            swarm,
+            manifest,
+            notices,
+            finders: None,
+            forwarding: None,
+            damaged: 0,
+            said: HashSet::new(),
+        })
     }
 
     /// The port that others are told.
@@ -176,6 +199,18 @@ impl Running {
         None
     }
 
+    /// A warning, once, and not too many.
+    pub(crate) fn warn(&mut self, text: String, reporter: &Reporter) {
+        if self.said.len() >= WARNINGS || self.said.contains(&text) {
+            return;
+        }
+        reporter.warning(&text);
+        self.said.insert(text);
+        if self.said.len() == WARNINGS {
+            reporter.warning("no more warnings are shown");
+        }
+    }
+
     fn tell_damage(&mut self, piece: u32, reporter: &Reporter) {
         self.damaged += 1;
         if self.damaged <= TOLD {
@@ -211,9 +246,11 @@ impl Running {
         true
     }
 
-    /// Trackers that do not answer.
-    pub(crate) fn troubles(&self) -> Vec<String> {
-        self.finders.as_ref().map(Finders::troubles).unwrap_or_default()
+    /// Tells of trackers that do not answer.
+    pub(crate) fn tell_troubles(&mut self, reporter: &Reporter) {
+        for trouble in self.finders.as_ref().map(Finders::troubles).unwrap_or_default() {
+            self.warn(trouble, reporter);
+        }
     }
 
     /// Ends everything cleanly.
@@ -301,4 +338,19 @@ pub(crate) fn bound(bytes: u64, summary: &Summary, choices: &Choices) -> Option<
     };
     let rate = choices.link_rate.map(|r| r.0).or_else(driver).filter(|rate| *rate > 0)?;
     Some(Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_start_at_once_get_ports_of_their_own() {
+        let here = Some(Ipv4Addr::LOCALHOST.into());
+        let all: Vec<_> = (0..12).map(|_| free_port(here, 0)).collect();
+        let ports: HashSet<u16> = all.iter().map(|(addr, _)| addr.port()).collect();
+        assert_eq!(ports.len(), all.len(), "{ports:?}");
+        let (told, reserved) = free_port(here, 7);
+        assert!(told.port() == 7 && reserved.is_none(), "what the user says is taken as said");
+    }
 }
