@@ -465,3 +465,35 @@ impl Target for Hasher<'_> {
         Err(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What cannot be brought about from outside: a change between two reads of an open file.
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::time::SystemTime;
+    use std::{fs, process};
+
+    use super::*;
+    use crate::{ScanOptions, scan};
+
+    #[test]
+    fn a_change_while_a_file_is_open_is_found_when_it_is_closed() {
+        let path = std::env::temp_dir().join(format!("tidecast-publish-{}", process::id()));
+        fs::write(&path, b"some bytes").unwrap();
+        let progress = Progress::new();
+        let tree = scan(&path, &ScanOptions::default(), &progress).unwrap();
+        let (length, version) = (1 << 20, Version::V2);
+        let builder = Builder::new(b"x", version, length, entries(&tree)).unwrap();
+        let layout = builder.layout().clone();
+        let options = HashOptions::default();
+        let hasher = Hasher::new(&tree, &builder, &layout, version, &options, &progress).unwrap();
+        let handle = hasher.open(0).unwrap();
+        assert!(hasher.settle(0, &handle).is_ok());
+        let writer = File::options().write(true).open(&path).unwrap();
+        writer.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let error = hasher.settle(0, &handle).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -25,6 +25,9 @@ const SLICE: usize = CHUNK / Sha1Lanes::COUNT;
 /// Reads side by side, or not from the start, are announced to the system if they are at least so long.
 const WORTH_ANNOUNCING: u64 = 1 << 20;
 
+/// Bytes that SHA-1 works on at a time.
+const SHA1_BLOCK: usize = 64;
+
 /// Alignment of a thread's buffer: page cache to page, and no load across cache lines.
 const PAGE: usize = 4096;
 
@@ -45,6 +48,8 @@ pub(crate) struct Worker<'a, T> {
     /// The first byte of `buffer` that starts a page.
     aligned: usize,
     open: Option<(u32, File)>,
+    /// From how many whole pieces on their SHA-1 are made side by side, if ever.
+    lanes_from: Option<usize>,
     /// Most pieces in a group.
     most: u32,
     /// Leaves of the group in hand, piece after piece, if leaves are made.
@@ -57,15 +62,19 @@ impl<'a, T: Target> Worker<'a, T> {
     pub(crate) fn new(job: Job<'a>, target: &'a T) -> Self {
         let buffer = vec![0; CHUNK + PAGE];
         let aligned = buffer.as_ptr().align_offset(PAGE).min(PAGE);
-        let lanes = if job.version.has_v1() { Sha1Lanes::COUNT } else { 1 };
-        let fit = CHUNK / job.layout.piece_length() as usize;
+        let length = job.layout.piece_length() as usize;
+        // Other programs' v1 pieces may have any length; lanes take whole blocks.
+        let lanes_from =
+            Sha1Lanes::pays_from().filter(|_| job.version.has_v1() && length.is_multiple_of(SHA1_BLOCK));
+        let lanes = lanes_from.map_or(1, |_| Sha1Lanes::COUNT);
         Self {
             job,
             target,
             buffer,
             aligned,
             open: None,
-            most: fit.max(lanes) as u32,
+            lanes_from,
+            most: (CHUNK / length).max(lanes) as u32,
             leaves: Vec::new(),
             v1: Vec::new(),
         }
@@ -116,8 +125,13 @@ impl<'a, T: Target> Worker<'a, T> {
         let is_whole = |piece: &u32| layout.piece_len(*piece) == layout.piece_length();
         let whole = (first..first + count).take_while(is_whole).count();
         let fit = (CHUNK / layout.piece_length() as usize).max(1) as u32;
-        let count = if count > fit && lanes_pay(whole) { whole as u32 } else { count.min(fit) };
+        let count = if count > fit && self.lanes_pay(whole) { whole as u32 } else { count.min(fit) };
         first..first + count
+    }
+
+    /// Whether the SHA-1 of so many whole pieces are faster side by side than one after another.
+    fn lanes_pay(&self, pieces: usize) -> bool {
+        self.lanes_from.is_some_and(|least| pieces >= least)
     }
 
     /// Reads a group and hashes it, into `leaves` and `v1`.
@@ -168,7 +182,10 @@ impl<'a, T: Target> Worker<'a, T> {
         // All but the last are whole: only a file's last piece may be short.
         let parts: Vec<&[u8]> = bytes.chunks(layout.piece_length() as usize).collect();
         let whole = parts.iter().filter(|p| p.len() == layout.piece_length() as usize).count();
-        for some in parts[..whole].chunks(Sha1Lanes::COUNT).filter(|some| lanes_pay(some.len())) {
+        for some in parts[..whole].chunks(Sha1Lanes::COUNT) {
+            if !self.lanes_pay(some.len()) {
+                break;
+            }
             let mut lanes = Sha1Lanes::new();
             lanes.update(&std::array::from_fn(|lane| some[lane.min(some.len() - 1)]));
             self.v1.extend(&lanes.finish()[..some.len()]);
@@ -297,11 +314,6 @@ impl<'a, T: Target> Worker<'a, T> {
         let settled = self.target.settle(file, &handle);
         settled.map_err(|error| Trouble { file, error })
     }
-}
-
-/// Whether so many pieces are faster side by side than one after another.
-fn lanes_pay(pieces: usize) -> bool {
-    Sha1Lanes::pays_from().is_some_and(|least| pieces >= least)
 }
 
 /// Bytes `begin..begin + len` of each of `pieces` as stretches of files, each as long as it goes.

@@ -46,10 +46,7 @@ fn large_pieces_have_the_right_hashes() {
     let (temp, root) = tree("large", &[("a", 100), ("b", (13 << 19) + 1), ("c", 1 << 20), ("d", 3)]);
     let path = temp.path().join("leaves");
     for version in VERSIONS {
-        let options = HashOptions {
-            leaves: Some(path.clone()),
-            ..options(version, 1 << 20)
-        };
+        let options = HashOptions { leaves: Some(path.clone()), ..options(version, 1 << 20) };
         let made = hash(&scanned(&root), &options, &Progress::new(), |_| ()).unwrap();
         assert_hashes(&made.manifest, &root);
         assert_eq!(fs::read(&path).unwrap(), plain_leaves(&made.manifest, &root).concat());

@@ -173,6 +173,30 @@ fn piece_layers_that_are_missing_are_made_up_for_by_the_roots() {
     }
 }
 
+/// Pieces of lengths that only other programs' v1 manifests have.
+#[test]
+fn odd_v1_piece_lengths_are_no_trouble() {
+    let (_temp, root) = tree("odd", &[("file", 1_700_001)]);
+    let path = root.join("file");
+    let bytes = fs::read(&path).unwrap();
+    for length in [1_025, 65_535, 100_000, 262_144 + 64, 600_000, 1 << 24] {
+        let pieces = plain_v1(std::slice::from_ref(&bytes), length, false);
+        let head = format!("d6:lengthi{}e4:name4:file12:piece lengthi{length}e", bytes.len());
+        let pieces = pieces.concat();
+        let mut info = format!("{head}6:pieces{}:", pieces.len()).into_bytes();
+        info.extend_from_slice(&pieces);
+        info.push(b'e');
+        let manifest = Manifest::from_info(&info, vec![]).unwrap();
+        assert!(check(&manifest, &path).is_good(), "{length}");
+        flip(&path, 1_700_000);
+        let of = manifest.piece_count();
+        let problems = check(&manifest, &path).problems;
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].what, What::Content { pieces: 1, of });
+        flip(&path, 1_700_000);
+    }
+}
+
 #[test]
 fn problems_read_well() {
     let found = after(Version::V2, |root| {
