@@ -1,7 +1,7 @@
 //! How many events a second the engine handles: 100 peers, 100,000 pieces of 1 MiB, everyone busy.
 //!
 //! `cargo run --release -p tidecast-swarm --example load`
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -124,8 +124,7 @@ impl Engine {
         peer.we_choke = choke;
         self.out.push_back(Action::Choke { peer: id, choke });
         if choke {
-            let lengths = &self.pieces;
-            let dropped = peer.queue.drain(|p| lengths.length(p));
+            let dropped = peer.queue.drain();
             if peer.rejects() {
                 let reject = |block| Action::Reject { peer: id, block };
                 self.out.extend(dropped.into_iter().map(reject));

@@ -114,7 +114,7 @@ impl Engine {
             picker: Picker::new(count, setup.policy.sequential),
             deadlines: BTreeMap::new(),
             peers: BTreeMap::new(),
-            turns: Turns::new(setup.limits.serving_total),
+            turns: Turns::new(setup.limits.serving_total, count),
             announcer: Announcer::default(),
             blame: Blame::default(),
             choker: Choker::default(),

@@ -88,6 +88,9 @@ impl Engine {
             self.mind_collision(piece);
         }
         self.add_pieces(id, pieces);
+        for piece in look.clone() {
+            self.relieve(id, piece);
+        }
         if useful {
             self.after_news(id);
         } else {

@@ -9,6 +9,9 @@
 //! sleep_until(engine.wakeup());
 //! ```
 
+// Sets of pieces are lists of ranges here, and often one range.
+#![allow(clippy::single_range_in_vec_init)]
+
 mod announce;
 mod api;
 mod availability;

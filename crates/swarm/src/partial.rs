@@ -214,6 +214,13 @@ impl Partial {
         asked.map(|(at, _)| at as u32)
     }
 
+    /// The peer that is asked for all of it, if there is one and nothing has come.
+    pub(crate) fn sole_source(&self) -> Option<PeerId> {
+        let &(_, first) = self.cells.first()?;
+        let sole = self.more.is_empty() && self.cells.iter().all(|c| *c == (Cell::Asked, first));
+        sole.then_some(first)
+    }
+
     /// Everyone who is asked for something, with the cell.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (PeerId, u32)> + '_ {
         let owners = self.asked().map(|at| (self.get(at).1, at));

@@ -30,7 +30,7 @@ impl Engine {
         if peer.queue.len() >= self.limits.queued_requests {
             return self.refuse(id, block);
         }
-        peer.queue.push_block(block);
+        peer.queue.push(block);
         self.turns.enter(id, &mut peer.queue);
     }
 
@@ -55,21 +55,13 @@ impl Engine {
         if peer.queue.len() + pieces.len() > self.limits.queued_requests {
             return self.disconnect(id, Reason::Flooding);
         }
-        let mut run: Range<u32> = pieces.start..pieces.start;
         for piece in pieces {
-            if self.pieces.verified(piece) && !peer.we_choke {
-                run.end = piece + 1;
-                continue;
-            }
-            if !run.is_empty() {
-                peer.queue.push_pieces(run);
-            }
-            run = piece + 1..piece + 1;
             let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
-            self.out.push_back(Action::Reject { peer: id, block });
-        }
-        if !run.is_empty() {
-            peer.queue.push_pieces(run);
+            if self.pieces.verified(piece) && !peer.we_choke {
+                peer.queue.push(block);
+            } else {
+                self.out.push_back(Action::Reject { peer: id, block });
+            }
         }
         self.turns.enter(id, &mut peer.queue);
     }
@@ -77,8 +69,7 @@ impl Engine {
     /// A peer no longer wants what lies within this block.
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let pieces = &self.pieces;
-        let gone = peer.queue.cancel(block, |p| pieces.length(p));
+        let gone = peer.queue.cancel(block);
         if peer.is_stock() && peer.rejects() {
             // BEP 6: every request is answered, by its block or by a reject.
             self.out.extend(gone.into_iter().map(|block| Action::Reject { peer: id, block }));
@@ -91,15 +82,17 @@ impl Engine {
     /// Hands out what may be handed out.
     pub(crate) fn serve(&mut self) {
         while let Some(id) = self.turns.next() {
-            let front = self.peers.get(&id).and_then(|p| p.queue.front());
-            let held = front.is_some_and(|piece| self.held_back(id, piece));
+            let Some(peer) = self.peers.get(&id) else { continue };
+            let (share, availability) = (peer.share(&self.limits), &self.availability);
+            let next = self.turns.next_piece(&peer.queue, |p| availability.copies(p));
+            let held = next.is_some_and(|piece| self.held_back(id, piece));
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             if held {
                 peer.queue.leave_ring();
                 continue;
             }
-            let (share, pieces) = (peer.share(&self.limits), &self.pieces);
-            let step = self.turns.step(self.now, id, &mut peer.queue, share, |p| pieces.length(p));
+            let copies = |p| self.availability.copies(p);
+            let step = self.turns.step(self.now, id, &mut peer.queue, share, copies);
             if let Step::Serve(block) = step {
                 self.serve_block(id, block);
             }

@@ -218,6 +218,34 @@ impl Engine {
         }
     }
 
+    /// `id` has a piece that a seed was asked for and has not begun to send: `id` is asked instead, if
+    /// it owes less. Those who fetch the same spare their common source and help one another.
+    pub(crate) fn relieve(&mut self, id: PeerId, piece: u32) {
+        let (now, len) = (self.now, u64::from(self.pieces.length(piece)));
+        let partial = self.pieces.partial(piece).filter(|_| !self.policy.endgame);
+        let Some(source) = partial.and_then(|p| p.sole_source()) else { return };
+        let (Some(helper), Some(seed)) = (self.peers.get(&id), self.peers.get(&source)) else {
+            return;
+        };
+        // What is at the head of its queue has been handed to the connection: a cancel is too late.
+        let ahead = seed.asked.iter().take_while(|a| a.piece != piece);
+        let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
+        let able = helper.room(now) >= len && !helper.patience.stalled() && !helper.chokes_us;
+        if !able
+            || !seed.have.is_all()
+            || helper.have.is_all()
+            || helper.outstanding + len > seed.outstanding
+            || ahead < 2 * seed.block_size()
+        {
+            return;
+        }
+        self.take_back(source, piece, 0..u32::MAX, true);
+        if self.may_ask(id, piece) {
+            self.ask_cells(id, piece, 0..self.pieces.length(piece).div_ceil(CELL));
+        }
+        self.hungry.push(source);
+    }
+
     /// The peer will not send what we asked for.
     pub(crate) fn on_rejected(&mut self, id: PeerId, block: crate::api::Block) {
         if !self.pieces.sound(block) {

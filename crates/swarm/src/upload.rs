@@ -1,11 +1,13 @@
 //! What peers have asked of us: one queue a peer, served in turn.
 //!
-//! Promises: a peer's requests are served in its own order; peers that wait get equal bytes (deficit
-//! round robin); no peer has more than its share handed to its connection; a queue is bounded, and so
-//! is what a cancellation can make of it.
+//! Promises: peers that wait get equal bytes (deficit round robin); no peer has more than its share
+//! handed to its connection; a queue is bounded, and so is what a cancellation can make of it.
+//!
+//! A Tidecast peer's queue is served piece by piece, of the next few the one first that fewest others
+//! have: of eight peers that ask us for the same four pieces, each gets one that the others want, and
+//! they help one another with the rest. Stock peers are served in their own order.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use crate::api::{Block, PeerId, Time};
 use crate::window::Meter;
@@ -16,23 +18,23 @@ const QUANTUM: u64 = 256 << 10;
 /// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
-const BLOCK_FIRST: u64 = 256 << 10;
+const BLOCK_FIRST: u64 = 128 << 10;
 
-/// One request, or what is left of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Job {
-    /// Bytes `begin..end` of a piece.
-    Part { piece: u32, begin: u32, end: u32 },
-    /// Whole pieces; of the first one, bytes before `begin` are done.
-    Run { pieces: Range<u32>, begin: u32 },
+/// Requests of which the rarest piece is served first.
+const LOOK: usize = 16;
+
+/// One request, or what is left of it: bytes `begin..end` of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Job {
+    piece: u32,
+    begin: u32,
+    end: u32,
 }
 
 impl Job {
-    fn weight(&self) -> usize {
-        match self {
-            Job::Part { .. } => 1,
-            Job::Run { pieces, .. } => pieces.len(),
-        }
+    fn block(self) -> Block {
+        let Job { piece, begin, end } = self;
+        Block { piece, begin, len: end.saturating_sub(begin) }
     }
 }
 
@@ -40,7 +42,8 @@ impl Job {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     jobs: VecDeque<Job>,
-    weight: usize,
+    /// The piece that is being served.
+    current: Option<u32>,
     in_flight: u64,
     deficit: u64,
     in_ring: bool,
@@ -48,9 +51,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Requests waiting: blocks, and pieces of runs.
+    /// Requests waiting.
     pub(crate) fn len(&self) -> usize {
-        self.weight
+        self.jobs.len()
     }
 
     /// Bytes handed to the connection and not yet sent.
@@ -63,123 +66,67 @@ impl Queue {
         self.meter.rate()
     }
 
-    /// The piece that is served next.
-    pub(crate) fn front(&self) -> Option<u32> {
-        self.jobs.front().map(|job| match job {
-            Job::Part { piece, .. } => *piece,
-            Job::Run { pieces, .. } => pieces.start,
-        })
-    }
-
     /// Its turn is over until it enters again.
     pub(crate) fn leave_ring(&mut self) {
         self.in_ring = false;
     }
 
-    pub(crate) fn push_block(&mut self, block: Block) {
+    /// A request of `len` bytes at most to the piece's end.
+    pub(crate) fn push(&mut self, block: Block) {
         let end = block.begin.saturating_add(block.len);
-        self.push(Job::Part { piece: block.piece, begin: block.begin, end });
+        self.jobs.push_back(Job { piece: block.piece, begin: block.begin, end });
     }
 
-    pub(crate) fn push_pieces(&mut self, pieces: Range<u32>) {
-        self.push(Job::Run { pieces, begin: 0 });
-    }
-
-    fn push(&mut self, job: Job) {
-        self.weight += job.weight();
-        self.jobs.push_back(job);
-    }
-
-    /// Empties the queue; what was waiting, at most one block a piece.
-    pub(crate) fn drain(&mut self, length: impl Fn(u32) -> u32) -> Vec<Block> {
-        self.weight = 0;
-        let mut out = Vec::new();
-        for job in self.jobs.drain(..) {
-            match job {
-                Job::Part { piece, begin, end } => {
-                    out.push(Block { piece, begin, len: end.saturating_sub(begin) });
-                }
-                Job::Run { pieces, begin } => {
-                    let first = pieces.start;
-                    out.extend(pieces.map(|piece| {
-                        let begin = if piece == first { begin } else { 0 };
-                        Block { piece, begin, len: length(piece).saturating_sub(begin) }
-                    }));
-                }
-            }
-        }
-        out
+    /// Empties the queue; what was waiting.
+    pub(crate) fn drain(&mut self) -> Vec<Block> {
+        self.current = None;
+        self.jobs.drain(..).map(Job::block).collect()
     }
 
     /// Takes out what lies within `block`; the blocks taken out.
-    pub(crate) fn cancel(&mut self, block: Block, length: impl Fn(u32) -> u32) -> Vec<Block> {
+    pub(crate) fn cancel(&mut self, block: Block) -> Vec<Block> {
         let (from, to) = (block.begin, block.begin.saturating_add(block.len));
         let mut gone = Vec::new();
-        let mut kept = VecDeque::with_capacity(self.jobs.len());
-        for job in self.jobs.drain(..) {
-            let (piece, begin, end) = match job {
-                Job::Part { piece, begin, end } if piece == block.piece => (piece, begin, end),
-                Job::Run { pieces, begin } if pieces.contains(&block.piece) => {
-                    let piece = block.piece;
-                    let at_first = piece == pieces.start;
-                    if !at_first {
-                        kept.push_back(Job::Run { pieces: pieces.start..piece, begin });
-                    }
-                    let rest = piece + 1..pieces.end;
-                    let mut whole = vec![(piece, if at_first { begin } else { 0 }, length(piece))];
-                    cut(&mut whole, from, to, &mut gone);
-                    kept.extend(whole.into_iter().map(|(piece, begin, end)| Job::Part { piece, begin, end }));
-                    if rest.start < rest.end {
-                        kept.push_back(Job::Run { pieces: rest, begin: 0 });
-                    }
-                    continue;
-                }
-                other => {
-                    kept.push_back(other);
-                    continue;
-                }
-            };
-            let mut parts = vec![(piece, begin, end)];
-            cut(&mut parts, from, to, &mut gone);
-            kept.extend(parts.into_iter().map(|(piece, begin, end)| Job::Part { piece, begin, end }));
+        let touches = |j: &Job| j.piece == block.piece && j.begin < to && from < j.end;
+        for i in (0..self.jobs.len()).rev() {
+            let Some(&job) = self.jobs.get(i).filter(|j| touches(j)) else { continue };
+            let cut = Job { begin: job.begin.max(from), end: job.end.min(to), ..job };
+            gone.push(cut.block());
+            self.jobs.remove(i);
+            let rest = [Job { end: cut.begin, ..job }, Job { begin: cut.end, ..job }];
+            for part in rest.into_iter().rev().filter(|p| p.begin < p.end) {
+                self.jobs.insert(i, part);
+            }
         }
-        self.weight = kept.iter().map(Job::weight).sum();
-        self.jobs = kept;
+        gone.reverse();
         gone
     }
 
-    /// The next block to serve, without taking it.
-    fn peek(&self, most: u64, length: &impl Fn(u32) -> u32) -> Option<Block> {
-        let (piece, begin, end) = match self.jobs.front()? {
-            Job::Part { piece, begin, end } => (*piece, *begin, *end),
-            Job::Run { pieces, begin } => (pieces.start, *begin, length(pieces.start)),
-        };
-        let len = u64::from(end.saturating_sub(begin)).min(most) as u32;
-        Some(Block { piece, begin, len })
+    /// The place of the request that is served next: the piece under way, else the rarest of the
+    /// next few, by what `rank` says.
+    fn next(&self, rank: &impl Fn(u32) -> u32) -> usize {
+        let few = || self.jobs.iter().take(LOOK).enumerate();
+        let under_way = few().find(|(_, j)| Some(j.piece) == self.current);
+        let rarest = || few().min_by_key(|(_, j)| rank(j.piece));
+        under_way.or_else(rarest).map_or(0, |(i, _)| i)
     }
 
-    /// Takes the front `block`, which `peek` has shown.
-    fn take(&mut self, block: Block, length: &impl Fn(u32) -> u32) {
-        let upto = block.begin.saturating_add(block.len);
-        let done = match self.jobs.front_mut() {
-            Some(Job::Part { begin, end, .. }) => {
-                *begin = upto;
-                *begin >= *end
+    /// The next block to serve and where it is queued, without taking it.
+    fn peek(&self, most: u64, whole: bool, rank: &impl Fn(u32) -> u32) -> Option<(usize, Block)> {
+        let at = if whole { 0 } else { self.next(rank) };
+        let block = self.jobs.get(at)?.block();
+        Some((at, Block { len: u64::from(block.len).min(most) as u32, ..block }))
+    }
+
+    /// Takes what `peek` has shown; true when a piece begins with it.
+    fn take(&mut self, at: usize, block: Block) -> bool {
+        if let Some(job) = self.jobs.get_mut(at) {
+            job.begin = block.begin.saturating_add(block.len);
+            if job.begin >= job.end {
+                self.jobs.remove(at);
             }
-            Some(Job::Run { pieces, begin }) => {
-                *begin = upto;
-                if *begin >= length(pieces.start) {
-                    pieces.start += 1;
-                    *begin = 0;
-                    self.weight -= 1;
-                }
-                pieces.start >= pieces.end
-            }
-            None => false,
-        };
-        if done && let Some(job) = self.jobs.pop_front() {
-            self.weight -= job.weight();
         }
+        self.current.replace(block.piece) != Some(block.piece)
     }
 
     /// The largest block to serve now to a peer that takes up to `max`.
@@ -203,26 +150,6 @@ pub(crate) fn block_size(rate: u64) -> u64 {
     block.clamp(BLOCK_LEAST, BLOCK_MOST)
 }
 
-/// Cuts `from..to` out of the parts; what is cut goes to `gone`.
-fn cut(parts: &mut Vec<(u32, u32, u32)>, from: u32, to: u32, gone: &mut Vec<Block>) {
-    let mut out = Vec::new();
-    for &(piece, begin, end) in parts.iter() {
-        let (a, b) = (begin.max(from), end.min(to));
-        if a >= b {
-            out.push((piece, begin, end));
-            continue;
-        }
-        gone.push(Block { piece, begin: a, len: b - a });
-        if begin < a {
-            out.push((piece, begin, a));
-        }
-        if b < end {
-            out.push((piece, b, end));
-        }
-    }
-    *parts = out;
-}
-
 /// What a peer's queue may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
@@ -240,6 +167,8 @@ pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
     in_flight: u64,
     most: u64,
+    /// How many peers each piece was served to, up to 255.
+    given: Vec<u8>,
 }
 
 /// What `Turns::step` has come to.
@@ -255,8 +184,20 @@ pub(crate) enum Step {
 
 impl Turns {
     /// At most `most` bytes are handed out and not yet sent, over all peers.
-    pub(crate) fn new(most: u64) -> Self {
-        Turns { ring: VecDeque::new(), in_flight: 0, most }
+    pub(crate) fn new(most: u64, pieces: u32) -> Self {
+        let given = vec![0; pieces as usize];
+        Turns { ring: VecDeque::new(), in_flight: 0, most, given }
+    }
+
+    /// How common a piece is that `copies` peers are known to have.
+    fn rank(&self, piece: u32, copies: u16) -> u32 {
+        u32::from(copies).max(u32::from(self.given.get(piece as usize).copied().unwrap_or(0)))
+    }
+
+    /// The piece that `queue` is served next.
+    pub(crate) fn next_piece(&self, queue: &Queue, copies: impl Fn(u32) -> u16) -> Option<u32> {
+        let rank = |piece| self.rank(piece, copies(piece));
+        queue.jobs.get(queue.next(&rank)).map(|j| j.piece)
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -265,7 +206,7 @@ impl Turns {
 
     /// The peer may have something to be served: it gets its turns.
     pub(crate) fn enter(&mut self, id: PeerId, queue: &mut Queue) {
-        if !queue.in_ring && queue.weight > 0 {
+        if !queue.in_ring && !queue.jobs.is_empty() {
             queue.in_ring = true;
             self.ring.push_back(id);
         }
@@ -286,10 +227,11 @@ impl Turns {
         id: PeerId,
         queue: &mut Queue,
         share: Share,
-        length: impl Fn(u32) -> u32,
+        copies: impl Fn(u32) -> u16,
     ) -> Step {
         let most = if share.whole { share.max_block } else { queue.block_size(share.max_block) };
-        let Some(block) = queue.peek(most, &length) else {
+        let rank = |piece| self.rank(piece, copies(piece));
+        let Some((at, block)) = queue.peek(most, share.whole, &rank) else {
             queue.deficit = 0;
             queue.in_ring = false;
             return Step::Leave;
@@ -308,14 +250,19 @@ impl Turns {
         }
         queue.deficit -= len;
         debug_assert!(queue.deficit < QUANTUM, "a turn is worth one quantum");
-        queue.take(block, &length);
+        if queue.take(at, block)
+            && let Some(given) = self.given.get_mut(block.piece as usize)
+        {
+            *given = given.saturating_add(1);
+        }
         if queue.in_flight == 0 {
             queue.meter.restart(now);
         }
         queue.in_flight += len;
         self.in_flight += len;
-        match queue.peek(most, &length) {
-            Some(next) if queue.deficit >= u64::from(next.len) => self.ring.push_front(id),
+        let next = queue.peek(most, share.whole, &|piece| self.rank(piece, copies(piece)));
+        match next {
+            Some((_, next)) if queue.deficit >= u64::from(next.len) => self.ring.push_front(id),
             _ => self.ring.push_back(id),
         }
         Step::Serve(block)
@@ -349,13 +296,17 @@ mod tests {
     const PIECE: u32 = 1024 * K;
     const SHARE: Share = Share { serving: 4 << 20, max_block: 1 << 20, whole: false };
 
+    fn whole(queue: &mut Queue, pieces: std::ops::Range<u32>) {
+        pieces.for_each(|piece| queue.push(Block { piece, begin: 0, len: PIECE }));
+    }
+
     fn serve(turns: &mut Turns, queues: &mut [Queue], now: u64, most: usize) -> Vec<(u32, u32)> {
         let mut out = Vec::new();
         while out.len() < most
             && let Some(id) = turns.next()
         {
             let q = &mut queues[id.0 as usize];
-            if let Step::Serve(b) = turns.step(Time(now), id, q, SHARE, |_| PIECE) {
+            if let Step::Serve(b) = turns.step(Time(now), id, q, SHARE, |_| 0) {
                 out.push((id.0, b.len));
             }
         }
@@ -379,10 +330,10 @@ mod tests {
     #[test]
     fn peers_get_equal_bytes_whatever_they_ask() {
         let mut queues = [Queue::default(), Queue::default()];
-        let mut turns = Turns::new(16 << 20);
-        queues[0].push_pieces(0..100);
+        let mut turns = Turns::new(16 << 20, 1000);
+        whole(&mut queues[0], 0..100);
         for i in 0..4000 {
-            queues[1].push_block(Block { piece: i % 100, begin: 0, len: 16 * K });
+            queues[1].push(Block { piece: i % 100, begin: 0, len: 16 * K });
         }
         for i in 0..2 {
             turns.enter(PeerId(i), &mut queues[i as usize]);
@@ -396,16 +347,16 @@ mod tests {
     #[test]
     fn stays_within_its_share_and_goes_on_when_sent() {
         let mut queues = [Queue::default()];
-        let mut turns = Turns::new(64 << 20);
-        queues[0].push_pieces(0..1000);
+        let mut turns = Turns::new(64 << 20, 1000);
+        whole(&mut queues[0], 0..1000);
         turns.enter(PeerId(0), &mut queues[0]);
         let first = serve(&mut turns, &mut queues, 0, usize::MAX);
-        assert_eq!(first, vec![(0, 256 * K), (0, 256 * K)]);
-        turns.sent(Time(1), PeerId(0), &mut queues[0], 256 * K);
+        assert_eq!(first, vec![(0, 128 * K), (0, 128 * K)]);
+        turns.sent(Time(1), PeerId(0), &mut queues[0], 128 * K);
         assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX).len(), 1);
         // A fast peer has more in flight, up to its share.
-        turns.sent(Time(2), PeerId(0), &mut queues[0], 256 * K);
-        turns.sent(Time(3), PeerId(0), &mut queues[0], 256 * K);
+        turns.sent(Time(2), PeerId(0), &mut queues[0], 128 * K);
+        turns.sent(Time(3), PeerId(0), &mut queues[0], 128 * K);
         run(&mut turns, &mut queues, 300);
         serve(&mut turns, &mut queues, 300_000_000, usize::MAX);
         assert!((3 << 20..=4 << 20).contains(&queues[0].in_flight()), "{}", queues[0].in_flight());
@@ -416,13 +367,13 @@ mod tests {
     #[test]
     fn cancel_takes_out_exactly_what_it_names() {
         let mut q = Queue::default();
-        q.push_pieces(3..6);
-        q.push_block(Block { piece: 4, begin: 16 * K, len: 16 * K });
-        let gone = q.cancel(Block { piece: 4, begin: 0, len: 24 * K }, |_| PIECE);
+        whole(&mut q, 3..6);
+        q.push(Block { piece: 4, begin: 16 * K, len: 16 * K });
+        let gone = q.cancel(Block { piece: 4, begin: 0, len: 24 * K });
         let block = |begin: u32, len: u32| Block { piece: 4, begin, len };
         assert_eq!(gone, vec![block(0, 24 * K), block(16 * K, 8 * K)]);
         assert_eq!(q.len(), 4);
-        let left = q.drain(|_| PIECE);
+        let left = q.drain();
         let bytes = left.iter().map(|b| b.len).sum::<u32>();
         assert_eq!(bytes, 3 * PIECE - 24 * K + 8 * K);
         assert_eq!(left.iter().map(|b| b.piece).collect::<Vec<_>>(), vec![3, 4, 5, 4]);
@@ -431,14 +382,34 @@ mod tests {
     #[test]
     fn weight_follows_the_queue_to_zero() {
         let mut queues = [Queue::default()];
-        let mut turns = Turns::new(1 << 40);
-        queues[0].push_pieces(0..7);
-        queues[0].push_block(Block { piece: 9, begin: 0, len: 5 });
+        let mut turns = Turns::new(1 << 40, 1000);
+        whole(&mut queues[0], 0..7);
+        queues[0].push(Block { piece: 9, begin: 0, len: 5 });
         assert_eq!(queues[0].len(), 8);
         turns.enter(PeerId(0), &mut queues[0]);
         let served = run(&mut turns, &mut queues, 1000);
         assert_eq!(served.iter().map(|s| u64::from(s.1)).sum::<u64>(), 7 * u64::from(PIECE) + 5);
         assert_eq!(queues[0].len(), 0);
         assert!(turns.next().is_none());
+    }
+
+    #[test]
+    fn those_who_ask_for_the_same_get_different_pieces_first() {
+        let mut queues = [Queue::default(), Queue::default(), Queue::default()];
+        let mut turns = Turns::new(64 << 20, 1000);
+        for (i, queue) in queues.iter_mut().enumerate() {
+            whole(queue, 0..4);
+            turns.enter(PeerId(i as u32), queue);
+        }
+        let mut first = Vec::new();
+        while let Some(id) = turns.next() {
+            let queue = &mut queues[id.0 as usize];
+            if let Step::Serve(b) = turns.step(Time(0), id, queue, SHARE, |p| u16::from(p == 0)) {
+                first.push(b.piece);
+            }
+        }
+        first.dedup();
+        first.sort_unstable();
+        assert_eq!(first, vec![1, 2, 3]);
     }
 }

@@ -23,7 +23,7 @@ const DELAY_AGE: Duration = Duration::from_secs(10);
 const LEAST_TIME: u64 = 8;
 /// The window of the slowest peer, and of one whose rate is not known, bytes.
 const SLOWEST: u64 = 64 << 10;
-const FIRST: u64 = 512 << 10;
+const FIRST: u64 = 256 << 10;
 /// A delay below this is taken for this: timers and batches are not finer.
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
 

@@ -1,6 +1,6 @@
 //! Any sequence of events, from peers that lie and a driver that keeps its contract: the engine never
 //! panics, its invariants hold after every event, and its actions name live peers and what we have.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! Engines in a small model network: everyone completes, near the bound, whatever goes wrong.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod world;
 

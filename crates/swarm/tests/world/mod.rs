@@ -3,7 +3,14 @@
 //!
 //! It plays the driver for every engine: it keeps the rules of the API (every received block gets
 //! one verdict, every complete piece one) and checks what must hold of every action.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
+#![allow(
+    clippy::single_range_in_vec_init,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    dead_code,
+    unreachable_pub
+)]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
