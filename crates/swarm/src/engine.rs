@@ -401,8 +401,15 @@ impl Engine {
                 }
             }
             self.restless |= peer.patience.resting(now);
-            if lacking > 0 && peer.room(now) > 0 {
+        }
+        let left = self.pieces.left();
+        for peer in self.peers.values_mut().filter(|p| !p.closing && p.room(now) > 0) {
+            let lacking = if peer.have.is_all() { left } else { peer.lacking };
+            if lacking > 0 {
+                // Whatever was overlooked when it was found dry is found now.
+                peer.dry = None;
                 self.hungry.push(peer.id);
+                self.restless = true;
             }
         }
         for id in bored {

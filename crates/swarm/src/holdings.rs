@@ -12,6 +12,9 @@ const LOOK: u32 = 256;
 /// Pieces that a choking peer may name for us (BEP 6 names ten).
 const ALLOWED_FAST: usize = 64;
 
+/// How often a peer may have all and lose one.
+const RELAPSES: u32 = 16;
+
 impl Engine {
     /// Pieces that we lack and the peer has.
     pub(crate) fn lacking(&self, peer: &Peer) -> u32 {
@@ -134,7 +137,7 @@ impl Engine {
                 self.picker.relevel(piece, self.pieces.priority(piece), from, to);
             }
         }
-        if !peer.have.is_all() && peer.have.count(count) == count {
+        if peer.relapses == 0 && !peer.have.is_all() && peer.have.count(count) == count {
             // All pieces one by one: a seed like any other.
             let had = peer.have.become_all();
             peer.lacking = 0;
@@ -154,6 +157,10 @@ impl Engine {
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.have.is_all() {
+            peer.relapses += 1;
+            if peer.relapses > RELAPSES {
+                return self.disconnect(id, Reason::Protocol("has all and loses some in turn"));
+            }
             peer.have.spell_out(count);
             peer.lacking = self.pieces.left();
             self.availability.remove_seed();

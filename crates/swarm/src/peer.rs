@@ -59,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) have: Holding,
     /// Pieces it has that we lack; kept for peers that do not have all.
     pub(crate) lacking: u32,
+    /// How often it had all and then lost one: each time costs a walk over all pieces.
+    pub(crate) relapses: u32,
     pub(crate) chokes_us: bool,
     pub(crate) wants_ours: bool,
     pub(crate) we_choke: bool,
@@ -107,6 +109,7 @@ impl Peer {
             end: End::Lost,
             have: Holding::default(),
             lacking: 0,
+            relapses: 0,
             chokes_us: stock,
             wants_ours: false,
             we_choke: stock,

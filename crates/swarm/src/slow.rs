@@ -274,7 +274,10 @@ impl Engine {
         tell: bool,
     ) -> u64 {
         let gone = self.with_piece(piece, |p| p.release(id, piece, cells));
-        self.blame.abandoned(piece, id);
+        if self.blame.is_solo(piece) {
+            self.blame.abandoned(piece, id);
+            self.changed();
+        }
         self.not_awaited(id, piece, &gone, tell)
     }
 
