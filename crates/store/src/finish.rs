@@ -144,8 +144,13 @@ impl Store {
         if self.map.is_whole() {
             for dir in self.manifest.dirs() {
                 let path = dir.path().below(&tree);
-                let made = stage::make_dir(&*self.disk, &path);
-                made.map_err(|e| self.fail("create", &path, e))?;
+                let made = stage::make_dir(&*self.disk, &path)
+                    .and_then(|()| self.disk.stat(&path))
+                    .map_err(|e| self.fail("create", &path, e))?;
+                // A finish that was interrupted may have taken the right to write away.
+                if made.mode & 0o700 != 0o700 {
+                    self.adorn(&path, Some(made.mode | 0o700), None, &[])?;
+                }
             }
         }
         Ok(())

@@ -43,8 +43,8 @@ pub enum Durability {
     /// Data is synced in batches, then journalled: a power cut costs a second or 256 MiB.
     #[default]
     Batched,
-    /// Nothing is synced, for RAM and scratch. A killed process still resumes; a power cut may
-    /// leave wrong data trusted, so use it where a power cut empties the disk or does not matter.
+    /// Nothing is synced, for RAM and scratch. A killed process resumes all the same; after a
+    /// reboot the journal is not believed, and what is there is hashed again.
     None,
 }
 
@@ -80,10 +80,12 @@ impl Store {
         options: &DownloadOptions,
     ) -> Result<Opened, Error> {
         let map = Map::new(manifest.clone(), &options.select)?;
-        let stage = Stage::take(&*disk, manifest.name_bytes(), &identity(&manifest, &map))?;
-        let fresh = !exists(&*disk, &stage.journal())?;
         let durable = options.durability == Durability::Batched;
-        let (store, named) = assemble(disk, manifest, map, stage, durable)?;
+        let full = figures(&*disk, &map);
+        let stage = Stage::take(&*disk, manifest.name_bytes(), &identity(&manifest, &map));
+        let stage = stage.map_err(&full)?;
+        let fresh = !exists(&*disk, &stage.journal())?;
+        let (store, named) = assemble(disk.clone(), manifest, map, stage, durable).map_err(&full)?;
         match store.settle(&named) {
             Ok(to_check) => Ok(Opened {
                 have: store.have(),
@@ -286,7 +288,10 @@ fn assemble(
         let open = stage.create(&*disk, &path);
         open.at("create", &disk.root().join(path))
     };
-    let id = identity(&manifest, &map);
+    let mut id = identity(&manifest, &map);
+    if !durable {
+        id = this_boot(&id);
+    }
     let at = disk.root().join(stage.journal());
     let journal = create(stage.journal())?;
     let opened = Journal::open(journal, &id, manifest.piece_count(), durable);
@@ -328,6 +333,27 @@ fn identity(manifest: &Manifest, map: &Map) -> [u8; 32] {
         all.extend(map.files().flat_map(u32::to_le_bytes));
     }
     tidecast_hash::sha256(&all)
+}
+
+/// What binds a journal whose data is never synced: it says nothing after a reboot.
+fn this_boot(id: &[u8; 32]) -> [u8; 32] {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    // Where it cannot be told, no other run believes it.
+    let boot = boot.unwrap_or_else(|_| format!("{:?}", std::time::SystemTime::now()));
+    tidecast_hash::sha256(&[id.as_slice(), boot.as_bytes()].concat())
+}
+
+/// Adds to a disk that is full before anything could be looked at what all of the data needs.
+fn figures(disk: &dyn Disk, map: &Map) -> impl Fn(Error) -> Error + use<> {
+    let needed = map.files().map(|f| map.data_len(f)).sum();
+    let inodes = map.files().count() as u64;
+    let room = disk.room();
+    move |e| match (e, &room) {
+        (Error::NoSpace { what, path, .. }, Ok(room)) => {
+            Error::NoSpace { what, path, needed, free: room.bytes, inodes, free_inodes: room.inodes }
+        }
+        (e, _) => e,
+    }
 }
 
 fn exists(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {

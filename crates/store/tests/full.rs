@@ -77,6 +77,18 @@ fn what_cannot_fit_is_refused_before_the_first_byte() {
 }
 
 #[test]
+fn a_disk_without_any_room_says_what_is_needed() {
+    let Some(mount) = Mount::new("size=1m,nr_inodes=1") else { return };
+    let fixture = publish("one", Version::V2, &[file("", bytes(1, 100_000))]);
+    match open(&fixture, mount.path()).err().unwrap() {
+        Error::NoSpace { needed, inodes, free_inodes, .. } => {
+            assert!(needed >= 100_000 && inodes > 0 && free_inodes == Some(0));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
 fn a_disk_that_fills_up_stops_cleanly_and_goes_on_later() {
     let Some(mount) = Mount::new("size=8m") else { return };
     let fixture = publish("big", Version::V1, &[file("a", bytes(1, 5 << 20)), file("b", vec![7; 99])]);
