@@ -214,11 +214,11 @@ impl Partial {
         asked.map(|(at, _)| at as u32)
     }
 
-    /// The peer that is asked for all of it, if there is one and nothing has come.
+    /// The one peer that is asked for something of it, while nothing has come.
     pub(crate) fn sole_source(&self) -> Option<PeerId> {
-        let &(_, first) = self.cells.first()?;
-        let sole = self.more.is_empty() && self.cells.iter().all(|c| *c == (Cell::Asked, first));
-        sole.then_some(first)
+        let first = self.cells.iter().find(|c| c.0 == Cell::Asked)?.1;
+        let its = |c: &(Cell, PeerId)| *c == (Cell::Asked, first) || c.0 == Cell::Free;
+        (self.more.is_empty() && self.cells.iter().all(its)).then_some(first)
     }
 
     /// Everyone who is asked for something, with the cell.

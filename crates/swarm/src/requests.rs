@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Asks for free cells of one piece, as many as there is room for.
-    fn ask_part(&mut self, id: PeerId, piece: u32, room: u64) -> bool {
+    pub(crate) fn ask_part(&mut self, id: PeerId, piece: u32, room: u64) -> bool {
         let most = u32::try_from(room / u64::from(CELL)).unwrap_or(u32::MAX).max(1);
         let cells = match (self.pieces.state(piece), self.pieces.partial(piece)) {
             (State::Missing, _) => Some(0..self.pieces.length(piece).div_ceil(CELL).min(most)),

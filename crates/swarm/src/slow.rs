@@ -230,18 +230,23 @@ impl Engine {
         // What is at the head of its queue has been handed to the connection: a cancel is too late.
         let ahead = seed.asked.iter().take_while(|a| a.piece != piece);
         let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
-        let able = helper.room(now) >= len && !helper.patience.stalled() && !helper.chokes_us;
+        let room = helper.room(now);
+        let free = room >= len || (room > 0 && helper.outstanding == 0);
+        let able = free && !helper.patience.stalled() && !helper.chokes_us;
         if !able
             || !seed.have.is_all()
             || helper.have.is_all()
-            || helper.outstanding + len > seed.outstanding
-            || ahead < 2 * seed.block_size()
+            || helper.outstanding >= seed.outstanding
+            || ahead < seed.block_size()
         {
             return;
         }
         self.take_back(source, piece, 0..u32::MAX, true);
+        if let Some(seed) = self.peers.get_mut(&source).filter(|p| p.current == Some(piece)) {
+            seed.current = None;
+        }
         if self.may_ask(id, piece) {
-            self.ask_cells(id, piece, 0..self.pieces.length(piece).div_ceil(CELL));
+            self.ask_part(id, piece, room);
         }
         self.hungry.push(source);
     }

@@ -14,7 +14,7 @@ use crate::window::Meter;
 
 /// Bytes that a waiting peer gains at each turn.
 const QUANTUM: u64 = 256 << 10;
-/// Blocks served are between these, about a 32nd of a second at the rate of the peer: what is handed
+/// Blocks served are between these, about a 64th of a second at the rate of the peer: what is handed
 /// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
@@ -143,7 +143,7 @@ impl Queue {
 
 /// The block that suits a peer of this rate (0: not known).
 pub(crate) fn block_size(rate: u64) -> u64 {
-    let block = match rate / 32 {
+    let block = match rate / 64 {
         0 => BLOCK_FIRST,
         bytes => 1u64 << bytes.ilog2(),
     };
