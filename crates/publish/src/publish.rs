@@ -93,9 +93,10 @@ pub fn hash(
     let flushed = hasher.flush();
     hashed.and(flushed)?;
     hasher.copy_links()?;
-    let results = hasher.finish()?;
+    let (results, state) = hasher.finish();
     give(&mut builder, &layout, version, results);
     let manifest = builder.build().map_err(invalid)?;
+    state.map_or(Ok(()), State::remove)?;
     Ok(Published { manifest, why })
 }
 
@@ -246,7 +247,7 @@ impl<'a> Hasher<'a> {
             v2: vec![[0; 32]; if version.has_v2() { pieces } else { 0 }],
             v1: vec![[0; 20]; if version.has_v1() { pieces } else { 0 }],
         };
-        let state = options.state.as_deref().map(State::open).transpose()?;
+        let state = options.state.as_deref().map(State::open).transpose()?.flatten();
         let leaves = match &options.leaves {
             Some(path) => Some((path.clone(), leaf_file(path, layout)?)),
             None => None,
@@ -357,11 +358,8 @@ impl<'a> Hasher<'a> {
         self.state.as_ref().map_or(Ok(()), |state| state.lock().flush())
     }
 
-    fn finish(self) -> Result<Results, Error> {
-        if let Some(state) = self.state {
-            state.into_inner().remove()?;
-        }
-        Ok(self.results.into_inner())
+    fn finish(self) -> (Results, Option<State>) {
+        (self.results.into_inner(), self.state.map(Mutex::into_inner))
     }
 }
 

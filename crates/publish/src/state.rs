@@ -6,7 +6,7 @@
 //! changed file costs just its own pieces, and nothing stale is ever believed.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -56,8 +56,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Opens the log at `path`, made if it is not there, and reads what it knows.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens the log at `path`, made if it is not there, and reads what it knows. `None` if another run has it: then
+    /// this one does without.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -65,6 +66,10 @@ impl State {
             .truncate(false)
             .open(path)
             .map_err(Error::io("open the state file", path))?;
+        // A file system without locks is no reason to do without; checksums hold there too.
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(None);
+        }
         let mut state = Self {
             path: path.to_owned(),
             file,
@@ -74,7 +79,7 @@ impl State {
             known: HashMap::new(),
         };
         state.load().map_err(Error::io("read the state file", path))?;
-        Ok(state)
+        Ok(Some(state))
     }
 
     fn load(&mut self) -> io::Result<()> {
@@ -167,7 +172,12 @@ impl State {
 
     /// Removes the log: all is done.
     pub(crate) fn remove(self) -> Result<(), Error> {
-        fs::remove_file(&self.path).map_err(Error::io("remove the state file", &self.path))
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove the state file", &self.path)(e))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -142,3 +142,19 @@ fn a_foreign_file_is_not_overwritten() {
     assert!(error.to_string().contains("precious"), "{error}");
     assert_eq!(fs::read(&state).unwrap(), b"something else entirely");
 }
+
+#[test]
+fn a_log_that_another_run_has_is_left_alone() {
+    let (_temp, root, options) = interrupted(Version::V2, true);
+    let state = options.state.clone().unwrap();
+    let other = fs::File::open(&state).unwrap();
+    other.lock().unwrap();
+    let before = fs::read(&state).unwrap();
+    let progress = Progress::new();
+    let manifest = hash(&scanned(&root), &options, &progress, |_| ()).unwrap().manifest;
+    assert_hashes(&manifest, &root);
+    assert_eq!(progress.reused(), 0);
+    assert_eq!(fs::read(&state).unwrap(), before);
+    drop(other);
+    assert_eq!(finish(&root, &options), 1_470_000);
+}
