@@ -19,6 +19,7 @@ struct Load {
     events: u64,
     spent: Duration,
     worst: Duration,
+    worst_name: String,
     inbox: VecDeque<Event>,
     stored: BTreeMap<u32, u32>,
 }
@@ -27,6 +28,7 @@ impl Load {
     fn give(&mut self, event: Event) {
         self.now += 500;
         self.events += 1;
+        let name = format!("{event:?}");
         let start = Instant::now();
         self.engine.handle(Time(self.now), event);
         let mut out = Vec::new();
@@ -35,7 +37,10 @@ impl Load {
         }
         let took = start.elapsed();
         self.spent += took;
-        self.worst = self.worst.max(took);
+        if took > self.worst {
+            self.worst = took;
+            self.worst_name = name;
+        }
         for action in out {
             self.act(action);
         }
@@ -95,6 +100,7 @@ fn main() {
         events: 0,
         spent: Duration::ZERO,
         worst: Duration::ZERO,
+        worst_name: String::new(),
         inbox: VecDeque::new(),
         stored: BTreeMap::new(),
     };
@@ -120,6 +126,7 @@ fn main() {
         round += 1;
     }
     let rate = load.events as u128 * 1_000_000_000 / load.spent.as_nanos().max(1);
-    println!("{} events in {:?}: {rate} a second, worst {:?}", load.events, load.spent, load.worst);
+    println!("{} events in {:?}: {rate} a second", load.events, load.spent);
+    println!("worst: {:?} for {}", load.worst, load.worst_name);
     println!("{:?}", load.engine.stats());
 }

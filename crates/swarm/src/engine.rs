@@ -229,7 +229,8 @@ impl Engine {
         let lacked = self.pieces.lacks(piece);
         let open = self.pieces.open().contains(&piece);
         let out = self.with_place(piece, |e| change(&mut e.pieces));
-        if !open && self.pieces.open().contains(&piece) {
+        if !open && self.picker.count() == 0 && self.pieces.open().contains(&piece) {
+            // Earlier it is not worth looking at everyone: upkeep will.
             self.changed();
         }
         let lacks = self.pieces.lacks(piece);
