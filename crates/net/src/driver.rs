@@ -123,7 +123,6 @@ pub(crate) struct Driver {
     wanted: Arc<Vec<bool>>,
     unchecked: u32,
     corrupt: u64,
-    complete: bool,
     stopping: Option<oneshot::Sender<Summary>>,
     progress: watch::Sender<Progress>,
     notices: mpsc::Sender<Notice>,
@@ -161,7 +160,6 @@ impl Driver {
             wanted: start.wanted,
             unchecked: start.unchecked,
             corrupt: 0,
-            complete: false,
             stopping: None,
             progress: start.progress,
             notices: start.notices,
@@ -383,10 +381,15 @@ impl Driver {
         }
     }
 
+    /// Every wanted piece is verified, and none is left that may turn out to be wanted.
+    fn is_complete(&self) -> bool {
+        self.unchecked == 0 && self.engine.is_complete()
+    }
+
     /// What is done now and then rather than in answer to something.
     fn regular(&mut self) {
         let now = Instant::now();
-        if now >= self.published + PROGRESS || self.complete != self.progress.borrow().complete {
+        if now >= self.published + PROGRESS || self.is_complete() != self.progress.borrow().complete {
             self.publish();
         }
         if now >= self.next_introduction {
@@ -417,7 +420,7 @@ impl Driver {
             sent_bytes: sent,
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
-            complete: self.complete && self.unchecked == 0,
+            complete: self.is_complete(),
         }
     }
 

@@ -8,14 +8,14 @@
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use tidecast_hash::{Digest, LEAF};
 use tidecast_metainfo::Manifest;
 use tidecast_store::Store;
 use tidecast_swarm::{Block, Event, PeerId};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::cpu::{Cpu, Stage};
 use crate::driver::Input;
@@ -25,7 +25,7 @@ use table::{Admitted, Settled, Table};
 /// Work for a settling thread.
 enum Job {
     /// A block came in.
-    Block { peer: PeerId, block: Block, data: Buffer },
+    Block { peer: PeerId, block: Block, data: Buffer, _slot: OwnedSemaphorePermit },
     /// The leaf hashes of a piece came in, ahead of its data.
     Leaves { peer: PeerId, piece: u32, leaves: Vec<Digest> },
     /// A piece may be on disk from an earlier run: hash it.
@@ -37,6 +37,9 @@ enum Job {
 pub(crate) struct Settler {
     jobs: Sender<Job>,
     checks: Sender<Job>,
+    /// Blocks that may be queued or in work. Few: a block is hashed while the cache still holds it,
+    /// and the sockets wait when the disk is slow.
+    slots: Arc<Semaphore>,
     shared: Arc<Shared>,
 }
 
@@ -46,12 +49,13 @@ struct Shared {
     table: Table,
     inbox: mpsc::Sender<Input>,
     cpu: Arc<Cpu>,
-    checked: AtomicU64,
     stopped: AtomicBool,
 }
 
-/// Blocks waiting for a thread; the buffer pool bounds them tighter in bytes.
+/// Work waiting for the threads; blocks are bounded tighter by their slots.
 const QUEUE: usize = 1024;
+/// One in work, one next, one coming.
+const SLOTS_PER_THREAD: usize = 3;
 
 impl Settler {
     /// Starts `threads` settling threads.
@@ -65,14 +69,15 @@ impl Settler {
         let (jobs, queue) = bounded(QUEUE);
         let (checks, check_queue) = bounded(QUEUE);
         let table = Table::new(manifest.piece_count());
-        let (checked, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { manifest, store, table, inbox, cpu, checked, stopped });
+        let stopped = AtomicBool::new(false);
+        let shared = Arc::new(Shared { manifest, store, table, inbox, cpu, stopped });
         for n in 0..threads {
             let (shared, queue, checks) = (shared.clone(), queue.clone(), check_queue.clone());
             let name = format!("settle-{n}");
             std::thread::Builder::new().name(name).spawn(move || run(&shared, &queue, &checks))?;
         }
-        Ok(Settler { jobs, checks, shared })
+        let slots = Arc::new(Semaphore::new(SLOTS_PER_THREAD * threads));
+        Ok(Settler { jobs, checks, slots, shared })
     }
 
     /// Marks pieces that were verified before this run.
@@ -85,11 +90,12 @@ impl Settler {
         self.shared.table.is_verified(piece)
     }
 
-    /// Hands over a received block. The pool of buffers bounds what can wait here, so this blocks
-    /// only for moments.
-    pub(crate) fn block(&self, peer: PeerId, block: Block, data: Buffer) {
-        // A closed queue means that the swarm is stopping; the block is of no use then.
-        let _ = self.jobs.send(Job::Block { peer, block, data });
+    /// Hands over a received block, as soon as there is a slot for it.
+    pub(crate) async fn block(&self, peer: PeerId, block: Block, data: Buffer) {
+        let Ok(_slot) = self.slots.clone().acquire_owned().await else { return };
+        // A closed queue means that the swarm is stopping; the block is of no use then. A full one
+        // cannot be met with a slot in hand but for leaf hashes, which settle in microseconds.
+        let _ = self.jobs.send(Job::Block { peer, block, data, _slot });
     }
 
     /// Hands over leaf hashes of a whole piece that came ahead of its data.
@@ -101,11 +107,6 @@ impl Settler {
     /// Has a piece hashed that may be on disk; blocks while many are waiting.
     pub(crate) fn check(&self, piece: u32) {
         let _ = self.checks.send(Job::Check { piece });
-    }
-
-    /// Pieces checked so far.
-    pub(crate) fn checked(&self) -> u64 {
-        self.shared.checked.load(Ordering::Relaxed)
     }
 
     /// Ends the threads once their queues are empty; later work is dropped.
@@ -132,7 +133,7 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
             },
         };
         match job {
-            Job::Block { peer, block, data } => shared.settle(peer, block, data, &mut digests),
+            Job::Block { peer, block, data, _slot } => shared.settle(peer, block, data, &mut digests),
             Job::Leaves { peer, piece, leaves } => shared.learn(peer, piece, leaves),
             Job::Check { piece } => shared.check(piece),
         }
@@ -245,7 +246,6 @@ impl Shared {
             Ok(false) => {}
             Err(error) => self.fail(error),
         }
-        self.checked.fetch_add(1, Ordering::Relaxed);
         let _ = self.inbox.blocking_send(Input::Checked { piece });
     }
 

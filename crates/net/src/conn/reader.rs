@@ -95,7 +95,7 @@ impl Reading {
         let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
         let peer = self.link.peer;
         self.tell(Event::Received { peer, block }).await?;
-        self.link.shared.settler.block(peer, block, data);
+        self.link.shared.settler.block(peer, block, data).await;
         Ok(())
     }
 
