@@ -232,17 +232,18 @@ impl Disk for OsDisk {
 
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
         let at = || self.path.join(path).display().to_string();
-        let kind = self.stat(path)?.kind;
-        if kind == Kind::Symlink {
-            let (dir, name) = self.parent(path)?;
-            let set = fs::utimensat(dir, name, &times(adorn.mtime), AtFlags::SYMLINK_NOFOLLOW);
-            return Ok(set
-                .err()
-                .map(|e| format!("{}: cannot set its time: {e}", at()))
-                .into_iter()
-                .collect());
-        }
-        let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
+        let fd = match self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
+            Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                let (dir, name) = self.parent(path)?;
+                let set = fs::utimensat(dir, name, &times(adorn.mtime), AtFlags::SYMLINK_NOFOLLOW);
+                let warning = |e| format!("{}: cannot set its time: {e}", at());
+                return Ok(set.err().map(warning).into_iter().collect());
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(vec![format!("{}: cannot set its metadata: {e}", at())]);
+            }
+            other => other?,
+        };
         let mut warnings = Vec::new();
         for (name, value) in adorn.xattrs {
             if let Err(e) = fs::fsetxattr(&fd, name.as_slice(), value, XattrFlags::empty()) {

@@ -177,7 +177,7 @@ fn what_was_written_and_not_journalled_is_checked_not_trusted() {
             fixture.deliver(&store, 0, &mut Rng(1)).unwrap();
             store.sync().unwrap();
             fixture.deliver(&store, 1, &mut Rng(1)).unwrap();
-            store.write(2, 0, &vec![7; 100]).unwrap();
+            store.write(2, 0, &[7; 100]).unwrap();
         }
         let opened = open(&fixture, to.path()).unwrap();
         assert_eq!(opened.have, [0..1]);
@@ -219,7 +219,9 @@ fn an_older_version_gives_what_it_has_and_stays_until_the_end() {
 
         let opened = open(&fixture, to.path()).unwrap();
         let store = &opened.store;
-        opened.to_check.iter().cloned().flatten().for_each(|p| drop(store.check(p).unwrap()));
+        for piece in opened.to_check.iter().cloned().flatten() {
+            store.check(piece).unwrap();
+        }
         let missing = store.missing();
         assert!((1..=3).contains(&missing), "{version}: {missing}");
         for piece in (0..fixture.manifest.piece_count()).filter(|p| !store.has(*p)) {
@@ -400,8 +402,8 @@ fn metadata_comes_back() {
     }
     items[5].entry.mtime = common::mtime(5, 6);
     items[6].entry.mode = Some(0o555);
-    for dir in 6..9 {
-        items[dir].entry.mtime = common::mtime(1_100_000_000 + dir as i64, 42);
+    for (i, dir) in (6..).zip(&mut items[6..]) {
+        dir.entry.mtime = common::mtime(1_100_000_000 + i, 42);
     }
     let fixture = publish("env", Version::V2, &items);
     let opened = open(&fixture, to.path()).unwrap();

@@ -35,7 +35,9 @@ fn child() {
     let options = DownloadOptions::default();
     let opened = Store::download(fixture.manifest.clone(), Path::new(&dir), &options).unwrap();
     let store = &opened.store;
-    opened.to_check.iter().cloned().flatten().for_each(|p| drop(store.check(p).unwrap()));
+    for piece in opened.to_check.iter().cloned().flatten() {
+        store.check(piece).unwrap();
+    }
     let mut log = fs::File::options().append(true).create(true).open(log_of(&dir)).unwrap();
     let mut rng = Rng(u64::from(std::process::id()));
     let mut rest: Vec<u32> = (0..fixture.manifest.piece_count()).filter(|p| !store.has(*p)).collect();

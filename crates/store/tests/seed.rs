@@ -100,7 +100,8 @@ fn a_damaged_piece_is_reported() {
 fn a_change_while_serving_is_noticed() {
     let fixture = publish("data", Version::V2, &tree(3));
     let piece = fixture.manifest.file(fixture.index("big")).unwrap().first_piece();
-    let changes: [(&str, fn(&Path)); 4] = [
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 4] = [
         ("time", |p| {
             let f = fs::File::options().write(true).open(p).unwrap();
             f.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
