@@ -111,6 +111,8 @@ pub struct World {
     /// Leaf hashes are known: a wrong block is seen at once.
     pub leaves: bool,
     pub protocol: Protocol,
+    /// Two of three nodes are stock clients of either kind.
+    pub mixed: bool,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     things: BTreeMap<u64, Thing>,
     seq: u64,
@@ -135,6 +137,7 @@ impl World {
             delay: MS / 5,
             leaves: true,
             protocol,
+            mixed: false,
             queue: BinaryHeap::new(),
             things: BTreeMap::new(),
             seq: 0,
@@ -373,7 +376,12 @@ impl World {
         let b = PeerId(self.nodes[other].next_peer);
         self.nodes[node].next_peer += 1;
         self.nodes[other].next_peer += 1;
-        let protocol = self.protocol;
+        let protocol = match (node % 3, other % 3) {
+            _ if !self.mixed => self.protocol,
+            (2, 2) => TIDE,
+            (1, _) | (_, 1) => STOCK,
+            _ => FAST,
+        };
         let conn = |other, theirs| Conn { other, theirs, protocol, sending: VecDeque::new() };
         self.nodes[node].conns.insert(a, conn(other, b));
         self.nodes[other].conns.insert(b, conn(node, a));
