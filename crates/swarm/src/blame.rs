@@ -12,6 +12,8 @@ use crate::api::{Action, Block, Candidate, PeerId, Reason};
 use crate::engine::Engine;
 use crate::neighbours::End;
 use crate::partial::NOBODY;
+use crate::peer::Peer;
+use crate::pieces::State;
 
 /// Pieces under suspicion that are looked at for one request.
 pub(crate) const SOLO_SCAN: usize = 32;
@@ -170,24 +172,29 @@ impl Engine {
     /// The piece under suspicion that `id` may be asked for now, if there is one.
     pub(crate) fn solo_for(&self, id: PeerId) -> Option<u32> {
         let peer = self.peers.get(&id)?;
-        let open = self.blame.solo().iter().take(SOLO_SCAN).filter(|(piece, solo)| {
-            solo.peer.is_none()
-                && self.pieces.lacks(**piece)
-                && self.pieces.state(**piece) != crate::pieces::State::Settling
-                && peer.have.has(**piece)
-        });
-        for (&piece, solo) in open {
-            let clean = |p: &&crate::peer::Peer| {
-                !p.closing
-                    && p.have.has(piece)
-                    && !p.chokes_us
-                    && !p.patience.stalled()
-                    && !solo.suspects.contains(&p.id)
-            };
-            if !solo.suspects.contains(&id) || !self.peers.values().any(|p| clean(&p)) {
-                return Some(piece);
+        let free = |piece: u32| match self.pieces.state(piece) {
+            State::Missing => true,
+            State::InFlight => self.pieces.lacks(piece) && self.pieces.open().contains(&piece),
+            _ => false,
+        };
+        let open = self.blame.solo().iter().take(SOLO_SCAN);
+        let mut open = open.filter(|(piece, _)| free(**piece) && peer.have.has(**piece));
+        open.find(|(piece, solo)| match solo.peer {
+            Some(chosen) if chosen == id => true,
+            Some(chosen) if self.may_deliver(chosen, **piece) => false,
+            _ => {
+                let clean = |p: &&Peer| !solo.suspects.contains(&p.id);
+                let mut able = self.peers.values().filter(|p| self.may_deliver(p.id, **piece));
+                !solo.suspects.contains(&id) || !able.any(|p| clean(&p))
             }
-        }
-        None
+        })
+        .map(|(&piece, _)| piece)
+    }
+
+    /// Whether this peer can be expected to deliver `piece`.
+    fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
+        self.peers
+            .get(&id)
+            .is_some_and(|p| !p.closing && p.have.has(piece) && !p.chokes_us && !p.patience.stalled())
     }
 }
