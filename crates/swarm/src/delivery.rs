@@ -1,5 +1,7 @@
 //! What becomes of payload that peers send us.
 
+use std::time::Duration;
+
 use crate::api::{Action, Block, PeerId, Reason};
 use crate::engine::Engine;
 use crate::pieces::State;
@@ -8,12 +10,16 @@ use crate::pieces::State;
 /// block can cross.
 const UNASKED_MOST: u64 = 1 << 20;
 
+/// The rate of all that comes in is measured over at least this long.
+const INTAKE: Duration = Duration::from_millis(250);
+
 impl Engine {
     /// Payload has come off the socket.
     pub(crate) fn on_received(&mut self, id: PeerId, block: Block) {
         self.unsettled += u64::from(block.len);
         self.totals.received += u64::from(block.len);
         let now = self.now;
+        self.intake.add(now, block.len, INTAKE);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.counts.received += u64::from(block.len);
         if !self.pieces.sound(block) {

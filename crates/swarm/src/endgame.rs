@@ -32,7 +32,7 @@ impl Engine {
             }
             any = true;
             let block = self.pieces.block(piece, cell..cell + 1);
-            self.outstanding += u64::from(block.len);
+            self.count_asked(u64::from(block.len));
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.note_asked(piece, block.len, now);
             }

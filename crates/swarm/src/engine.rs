@@ -19,6 +19,7 @@ use crate::pieces::{Pieces, State};
 use crate::rng::Rng;
 use crate::superseed::Given;
 use crate::upload::Turns;
+use crate::window::Meter;
 
 /// While something may have to be taken from the slow.
 const UPKEEP_BUSY: Duration = Duration::from_millis(50);
@@ -67,6 +68,8 @@ pub struct Engine {
     /// Bytes requested over all peers, and received without a verdict.
     pub(crate) outstanding: u64,
     pub(crate) unsettled: u64,
+    /// All payload that comes in.
+    pub(crate) intake: Meter,
     /// Requests wait for the disk.
     pub(crate) paused: bool,
     /// Peers that may have room; asked at the end of the event.
@@ -124,6 +127,7 @@ impl Engine {
             totals: Counts::default(),
             outstanding: 0,
             unsettled: 0,
+            intake: Meter::default(),
             paused: false,
             hungry: Vec::new(),
             epoch: 1,

@@ -143,7 +143,7 @@ impl Engine {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.note_asked(piece, len, now);
             }
-            self.outstanding += u64::from(len);
+            self.count_asked(u64::from(len));
         }
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.cursor = Some(pieces.end);
@@ -169,6 +169,14 @@ impl Engine {
         true
     }
 
+    /// Counts what is asked for; a pause before it does not count as slowness.
+    pub(crate) fn count_asked(&mut self, bytes: u64) {
+        if self.outstanding == 0 {
+            self.intake.restart(self.now);
+        }
+        self.outstanding += bytes;
+    }
+
     /// Asks for cells that nobody is asked for.
     pub(crate) fn ask_cells(&mut self, id: PeerId, piece: u32, cells: Range<u32>) {
         let asked = self.with_piece(piece, |p| p.ask(id, piece, cells.clone()));
@@ -176,9 +184,9 @@ impl Engine {
         self.blame.assign(piece, id);
         let block = self.pieces.block(piece, cells);
         let now = self.now;
+        self.count_asked(u64::from(block.len));
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.note_asked(piece, block.len, now);
-        self.outstanding += u64::from(block.len);
         let requests = chunks(block, peer.request_size());
         self.out.extend(requests.map(|block| Action::Request { peer: id, block }));
     }

@@ -2,6 +2,8 @@
 //!
 //! * Idle hands take from the tail of whoever would take longest, when they would be at least twice
 //!   as fast (`steal`): only what would come last is asked for again, so little comes twice.
+//!   When everything together comes slowly, our own side is the limit: then nobody is late, and what
+//!   is taken from one would come twice. Duplicates have a budget beyond which only the silent lose.
 //! * A peer that delivers nothing for eight times what its rate explains (2 s at least) gives back
 //!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers.
 //! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
@@ -30,6 +32,11 @@ const REST_MOST: Duration = Duration::from_secs(10);
 const WORTH: Duration = Duration::from_millis(50);
 /// Silence of a peer that has delivered nothing yet, after which others may take its work.
 const UNKNOWN: Duration = Duration::from_millis(500);
+/// Duplicates may be this part of what is received, and this many bytes, before taking from the slow
+/// is held to do more harm than good.
+const DUPLICATES: (u64, u64) = (128, 2 << 20);
+/// Silence after which that does not matter.
+const SILENT: Duration = Duration::from_secs(15);
 /// Idle peers that steal in one round.
 const THIEVES: usize = 16;
 
@@ -83,12 +90,14 @@ impl Patience {
         }
     }
 
-    /// Whether the silence is over its bound now; the next one is twice as long.
-    fn overdue(&mut self, now: Time, explained: Option<Duration>) -> bool {
+    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the
+    /// peer's own rate; `drain`: how long all that is asked of everyone takes.
+    fn overdue(&mut self, now: Time, explained: Option<Duration>, drain: Duration) -> bool {
         let base = match explained {
             Some(time) => time.saturating_mul(8).clamp(PATIENCE_LEAST, PATIENCE_MOST),
             None => PATIENCE_FIRST,
         };
+        let base = base.max(drain.saturating_mul(4)).min(PATIENCE_MOST);
         let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
         let over = now.since(self.silent_since) >= bound;
         if over {
@@ -104,7 +113,7 @@ impl Patience {
 }
 
 /// How long until the last of what `peer` was asked for comes, as far as can be told.
-fn eta(peer: &Peer, now: Time) -> Option<Duration> {
+fn eta(peer: &Peer, now: Time, drain: Duration) -> Option<Duration> {
     if peer.patience.stalled() {
         return Some(PATIENCE_MOST);
     }
@@ -112,16 +121,16 @@ fn eta(peer: &Peer, now: Time) -> Option<Duration> {
     let times = (peer.window.time_for(peer.block_size()), peer.window.time_for(peer.outstanding));
     let (Some(block), Some(all)) = times else {
         // Nothing has come from it yet.
-        return (silence > UNKNOWN).then(|| silence * 4);
+        return (silence > UNKNOWN.max(drain * 2)).then(|| silence * 4);
     };
-    let late = silence > block * 4 + WORTH * 2;
+    let late = silence > (block * 4).max(drain * 2) + WORTH * 2;
     Some(if late { all.max(silence) * 2 } else { all.saturating_sub(silence.min(block)) })
 }
 
 /// Whether what `peer` is sending right now may be asked of another as well, who needs `cost`.
-fn may_lose_head(peer: &Peer, now: Time, cost: Duration) -> bool {
+fn may_lose_head(peer: &Peer, now: Time, cost: Duration, drain: Duration) -> bool {
     let Some(block) = peer.window.time_for(peer.block_size()) else { return true };
-    let late = now.since(peer.patience.last()) > block * 4 + WORTH * 2;
+    let late = now.since(peer.patience.last()) > (block * 4).max(drain * 2) + WORTH * 2;
     peer.patience.stalled() || late || block > (cost + WORTH) * 4
 }
 
@@ -130,9 +139,10 @@ impl Engine {
     pub(crate) fn look_for_slow(&mut self) {
         let now = self.now;
         let mut late = Vec::new();
+        let drain = self.drain_time();
         for peer in self.peers.values_mut().filter(|p| !p.closing) {
             let explained = peer.window.time_for(peer.block_size());
-            if peer.outstanding > 0 && peer.patience.overdue(now, explained) {
+            if peer.outstanding > 0 && peer.patience.overdue(now, explained, drain) {
                 late.push(peer.id);
             }
         }
@@ -143,9 +153,20 @@ impl Engine {
         self.steal();
     }
 
+    /// How long all that is asked of everyone takes at the rate at which all comes in.
+    fn drain_time(&self) -> Duration {
+        self.intake.time_for(self.outstanding).unwrap_or_default()
+    }
+
+    /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
+    fn may_duplicate(&self, peer: &Peer) -> bool {
+        let budget = self.totals.received / DUPLICATES.0 + DUPLICATES.1;
+        self.totals.duplicate <= budget || self.now.since(peer.patience.last()) >= SILENT
+    }
+
     /// What others have is no longer awaited from this peer.
     fn give_back(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.get(&id) else { return };
+        let Some(peer) = self.peers.get(&id).filter(|p| self.may_duplicate(p)) else { return };
         for piece in peer.asked_pieces() {
             if self.availability.holders(piece) > 1 {
                 self.take_back(id, piece, 0..u32::MAX, true);
@@ -173,13 +194,14 @@ impl Engine {
             return;
         }
         let now = self.now;
+        let drain = self.drain_time();
         let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
         let usable = |p: &&Peer| !p.chokes_us && self.lacking(p) > 0;
         let thieves: Vec<PeerId> =
             self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
         for thief in thieves {
             let others = self.peers.values().filter(|p| p.id != thief && p.outstanding > 0);
-            let slowest = others.filter_map(|p| Some((eta(p, now)?, p.id))).max();
+            let slowest = others.filter_map(|p| Some((eta(p, now, drain)?, p.id))).max();
             if let Some((eta, victim)) = slowest {
                 self.steal_from(thief, victim, eta);
             }
@@ -190,13 +212,16 @@ impl Engine {
     fn steal_from(&mut self, thief: PeerId, victim: PeerId, eta: Duration) {
         let now = self.now;
         let (Some(t), Some(v)) = (self.peers.get(&thief), self.peers.get(&victim)) else { return };
-        if t.window.rate() == 0 && !v.patience.stalled() {
+        let known = t.window.rate() > 0 || v.patience.stalled();
+        if !known || !self.may_duplicate(v) {
             return;
         }
         let mut left = v.outstanding.div_ceil(2).max(v.block_size()).min(t.room(now));
         let delay = t.window.delay().unwrap_or_default();
+        let drain = self.drain_time();
         let cost = delay + t.window.time_for(t.outstanding + left).unwrap_or_default();
-        let keep = if may_lose_head(v, now, cost) { 0 } else { v.block_size() };
+        let cost = cost.max(drain);
+        let keep = if may_lose_head(v, now, cost, drain) { 0 } else { v.block_size() };
         left = left.min(v.outstanding.saturating_sub(keep));
         if left == 0 || eta < cost * 2 + WORTH {
             return;

@@ -41,6 +41,13 @@ impl Meter {
         self.rate
     }
 
+    /// How long `bytes` take at this rate; `None` while it is not known.
+    pub(crate) fn time_for(&self, bytes: u64) -> Option<Duration> {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate).max(1);
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        (self.rate > 0).then(|| Duration::from_nanos(nanos))
+    }
+
     /// Forgets the running sample: time without work is not slowness.
     pub(crate) fn restart(&mut self, now: Time) {
         self.since = now;
@@ -128,9 +135,7 @@ impl Window {
 
     /// How long `bytes` take at the measured rate; `None` while it is not known.
     pub(crate) fn time_for(&self, bytes: u64) -> Option<Duration> {
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate()).max(1);
-        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        (self.rate() > 0).then(|| Duration::from_nanos(nanos))
+        self.meter.time_for(bytes)
     }
 }
 
