@@ -125,6 +125,9 @@ impl Store {
     /// Writes bytes of a piece. Blocks may come in any order and from many threads; bytes of a piece
     /// that is done already are dropped, so that nothing unverified replaces what was verified.
     ///
+    /// The caller owns a block while it is on its way: two threads must not write the same one at
+    /// once, nor one write to a piece that another is about to call done.
+    ///
     /// # Errors
     /// Disk full (with what is missing), not writable, out of range.
     pub fn write(&self, piece: u32, begin: u32, data: &[u8]) -> Result<(), Error> {
