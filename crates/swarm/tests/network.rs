@@ -189,6 +189,25 @@ fn a_slow_getter_does_not_slow_the_others() {
 }
 
 #[test]
+fn a_narrow_downlink_is_nobodys_fault() {
+    let mut w = World::new(vec![MIB; 16], TIDE);
+    for _ in 0..7 {
+        let seed = w.seed_spec(100 * MB);
+        w.add(seed);
+    }
+    let mut spec = w.spec(MB / 4);
+    spec.up = MB / 4;
+    let slow = w.add(spec);
+    w.full_mesh();
+    w.finish(600 * S);
+    let stats = w.nodes[slow].engine.stats();
+    assert!(stats.duplicate * 50 < stats.received, "{stats:?}");
+    assert!(percent(&w, MB / 4) < 110, "{}", percent(&w, MB / 4));
+    assert!(w.nodes[slow].dropped.iter().all(|d| d.1 == Reason::Useless));
+    assert_no_bans(&w);
+}
+
+#[test]
 fn late_joiners_and_selections() {
     let mut w = broadcast(2, 64, MIB, 100 * MB, TIDE);
     let mut some = w.spec(100 * MB);

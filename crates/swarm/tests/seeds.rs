@@ -118,6 +118,13 @@ fn live(seed: u64, tally: &mut Tally) {
     w.finish(span * 40 + bound);
     for (i, node) in w.nodes.iter().enumerate().filter(|(i, n)| !n.dead && !liars.contains(i)) {
         node.engine.check().unwrap();
+        let stats = node.engine.stats();
+        assert!(
+            node.spec.policy.endgame || stats.duplicate <= stats.received / 64 + (4 << 20),
+            "{i} got {} bytes twice of {}",
+            stats.duplicate,
+            stats.received
+        );
         for (banned, reason) in &node.banned {
             let corrupt = w.nodes[*banned].spec.vice == Vice::Corrupt;
             assert!(corrupt && *reason == Reason::CorruptData, "{i} banned honest {banned}");
