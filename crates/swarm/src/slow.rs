@@ -221,7 +221,8 @@ impl Engine {
         let drain = self.drain_time();
         let cost = delay + t.window.time_for(t.outstanding + left).unwrap_or_default();
         let cost = cost.max(drain);
-        let keep = if may_lose_head(v, now, cost, drain) { 0 } else { v.block_size() };
+        let sent = v.block_size() + v.window.on_the_way();
+        let keep = if may_lose_head(v, now, cost, drain) { 0 } else { sent };
         left = left.min(v.outstanding.saturating_sub(keep));
         if left == 0 || eta < cost * 2 + WORTH {
             return;
@@ -262,7 +263,8 @@ impl Engine {
             || !seed.have.is_all()
             || helper.have.is_all()
             || helper.outstanding >= seed.outstanding
-            || ahead < seed.block_size()
+            || ahead < seed.block_size() + seed.window.on_the_way()
+            || !self.may_duplicate(seed)
         {
             return;
         }

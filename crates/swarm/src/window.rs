@@ -107,6 +107,13 @@ impl Window {
         self.meter.rate()
     }
 
+    /// Bytes that are on their way at any time: a cancel comes too late for them.
+    pub(crate) fn on_the_way(&self) -> u64 {
+        let delay = self.delay.unwrap_or_default().as_nanos();
+        let bytes = u128::from(self.meter.rate()) * delay / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
     /// From a request to its first bytes, at best.
     pub(crate) fn delay(&self) -> Option<Duration> {
         self.delay

@@ -121,9 +121,10 @@ fn live(seed: u64, tally: &mut Tally) {
         let stats = node.engine.stats();
         assert!(
             node.spec.policy.endgame || stats.duplicate <= stats.received / 64 + (4 << 20),
-            "{i} got {} bytes twice of {}",
-            stats.duplicate,
-            stats.received
+            "{i}, {:?}, got bytes twice by {} ms: {stats:?}\n{:?}",
+            node.spec,
+            w.now / MS,
+            node.engine.peer_stats()
         );
         for (banned, reason) in &node.banned {
             let corrupt = w.nodes[*banned].spec.vice == Vice::Corrupt;
