@@ -172,7 +172,7 @@ impl Engine {
     /// Counts what is asked for; a pause before it does not count as slowness.
     pub(crate) fn count_asked(&mut self, bytes: u64) {
         if self.outstanding == 0 {
-            self.intake.restart(self.now);
+            self.intake.resume(self.now);
         }
         self.outstanding += bytes;
     }

@@ -256,7 +256,7 @@ impl Turns {
             *given = given.saturating_add(1);
         }
         if queue.in_flight == 0 {
-            queue.meter.restart(now);
+            queue.meter.resume(now);
         }
         queue.in_flight += len;
         self.in_flight += len;

@@ -17,6 +17,8 @@ use crate::upload::block_size;
 const SAMPLE: Duration = Duration::from_millis(20);
 /// ... and at most over this long.
 const SAMPLE_MOST: Duration = Duration::from_millis(500);
+/// Idleness that is a pause.
+const PAUSE: Duration = Duration::from_millis(20);
 /// An idle connection measures its delay anew after this long.
 const DELAY_AGE: Duration = Duration::from_secs(10);
 /// The least window lasts for this part of a second: an eighth.
@@ -32,6 +34,7 @@ const DELAY_FLOOR: Duration = Duration::from_millis(1);
 pub(crate) struct Meter {
     rate: u64,
     since: Time,
+    last: Time,
     bytes: u64,
 }
 
@@ -48,15 +51,21 @@ impl Meter {
         (self.rate > 0).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Forgets the running sample: time without work is not slowness.
-    pub(crate) fn restart(&mut self, now: Time) {
-        self.since = now;
-        self.bytes = 0;
+    /// Work begins again at `now`. A pause is not slowness, so the running sample is dropped; but the
+    /// moment between an answer and the next request is no pause, or a small window would never be
+    /// measured.
+    pub(crate) fn resume(&mut self, now: Time) {
+        if now.since(self.last) > PAUSE {
+            self.since = now;
+            self.bytes = 0;
+        }
+        self.last = now;
     }
 
     /// `bytes` have moved; a sample is at least `span` long.
     pub(crate) fn add(&mut self, now: Time, bytes: u32, span: Duration) {
         self.bytes += u64::from(bytes);
+        self.last = now;
         let nanos = now.since(self.since).as_nanos();
         if nanos < span.as_nanos().max(1) {
             return;
@@ -64,7 +73,8 @@ impl Meter {
         let new = u128::from(self.bytes) * 1_000_000_000 / nanos;
         let new = u64::try_from(new).unwrap_or(u64::MAX);
         self.rate = if new > self.rate { new } else { (self.rate / 4) * 3 + new / 4 };
-        self.restart(now);
+        self.since = now;
+        self.bytes = 0;
     }
 }
 
@@ -121,7 +131,7 @@ impl Window {
 
     /// The first request after a pause is going out.
     pub(crate) fn wake(&mut self, now: Time) {
-        self.meter.restart(now);
+        self.meter.resume(now);
     }
 
     /// The first bytes of a request have come `delay` after it went out; `idle`: nothing else was
@@ -188,12 +198,26 @@ mod tests {
         let mut m = Meter::default();
         m.add(Time(100 * MS), 1_000_000, SAMPLE);
         assert_eq!(m.rate(), 10_000_000);
-        m.restart(Time(10_000 * MS));
+        m.resume(Time(10_000 * MS));
         m.add(Time(10_100 * MS), 1_000_000, SAMPLE);
         assert_eq!(m.rate(), 10_000_000);
-        // Without the restart the pause counts.
+        // Without the word that work begins again, the pause counts.
         m.add(Time(20_000 * MS), 1_000_000, SAMPLE);
         assert!(m.rate() < 8_000_000);
+    }
+
+    #[test]
+    fn a_window_that_runs_empty_each_time_is_measured_all_the_same() {
+        let mut w = Window::new((1 << 20, 64 << 20));
+        let mut now = Time(1000 * MS);
+        for _ in 0..2000 {
+            w.wake(now);
+            let size = w.size();
+            w.answered(now, Duration::from_nanos(MS), true);
+            now = Time(now.0 + MS);
+            w.received(now, size as u32);
+        }
+        assert_eq!(w.size(), 64 << 20);
     }
 
     #[test]

@@ -46,6 +46,21 @@ fn one_gets_from_one() {
 }
 
 #[test]
+fn a_long_fat_path_is_filled() {
+    for (protocol, bound) in [(TIDE, 200), (FAST, 1200)] {
+        let mut w = broadcast(1, 1024, MIB, 1000 * MB, protocol);
+        w.delay = 10 * MS;
+        w.full_mesh();
+        w.finish(60 * S);
+        let time = percent(&w, 1000 * MB);
+        eprintln!("10 ms, 1 GB/s, {protocol:?}: {time}%");
+        // A stock peer that has not said how much it queues gets 250 requests.
+        assert!(time < bound, "{protocol:?}: {time}%");
+        assert_no_bans(&w);
+    }
+}
+
+#[test]
 fn eight_help_one_another() {
     for (protocol, bound) in [(TIDE, 150), (STOCK, 160), (FAST, 160)] {
         let mut w = broadcast(8, 256, MIB, 100 * MB, protocol);
@@ -320,7 +335,7 @@ fn clients_that_want_the_same_file_help_one_another() {
         }
         let (first, last) = (*ours.iter().min().unwrap(), *ours.iter().max().unwrap());
         assert!(last <= first + first / 4, "somebody starves: {ours:?}");
-        assert!(last < clients as u64 * 126, "worse than one after the other: {ours:?}");
+        assert!(last < clients as u64 * 139, "worse than one after the other: {ours:?}");
     }
 }
 
