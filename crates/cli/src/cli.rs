@@ -77,7 +77,7 @@ Settings:
   $XDG_CONFIG_HOME if that is set), or named by --config or TIDECAST_CONFIG.
   In the file, and in capitals after TIDECAST_ in the environment (there,
   lists have commas): state_dir, listen, net, tracker, peer, plain, format,
-  piece_size, exclude, seed_for, timeout, durability, policy, link_rate,
+  piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
   threads, dht, lsd, json, log.
 
 Units:
@@ -181,7 +181,7 @@ mod tests {
             "seed M P --listen 10.0.0.1:6881 --tracker http://a/b --peer a:1 --plain --json",
             "share P --plain",
             "get T --to D --peer a:1 --file *.fa --seed-for 1h --timeout 30s --plain --json",
-            "get T --to D --durability none --net ib0",
+            "get T --to D --durable none --net ib0",
             "tracker --listen :6969",
             "revoke T",
             "completions bash",

@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     #[serde(deserialize_with = "text")]
     pub(crate) timeout: Option<Span>,
     /// How downloads are made durable.
-    pub(crate) durability: Option<String>,
+    pub(crate) durable: Option<String>,
     /// The engine's policy.
     pub(crate) policy: Option<String>,
     /// Rate of this node's link, for the efficiency shown at the end.
@@ -84,7 +84,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("exclude", Kind::List),
     ("seed_for", Kind::Text),
     ("timeout", Kind::Text),
-    ("durability", Kind::Text),
+    ("durable", Kind::Text),
     ("policy", Kind::Text),
     ("link_rate", Kind::Text),
     ("threads", Kind::Number),
@@ -206,7 +206,7 @@ fn over(base: Settings, text: &str) -> Result<Settings> {
         exclude: pick(base.exclude, file.exclude),
         seed_for: file.seed_for.or(base.seed_for),
         timeout: file.timeout.or(base.timeout),
-        durability: file.durability.or(base.durability),
+        durable: file.durable.or(base.durable),
         policy: file.policy.or(base.policy),
         link_rate: file.link_rate.or(base.link_rate),
         threads: file.threads.or(base.threads),

@@ -79,7 +79,8 @@ impl Swarm {
         let addrs: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
         let cpu = Arc::new(Cpu::default());
         let (inbox, queue) = mpsc::channel(INBOX);
-        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let runtime = tokio::runtime::Handle::current();
+        let threads = runtime.metrics().num_workers();
         let settler = Settler::start(manifest.clone(), store.clone(), inbox.clone(), cpu.clone(), threads)
             .map_err(|source| Error::System { what: "start a thread", source })?;
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
@@ -95,7 +96,7 @@ impl Swarm {
             listen_port: addrs.first().map(SocketAddr::port),
             sources,
             inbox,
-            runtime: tokio::runtime::Handle::current(),
+            runtime,
             next_peer: AtomicU32::new(0),
             start: Instant::now(),
             seed_only,

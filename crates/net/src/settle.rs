@@ -25,12 +25,15 @@ use table::{Admitted, Settled, Table};
 /// Work for a settling thread.
 enum Job {
     /// A block came in.
-    Block { peer: PeerId, block: Block, data: Buffer, _slot: OwnedSemaphorePermit },
+    Block { peer: PeerId, block: Block, data: Buffer, _slot: Slot },
     /// The leaf hashes of a piece came in, ahead of its data.
     Leaves { peer: PeerId, piece: u32, leaves: Vec<Digest> },
     /// A piece may be on disk from an earlier run: hash it.
     Check { piece: u32 },
 }
+
+/// The right to have one block in the queue or in work.
+pub(crate) struct Slot(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 /// Hands work to the settling threads; cheap to clone. The threads end when the last handle goes.
 #[derive(Clone)]
@@ -90,12 +93,16 @@ impl Settler {
         self.shared.table.is_verified(piece)
     }
 
-    /// Hands over a received block, as soon as there is a slot for it.
-    pub(crate) async fn block(&self, peer: PeerId, block: Block, data: Buffer) {
-        let Ok(_slot) = self.slots.clone().acquire_owned().await else { return };
-        // A closed queue means that the swarm is stopping; the block is of no use then. A full one
-        // cannot be met with a slot in hand but for leaf hashes, which settle in microseconds.
-        let _ = self.jobs.send(Job::Block { peer, block, data, _slot });
+    /// A place in the queue for one block, as soon as there is one. None when the swarm is stopping.
+    pub(crate) async fn slot(&self) -> Option<Slot> {
+        self.slots.clone().acquire_owned().await.ok().map(Slot)
+    }
+
+    /// Hands over a received block. It does not wait, so that no connection can end between the
+    /// engine hearing of a block and the block being here.
+    pub(crate) fn block(&self, slot: Slot, peer: PeerId, block: Block, data: Buffer) {
+        // A closed queue means that the swarm is stopping; the block is of no use then.
+        let _ = self.jobs.send(Job::Block { peer, block, data, _slot: slot });
     }
 
     /// Hands over leaf hashes of a whole piece that came ahead of its data.
@@ -133,7 +140,7 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
             },
         };
         match job {
-            Job::Block { peer, block, data, _slot } => shared.settle(peer, block, data, &mut digests),
+            Job::Block { peer, block, data, _slot } => shared.settle(peer, block, &data, &mut digests),
             Job::Leaves { peer, piece, leaves } => shared.learn(peer, piece, leaves),
             Job::Check { piece } => shared.check(piece),
         }
@@ -141,8 +148,8 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
 }
 
 impl Shared {
-    /// Verifies and writes one block, and settles its piece if it was the last.
-    fn settle(&self, peer: PeerId, block: Block, data: Buffer, digests: &mut Vec<Digest>) {
+    /// Verifies one block and writes what is new of it.
+    fn settle(&self, peer: PeerId, block: Block, data: &Buffer, digests: &mut Vec<Digest>) {
         let bytes = &data[..block.len as usize];
         digests.clear();
         if self.manifest.expected(block.piece).v2.is_some() {
@@ -151,13 +158,26 @@ impl Shared {
         }
         let piece_len = self.manifest.piece_len(block.piece);
         match self.table.admit(peer, block, piece_len, digests) {
-            Admitted::Write => {}
-            Admitted::Duplicate => return self.say(Event::Duplicate { peer, block }),
-            Admitted::Bad => return self.say(Event::BlockBad { peer, block }),
+            Admitted::Write => self.write(peer, block, bytes),
+            Admitted::Duplicate => self.say(Event::Duplicate { peer, block }),
+            Admitted::Bad => self.say(Event::BlockBad { peer, block }),
+            Admitted::Partly(parts) => {
+                for (part, fresh) in parts {
+                    let from = (part.begin - block.begin) as usize;
+                    match fresh {
+                        true => self.write(peer, part, &bytes[from..from + part.len as usize]),
+                        false => self.say(Event::Duplicate { peer, block: part }),
+                    }
+                }
+            }
         }
+    }
+
+    /// Writes what was admitted, and settles its piece if it was the last.
+    fn write(&self, peer: PeerId, block: Block, bytes: &[u8]) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
-        drop(data);
         if let Err(error) = written {
+            // The store has said that it cannot go on; the verdict only keeps the books balanced.
             self.table.forget(block);
             self.say(Event::Duplicate { peer, block });
             return self.fail(error);
@@ -211,7 +231,7 @@ impl Shared {
         if settled.digests.is_empty() {
             let len = self.manifest.piece_len(piece) as usize;
             let mut bytes = vec![0; len];
-            if self.store.read(piece, 0, &mut bytes).is_ok() {
+            if self.store.read_unverified(piece, &mut bytes).is_ok() {
                 settled.digests = vec![[0; 32]; len.div_ceil(LEAF)];
                 tidecast_hash::leaves(&bytes, &mut settled.digests);
             }

@@ -240,6 +240,15 @@ impl Store {
         if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
+    /// Reads the first bytes of a piece whatever they are: to find out what a peer has sent.
+    ///
+    /// # Errors
+    /// As [`Store::read`], but for [`Error::NotVerified`].
+    pub fn read_unverified(&self, piece: u32, buf: &mut [u8]) -> Result<(), Error> {
+        self.in_range(piece, 0, buf.len())?;
+        self.read_raw(piece, 0, buf).map(|_| ())
+    }
+
     /// Reads bytes of any piece; false if a file is too short for them.
     fn read_raw(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<bool, Error> {
         let mut rest = buf;

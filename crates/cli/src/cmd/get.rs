@@ -72,7 +72,7 @@ pub(crate) struct Args {
     timeout: Option<Span>,
     /// batched: a power cut costs a second of work; none: for RAM and scratch, nothing is synced
     #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
-    durability: Option<String>,
+    durable: Option<String>,
     #[command(flatten)]
     swarm: SwarmArgs,
 }
@@ -123,10 +123,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 }
 
 fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure> {
-    match args.durability.as_deref().or(context.settings.durability.as_deref()) {
+    match args.durable.as_deref().or(context.settings.durable.as_deref()) {
         None | Some("batched") => Ok(Durability::Batched),
         Some("none") => Ok(Durability::None),
-        Some(other) => Err(Failure::usage(anyhow!("durability is {other:?}: write batched or none"))),
+        Some(other) => Err(Failure::usage(anyhow!("--durable is {other:?}: write batched or none"))),
     }
 }
 

@@ -127,7 +127,8 @@ async fn shake_hands(
 }
 
 fn offer(security: &Security) -> Offer {
-    let mut offer = Offer::default();
+    // One process serves one swarm yet, so no further channel is opened, and no credit is given.
+    let mut offer = Offer { caps: Caps::LEAVES.with(Caps::MANIFEST), ..Offer::default() };
     if security.is_owner() {
         offer.caps = offer.caps.with(Caps::AUTHORITY);
     }

@@ -92,10 +92,16 @@ impl Reading {
 
     /// Gives what was gathered to the settling threads.
     async fn hand_over(&mut self) -> Result<(), ConnError> {
+        if self.run.is_none() {
+            return Ok(());
+        }
+        let settler = &self.link.shared.settler;
+        let slot = settler.slot().await.ok_or(ConnError::Stopping)?;
         let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
         let peer = self.link.peer;
         self.tell(Event::Received { peer, block }).await?;
-        self.link.shared.settler.block(peer, block, data).await;
+        // No wait from here on: the engine knows of the block, so it must get its verdict.
+        settler.block(slot, peer, block, data);
         Ok(())
     }
 

@@ -22,9 +22,14 @@ const KNOWN_AHEAD: usize = 256;
 /// What to do with a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admitted {
+    /// All of it is new.
     Write,
+    /// All of it is there, or on its way.
     Duplicate,
+    /// It contradicts a known leaf hash.
     Bad,
+    /// Some of it is new (true): its parts in order.
+    Partly(Vec<(Block, bool)>),
 }
 
 /// A piece whose leaves are all stored: who sent each, and their hashes (none for v1).
@@ -92,15 +97,22 @@ impl Table {
         {
             return Admitted::Bad;
         }
-        if entry.leaves[span.clone()].iter().any(|l| *l != Leaf::Free) {
-            return Admitted::Duplicate;
+        let free = entry.leaves[span.clone()].iter().filter(|l| **l == Leaf::Free).count();
+        let verdict = match free {
+            0 => return Admitted::Duplicate,
+            n if n == span.len() => Admitted::Write,
+            _ => Admitted::Partly(entry.parts(block)),
+        };
+        for (leaf, at) in span.enumerate() {
+            if entry.leaves[at] == Leaf::Free {
+                entry.leaves[at] = Leaf::Writing;
+                entry.settled.senders[at] = peer;
+                if let Some(digest) = digests.get(leaf) {
+                    entry.settled.digests[at] = *digest;
+                }
+            }
         }
-        entry.leaves[span.clone()].fill(Leaf::Writing);
-        entry.settled.senders[span.clone()].fill(peer);
-        if !digests.is_empty() {
-            entry.settled.digests[span].copy_from_slice(digests);
-        }
-        Admitted::Write
+        verdict
     }
 
     /// The block is on disk. Gives the whole piece when it was the last.
@@ -179,6 +191,22 @@ impl Entry {
         self.settled.senders = vec![PeerId(u32::MAX); count];
         self.settled.digests = if hashed { vec![[0; 32]; count] } else { Vec::new() };
     }
+
+    /// Cuts a block where free leaves meet taken ones.
+    fn parts(&self, block: Block) -> Vec<(Block, bool)> {
+        let mut parts: Vec<(Block, bool)> = Vec::new();
+        let end = block.begin + block.len;
+        for leaf in leaf_span(block) {
+            let begin = (leaf * LEAF) as u32;
+            let len = (end - begin).min(LEAF as u32);
+            let free = self.leaves[leaf] == Leaf::Free;
+            match parts.last_mut().filter(|(_, f)| *f == free) {
+                Some((part, _)) => part.len += len,
+                None => parts.push((Block { piece: block.piece, begin, len }, free)),
+            }
+        }
+        parts
+    }
 }
 
 fn leaf_span(block: Block) -> std::ops::Range<usize> {
@@ -202,9 +230,10 @@ mod tests {
     fn a_leaf_is_written_once() {
         let table = Table::new(10);
         assert_eq!(table.admit(A, block(0, 2), LEN, &[[1; 32]; 2]), Admitted::Write);
-        assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32]; 2]), Admitted::Duplicate);
+        assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
         assert!(table.stored(block(0, 2)).is_none());
-        assert_eq!(table.admit(B, block(2, 1), LEN, &[[2; 32]; 1]), Admitted::Write);
+        let parts = vec![(block(1, 1), false), (block(2, 1), true)];
+        assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32], [2; 32]]), Admitted::Partly(parts));
         let settled = table.stored(block(2, 1));
         assert_eq!(settled.map(|s| s.senders), Some(vec![A, A, B]));
         assert!(table.verified(5, &[]).is_empty());
