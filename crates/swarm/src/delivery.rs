@@ -148,6 +148,9 @@ impl Engine {
     pub(crate) fn wanting_again(&mut self) {
         let was = self.complete;
         self.check_complete();
+        if !self.complete {
+            self.hungry.extend(self.peers.keys().copied());
+        }
         if was && !self.complete {
             self.neighbours.rouse(self.now);
         }

@@ -1,0 +1,389 @@
+//! What the engine promises about single events and actions, each rule by itself.
+#![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use tidecast_swarm::{
+    Action, Block, Candidate, Engine, Event, Limits, PeerId, Policy, Protocol, Reason, Setup, SetupError,
+    Time,
+};
+
+const MS: u64 = 1_000_000;
+const K256: u32 = 256 << 10;
+const TIDE: Protocol = Protocol::Tidecast { max_block: 1 << 20 };
+const STOCK: Protocol = Protocol::Stock { fast: false };
+const FAST: Protocol = Protocol::Stock { fast: true };
+const A: PeerId = PeerId(1);
+const B: PeerId = PeerId(2);
+
+/// An engine and its clock.
+struct One {
+    engine: Engine,
+    now: u64,
+}
+
+fn setup(pieces: u32, have: u32) -> Setup {
+    Setup {
+        lengths: vec![K256; pieces as usize].into(),
+        have: if have > 0 { vec![0..have] } else { vec![] },
+        want: vec![0..pieces],
+        policy: Policy::TIDECAST,
+        limits: Limits::default(),
+        seed: 1,
+    }
+}
+
+impl One {
+    fn new(setup: Setup) -> Self {
+        One { engine: Engine::new(setup, Time(0)).unwrap(), now: 0 }
+    }
+
+    fn give(&mut self, event: Event) -> Vec<Action> {
+        self.engine.handle(Time(self.now), event);
+        self.engine.check().unwrap();
+        std::iter::from_fn(|| self.engine.poll()).collect()
+    }
+
+    /// Lets time pass, with every wake-up that is asked for.
+    fn pass(&mut self, span: u64) -> Vec<Action> {
+        let until = self.now + span;
+        let mut out = Vec::new();
+        while let Some(at) = self.engine.wakeup().filter(|at| at.0 <= until) {
+            self.now = at.0.max(self.now + 1);
+            out.extend(self.give(Event::Tick));
+        }
+        self.now = until;
+        out
+    }
+
+    fn up(&mut self, peer: PeerId, protocol: Protocol) -> Vec<Action> {
+        self.give(Event::PeerUp { peer, protocol, candidate: None })
+    }
+
+    fn deliver(&mut self, peer: PeerId, block: Block) -> Vec<Action> {
+        let mut out = self.give(Event::Received { peer, block });
+        out.extend(self.give(Event::Stored { peer, block }));
+        out
+    }
+}
+
+fn whole(piece: u32) -> Block {
+    Block { piece, begin: 0, len: K256 }
+}
+
+/// The blocks asked of `peer` by these actions.
+fn asked(actions: &[Action], peer: PeerId) -> Vec<Block> {
+    let mut out = Vec::new();
+    for action in actions {
+        match action {
+            Action::Request { peer: p, block } if *p == peer => out.push(*block),
+            Action::RequestPieces { peer: p, pieces } if *p == peer => {
+                out.extend(pieces.clone().map(whole));
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn a_setup_that_cannot_be_is_refused() {
+    let bad = |change: &dyn Fn(&mut Setup)| {
+        let mut s = setup(4, 0);
+        change(&mut s);
+        Engine::new(s, Time(0)).unwrap_err()
+    };
+    assert_eq!(bad(&|s| s.lengths = vec![5, 0].into()), SetupError::EmptyPiece(1));
+    assert_eq!(bad(&|s| s.want = vec![0..5]), SetupError::BadRange(0, 5));
+    assert_eq!(bad(&|s| s.have = vec![2..3, 1..2]), SetupError::BadRange(1, 2));
+    assert_eq!(bad(&|s| s.have = vec![2..2]), SetupError::BadRange(2, 2));
+}
+
+#[test]
+fn complete_is_said_once_each_time() {
+    let mut one = One::new(setup(2, 1));
+    assert!(!one.engine.is_complete());
+    let complete = |a: &[Action]| a.iter().filter(|a| **a == Action::Complete).count();
+    assert_eq!(complete(&one.give(Event::PieceVerified { piece: 1 })), 1);
+    assert_eq!(complete(&one.give(Event::PieceVerified { piece: 1 })), 0);
+    one.give(Event::PieceLost { piece: 0 });
+    assert!(!one.engine.is_complete() && !one.engine.have(0));
+    assert_eq!(complete(&one.give(Event::PieceVerified { piece: 0 })), 1);
+    assert_eq!(one.engine.have_ranges(), vec![0..2]);
+    let mut seed = One::new(setup(3, 3));
+    assert_eq!(complete(&seed.give(Event::Tick)), 1);
+}
+
+#[test]
+fn nothing_is_asked_while_the_disk_is_behind_and_all_at_once_when_it_is_not() {
+    let mut s = setup(64, 0);
+    s.limits.unsettled = u64::from(K256);
+    let mut one = One::new(s);
+    one.up(A, TIDE);
+    let first = asked(&one.give(Event::HasAll { peer: A }), A);
+    assert!(!first.is_empty());
+    let mut last = Vec::new();
+    for &block in &first {
+        last = one.give(Event::Received { peer: A, block });
+    }
+    assert!(asked(&last, A).is_empty(), "asked for more than the disk takes");
+    let mut more = Vec::new();
+    for &block in &first {
+        more.extend(one.give(Event::Stored { peer: A, block }));
+    }
+    assert!(!asked(&more, A).is_empty(), "waits although the disk has caught up");
+}
+
+#[test]
+fn a_silent_peer_gives_back_and_is_asked_little() {
+    let mut one = One::new(setup(64, 0));
+    for peer in [A, B] {
+        one.up(peer, TIDE);
+    }
+    let owed = asked(&one.give(Event::HasAll { peer: A }), A);
+    assert!(!owed.is_empty());
+    one.give(Event::HasAll { peer: B });
+    let later = one.pass(20_000 * MS);
+    let taken: Vec<u32> = later
+        .iter()
+        .filter_map(|a| match a {
+            Action::Cancel { peer, block } if *peer == A => Some(block.piece),
+            _ => None,
+        })
+        .collect();
+    assert!(owed.iter().all(|b| taken.contains(&b.piece)), "{owed:?} {taken:?}");
+    assert!(one.engine.peer_stats()[0].outstanding <= u64::from(K256));
+}
+
+#[test]
+fn only_what_we_have_is_served_and_the_rest_rejected() {
+    let mut one = One::new(setup(8, 2));
+    one.up(A, TIDE);
+    one.up(B, FAST);
+    let out = one.give(Event::RequestedPieces { peer: A, pieces: 1..4 });
+    let rejects: Vec<Block> = out
+        .iter()
+        .filter_map(|a| match a {
+            Action::Reject { block, .. } => Some(*block),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rejects, vec![whole(2), whole(3)]);
+    let served = |a: &[Action]| a.iter().filter(|a| matches!(a, Action::Serve { .. })).count();
+    assert!(served(&out) > 0);
+    let block = Block { piece: 0, begin: 16384, len: 16384 };
+    assert_eq!(served(&one.give(Event::Requested { peer: B, block })), 1);
+    let block = Block { piece: 5, ..block };
+    let out = one.give(Event::Requested { peer: B, block });
+    assert_eq!(out, vec![Action::Reject { peer: B, block }]);
+    let block = Block { piece: 0, begin: K256 - 1, len: 2 };
+    let out = one.give(Event::Requested { peer: B, block });
+    assert!(matches!(out[0], Action::Disconnect { reason: Reason::Protocol(_), .. }));
+}
+
+#[test]
+fn a_flood_of_requests_is_refused_then_cut_off() {
+    let mut s = setup(8, 8);
+    s.limits.queued_requests = 10;
+    s.limits.serving = 16384;
+    let mut one = One::new(s);
+    one.up(A, FAST);
+    one.up(B, STOCK);
+    for (peer, patient) in [(A, true), (B, false)] {
+        let block = Block { piece: 0, begin: 0, len: 16384 };
+        let mut all = Vec::new();
+        for _ in 0..60 {
+            all.extend(one.give(Event::Requested { peer, block }));
+        }
+        let rejected = all.iter().filter(|a| matches!(a, Action::Reject { .. })).count();
+        assert_eq!(rejected > 0, patient);
+        assert!(rejected <= 10);
+        assert!(all.contains(&Action::Disconnect { peer, reason: Reason::Flooding }));
+    }
+}
+
+#[test]
+fn a_cancel_takes_requests_out_of_the_queue() {
+    let mut one = One::new(setup(64, 64));
+    one.up(A, TIDE);
+    let out = one.give(Event::RequestedPieces { peer: A, pieces: 0..20 });
+    for piece in 0..20 {
+        one.give(Event::Canceled { peer: A, block: whole(piece) });
+    }
+    assert_eq!(one.engine.peer_stats()[0].queued, 0);
+    for action in out {
+        if let Action::Serve { peer, block } = action {
+            assert!(one.give(Event::Sent { peer, block }).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_choke_drops_requests_unless_the_peer_rejects_them_itself() {
+    for (protocol, kept) in [(STOCK, false), (FAST, true), (TIDE, true)] {
+        let mut one = One::new(setup(8, 0));
+        one.up(A, protocol);
+        one.give(Event::HasAll { peer: A });
+        let out = one.give(Event::Unchoked { peer: A });
+        let before = one.engine.stats().outstanding;
+        assert!(before > 0, "{protocol:?}: {out:?}");
+        one.give(Event::Choked { peer: A });
+        assert_eq!(one.engine.stats().outstanding > 0, kept, "{protocol:?}");
+        let again = asked(&one.give(Event::Unchoked { peer: A }), A);
+        assert_eq!(again.is_empty(), kept, "{protocol:?}");
+    }
+}
+
+#[test]
+fn a_stock_peer_is_asked_only_when_it_unchokes_or_allows() {
+    let mut one = One::new(setup(8, 0));
+    one.up(A, FAST);
+    let out = one.give(Event::HasAll { peer: A });
+    assert_eq!(out, vec![Action::Interested { peer: A, interested: true }]);
+    let out = asked(&one.give(Event::AllowedFast { peer: A, piece: 3 }), A);
+    assert!(!out.is_empty() && out.iter().all(|b| b.piece == 3 && b.len == 16384));
+    for block in out {
+        let more = asked(&one.deliver(A, block), A);
+        assert!(more.is_empty(), "asked a peer that chokes for {more:?}");
+    }
+    let out = asked(&one.give(Event::Unchoked { peer: A }), A);
+    assert!(!out.is_empty() && out.iter().all(|b| b.piece != 3));
+}
+
+#[test]
+fn news_go_out_at_once_then_in_batches() {
+    let mut one = One::new(setup(64, 0));
+    one.now = 1000 * MS;
+    let out = one.up(A, TIDE);
+    assert_eq!(out[0], Action::AnnounceAll { peer: A, have: vec![] });
+    one.up(B, STOCK);
+    let to = |actions: &[Action], who: PeerId| -> Vec<u32> {
+        let mut all = Vec::new();
+        for action in actions {
+            if let Action::Announce { peer, pieces } = action
+                && *peer == who
+            {
+                all.extend(pieces.iter().cloned().flatten());
+            }
+        }
+        all
+    };
+    let out = one.give(Event::PieceVerified { piece: 7 });
+    assert_eq!((to(&out, A), to(&out, B)), (vec![7], vec![7]));
+    one.now += MS;
+    for piece in [9, 8] {
+        let out = one.give(Event::PieceVerified { piece });
+        assert_eq!((to(&out, A), to(&out, B)), (vec![], vec![piece]));
+    }
+    one.give(Event::Has { peer: A, pieces: 9..10 });
+    assert_eq!(to(&one.pass(50 * MS), A), vec![8], "known, or not in one batch");
+}
+
+#[test]
+fn deadlines_go_before_priorities_before_the_rest() {
+    let mut one = One::new(setup(64, 0));
+    one.give(Event::Priority { pieces: 20..22, priority: 3 });
+    one.give(Event::Deadline { pieces: 40..41, at: Time(500 * MS) });
+    one.up(A, TIDE);
+    let mut order = Vec::new();
+    let mut todo = asked(&one.give(Event::HasAll { peer: A }), A);
+    while order.len() < 5 {
+        let block = todo.remove(0);
+        order.push(block.piece);
+        one.now += 5 * MS;
+        todo.extend(asked(&one.deliver(A, block), A));
+        one.give(Event::PieceVerified { piece: block.piece });
+    }
+    assert_eq!(order[0], 40);
+    assert_eq!([order[1].min(order[2]), order[1].max(order[2])], [20, 21]);
+}
+
+#[test]
+fn what_is_unwanted_is_not_asked_for() {
+    let mut one = One::new(setup(8, 0));
+    one.give(Event::Priority { pieces: 0..8, priority: 0 });
+    assert!(one.engine.is_complete());
+    one.up(A, TIDE);
+    assert!(asked(&one.give(Event::HasAll { peer: A }), A).is_empty());
+    let out = one.give(Event::Priority { pieces: 2..3, priority: 1 });
+    assert!(out.contains(&Action::Interested { peer: A, interested: true }));
+    assert_eq!(asked(&out, A), vec![whole(2)]);
+    let out = one.give(Event::Priority { pieces: 2..3, priority: 0 });
+    assert!(out.contains(&Action::Cancel { peer: A, block: whole(2) }));
+}
+
+#[test]
+fn a_bad_block_bans_its_sender_and_what_it_owed_goes_to_others() {
+    let mut one = One::new(setup(4, 0));
+    for peer in [A, B] {
+        one.up(peer, TIDE);
+    }
+    let block = asked(&one.give(Event::HasAll { peer: A }), A)[0];
+    one.give(Event::HasAll { peer: B });
+    one.give(Event::Received { peer: A, block });
+    let out = one.give(Event::BlockBad { peer: A, block });
+    assert!(out.contains(&Action::Ban { peer: A, reason: Reason::CorruptData }));
+    assert_eq!(one.engine.peers(), vec![B]);
+    let mut todo = asked(&out, B);
+    todo.extend(asked(&one.pass(1000 * MS), B));
+    assert!(one.give(Event::BlockBad { peer: A, block }).is_empty(), "banned twice");
+    let stats = one.engine.stats();
+    assert_eq!((stats.banned, stats.bad), (1, 2 * u64::from(block.len)));
+}
+
+#[test]
+fn one_too_many_is_let_go_but_room_is_made_for_those_we_were_told_of() {
+    let mut s = setup(4, 0);
+    s.limits.peers = 2;
+    let mut one = One::new(s);
+    let c = Candidate(9);
+    let out = one.give(Event::Candidate { candidate: c, told: true });
+    assert_eq!(out, vec![Action::Dial { candidate: c }]);
+    for peer in [PeerId(10), PeerId(11)] {
+        one.up(peer, TIDE);
+    }
+    let out = one.up(PeerId(12), TIDE);
+    assert_eq!(out, vec![Action::Disconnect { peer: PeerId(12), reason: Reason::TooMany }]);
+    one.give(Event::PeerDown { peer: PeerId(12) });
+    let up = Event::PeerUp { peer: PeerId(13), protocol: TIDE, candidate: Some(c) };
+    let out = one.give(up);
+    assert!(out.contains(&Action::Disconnect { peer: PeerId(10), reason: Reason::TooMany }));
+    assert!(one.engine.peers().contains(&PeerId(13)));
+}
+
+#[test]
+fn events_of_peers_that_are_gone_or_never_were_mean_nothing() {
+    let mut one = One::new(setup(4, 2));
+    one.up(A, TIDE);
+    one.give(Event::PeerDown { peer: A });
+    for peer in [A, PeerId(77)] {
+        assert!(one.give(Event::HasAll { peer }).is_empty());
+        assert!(one.give(Event::Requested { peer, block: whole(0) }).is_empty());
+        assert!(one.give(Event::PeerDown { peer }).is_empty());
+        assert!(one.give(Event::Sent { peer, block: whole(0) }).is_empty());
+    }
+    assert_eq!(one.engine.stats().peers, 0);
+}
+
+#[test]
+fn a_peer_that_claims_the_impossible_is_let_go() {
+    for event in [
+        Event::Has { peer: A, pieces: 3..9 },
+        Event::HasExactly { peer: A, pieces: vec![0..1, 7..8] },
+        Event::HasNot { peer: A, piece: u32::MAX },
+        Event::RequestedPieces { peer: A, pieces: 0..5 },
+    ] {
+        let mut one = One::new(setup(4, 0));
+        one.up(A, TIDE);
+        let out = one.give(event);
+        assert!(matches!(out[0], Action::Disconnect { reason: Reason::Protocol(_), .. }), "{out:?}");
+    }
+}
+
+#[test]
+fn time_that_runs_backwards_is_held() {
+    let mut one = One::new(setup(4, 0));
+    one.now = 1000 * MS;
+    one.up(A, TIDE);
+    one.now = 10;
+    one.give(Event::HasAll { peer: A });
+    assert!(one.engine.wakeup().unwrap() >= Time(1000 * MS));
+}
