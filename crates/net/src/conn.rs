@@ -66,6 +66,5 @@ pub(crate) async fn run(
         r = reading => r,
         w = writing => w,
     };
-    let why = ended.err().map(|e| e.to_string());
-    let _ = inbox.send(Input::Down { peer, why }).await;
+    let _ = inbox.send(Input::Down { peer, why: ended.err() }).await;
 }

@@ -23,6 +23,8 @@ use crate::transport::{Counted, Transport};
 
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
+/// What a peer that does not answer at all is late with; it may be down, which is no offence.
+pub(crate) const CONNECTING: &str = "accept the connection";
 /// Socket buffers are set only where the system allows this much; below it the kernel's own
 /// tuning goes further than we could.
 const BUFFER: usize = 8 << 20;
@@ -31,22 +33,22 @@ const BUFFER: usize = 8 << 20;
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
     let shared = shared.clone();
     shared.runtime.clone().spawn(async move {
-        let mut why = "no address is known".to_owned();
+        let mut last = None;
         for addr in addresses {
             let source = shared.source_for(addr.ip());
             let local = shared.local();
             match dial(&local, &shared.security, addr, source, &shared.cpu).await {
                 Ok(established) => return crate::conn::run(shared, established, addr, Some(candidate)).await,
                 Err(error) => {
-                    why = format!("{addr}: {error}");
-                    if let ConnError::Denied(said) = error {
-                        let notice = Notice::Refused { addr, why: said };
+                    if let ConnError::Denied(why) = &error {
+                        let notice = Notice::Refused { addr, why: why.clone() };
                         let _ = shared.inbox.send(Input::Notice(notice)).await;
                     }
+                    last = Some((addr, error));
                 }
             }
         }
-        let _ = shared.inbox.send(Input::DialFailed { candidate, why }).await;
+        let _ = shared.inbox.send(Input::DialFailed { candidate, last }).await;
     });
 }
 
@@ -58,7 +60,7 @@ pub(crate) async fn dial(
     source: Option<IpAddr>,
     cpu: &Arc<Cpu>,
 ) -> Result<Established, ConnError> {
-    let late = |_| ConnError::Late { what: "accept the connection", seconds: CONNECT.as_secs() };
+    let late = |_| ConnError::Late { what: CONNECTING, seconds: CONNECT.as_secs() };
     let stream = timeout(CONNECT, connect(addr, source)).await.map_err(late)??;
     let first = local.hashes.first().copied().unwrap_or_default();
     let (transport, node) = secure(stream, security, first, cpu).await?;

@@ -16,6 +16,8 @@ use tidecast_swarm::{Action, Block, Candidate, Engine, Event, PeerId, Protocol, 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cpu::Stage;
+use crate::dial::CONNECTING;
+use crate::error::{ConnError, Fault};
 use crate::shared::Shared;
 use book::{Book, Culprit};
 use progress::{Notice, PeerReport, Progress, Summary};
@@ -28,6 +30,8 @@ pub(crate) const OUTBOX: usize = 8192;
 const PROGRESS: Duration = Duration::from_millis(100);
 /// How often neighbours are told of each other.
 const INTRODUCE: Duration = Duration::from_secs(2);
+/// How long a peer that stalled is left alone.
+const SHUN: Duration = Duration::from_secs(60);
 /// Notices that nobody has read yet; more are dropped.
 pub(crate) const NOTICES: usize = 256;
 
@@ -40,9 +44,9 @@ pub(crate) enum Input {
     /// A stock client has introduced itself.
     Hello { peer: PeerId, client: Option<String>, port: Option<u16> },
     /// It has ended.
-    Down { peer: PeerId, why: Option<String> },
+    Down { peer: PeerId, why: Option<ConnError> },
     /// A dial failed.
-    DialFailed { candidate: Candidate, why: String },
+    DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
     /// Addresses of one node that were heard of.
     Found { addresses: Vec<SocketAddr>, told: bool },
     /// A piece that might have been on disk has been hashed.
@@ -216,9 +220,17 @@ impl Driver {
             }
             Input::Up(new) => self.up(*new),
             Input::Hello { peer, client, port } => self.hello(peer, client, port),
-            Input::Down { peer, why } => self.down(peer, why.as_deref()),
-            Input::DialFailed { candidate, why } => {
-                tracing::debug!(?candidate, why, "dial failed");
+            Input::Down { peer, why } => {
+                if let Some((addr, node)) = self.conns.get(&peer).map(|c| (c.addr, c.node)) {
+                    self.judge(addr, node, why.as_ref());
+                }
+                self.down(peer, why.map(|e| e.to_string()).as_deref());
+            }
+            Input::DialFailed { candidate, last } => {
+                if let Some((addr, why)) = last {
+                    tracing::debug!(%addr, %why, "dial failed");
+                    self.judge(addr, None, Some(&why).filter(|w| !matches!(w, ConnError::Late { what: CONNECTING, .. })));
+                }
                 self.engine_event(Event::DialFailed { candidate });
             }
             Input::Found { addresses, told } => {
@@ -329,6 +341,22 @@ impl Driver {
         {
             self.met.push(listens);
         }
+    }
+
+    /// A connection that ended by the peer's fault: it is named, and kept out.
+    fn judge(&mut self, addr: SocketAddr, node: Option<NodeId>, why: Option<&ConnError>) {
+        let Some((why, fault)) = why.and_then(|e| Some((e, e.fault()?))) else { return };
+        let (until, text) = match fault {
+            Fault::Broke => (None, why.to_string()),
+            Fault::Stalled => (Some(Instant::now() + SHUN), format!("{why}; for {} s", SHUN.as_secs())),
+        };
+        self.condemn(addr, node, until, text);
+    }
+
+    fn condemn(&mut self, addr: SocketAddr, node: Option<NodeId>, until: Option<Instant>, why: String) {
+        tracing::warn!(%addr, why, "peer banned");
+        self.book.ban(Culprit::new(node, addr), until);
+        self.notify(Notice::Banned { addr, node, why });
     }
 
     fn down(&mut self, peer: PeerId, why: Option<&str>) {

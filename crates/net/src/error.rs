@@ -31,6 +31,26 @@ pub(crate) enum ConnError {
     Stopping,
 }
 
+/// What a failed connection says of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It broke the protocol: it is not heard again.
+    Broke,
+    /// It kept us waiting in the midst of something: it is left alone for a while.
+    Stalled,
+}
+
+impl ConnError {
+    /// Whose fault it was, if it was the peer's.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            ConnError::Wire(_) | ConnError::Protocol(_) => Some(Fault::Broke),
+            ConnError::Late { .. } => Some(Fault::Stalled),
+            _ => None,
+        }
+    }
+}
+
 /// Why a session could not start or go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

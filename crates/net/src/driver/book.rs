@@ -3,8 +3,9 @@
 //! A candidate is one node; it may have several addresses, tried in order. The engine sees only its
 //! number. Bounded: a hostile tracker or peer cannot fill memory with addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use tidecast_identity::NodeId;
 use tidecast_swarm::Candidate;
@@ -37,7 +38,8 @@ impl Culprit {
 pub(crate) struct Book {
     addresses: Vec<Vec<SocketAddr>>,
     known: BTreeMap<SocketAddr, Candidate>,
-    banned: BTreeSet<Culprit>,
+    /// Until when; None for good.
+    banned: BTreeMap<Culprit, Option<Instant>>,
 }
 
 impl Book {
@@ -66,14 +68,15 @@ impl Book {
         self.addresses.get(candidate.0 as usize).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn ban(&mut self, culprit: Culprit) {
-        if self.banned.len() < MAX_BANS {
-            self.banned.insert(culprit);
+    /// Keeps somebody out, for good or until a time.
+    pub(crate) fn ban(&mut self, culprit: Culprit, until: Option<Instant>) {
+        if self.banned.len() < MAX_BANS || self.banned.contains_key(&culprit) {
+            self.banned.insert(culprit, until);
         }
     }
 
     pub(crate) fn is_banned(&self, culprit: &Culprit) -> bool {
-        self.banned.contains(culprit)
+        self.banned.get(culprit).is_some_and(|until| until.is_none_or(|t| t > Instant::now()))
     }
 }
 
@@ -97,8 +100,10 @@ mod tests {
     fn bans_on_loopback_spare_the_neighbours() {
         let mut book = Book::default();
         let (bad, good) = ("127.0.0.1:5".parse().unwrap(), "127.0.0.1:6".parse().unwrap());
-        book.ban(Culprit::new(None, bad));
+        book.ban(Culprit::new(None, bad), None);
         assert!(book.is_banned(&Culprit::new(None, bad)));
         assert!(!book.is_banned(&Culprit::new(None, good)));
+        book.ban(Culprit::new(None, good), Some(Instant::now()));
+        assert!(!book.is_banned(&Culprit::new(None, good)), "its time is over");
     }
 }

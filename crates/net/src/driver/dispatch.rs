@@ -8,7 +8,6 @@ use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
 
 use super::book::Culprit;
-use super::progress::Notice;
 use super::{Driver, Out};
 use crate::cpu::Stage;
 use crate::security::Security;
@@ -70,11 +69,12 @@ impl Driver {
         }
     }
 
-    /// A node that has connected to us meanwhile is not dialled again.
+    /// A node that has connected to us meanwhile is not dialled again, nor one that is banned.
     fn dial(&mut self, candidate: Candidate) {
         let addresses = self.book.addresses(candidate);
         let met = |c: &super::Conn| c.listens.is_some_and(|a| addresses.contains(&a));
-        if self.conns.values().any(met) {
+        let banned = addresses.iter().any(|a| self.book.is_banned(&Culprit::new(None, *a)));
+        if banned || self.conns.values().any(met) {
             return self.engine_event(Event::DialFailed { candidate });
         }
         crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
@@ -106,12 +106,10 @@ impl Driver {
             Reason::Withholding => "it claims pieces and does not deliver them".to_owned(),
             Reason::Useless | Reason::TooMany => format!("{reason:?}"),
         };
-        tracing::warn!(%addr, client = conn.client, why, "peer banned");
-        self.book.ban(Culprit::new(node, addr));
         if let Some(listens) = conn.listens {
-            self.book.ban(Culprit::new(None, listens));
+            self.book.ban(Culprit::new(None, listens), None);
         }
-        self.notify(Notice::Banned { addr, node, why });
+        self.condemn(addr, node, None, why);
         self.close(peer);
     }
 
