@@ -62,7 +62,7 @@ fn a_long_fat_path_is_filled() {
 
 #[test]
 fn eight_help_one_another() {
-    for (protocol, bound) in [(TIDE, 150), (STOCK, 160), (FAST, 160)] {
+    for (protocol, bound) in [(TIDE, 122), (STOCK, 122), (FAST, 122)] {
         let mut w = broadcast(8, 256, MIB, 100 * MB, protocol);
         w.full_mesh();
         w.finish(120 * S);

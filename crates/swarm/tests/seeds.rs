@@ -137,15 +137,23 @@ fn live(seed: u64, tally: &mut Tally) {
     }
 }
 
+/// Seeds that have found a bug: a suspicious piece left to a banned peer, data on its way asked for
+/// twice, a narrow downlink taken for slow peers.
+const FOUND: [u64; 3] = [401, 568, 1089];
+
 #[test]
 fn every_seed_completes_and_bans_only_the_guilty() {
-    let range = std::env::var("TIDECAST_SEEDS").unwrap_or_else(|_| "0..60".into());
-    let (from, to) = range.split_once("..").unwrap();
+    let chosen = std::env::var("TIDECAST_SEEDS").ok();
+    let seeds: Vec<u64> = match chosen.as_deref().map(|r| r.split_once("..").unwrap()) {
+        Some((from, to)) => (from.parse().unwrap()..to.parse().unwrap()).collect(),
+        None => (0..60).chain(FOUND).collect(),
+    };
     let mut tally = Tally::default();
-    for seed in from.parse().unwrap()..to.parse().unwrap() {
-        let before = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(seed, &mut tally)));
-        assert!(before.is_ok(), "seed {seed} fails: TIDECAST_SEEDS={seed}..{}", seed + 1);
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| live(seed, &mut tally));
+        let ended = std::panic::catch_unwind(run);
+        assert!(ended.is_ok(), "seed {seed} fails: TIDECAST_SEEDS={seed}..{}", seed + 1);
     }
     eprintln!("{tally:?}");
-    assert!(tally.killed > 0 && tally.liars > 0 || from != "0");
+    assert!(chosen.is_some() || (tally.killed > 9 && tally.liars > 9 && tally.slow > 9));
 }
