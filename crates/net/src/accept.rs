@@ -103,7 +103,8 @@ async fn secure(
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
     let node = match &shared.security {
         Security::Private(_) => Some(
-            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|e| ConnError::Tls(e.to_string()))?,
+            peer_node_id(stream.get_ref().1.peer_certificates())
+                .map_err(|e| ConnError::Tls(e.to_string()))?,
         ),
         _ => None,
     };

@@ -109,10 +109,12 @@ async fn secure(
     let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
     let connecting = TlsConnector::from(config).connect(name, Counted::new(stream, cpu));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
-    let stream = timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let stream =
+        timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
     let node = match security {
         Security::Private(_) => Some(
-            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|e| ConnError::Tls(e.to_string()))?,
+            peer_node_id(stream.get_ref().1.peer_certificates())
+                .map_err(|e| ConnError::Tls(e.to_string()))?,
         ),
         _ => None,
     };

@@ -110,6 +110,8 @@ struct Conn {
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
 const MAX_REPORTS: usize = 4096;
+/// Departed peers that may still be blamed for what they sent.
+const MAX_GONE: usize = 256;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -123,6 +125,8 @@ pub(crate) struct Driver {
     /// Listening addresses in the order in which they were met.
     met: Vec<SocketAddr>,
     ended: Vec<PeerReport>,
+    /// Peers that left before the verdict on all that they sent.
+    gone: BTreeMap<PeerId, (SocketAddr, Option<NodeId>)>,
     /// Pieces not wanted by the user are not fetched after a failed check either.
     wanted: Arc<Vec<bool>>,
     unchecked: u32,
@@ -151,7 +155,8 @@ impl Driver {
         let now = Instant::now();
         let manifest = shared.manifest.clone();
         let piece_len = |p: usize| u64::from(manifest.piece_len(p as u32));
-        let wanted_bytes = start.wanted.iter().enumerate().filter(|(_, w)| **w).map(|(p, _)| piece_len(p)).sum();
+        let wanted_bytes =
+            start.wanted.iter().enumerate().filter(|(_, w)| **w).map(|(p, _)| piece_len(p)).sum();
         Driver {
             manifest,
             engine: start.engine,
@@ -161,6 +166,7 @@ impl Driver {
             conns: BTreeMap::new(),
             met: Vec::new(),
             ended: Vec::new(),
+            gone: BTreeMap::new(),
             wanted: start.wanted,
             unchecked: start.unchecked,
             corrupt: 0,
@@ -229,7 +235,11 @@ impl Driver {
             Input::DialFailed { candidate, last } => {
                 if let Some((addr, why)) = last {
                     tracing::debug!(%addr, %why, "dial failed");
-                    self.judge(addr, None, Some(&why).filter(|w| !matches!(w, ConnError::Late { what: CONNECTING, .. })));
+                    self.judge(
+                        addr,
+                        None,
+                        Some(&why).filter(|w| !matches!(w, ConnError::Late { what: CONNECTING, .. })),
+                    );
                 }
                 self.engine_event(Event::DialFailed { candidate });
             }
@@ -262,7 +272,12 @@ impl Driver {
                     conn.sent += u64::from(block.len);
                 }
             }
-            Event::BlockBad { block, .. } => self.corrupt += u64::from(block.len),
+            Event::BlockBad { peer, block } => {
+                self.corrupt += u64::from(block.len);
+                if let Some((addr, node)) = self.gone.remove(peer) {
+                    self.condemn(addr, node, None, "it sent bytes that do not match their hashes".to_owned());
+                }
+            }
             Event::PieceVerified { piece } if self.is_wanted(*piece) && !self.engine.have(*piece) => {
                 self.verified_bytes += u64::from(self.manifest.piece_len(*piece));
             }
@@ -362,6 +377,12 @@ impl Driver {
     fn down(&mut self, peer: PeerId, why: Option<&str>) {
         let Some(conn) = self.conns.remove(&peer) else { return };
         tracing::debug!(addr = %conn.addr, why, "peer down");
+        if conn.received > 0 {
+            self.gone.insert(peer, (conn.addr, conn.node));
+            if self.gone.len() > MAX_GONE {
+                self.gone.pop_first();
+            }
+        }
         if (conn.received > 0 || conn.sent > 0) && self.ended.len() < MAX_REPORTS {
             self.ended.push(conn.report());
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidecast_identity::{Authority, ManifestId, NodeKey, Tls, Token};
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_net::{Fetch, Membership, Security, Swarm, SwarmOptions, Summary, fetch_manifest};
+use tidecast_net::{Fetch, Membership, Security, Summary, Swarm, SwarmOptions, fetch_manifest};
 use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
 use tidecast_store::{DownloadOptions, SeedOptions, Store};
 

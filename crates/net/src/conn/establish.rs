@@ -143,11 +143,8 @@ async fn open(
     buf: &mut BytesMut,
     outgoing: bool,
 ) -> Result<Handshake, ConnError> {
-    let ours = |info_hash| Handshake {
-        reserved: Reserved::ours(local.hybrid),
-        info_hash,
-        peer_id: local.peer_id,
-    };
+    let ours =
+        |info_hash| Handshake { reserved: Reserved::ours(local.hybrid), info_hash, peer_id: local.peer_id };
     let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
     if outgoing {
         writer.write_all(&ours(first).to_bytes()).await?;
@@ -219,7 +216,9 @@ impl Established {
         let enrolling = matches!(introduction, Introduction::Enrol(_));
         let shown = match introduction {
             Introduction::None => None,
-            Introduction::Credential(c) => Some(ext::Message::Credential { channel: 0, credential: c.into() }),
+            Introduction::Credential(c) => {
+                Some(ext::Message::Credential { channel: 0, credential: c.into() })
+            }
             Introduction::Enrol(request) => Some(ext::Message::Enrol { channel: 0, request: request.into() }),
         };
         if let Some(message) = shown {

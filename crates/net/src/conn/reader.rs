@@ -134,7 +134,11 @@ impl Reading {
             Message::ExtHandshake(hello) => {
                 *self.link.ids.lock() = ids;
                 let input = Input::Hello { peer, client: hello.client, port: hello.port };
-                return self.link.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping);
+                self.link.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping)?;
+                match hello.reqq {
+                    Some(requests) => Event::QueueLimit { peer, requests },
+                    None => return Ok(()),
+                }
             }
             Message::Tidecast(message) => return self.tidecast(message).await,
             Message::HashRequest(range) => return self.link.answer_hashes(range).await,

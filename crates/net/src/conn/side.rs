@@ -68,7 +68,8 @@ impl Link {
     fn manifest_part(&self, range: ext::ManifestRange) -> Ext {
         let whole = self.shared.manifest_bytes();
         let from = range.offset as usize;
-        let to = whole.len().min(from.saturating_add(range.len as usize)).min(from.saturating_add(ext::MAX_CHUNK));
+        let to =
+            whole.len().min(from.saturating_add(range.len as usize)).min(from.saturating_add(ext::MAX_CHUNK));
         if from >= to {
             return Ext::ManifestReject(range);
         }

@@ -35,6 +35,8 @@ struct Writing {
     out: BytesMut,
     tidecast: bool,
     served: Vec<Block>,
+    /// The piece whose leaf hashes were sent last.
+    leaves_of: Option<u32>,
 }
 
 /// Writes until told to close or the connection ends.
@@ -46,7 +48,7 @@ pub(super) async fn run(
 ) -> Result<(), ConnError> {
     let tidecast = matches!(protocol, Protocol::Tidecast { .. });
     let out = BytesMut::with_capacity(GATHER + (GATHER >> 2));
-    let mut writing = Writing { link, writer, out, tidecast, served: Vec::new() };
+    let mut writing = Writing { link, writer, out, tidecast, served: Vec::new(), leaves_of: None };
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         match tokio::time::timeout(KEEP_ALIVE, queue.recv_many(&mut batch, BATCH)).await {
@@ -116,7 +118,8 @@ impl Writing {
     }
 
     async fn serve(&mut self, block: Block) -> Result<(), ConnError> {
-        if self.tidecast && block.begin == 0 {
+        if self.tidecast && self.leaves_of != Some(block.piece) {
+            self.leaves_of = Some(block.piece);
             self.leaves(block.piece)?;
         }
         let sent = if block.len >= SENDFILE && self.writer.plain().is_some() {

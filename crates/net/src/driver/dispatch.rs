@@ -192,9 +192,7 @@ impl Driver {
                 continue;
             }
             let message = match conn.protocol {
-                Protocol::Tidecast { .. } => {
-                    Message::Tidecast(ext::Message::Peers { channel: 0, addrs })
-                }
+                Protocol::Tidecast { .. } => Message::Tidecast(ext::Message::Peers { channel: 0, addrs }),
                 Protocol::Stock { .. } if self.manifest.private() => continue,
                 Protocol::Stock { .. } => {
                     let added = addrs.into_iter().map(|addr| PexPeer { addr, flags: 0 }).collect();

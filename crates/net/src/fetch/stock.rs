@@ -52,7 +52,9 @@ impl Asking<'_> {
     async fn metadata(&mut self, want: u32, size: u32) -> Result<bytes::Bytes, ConnError> {
         for _ in 0..PATIENCE {
             match self.peer.input.message().await? {
-                Message::Metadata(Metadata::Data { piece, total, bytes }) if piece == want && total == size => {
+                Message::Metadata(Metadata::Data { piece, total, bytes })
+                    if piece == want && total == size =>
+                {
                     return Ok(bytes);
                 }
                 Message::Metadata(Metadata::Reject { piece }) if piece == want => {
