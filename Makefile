@@ -29,7 +29,7 @@ e2e: setup ## the end-to-end tests alone (ARGS='-k magnet' chooses)
 fuzz: ## every fuzz target for 10 minutes
 	@scripts/fuzz 600
 
-demo: ## 8 nodes receive a real Python environment, each verified, each uploading
+demo: setup ## 8 nodes receive a real Python environment, each verified, each uploading
 	@scripts/demo
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)

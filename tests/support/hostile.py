@@ -26,6 +26,7 @@ class Hostile:
     def __init__(self, ip: str, port: int):
         self.address = f"{ip}:{port}"
         self.requests = 0
+        self.sent = 0
         self.connections = 0
         self.closed = threading.Event()
         self.stopped = threading.Event()
@@ -126,7 +127,7 @@ class Oversized(Hostile):
         self.handshake(peer)
         peer.sendall(struct.pack(">IB", 0xFFFF_FFF0, BITFIELD))
         while not self.stopped.is_set():
-            peer.sendall(bytes(1 << 16))
+            self.sent += peer.send(bytes(1 << 16))
 
 
 class OneByteAMinute(Hostile):
