@@ -478,8 +478,15 @@ impl Driver {
             let _ = conn.outbox.try_send(Out::Close);
         }
         let progress = self.snapshot();
-        let mut peers = std::mem::take(&mut self.ended);
-        peers.extend(self.conns.values().map(Conn::report));
+        let mut peers: Vec<PeerReport> = Vec::new();
+        for report in std::mem::take(&mut self.ended).into_iter().chain(self.conns.values().map(Conn::report))
+        {
+            // A peer that came back is still one peer.
+            match peers.iter_mut().find(|p| p.addr == report.addr && p.node == report.node) {
+                Some(known) => known.add(&report),
+                None => peers.push(report),
+            }
+        }
         let elapsed = self.start.elapsed();
         let summary = Summary { progress: progress.clone(), peers, elapsed, cpu: self.shared.cpu.clone() };
         self.progress.send_replace(progress);

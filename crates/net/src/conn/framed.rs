@@ -18,6 +18,13 @@ const STALL: Duration = Duration::from_secs(20);
 /// ... plus this for every 16 KiB, which no useful link is slower than.
 const STALL_PER_LEAF: Duration = Duration::from_secs(2);
 
+/// What the bytes so far amount to.
+pub(crate) enum Ready {
+    Frame(Frame),
+    /// Nothing yet: so many bytes must be there.
+    Need(usize),
+}
+
 /// A connection's input.
 pub(crate) struct Input {
     reader: Reader,
@@ -39,13 +46,13 @@ impl Input {
     }
 
     /// The next frame, if the bytes for it are here already.
-    pub(crate) fn ready(&mut self) -> Result<Result<Frame, usize>, ConnError> {
+    pub(crate) fn ready(&mut self) -> Result<Ready, ConnError> {
         match self.codec.decode(&self.buf)? {
             Decoded::Frame { frame, consumed } => {
                 self.buf.advance(consumed);
-                Ok(Ok(frame))
+                Ok(Ready::Frame(frame))
             }
-            Decoded::Need(n) => Ok(Err(n)),
+            Decoded::Need(bytes) => Ok(Ready::Need(bytes)),
         }
     }
 
@@ -63,14 +70,15 @@ impl Input {
         }
     }
 
-    /// The next message; a block is not expected here. A message that has begun must end within the
-    /// time of a stall, however it drips.
+    /// The next message; a block is not expected here.
     pub(crate) async fn message(&mut self) -> Result<Message, ConnError> {
         loop {
             match self.ready()? {
-                Ok(Frame::Message(message)) => return Ok(message),
-                Ok(Frame::Block(_)) => return Err(ConnError::Protocol("a block before it was asked for")),
-                Err(need) => self.more(need).await?,
+                Ready::Frame(Frame::Message(message)) => return Ok(message),
+                Ready::Frame(Frame::Block(_)) => {
+                    return Err(ConnError::Protocol("a block before it was asked for"));
+                }
+                Ready::Need(bytes) => self.more(bytes).await?,
             }
         }
     }

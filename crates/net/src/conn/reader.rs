@@ -7,7 +7,7 @@ use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
 
 use super::Link;
-use super::framed::Input as Framed;
+use super::framed::{Input as Framed, Ready};
 use crate::driver::{Input, Out};
 use crate::error::ConnError;
 use crate::pool::Buffer;
@@ -35,14 +35,14 @@ pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Re
     let mut reading = Reading { link, run: None, large };
     loop {
         match input.ready()? {
-            Ok(Frame::Message(message)) => {
+            Ready::Frame(Frame::Message(message)) => {
                 let ids = input.codec.peer_ids();
                 reading.message(message, ids).await?;
             }
-            Ok(Frame::Block(header)) => reading.block(header, &mut input).await?,
-            Err(need) => {
+            Ready::Frame(Frame::Block(header)) => reading.block(header, &mut input).await?,
+            Ready::Need(bytes) => {
                 reading.hand_over().await?;
-                input.more(need).await?;
+                input.more(bytes).await?;
             }
         }
     }

@@ -50,6 +50,13 @@ pub struct PeerReport {
     pub sent_bytes: u64,
 }
 
+impl PeerReport {
+    pub(crate) fn add(&mut self, other: &PeerReport) {
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+    }
+}
+
 /// The end of a run.
 #[derive(Clone, Debug)]
 pub struct Summary {
