@@ -101,6 +101,27 @@ async fn hybrid_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_fails_its_check_is_fetched_before_all_is_called_complete() {
+    log();
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = from.path().join("tree");
+    make_tree(&source);
+    let manifest = publish(&source, Version::V2);
+    let seeder = seed(&manifest, &source, Security::Open).await;
+    let copied = std::process::Command::new("cp").arg("-a").arg(&source).arg(to.path()).status().unwrap();
+    assert!(copied.success());
+    let damaged = to.path().join("tree/d1/f7");
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    bytes[2_000_000] ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    let getter = get(&manifest, to.path(), Security::Open, seeder.listen_addrs()).await;
+    let summary = finish(getter).await;
+    assert_eq!(summary.progress.received_bytes, u64::from(manifest.piece_length()));
+    assert_same(&source, &to.path().join("tree"));
+    seeder.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_know_only_the_origin_find_and_help_each_other() {
     log();
     let from = tempfile::tempdir().unwrap();
