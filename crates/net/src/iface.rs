@@ -98,8 +98,23 @@ pub fn order_for_dialling(remote: &mut [SocketAddr], local: &[LocalAddress]) {
 /// The local address to dial `remote` from, when the user chose a network.
 pub(crate) fn source_for(remote: IpAddr, chosen: &[LocalAddress]) -> Option<IpAddr> {
     let same_family = |l: &&LocalAddress| l.ip.is_ipv4() == remote.is_ipv4();
-    let shared = chosen.iter().find(|l| same_network(l.ip, remote, l.prefix));
-    shared.or_else(|| chosen.iter().find(same_family)).map(|l| l.ip)
+    shared_source(remote, chosen).or_else(|| chosen.iter().find(same_family).map(|l| l.ip))
+}
+
+/// The local address to dial `remote` from, if one of these is on its network: those on which this
+/// node listens, so that others take it for one node.
+pub(crate) fn shared_source(remote: IpAddr, listening: &[LocalAddress]) -> Option<IpAddr> {
+    listening.iter().find(|l| same_network(l.ip, remote, l.prefix)).map(|l| l.ip)
+}
+
+/// What is known of the networks of listening addresses; unspecified ones are left out.
+pub(crate) fn listening(addrs: &[SocketAddr], local: &[LocalAddress]) -> Vec<LocalAddress> {
+    let specific = addrs.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
+    let of = |ip: IpAddr| {
+        let network = local.iter().find(|l| same_network(l.ip, ip, l.prefix))?;
+        Some(LocalAddress { ip, ..network.clone() })
+    };
+    specific.filter_map(of).collect()
 }
 
 fn same_network(a: IpAddr, b: IpAddr, bits: u8) -> bool {
@@ -168,6 +183,14 @@ mod tests {
         order_for_dialling(&mut theirs, &ours);
         let ips: Vec<String> = theirs.iter().map(|a| a.ip().to_string()).collect();
         assert_eq!(ips, ["10.1.3.4", "10.9.0.7", "192.168.0.1", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn a_node_dials_its_neighbours_from_where_it_listens() {
+        let host = [local("10.1.0.1", 16, 100), local("127.0.0.1", 8, 0)];
+        let ours = listening(&["127.0.0.3:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap()], &host);
+        assert_eq!(shared_source("127.0.0.9".parse().unwrap(), &ours), Some("127.0.0.3".parse().unwrap()));
+        assert_eq!(shared_source("10.1.0.9".parse().unwrap(), &ours), None);
     }
 
     #[test]

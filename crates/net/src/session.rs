@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
 use crate::error::Error;
-use crate::iface::{LocalAddress, Network, local_addresses};
+use crate::iface::{LocalAddress, Network, listening, local_addresses};
 use crate::pool::Pool;
 use crate::security::Security;
 use crate::settle::Settler;
@@ -77,6 +77,7 @@ impl Swarm {
         let listeners =
             on_network(&listen, &sources).into_iter().map(accept::listen).collect::<Result<Vec<_>, _>>()?;
         let addrs: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        let listening = listening(&addrs, &local_addresses().unwrap_or_default());
         let cpu = Arc::new(Cpu::default());
         let (inbox, queue) = mpsc::channel(INBOX);
         let runtime = tokio::runtime::Handle::current();
@@ -95,6 +96,7 @@ impl Swarm {
             peer_id: new_peer_id(),
             listen_port: addrs.first().map(SocketAddr::port),
             sources,
+            listening,
             inbox,
             runtime,
             next_peer: AtomicU32::new(0),

@@ -14,7 +14,7 @@ use crate::conn::establish::Local;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
 use crate::driver::Input;
-use crate::iface::{LocalAddress, source_for};
+use crate::iface::{LocalAddress, shared_source, source_for};
 use crate::pool::Pool;
 use crate::security::Security;
 use crate::settle::Settler;
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) listen_port: Option<u16>,
     /// Addresses of the network that the user chose; empty: any.
     pub(crate) sources: Vec<LocalAddress>,
+    /// Addresses on which this node listens, unless it does so on all.
+    pub(crate) listening: Vec<LocalAddress>,
     pub(crate) inbox: mpsc::Sender<Input>,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) next_peer: AtomicU32,
@@ -48,9 +50,9 @@ impl Shared {
         self.whole_manifest.get_or_init(|| self.manifest.to_bytes().into())
     }
 
-    /// The address to dial `remote` from, if the user chose a network.
+    /// The address to dial `remote` from, if it matters.
     pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
-        source_for(remote, &self.sources)
+        source_for(remote, &self.sources).or_else(|| shared_source(remote, &self.listening))
     }
 
     /// What this node says of itself in handshakes.
