@@ -110,6 +110,8 @@ struct Conn {
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
 const MAX_REPORTS: usize = 4096;
+/// Listening addresses that are passed on.
+const MAX_MET: usize = 16_384;
 /// Departed peers that may still be blamed for what they sent.
 const MAX_GONE: usize = 256;
 
@@ -301,11 +303,7 @@ impl Driver {
         let NewPeer { peer, addr, listens, protocol, .. } = new;
         tracing::debug!(%addr, client = new.client, ?protocol, "peer up");
         let candidate = new.candidate.or_else(|| listens.and_then(|a| self.book.find(a)));
-        if let Some(listens) = listens
-            && !self.met.contains(&listens)
-        {
-            self.met.push(listens);
-        }
+        self.meet(listens);
         let conn = Conn {
             addr,
             listens,
@@ -351,7 +349,14 @@ impl Driver {
             conn.client = client;
         }
         conn.listens = port.map(|port| SocketAddr::new(conn.addr.ip(), port)).or(conn.listens);
-        if let Some(listens) = conn.listens
+        let listens = conn.listens;
+        self.meet(listens);
+    }
+
+    /// Remembers where a peer listens, to tell the others.
+    fn meet(&mut self, listens: Option<SocketAddr>) {
+        if let Some(listens) = listens
+            && self.met.len() < MAX_MET
             && !self.met.contains(&listens)
         {
             self.met.push(listens);

@@ -93,7 +93,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
         let same = m.total_len() - m.unique_len();
         rows.push((
             "of that",
-            format!("{} is in files that equal another, and is not sent twice", Size(same)),
+            format!("{} is in files that equal another", Size(same)),
         ));
     }
     rows.extend(m.hash_v2().map(|h| ("v2 hash", HEXLOWER.encode(&h))));
