@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidecast_identity::{NodeId, peer_node_id};
+use tidecast_identity::NodeId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -101,12 +101,6 @@ async fn secure(
     let accepting = TlsAcceptor::from(config).accept(Counted::new(stream, &shared.cpu));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let node = match &shared.security {
-        Security::Private(_) => Some(
-            peer_node_id(stream.get_ref().1.peer_certificates())
-                .map_err(|e| ConnError::Tls(e.to_string()))?,
-        ),
-        _ => None,
-    };
+    let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;
     Ok((Transport::Tls(Box::new(stream.into())), node))
 }

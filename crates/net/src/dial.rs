@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls_pki_types::ServerName;
 use socket2::SockRef;
-use tidecast_identity::{NodeId, peer_node_id, placeholder_name, ssl_torrent};
+use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
 use tidecast_swarm::Candidate;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -111,12 +111,6 @@ async fn secure(
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream =
         timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let node = match security {
-        Security::Private(_) => Some(
-            peer_node_id(stream.get_ref().1.peer_certificates())
-                .map_err(|e| ConnError::Tls(e.to_string()))?,
-        ),
-        _ => None,
-    };
+    let node = security.proven_node(stream.get_ref().1.peer_certificates())?;
     Ok((Transport::Tls(Box::new(stream.into())), node))
 }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
+use rustls_pki_types::CertificateDer;
 use tidecast_identity::ssl_torrent::SslTorrent;
 use tidecast_identity::{
     Authority, Credential, EnrolRequest, Gate, NodeId, Refused, RevocationList, SwarmId, Tls, Token,
+    peer_node_id,
 };
+
+use crate::error::ConnError;
 
 /// How a swarm is protected.
 pub enum Security {
@@ -170,6 +174,17 @@ impl Security {
             (Security::Private(membership), Some(node)) => membership.still_admits(node),
             (Security::Private(_), None) => false,
             _ => true,
+        }
+    }
+
+    /// Who the other end of a TLS connection is, where nodes are known by their keys.
+    pub(crate) fn proven_node(
+        &self,
+        certs: Option<&[CertificateDer<'_>]>,
+    ) -> Result<Option<NodeId>, ConnError> {
+        match self {
+            Security::Private(_) => peer_node_id(certs).map(Some).map_err(|e| ConnError::Tls(e.to_string())),
+            _ => Ok(None),
         }
     }
 

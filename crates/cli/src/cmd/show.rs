@@ -91,10 +91,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     ];
     if m.unique_len() < m.total_len() {
         let same = m.total_len() - m.unique_len();
-        rows.push((
-            "of that",
-            format!("{} is in files that equal another", Size(same)),
-        ));
+        rows.push(("of that", format!("{} is in files that equal another", Size(same))));
     }
     rows.extend(m.hash_v2().map(|h| ("v2 hash", HEXLOWER.encode(&h))));
     rows.extend(m.hash_v1().map(|h| ("v1 hash", HEXLOWER.encode(&h))));
