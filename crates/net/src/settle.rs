@@ -57,8 +57,8 @@ struct Shared {
 
 /// Work waiting for the threads; blocks are bounded tighter by their slots.
 const QUEUE: usize = 1024;
-/// One in work, one next, one coming.
-const SLOTS_PER_THREAD: usize = 3;
+/// One in work and some that wait, so that neither sockets nor threads stand still for each other.
+const SLOTS_PER_THREAD: usize = 6;
 
 impl Settler {
     /// Starts `threads` settling threads.

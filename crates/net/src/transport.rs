@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
+use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -106,6 +107,12 @@ pub(crate) async fn send_file(
         }
     }
     Ok(())
+}
+
+/// Gives the kernel bytes that more will follow at once (MSG_MORE), as many as it takes now.
+pub(crate) fn send_more(socket: &TcpStream, bytes: &[u8]) -> usize {
+    let send = || Ok(rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?);
+    socket.try_io(Interest::WRITABLE, send).unwrap_or(0)
 }
 
 /// A socket (or half of one) whose calls are booked to [`Stage::Socket`].

@@ -16,7 +16,7 @@ use super::Link;
 use crate::cpu::Stage;
 use crate::driver::{Input, Out};
 use crate::error::ConnError;
-use crate::transport::{Writer, send_file};
+use crate::transport::{Writer, send_file, send_more};
 
 /// Things taken from the queue in one go.
 const BATCH: usize = 64;
@@ -112,6 +112,15 @@ impl Writing {
         Ok(())
     }
 
+    /// Writes what was gathered so that the kernel sends it together with the payload that follows.
+    async fn write_ahead(&mut self) -> Result<(), ConnError> {
+        if let (Some(socket), true) = (self.writer.plain(), self.served.is_empty()) {
+            let sent = send_more(socket, &self.out);
+            let _ = self.out.split_to(sent);
+        }
+        self.write().await
+    }
+
     async fn report(&self, block: Block) -> Result<(), ConnError> {
         let event = Event::Sent { peer: self.link.peer, block };
         self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
@@ -160,7 +169,7 @@ impl Writing {
         let shared = self.link.shared.clone();
         let spans = shared.store.send_spans(block.piece, block.begin, block.len)?;
         self.header(block)?;
-        self.write().await?;
+        self.write_ahead().await?;
         for span in spans {
             match (&span.file, self.writer.plain()) {
                 (Some(file), Some(socket)) => {
