@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import socket
 import sys
+import time
 
 from bench.measure import Failed, Run, median
 
@@ -117,6 +118,30 @@ class Bench:
             seed.stop(9)
             for n in range(getters):
                 shutil.rmtree(self.shm / f"got{n}", ignore_errors=True)
+
+
+    def by_rqbit(self, path: pathlib.Path, torrent: pathlib.Path) -> dict:
+        """The same by rqbit (v1 only), one to one; its seconds are those of the whole process."""
+        port = free_port()
+        quiet = ["--disable-dht", "--disable-lsd", "--disable-trackers", "--disable-upnp-port-forward", "-v", "error"]
+
+        def rqbit(listen: int, *words) -> Run:
+            return self.run([shutil.which("rqbit"), *quiet, "--listen-ip", "127.0.0.1", "--listen-port", str(listen),
+                             "download", "--disable-http-api", *words, torrent])
+
+        seed = rqbit(port, "--overwrite", "-o", path.parent)
+        try:
+            spent = -1.0
+            while (now := seed.cpu_so_far()) != spent or now < 0.1:  # it has checked its files when it rests
+                spent = now
+                time.sleep(1.5)
+            get = rqbit(free_port(), "-e", "--initial-peers", f"127.0.0.1:{port}", "-o", self.target(0)).wait()
+            if not (self.shm / "got0" / path.name).stat().st_size == path.stat().st_size:
+                raise Failed("rqbit did not bring the file")
+            return {"seconds": get.seconds, "cpu": get.cpu + seed.cpu_so_far() - spent, "rss": get.rss}
+        finally:
+            seed.stop(9)
+            shutil.rmtree(self.shm / "got0", ignore_errors=True)
 
 
 def repeat(times: int, *what) -> list[dict]:

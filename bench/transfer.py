@@ -2,7 +2,7 @@
 
 Environment: REPEATS (5), SIZE (4GiB) of the one-to-one transfer, FORMAT (v2) of the manifest that both use, ONLY (a
 list of: publish one four bound memory small) to run a part, LARGE_FILES (100000), SMALL_FILES (50000). Data is in
-/dev/shm, but for `small`, which is about a disk. Prints a table, and writes the figures to bench/results/.
+/dev/shm, but for `small`, which is about a disk. rqbit takes part if it is on the PATH. Prints a table, and writes the figures to bench/results/.
 """
 from __future__ import annotations
 
@@ -98,7 +98,12 @@ def transfers(bench: Bench, blob: pathlib.Path, getters: int) -> dict:
         lambda: bench.by_libtorrent(blob, theirs, getters),
         lambda: bench.by_tidecast(blob, plain, getters),
         lambda: bench.by_tidecast(blob, private, getters, private=True))
-    return {"libtorrent": libtorrent, "plain": open_, "tls": tls}
+    rows = {"libtorrent": libtorrent, "plain": open_, "tls": tls}
+    if getters == 1 and shutil.which("rqbit"):
+        v1 = bench.shm / "v1.torrent"
+        bench.run([sys.executable, LTPEER, "make", v1, blob, "--format", "v1"]).wait()
+        rows["rqbit"], = repeat(REPEATS, lambda: bench.by_rqbit(blob, v1))
+    return rows
 
 
 def memory(bench: Bench) -> dict:
@@ -154,8 +159,7 @@ def small(bench: Bench, disk: pathlib.Path) -> dict:
 def tell_transfer(title: str, size: int, getters: int, rows: dict, goal: float, limit: dict | None) -> None:
     print(f"\n{title}")
     reference = rows["libtorrent"]
-    for name in ("libtorrent", "plain", "tls"):
-        r = rows[name]
+    for name, r in rows.items():
         ratio = reference["seconds"] / r["seconds"]
         text = f"  {name:<11} {r['seconds']:7.2f} s  {size / r['seconds'] / 1e6:7.0f} MB/s  cpu {r['cpu'] / getters / (size / GIB):5.2f} s/GiB"
         text += "" if name == "libtorrent" else f"  {ratio:5.2f} x libtorrent" + (f" (goal {goal:g})" if name == "plain" else "")
