@@ -39,6 +39,8 @@ pub(crate) const NOTICES: usize = 256;
 pub(crate) enum Input {
     /// Goes to the engine as it is.
     Event(Event),
+    /// The last block of a piece is stored, and the verdict on the piece.
+    Settled(Event, Event),
     /// A connection is established.
     Up(Box<NewPeer>),
     /// A stock client has introduced itself.
@@ -222,9 +224,10 @@ impl Driver {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Event(event) => {
-                self.count(&event);
-                self.engine_event(event);
+            Input::Event(event) => self.counted(event),
+            Input::Settled(stored, verdict) => {
+                self.counted(stored);
+                self.counted(verdict);
             }
             Input::Up(new) => self.up(*new),
             Input::Hello { peer, client, port } => self.hello(peer, client, port),
@@ -259,6 +262,11 @@ impl Driver {
             Input::Recheck => self.recheck(),
             Input::Stop(reply) => self.stopping = Some(reply),
         }
+    }
+
+    fn counted(&mut self, event: Event) {
+        self.count(&event);
+        self.engine_event(event);
     }
 
     /// Keeps the books of bytes per peer that people read; the engine keeps its own for decisions.

@@ -182,40 +182,47 @@ impl Shared {
             self.say(Event::Duplicate { peer, block });
             return self.fail(error);
         }
-        let settled = self.table.stored(block);
-        self.say(Event::Stored { peer, block });
-        if let Some(settled) = settled {
-            self.settle_piece(block.piece, settled);
+        let stored = Event::Stored { peer, block };
+        match self.table.stored(block) {
+            None => self.say(stored),
+            Some(settled) => {
+                let verdict = self.settle_piece(block.piece, settled);
+                // In one message: the engine's thread is woken once.
+                let _ = self.inbox.blocking_send(Input::Settled(stored, verdict));
+            }
         }
     }
 
     /// All blocks of a piece are on disk: is it what the manifest says?
-    fn settle_piece(&self, piece: u32, settled: Settled) {
+    fn settle_piece(&self, piece: u32, settled: Settled) -> Event {
         let good = match self.manifest.expected(piece).v2 {
-            Some(_) => self.matches(piece, &settled.digests),
-            None => match self.cpu.measure(Stage::Hash, || self.store.check(piece)) {
-                Ok(good) => good,
-                Err(error) => {
-                    self.table.failed(piece, settled);
-                    self.say(Event::PieceFailed { piece });
-                    return self.fail(error);
-                }
-            },
+            Some(_) => Ok(self.matches(piece, &settled.digests)),
+            None => self.cpu.measure(Stage::Hash, || self.store.check(piece)),
         };
-        if !good {
-            self.table.failed(piece, self.with_digests(piece, settled));
-            return self.say(Event::PieceFailed { piece });
+        let kept = good.and_then(|good| {
+            if good {
+                self.keep(piece, &settled.digests)?;
+            }
+            Ok(good)
+        });
+        match kept {
+            Ok(true) => {
+                let digests = &self.with_digests_if_suspected(piece, settled).digests;
+                for (peer, block) in self.table.verified(piece, digests) {
+                    self.say(Event::BlockBad { peer, block });
+                }
+                Event::PieceVerified { piece }
+            }
+            Ok(false) => {
+                self.table.failed(piece, self.with_digests(piece, settled));
+                Event::PieceFailed { piece }
+            }
+            Err(error) => {
+                self.table.failed(piece, settled);
+                self.fail(error);
+                Event::PieceFailed { piece }
+            }
         }
-        if let Err(error) = self.keep(piece, &settled.digests) {
-            self.table.failed(piece, settled);
-            self.say(Event::PieceFailed { piece });
-            return self.fail(error);
-        }
-        let digests = &self.with_digests_if_suspected(piece, settled).digests;
-        for (peer, block) in self.table.verified(piece, digests) {
-            self.say(Event::BlockBad { peer, block });
-        }
-        self.say(Event::PieceVerified { piece });
     }
 
     /// Records a verified piece in the store.
