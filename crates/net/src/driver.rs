@@ -30,6 +30,8 @@ pub(crate) const OUTBOX: usize = 8192;
 const PROGRESS: Duration = Duration::from_millis(100);
 /// How often neighbours are told of each other.
 const INTRODUCE: Duration = Duration::from_secs(2);
+/// A newcomer is introduced this soon, together with those who come right after it.
+const NEWCOMER: Duration = Duration::from_millis(100);
 /// How long a peer that stalled is left alone.
 const SHUN: Duration = Duration::from_secs(60);
 /// Notices that nobody has read yet; more are dropped.
@@ -368,6 +370,7 @@ impl Driver {
             && !self.met.contains(&listens)
         {
             self.met.push(listens);
+            self.next_introduction = self.next_introduction.min(Instant::now() + NEWCOMER);
         }
     }
 
