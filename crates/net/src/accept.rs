@@ -15,7 +15,7 @@ use crate::dial::tune;
 use crate::error::{ConnError, Error};
 use crate::security::Security;
 use crate::shared::Shared;
-use crate::transport::{Counted, Transport};
+use crate::transport::{Booked, Transport};
 
 /// A TLS record of the handshake starts with this byte; BitTorrent's with the length 19.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -98,7 +98,7 @@ async fn secure(
         (Security::Ssl(ssl), true) => ssl.server(),
     };
     let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let accepting = TlsAcceptor::from(config).accept(Counted::new(stream, &shared.cpu));
+    let accepting = TlsAcceptor::from(config).accept(Booked::socket(stream, &shared.cpu));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
     let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;

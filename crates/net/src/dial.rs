@@ -19,7 +19,7 @@ use crate::driver::progress::Notice;
 use crate::error::ConnError;
 use crate::security::Security;
 use crate::shared::Shared;
-use crate::transport::{Counted, Transport};
+use crate::transport::{Booked, Transport};
 
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ async fn secure(
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
     let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let connecting = TlsConnector::from(config).connect(name, Counted::new(stream, cpu));
+    let connecting = TlsConnector::from(config).connect(name, Booked::socket(stream, cpu));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream =
         timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;

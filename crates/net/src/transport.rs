@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
@@ -15,8 +15,8 @@ use tokio_rustls::TlsStream;
 
 use crate::cpu::{Cpu, Stage, thread_nanos};
 
-/// A TLS stream over a counted socket.
-pub(crate) type Secure = TlsStream<Counted<TcpStream>>;
+/// A TLS stream over a booked socket.
+pub(crate) type Secure = TlsStream<Booked<TcpStream>>;
 
 /// An established byte stream, before any BitTorrent handshake.
 pub(crate) enum Transport {
@@ -29,7 +29,7 @@ pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// The writing half: kept apart by kind, because a plain socket can be fed by the kernel.
 pub(crate) enum Writer {
-    Plain(Counted<OwnedWriteHalf>),
+    Plain(Booked<OwnedWriteHalf>),
     Tls(Booked<tokio::io::WriteHalf<Secure>>),
 }
 
@@ -39,15 +39,13 @@ impl Transport {
         match self {
             Transport::Plain(stream) => {
                 let (reader, writer) = stream.into_split();
-                let reader = Counted::new(reader, cpu);
-                (Box::new(reader), Writer::Plain(Counted::new(writer, cpu)))
+                (Box::new(Booked::socket(reader, cpu)), Writer::Plain(Booked::socket(writer, cpu)))
             }
             Transport::Tls(stream) => {
-                let spent = stream.get_ref().0.spent.clone();
+                let below = stream.get_ref().0.spent.clone();
                 let (reader, writer) = tokio::io::split(*stream);
-                let book = |inner| Booked { inner, cpu: cpu.clone(), spent: spent.clone() };
-                let reader = Booked { inner: reader, cpu: cpu.clone(), spent: spent.clone() };
-                (Box::new(reader), Writer::Tls(book(writer)))
+                let writer = Writer::Tls(Booked::tls(writer, cpu, &below));
+                (Box::new(Booked::tls(reader, cpu, &below)), writer)
             }
         }
     }
@@ -115,68 +113,38 @@ pub(crate) fn send_more(socket: &TcpStream, bytes: &[u8]) -> usize {
     socket.try_io(Interest::WRITABLE, send).unwrap_or(0)
 }
 
-/// A socket (or half of one) whose calls are booked to [`Stage::Socket`].
-pub(crate) struct Counted<S> {
-    inner: S,
-    cpu: Arc<Cpu>,
-    /// Nanoseconds that this socket took, so that a TLS layer above can leave them out.
-    spent: Arc<AtomicU64>,
-}
-
-impl<S> Counted<S> {
-    pub(crate) fn new(inner: S, cpu: &Arc<Cpu>) -> Counted<S> {
-        Counted { inner, cpu: cpu.clone(), spent: Arc::default() }
-    }
-
-    fn book<T>(&mut self, call: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
-        let start = thread_nanos();
-        let result = call(&mut self.inner);
-        let nanos = thread_nanos().saturating_sub(start);
-        self.cpu.add(Stage::Socket, nanos);
-        self.spent.fetch_add(nanos, Ordering::Relaxed);
-        result
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.book(|s| Pin::new(s).poll_read(cx, buf))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.book(|s| Pin::new(s).poll_write(cx, buf))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
-/// Half of a TLS stream whose calls are booked to [`Stage::Tls`], less what the socket took.
+/// A stream whose calls are booked to a stage: a socket, or a TLS layer above one, less what the
+/// layer below took.
 pub(crate) struct Booked<S> {
     inner: S,
     cpu: Arc<Cpu>,
+    stage: Stage,
+    /// Nanoseconds that this layer took; what is above leaves them out.
     spent: Arc<AtomicU64>,
+    /// Those of the layer below.
+    below: Arc<AtomicU64>,
 }
 
 impl<S> Booked<S> {
+    /// A socket, or half of one.
+    pub(crate) fn socket(inner: S, cpu: &Arc<Cpu>) -> Booked<S> {
+        Booked { inner, cpu: cpu.clone(), stage: Stage::Socket, spent: Arc::default(), below: Arc::default() }
+    }
+
+    /// Half of a TLS stream over a socket that books to `below`.
+    fn tls(inner: S, cpu: &Arc<Cpu>, below: &Arc<AtomicU64>) -> Booked<S> {
+        Booked { inner, cpu: cpu.clone(), stage: Stage::Tls, spent: Arc::default(), below: below.clone() }
+    }
+
     fn book<T>(&mut self, call: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
-        let socket = self.spent.load(Ordering::Relaxed);
+        let below = self.below.load(Ordering::Relaxed);
         let start = thread_nanos();
         let result = call(&mut self.inner);
         let all = thread_nanos().saturating_sub(start);
-        let socket = self.spent.load(Ordering::Relaxed).saturating_sub(socket);
-        self.cpu.add(Stage::Tls, all.saturating_sub(socket));
+        let below = self.below.load(Ordering::Relaxed).saturating_sub(below);
+        let own = all.saturating_sub(below);
+        self.cpu.add(self.stage, own);
+        self.spent.fetch_add(own, Ordering::Relaxed);
         result
     }
 }
@@ -201,7 +169,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Booked<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }

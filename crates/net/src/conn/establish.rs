@@ -57,8 +57,6 @@ pub(crate) struct Established {
     pub(crate) port: Option<u16>,
     /// Our extension handshake, if it is still to be sent.
     pub(crate) greeting: Option<Message>,
-    /// Size of the info dictionary as the peer says.
-    pub(crate) metadata_size: Option<u32>,
 }
 
 /// A fresh peer id (BEP 20).
@@ -111,7 +109,6 @@ async fn shake_hands(
         client: client_of(&theirs.peer_id),
         port: None,
         greeting: None,
-        metadata_size: None,
     };
     if theirs.peer_id.starts_with(ID_PREFIX)
         && let Some(hello) = greeting.take()
@@ -199,7 +196,6 @@ impl Established {
         };
         self.client = hello.client.unwrap_or_default();
         self.port = hello.port;
-        self.metadata_size = hello.metadata_size;
         if let Some(session) = self.input.codec.session() {
             self.protocol = Protocol::Tidecast { max_block: session.max_block };
             self.input.set_chunk(CHUNK_TIDECAST);
