@@ -118,7 +118,10 @@ impl Credential {
     /// Encoded length, bytes.
     pub const LEN: usize = 32 + 32 + 8 + 8 + 8 + 64;
 
-    pub(crate) fn issue(
+    /// Lets `node` into `swarm` from `issued` until `expires` (seconds since 1970); `key` is the owner's. For owners
+    /// that know their members by other means than tickets.
+    #[must_use]
+    pub fn issue(
         key: &NodeKey,
         swarm: SwarmId,
         node: NodeId,

@@ -165,8 +165,13 @@ impl Builder {
             }
         }
         self.check_hashes()?;
-        let info = encode::info(&self, links)?;
-        let mut manifest = Manifest::from_info(&info, std::mem::take(&mut self.trackers))?;
+        self.write()
+    }
+
+    /// Writes it as it is, and reads it back; without hashes it is a draft.
+    pub(crate) fn write(mut self) -> Result<Manifest, Error> {
+        let info = encode::info(&self, self.hard_links()?)?;
+        let mut manifest = Manifest::from_info_or_draft(&info, std::mem::take(&mut self.trackers))?;
         manifest.outer.comment = self.comment;
         manifest.outer.created_by = self.created_by;
         manifest.outer.creation_date = self.creation_date;

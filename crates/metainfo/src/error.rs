@@ -113,6 +113,9 @@ pub enum Error {
     /// Tidecast's own key is malformed.
     #[error("the `tidecast` key of the manifest is damaged: {0}")]
     Extra(String),
+    /// A draft where there must be none, or the other way round.
+    #[error("the manifest is a draft, whose data was not hashed yet, or is taken for one: {0}")]
+    Draft(&'static str),
     /// The builder was not given what it needs.
     #[error("cannot build the manifest: {0}")]
     Build(String),

@@ -4,7 +4,7 @@
 //! hybrid, with BEP 12, 27 and 47 and Tidecast's own key in the info dictionary (mode, mtime,
 //! extended attributes, hard links, sparse maps, empty directories, original prefix; described in
 //! `docs/manifest-format.md`). [`Builder`] makes one; [`Layout`] says where pieces lie in files;
-//! [`merkle`] proves hashes; [`Magnet`] reads and writes magnet links.
+//! [`merkle`] proves hashes; a *draft* ([`Builder::draft`]) is a manifest whose hashes come later; [`Magnet`] reads and writes magnet links.
 //!
 //! Promise: pure (no I/O, clock or thread); any input is either a valid manifest or a clear
 //! [`Error`], never a panic; memory stays within a small multiple of the input; names that could
@@ -13,6 +13,7 @@
 pub mod bencode;
 mod builder;
 mod choose;
+mod draft;
 mod encode;
 mod error;
 mod extra;

@@ -1,16 +1,19 @@
-//! The manifest: a metainfo file in memory, validated, immutable and compact.
+//! The manifest: a metainfo file in memory, validated, immutable and compact. (What a draft says never changes either; as time
+//! goes on it says more.)
 //!
 //! Names and v1 hashes stay where they are in the info dictionary and are pointed to; a file
 //! costs about 60 bytes beyond its share of that. Promise: whatever a `Manifest` says about
 //! paths, sizes and hashes has been checked when it was made.
 
 use crate::bencode::Writer;
+use crate::draft::Roots;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
 use crate::{Error, Layout, Magnet, Spans, merkle};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use tidecast_hash::{Digest, Sha1Digest};
 
 /// Largest metainfo file that is read, in bytes.
@@ -50,11 +53,11 @@ impl std::fmt::Display for Version {
 }
 
 /// What a piece must hash to. At least one is known, except in a pure v2 manifest that came
-/// without its piece layers.
+/// without its piece layers, and in a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
-    /// Root over the piece's leaves, padded to [`Manifest::piece_width`]; `None` in v1, and while
-    /// the file's piece layer is missing.
+    /// Root over the piece's leaves, padded to [`Manifest::piece_width`]; `None` in v1, while the file's piece layer is
+    /// missing, and while a draft's root is not known.
     pub v2: Option<Digest>,
     /// SHA-1 over the piece as v1 sees it, [`Manifest::wire_len`] bytes with padding as zeros.
     pub v1: Option<Sha1Digest>,
@@ -109,6 +112,8 @@ pub struct Manifest {
     pub(crate) unknown_extra: Option<i64>,
     pub(crate) hash_v1: Option<Sha1Digest>,
     pub(crate) hash_v2: Option<Digest>,
+    /// Of a draft: what is known by now. Shared by its copies.
+    pub(crate) roots: Option<Arc<Roots>>,
     pub(crate) outer: Outer,
 }
 
@@ -303,6 +308,9 @@ impl Manifest {
     }
 
     fn expected_v2(&self, piece: u32) -> Option<Digest> {
+        if let Some(roots) = &self.roots {
+            return roots.get(piece);
+        }
         let file = FileRef::new(self, self.layout.owner(piece)?);
         let pieces = file.pieces();
         if pieces.len() == 1 {
@@ -328,12 +336,10 @@ impl Manifest {
     }
 
     /// Whether these leaf digests are those of the piece; `None` if the manifest cannot tell
-    /// (v1, or the piece layer is missing).
+    /// (v1, the piece layer is missing, or a draft's root is not known yet).
     pub fn check_leaves(&self, piece: u32, leaves: &[Digest]) -> Option<bool> {
         let expected = self.expected_v2(piece)?;
-        let right_count = leaves.len() == self.leaf_count(piece) as usize;
-        let root = || merkle::root(leaves, self.piece_width(piece) as usize);
-        Some(right_count && root() == expected)
+        Some(self.root_of_leaves(piece, leaves) == Some(expected))
     }
 
     /// The files whose piece layer is not known yet (one for each distinct content).

@@ -3,8 +3,8 @@
 //! Promise: every name in a finished tree is a safe single path component, no two entries of a
 //! directory have the same name, and no path is longer or deeper than Linux can open.
 
-use crate::Error;
 use crate::error::printable;
+use crate::{Error, draft};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use tidecast_hash::Digest;
@@ -121,10 +121,27 @@ impl Tree {
         (at != 0).then_some(at as usize)
     }
 
-    pub(crate) fn pieces_root(&self, info: &[u8], file: u32) -> Option<Digest> {
+    /// Where in the info dictionary the file's root is.
+    pub(crate) fn root_at(&self, file: u32) -> Option<usize> {
         let at = self.files.get(file as usize)?.root_at as usize;
-        let bytes = info.get(at..at + 32).filter(|_| at != 0)?;
-        bytes.try_into().ok()
+        (at != 0).then_some(at)
+    }
+
+    /// None for files without content, and where the root of a draft is unknown.
+    pub(crate) fn pieces_root(&self, info: &[u8], file: u32) -> Option<Digest> {
+        let at = self.root_at(file)?;
+        let root = info.get(at..at + 32)?.try_into().ok()?;
+        (root != draft::UNKNOWN).then_some(root)
+    }
+
+    /// Whether roots are unknown: of all files with content, or of none.
+    pub(crate) fn is_draft(&self, info: &[u8]) -> Result<bool, Error> {
+        let rooted = || (0..self.file_count()).filter(|i| self.root_at(*i).is_some());
+        let mut unknown = rooted().filter(|i| self.pieces_root(info, *i).is_none());
+        match (unknown.next().is_some(), rooted().all(|i| self.pieces_root(info, i).is_none())) {
+            (true, false) => Err(Error::Draft("it has roots for some of its files")),
+            (draft, _) => Ok(draft),
+        }
     }
 
     pub(crate) fn same_as(&self, file: u32) -> u32 {

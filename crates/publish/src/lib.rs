@@ -1,7 +1,7 @@
 //! From a file or directory to a manifest, and back.
 //!
 //! [`scan`] walks a tree and records all but its bytes; [`hash`] reads each byte once and makes the manifest, v2 with
-//! v1 beside it where that is cheap; [`verify`] compares a tree with a manifest. All cores work, progress can be
+//! v1 beside it where that is cheap; [`draft`] reads nothing, for those who hash as they send; [`verify`] compares a tree with a manifest. All cores work, progress can be
 //! read at any time, and what is interrupted goes on where it was.
 
 mod engine;
@@ -18,7 +18,7 @@ mod worker;
 
 pub use error::Error;
 pub use progress::Progress;
-pub use publish::{Format, HashOptions, Published, hash};
+pub use publish::{Format, HashOptions, Published, draft, hash};
 pub use report::{Kind, Problem, Report, What};
 pub use scan::{ScanOptions, scan};
 pub use tree::{Content, Identity, Node, Time, Tree, Warning};

@@ -71,12 +71,8 @@ pub fn hash(
 ) -> Result<Published, Error> {
     let invalid = |source| Error::Manifest { path: tree.root.clone(), source };
     let (piece_length, version, why) = choose(tree, options)?;
-    let name = tree.name.as_bytes();
     rehearse(tree).map_err(invalid)?;
-    let mut builder = Builder::new(name, version, piece_length, entries(tree)).map_err(invalid)?;
-    if !tree.is_single() {
-        builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
-    }
+    let mut builder = builder(tree, version, piece_length).map_err(invalid)?;
     adjust(&mut builder);
     let layout = builder.layout().clone();
     let hasher = Hasher::new(tree, &builder, &layout, version, options, progress)?;
@@ -98,6 +94,25 @@ pub fn hash(
     let manifest = builder.build().map_err(invalid)?;
     state.map_or(Ok(()), State::remove)?;
     Ok(Published { manifest, why })
+}
+
+/// The draft of a scanned tree: what [`hash`] would make of it as v2, all but the hashes. Nothing is read. A tree without
+/// content gets its manifest.
+///
+/// # Errors
+/// When the names make no valid manifest, or the piece length is none.
+pub fn draft(tree: &Tree, piece_length: u32) -> Result<Manifest, Error> {
+    let builder = builder(tree, Version::V2, piece_length);
+    let draft = builder.and_then(Builder::draft);
+    draft.map_err(|source| Error::Manifest { path: tree.root.clone(), source })
+}
+
+fn builder(tree: &Tree, version: Version, piece_length: u32) -> Result<Builder, tidecast_metainfo::Error> {
+    let mut builder = Builder::new(tree.name.as_bytes(), version, piece_length, entries(tree))?;
+    if !tree.is_single() {
+        builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
+    }
+    Ok(builder)
 }
 
 /// Piece length, version, and the reason for the version.

@@ -195,7 +195,7 @@ impl<'a> Decoder<'a> {
             let same_len = self.layout.file_len(file) == self.layout.file_len(target);
             let same_root = !self.version.has_v2()
                 || self.layout.file_len(file) == 0
-                || self.tree.same_as(file) == self.tree.same_as(target);
+                || self.tree.pieces_root(self.info, file) == self.tree.pieces_root(self.info, target);
             let chained = links.binary_search_by_key(&target, |l| l.0).is_ok();
             let why = if target >= file || chained {
                 "it must point to an earlier file that is no link itself"

@@ -8,6 +8,7 @@ mod v1;
 mod v2;
 
 use crate::bencode::{self, Cursor, Fault, Kind};
+use crate::draft::Roots;
 use crate::error::printable;
 use crate::extra::Raw;
 use crate::manifest::{MAX_LEN, Manifest, Outer, Version};
@@ -60,6 +61,10 @@ fn text(input: &[u8], at: Option<usize>) -> Option<String> {
 impl Manifest {
     /// Reads a whole metainfo file.
     pub fn parse(torrent: &[u8]) -> Result<Self, Error> {
+        Self::read(torrent, false)
+    }
+
+    pub(crate) fn read(torrent: &[u8], drafts: bool) -> Result<Self, Error> {
         check_len(torrent)?;
         let mut c = Cursor::new(torrent);
         let keys =
@@ -77,7 +82,7 @@ impl Manifest {
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
         };
-        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer)?;
+        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;
         if let Some(at) = layers.filter(|_| manifest.version.has_v2()) {
             manifest.read_layers(&mut Cursor::at(torrent, at))?;
         }
@@ -89,7 +94,12 @@ impl Manifest {
     pub fn from_info(info: &[u8], trackers: Vec<Vec<String>>) -> Result<Self, Error> {
         check_len(info)?;
         let outer = Outer { trackers, ..Outer::default() };
-        read_info(info, outer)
+        read_info(info, outer, false)
+    }
+
+    pub(crate) fn from_info_or_draft(info: &[u8], trackers: Vec<Vec<String>>) -> Result<Self, Error> {
+        check_len(info)?;
+        read_info(info, Outer { trackers, ..Outer::default() }, true)
     }
 
     /// BEP 52 `piece layers`: each is checked against the root that it stands under. Layers of
@@ -270,8 +280,8 @@ impl Fields {
     }
 }
 
-/// Reads and checks an info dictionary.
-fn read_info(info: &[u8], outer: Outer) -> Result<Manifest, Error> {
+/// Reads and checks an info dictionary, which may be a draft's if the caller takes `drafts`.
+fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error> {
     let mut whole = Cursor::new(info);
     whole.skip()?;
     if !whole.is_empty() {
@@ -299,6 +309,12 @@ fn read_info(info: &[u8], outer: Outer) -> Result<Manifest, Error> {
     }
     raw_extra.add_empty_dirs(info, &mut builder)?;
     let (tree, index) = builder.finish(|file| layout.file_len(file))?;
+    let draft = tree.is_draft(info)?;
+    match (draft, drafts, version) {
+        (false, ..) | (true, true, Version::V2) => {}
+        (true, false, _) => return Err(Error::Draft("it has no hashes")),
+        (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
+    }
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
     for file in 0..tree.file_count() {
         let text = extra.symlink_text(file).and_then(|r| info.get(r));
@@ -307,6 +323,7 @@ fn read_info(info: &[u8], outer: Outer) -> Result<Manifest, Error> {
     let private = keys.private.map(|at| Cursor::at(info, at).int()).transpose()?;
     Ok(Manifest {
         version,
+        roots: draft.then(|| Roots::new(layout.piece_count())),
         layout,
         tree,
         v1_pieces,
