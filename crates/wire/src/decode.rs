@@ -297,6 +297,15 @@ impl Codec {
         }
         let (name, min, max) = ext::limits(kind).unwrap_or(("unknown tidecast", 0, MAX_UNKNOWN as usize));
         of(name, min as u32, max as u32, "Tidecast extension: the bounds of its kind").check(len - 3)?;
+        let needed = match kind {
+            ext::kind::OFFER => Caps::PLAN,
+            ext::kind::ROOTS | ext::kind::SEAL => Caps::ROOTS,
+            _ => Caps::default(),
+        };
+        if !self.offer.caps.has(needed) {
+            let rule = "Tidecast extension: only to who says that it takes them";
+            return Err(Error::NotAgreed { message: name, rule });
+        }
         let Some(body) = body(buf, 7, len) else { return Ok(need(len)) };
         let known = ext::decode(kind, body)?.map(Message::Tidecast);
         Ok(message(known.unwrap_or(Message::Unknown { id: kind, len }), total(len)))

@@ -61,8 +61,14 @@ fn lengths_are_judged_before_the_rest_comes() {
         ("0000800b 14 14 08", "Availability", "Tidecast"),
         ("0000000a 14 14 09", "AvailabilityBits", "Tidecast"),
         ("0001000b 14 14 09", "AvailabilityBits", "Tidecast"),
+        ("0000000a 14 14 0b", "Offer", "Tidecast"),
+        ("0000000c 14 14 0b", "Offer", "Tidecast"),
         ("0000000d 14 14 10", "Leaves", "Tidecast"),
         ("0001000e 14 14 10", "Leaves", "Tidecast"),
+        ("0000006c 14 14 13", "Roots", "Tidecast"),
+        ("0000804e 14 14 13", "Roots", "Tidecast"),
+        ("00000068 14 14 14", "Seal", "Tidecast"),
+        ("0000006a 14 14 14", "Seal", "Tidecast"),
         ("0004000e 14 14 19", "ManifestData", "Tidecast"),
         ("00001006 14 14 28", "Enrol", "Tidecast"),
         ("00000208 14 14 2a", "Denied", "Tidecast"),
@@ -120,6 +126,7 @@ fn values_out_of_bounds() {
         ("08 0000 00 00000000 ffffffff 00000001 00000000 00000001", "beyond", "first"),
         ("09 0000 00 00000004 80", "first bit", "first"),
         ("09 0000 00 fffffff8 80", "beyond", "first"),
+        ("0b 0000 0040 00000000", "no such stripe", "stripe"),
         ("11 0000 00000000 00000000 00000801", "too many leaves", "count"),
         ("18 0000 00000000 00040001", "too much manifest", "len"),
         ("19 0000 00000000 20000001 00", "giant manifest", "total"),
@@ -269,6 +276,13 @@ fn without_agreement() {
     decode_one(&mut codec, &shake).unwrap();
     let push = hex("0000000f 14 14 01 0000 01 00000000 00000000");
     assert!(matches!(codec.decode(&push), Err(Error::NotAgreed { message: "pushed Block", .. })));
+    // An offer to who takes none.
+    let offer = encoded(&Message::Tidecast(ext::Message::Offer { channel: 0, stripe: 0, piece: 0 }));
+    assert!(matches!(codec.decode(&offer), Err(Error::NotAgreed { message: "Offer", .. })));
+    // Roots to who has a whole manifest.
+    let seal = ext::Message::Seal { channel: 0, number: 0, signature: [0; 64], info_hash: [0; 32] };
+    let seal = encoded(&Message::Tidecast(seal));
+    assert!(matches!(codec.decode(&seal), Err(Error::NotAgreed { message: "Seal", .. })));
 }
 
 /// The bound on buffering holds for the longest of all messages, and no length prefix gets above it.
@@ -315,7 +329,9 @@ fn too_large_to_send() {
         M::Availability(ext::Availability { channel, mode, watermark: 0, exceptions: ranges }),
         M::AvailabilityBits(ext::AvailabilityBits { channel, mode, first: 0, bits: big.clone() }),
         M::Leaves { channel, piece: 0, first: 0, hashes: vec![[0; 32]; 2049] },
+        M::Roots { channel, number: 0, first: 0, signature: [0; 64], roots: vec![[0; 32]; 1025] },
         M::ManifestData { channel, offset: 0, total: 1 << 20, bytes: big.clone() },
+        M::Offer { channel, stripe: ext::MAX_STRIPES, piece: 0 },
         M::Enrol { channel, request: big.clone() },
         M::Credential { channel, credential: big.clone() },
         M::Denied { channel, reason, text: text.clone() },

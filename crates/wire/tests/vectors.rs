@@ -157,14 +157,16 @@ fn dont_have() {
 /// The offer as `docs/wire-extension.md` prints it, and what two offers make.
 #[test]
 fn offers() {
-    let text = b"d1:md11:lt_donthavei7e8:tidecasti20e11:ut_metadatai2e6:ut_pexi1ee8:tidecastd5:blocki262144e4:capsi23e3:maxi1e3:mini1eee";
+    let text = b"d1:md11:lt_donthavei7e8:tidecasti20e11:ut_metadatai2e6:ut_pexi1ee8:tidecastd5:blocki262144e4:capsi55e3:maxi1e3:mini1eee";
     let mut ours = Codec::new(Reserved::ours(true), ExtIds::LOCAL, Offer::default());
     let bytes = encoded(&Message::ExtHandshake(Box::new(ours.ext_handshake())));
     assert_eq!(&bytes[6..], text);
     decode_one(&mut ours, &bytes).unwrap();
     let session = ours.session().unwrap();
     assert_eq!((session.version, session.max_block), (1, 256 * 1024));
-    assert!(session.peer.has(Caps::PUSH) && !session.peer.has(Caps::AUTHORITY));
+    assert!(
+        session.peer.has(Caps::PUSH) && session.peer.has(Caps::PLAN) && !session.peer.has(Caps::AUTHORITY)
+    );
 
     let offer = |min_version, max_version, block| Offer { min_version, max_version, block, caps: Caps(0) };
     let agreed = offer(1, 3, 1 << 20).agree(&offer(2, 5, 1 << 18)).unwrap();
@@ -249,12 +251,27 @@ fn tidecast() {
         ),
         (M::AvailabilityBits(bits), "09 0001 01 00000010 81"),
         (M::Credit { channel, bytes: 0x100000 }, "0a 0001 00100000"),
+        (M::Offer { channel, stripe: 5, piece }, "0b 0001 0005 00000007"),
         (
             M::Leaves { channel, piece, first: 16, hashes: vec![[0xCD; 32]] },
             &format!("10 0001 00000007 00000010 {}", "cd".repeat(32)),
         ),
         (M::LeavesRequest(leaves), "11 0001 00000007 00000010 00000008"),
         (M::LeavesReject(leaves), "12 0001 00000007 00000010 00000008"),
+        (
+            M::Roots {
+                channel,
+                number: 2,
+                first: 7,
+                signature: [0x51; 64],
+                roots: vec![[0xAB; 32], [0xCD; 32]],
+            },
+            &format!("13 0001 00000002 00000007 {} {} {}", "51".repeat(64), "ab".repeat(32), "cd".repeat(32)),
+        ),
+        (
+            M::Seal { channel, number: 3, signature: [0x51; 64], info_hash: [0xEF; 32] },
+            &format!("14 0001 00000003 {} {}", "51".repeat(64), "ef".repeat(32)),
+        ),
         (M::ManifestRequest(manifest), "18 0001 00000100 00000010"),
         (
             M::ManifestData { channel, offset: 0x100, total: 0x102, bytes: bytes.clone() },

@@ -9,7 +9,7 @@ use super::{
     Availability, AvailabilityBits, BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange, Reason,
 };
 use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_LEAVES, MAX_MANIFEST, MAX_PEERS, MAX_PIECES, MAX_RANGES};
-use super::{MAX_CREDENTIAL, MAX_REVOKED, MAX_TEXT, kind};
+use super::{MAX_CREDENTIAL, MAX_REVOKED, MAX_ROOTS, MAX_STRIPES, MAX_TEXT, kind};
 use crate::Error;
 use crate::pex::connectable;
 use crate::reader::Reader;
@@ -29,9 +29,12 @@ pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
         kind::AVAILABILITY => ("Availability", 7, 7 + 8 * MAX_RANGES),
         kind::AVAILABILITY_BITS => ("AvailabilityBits", 8, 7 + MAX_BITS),
         kind::CREDIT => ("Credit", 6, 6),
+        kind::OFFER => ("Offer", 8, 8),
         kind::LEAVES => ("Leaves", 42, 10 + 32 * MAX_LEAVES),
         kind::LEAVES_REQUEST => ("LeavesRequest", 14, 14),
         kind::LEAVES_REJECT => ("LeavesReject", 14, 14),
+        kind::ROOTS => ("Roots", 74 + 32, 74 + 32 * MAX_ROOTS),
+        kind::SEAL => ("Seal", 102, 102),
         kind::MANIFEST_REQUEST => ("ManifestRequest", 10, 10),
         kind::MANIFEST_DATA => ("ManifestData", 11, 10 + MAX_CHUNK),
         kind::MANIFEST_REJECT => ("ManifestReject", 10, 10),
@@ -63,9 +66,15 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
         kind::AVAILABILITY => Message::Availability(availability(name, channel, &mut r)?),
         kind::AVAILABILITY_BITS => Message::AvailabilityBits(bits(name, channel, &mut r)?),
         kind::CREDIT => Message::Credit { channel, bytes: r.u32()? },
+        kind::OFFER => offer(name, channel, &mut r)?,
         kind::LEAVES => Message::Leaves { channel, piece: r.u32()?, first: r.u32()?, hashes: r.digests()? },
         kind::LEAVES_REQUEST => Message::LeavesRequest(leaves(name, channel, &mut r)?),
         kind::LEAVES_REJECT => Message::LeavesReject(leaves(name, channel, &mut r)?),
+        kind::ROOTS => roots(name, channel, &mut r)?,
+        kind::SEAL => {
+            let (number, signature) = (r.u32()?, r.array()?);
+            Message::Seal { channel, number, signature, info_hash: r.array()? }
+        }
         kind::MANIFEST_REQUEST => Message::ManifestRequest(manifest(name, channel, &mut r)?),
         kind::MANIFEST_DATA => manifest_data(name, channel, &mut r)?,
         kind::MANIFEST_REJECT => Message::ManifestReject(manifest(name, channel, &mut r)?),
@@ -112,6 +121,21 @@ fn pieces(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Pie
     let count = count(message, "count", r.u32()?, MAX_PIECES)?;
     run(message, first, count)?;
     Ok(PieceRange { channel, first, count })
+}
+
+fn offer(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Message, Error> {
+    let (stripe, piece) = (r.u16()?, r.u32()?);
+    if stripe >= MAX_STRIPES {
+        return Err(Error::Value { message, field: "stripe", value: u64::from(stripe), rule: RULE });
+    }
+    Ok(Message::Offer { channel, stripe, piece })
+}
+
+fn roots(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Message, Error> {
+    let (number, first) = (r.u32()?, r.u32()?);
+    let (signature, roots) = (r.array()?, r.digests()?);
+    run(message, first, roots.len() as u32)?;
+    Ok(Message::Roots { channel, number, first, signature, roots })
 }
 
 fn leaves(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<LeafRange, Error> {

@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::{BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange};
 use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_CREDENTIAL, MAX_LEAVES};
-use super::{MAX_PEERS, MAX_PIECES, MAX_RANGES, MAX_REVOKED, MAX_TEXT};
+use super::{MAX_PEERS, MAX_PIECES, MAX_RANGES, MAX_REVOKED, MAX_ROOTS, MAX_STRIPES, MAX_TEXT};
 use crate::{BlockHeader, EncodeError, ExtIds, Extension};
 
 /// The kinds, as they stand on the wire.
@@ -21,9 +21,12 @@ pub(crate) mod kind {
     pub(crate) const AVAILABILITY: u8 = 8;
     pub(crate) const AVAILABILITY_BITS: u8 = 9;
     pub(crate) const CREDIT: u8 = 10;
+    pub(crate) const OFFER: u8 = 11;
     pub(crate) const LEAVES: u8 = 16;
     pub(crate) const LEAVES_REQUEST: u8 = 17;
     pub(crate) const LEAVES_REJECT: u8 = 18;
+    pub(crate) const ROOTS: u8 = 19;
+    pub(crate) const SEAL: u8 = 20;
     pub(crate) const MANIFEST_REQUEST: u8 = 24;
     pub(crate) const MANIFEST_DATA: u8 = 25;
     pub(crate) const MANIFEST_REJECT: u8 = 26;
@@ -73,6 +76,7 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Availability(m) => fit("Availability", "exceptions", m.exceptions.len(), MAX_RANGES),
         M::AvailabilityBits(m) => fit("AvailabilityBits", "bits", m.bits.len(), MAX_BITS),
         M::Leaves { hashes, .. } => fit("Leaves", "hashes", hashes.len(), MAX_LEAVES),
+        M::Roots { roots, .. } => fit("Roots", "roots", roots.len(), MAX_ROOTS),
         M::LeavesRequest(r) | M::LeavesReject(r) => {
             fit("LeavesRequest", "count", r.count as usize, MAX_LEAVES)
         }
@@ -86,8 +90,9 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Revoked { list, .. } => fit("Revoked", "list", list.len(), MAX_REVOKED),
         M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
         M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
+        M::Offer { stripe, .. } => fit("Offer", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1)),
         M::CancelBlock(_) | M::RejectBlock(_) | M::Credit { .. } => Ok(()),
-        M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } => Ok(()),
+        M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } | M::Seal { .. } => Ok(()),
     }
 }
 
@@ -116,11 +121,29 @@ pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), Encode
             head(out, kind::CREDIT, *channel);
             out.put_u32(*bytes);
         }
+        Message::Offer { channel, stripe, piece } => {
+            head(out, kind::OFFER, *channel);
+            out.put_u16(*stripe);
+            out.put_u32(*piece);
+        }
         Message::Leaves { channel, piece, first, hashes } => {
             head(out, kind::LEAVES, *channel);
             out.put_u32(*piece);
             out.put_u32(*first);
             out.put_slice(hashes.as_flattened());
+        }
+        Message::Roots { channel, number, first, signature, roots } => {
+            head(out, kind::ROOTS, *channel);
+            out.put_u32(*number);
+            out.put_u32(*first);
+            out.put_slice(signature);
+            out.put_slice(roots.as_flattened());
+        }
+        Message::Seal { channel, number, signature, info_hash } => {
+            head(out, kind::SEAL, *channel);
+            out.put_u32(*number);
+            out.put_slice(signature);
+            out.put_slice(info_hash);
         }
         Message::LeavesRequest(range) => leaves(out, kind::LEAVES_REQUEST, range),
         Message::LeavesReject(range) => leaves(out, kind::LEAVES_REJECT, range),

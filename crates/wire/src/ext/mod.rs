@@ -30,6 +30,8 @@ pub const MAX_RANGES: usize = 4096;
 pub const MAX_BITS: usize = 64 * 1024;
 /// The most leaf hashes in one message: 32 MiB of data.
 pub const MAX_LEAVES: usize = 2048;
+/// The most roots of pieces in one message.
+pub const MAX_ROOTS: usize = 1024;
 /// The most bytes of manifest in one message.
 pub const MAX_CHUNK: usize = 256 * 1024;
 /// The most bytes of a manifest.
@@ -40,6 +42,8 @@ pub const MAX_CREDENTIAL: usize = 4096;
 pub const MAX_REVOKED: usize = 160 * 1024;
 /// The most bytes of a text for people.
 pub const MAX_TEXT: usize = 512;
+/// The most stripes of a plan.
+pub const MAX_STRIPES: u16 = 64;
 /// The most addresses in one message.
 pub const MAX_PEERS: usize = 128;
 
@@ -78,6 +82,30 @@ pub enum Message {
     LeavesRequest(LeafRange),
     /// They will not be sent.
     LeavesReject(LeafRange),
+    /// Roots of pieces of a draft: data that is sent while it is being hashed.
+    Roots {
+        /// The swarm.
+        channel: u16,
+        /// The place of this message among those that the swarm's owner signs for the draft, from 0.
+        number: u32,
+        /// The first piece; the others follow it.
+        first: u32,
+        /// The owner's Ed25519 signature.
+        signature: [u8; 64],
+        /// One a piece, 1 to [`MAX_ROOTS`].
+        roots: Vec<[u8; 32]>,
+    },
+    /// All of a draft is hashed.
+    Seal {
+        /// The swarm.
+        channel: u16,
+        /// Its place among the owner's messages, the last.
+        number: u32,
+        /// The owner's Ed25519 signature.
+        signature: [u8; 64],
+        /// The v2 info-hash of the manifest that the draft has become.
+        info_hash: [u8; 32],
+    },
     /// Send me this part of the manifest.
     ManifestRequest(ManifestRange),
     /// A part of the manifest, which is a whole metainfo file with its piece layers.
@@ -148,6 +176,15 @@ pub enum Message {
         channel: u16,
         /// Their listening addresses, at most [`MAX_PEERS`].
         addrs: Vec<SocketAddr>,
+    },
+    /// All blocks of this piece follow, as if you had requested it: the plan has it so.
+    Offer {
+        /// The swarm.
+        channel: u16,
+        /// The stripe that the piece belongs to, below [`MAX_STRIPES`].
+        stripe: u16,
+        /// The piece.
+        piece: u32,
     },
     /// You may push so many bytes more.
     Credit {

@@ -23,6 +23,10 @@ impl Caps {
     pub const AUTHORITY: Self = Self(8);
     /// Takes `Attach`.
     pub const CHANNELS: Self = Self(16);
+    /// Takes `Offer`: pieces that come as a plan has it.
+    pub const PLAN: Self = Self(32);
+    /// Takes `Roots` and `Seal`: its manifest is a draft.
+    pub const ROOTS: Self = Self(64);
 
     /// Whether all bits of `other` are here.
     #[must_use]
@@ -63,7 +67,8 @@ pub struct Session {
 
 impl Default for Offer {
     fn default() -> Self {
-        let caps = Caps::PUSH.with(Caps::LEAVES).with(Caps::MANIFEST).with(Caps::CHANNELS);
+        let all = [Caps::PUSH, Caps::LEAVES, Caps::MANIFEST, Caps::CHANNELS, Caps::PLAN];
+        let caps = all.into_iter().fold(Caps(0), Caps::with);
         Self { min_version: 1, max_version: 1, block: 256 * 1024, caps }
     }
 }

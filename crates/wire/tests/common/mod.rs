@@ -195,8 +195,26 @@ fn tidecast_data() -> impl Strategy<Value = ext::Message> {
             M::AvailabilityBits(ext::AvailabilityBits { channel, mode, first: first * 8, bits })
         }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, bytes)| M::Credit { channel, bytes }),
+        (any::<u16>(), 0..ext::MAX_STRIPES, any::<u32>()).prop_map(|(channel, stripe, piece)| M::Offer {
+            channel,
+            stripe,
+            piece
+        }),
         (any::<u16>(), any::<u32>(), any::<u32>(), digests(1..40))
             .prop_map(|(channel, piece, first, hashes)| M::Leaves { channel, piece, first, hashes }),
+        (any::<u16>(), any::<u32>(), 0..1_000_000_u32, any::<[u8; 32]>(), digests(1..40)).prop_map(
+            |(channel, number, first, half, roots)| {
+                let mut signature = [7; 64];
+                signature[..32].copy_from_slice(&half);
+                M::Roots { channel, number, first, signature, roots }
+            }
+        ),
+        (any::<u16>(), any::<u32>(), any::<[u8; 32]>()).prop_map(|(channel, number, info_hash)| M::Seal {
+            channel,
+            number,
+            signature: [9; 64],
+            info_hash
+        }),
         leaves().prop_map(M::LeavesRequest),
         leaves().prop_map(M::LeavesReject),
     ]
