@@ -6,13 +6,16 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use crate::disk::{How, Kind};
 use crate::error::{Context, Error};
-use crate::store::{Download, Store};
+use crate::store::{Download, Mode, Store};
 
 /// Most pieces hashed to find out whether what is there has to do with the manifest.
 const SAMPLES: usize = 64;
+
+const NOTHING_IN_COMMON: &str = "its content has nothing in common with this data";
 
 /// Finds the selected files that are at the final place, and refuses what is in the way.
 pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
@@ -31,8 +34,11 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
     }
     let (known, staged) = find(store, dl)?;
     let theirs = store.manifest.files().any(|f| dl.in_place.get(f.index()) && !f.is_empty());
-    if theirs && !any_verifies(store, dl)? {
-        return Err(conflict("its content has nothing in common with this data"));
+    if theirs && store.manifest.is_draft() {
+        // Nobody can tell yet.
+        dl.unproven.store(true, Ordering::Release);
+    } else if theirs && !any_verifies(store, dl)? {
+        return Err(conflict(NOTHING_IN_COMMON));
     }
     // A newer copy of these is staged already, and is what counts from here on.
     store.fds.clear();
@@ -104,6 +110,20 @@ fn any_verifies(store: &Store, dl: &Download) -> Result<bool, Error> {
 }
 
 impl Store {
+    /// To be called when the roots of a draft are known for all that was found at the final place, and none of it was
+    /// right.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if there was something.
+    pub fn refuse_strangers(&self) -> Result<(), Error> {
+        match &self.mode {
+            Mode::Download(dl) if dl.unproven.load(Ordering::Acquire) => {
+                Err(Error::Conflict { path: self.path(), why: NOTHING_IN_COMMON })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Copies a file that is in place into the staging area, where it may be written.
     ///
     /// Its verified pieces become journalled only now: until here they were in a file of the user's,

@@ -119,8 +119,9 @@ impl Store {
         }
     }
 
-    /// Makes what no block made: empty files, files that are one hole, empty directories. A file
-    /// in place that is too long is copied; one that changed since it was checked is refused.
+    /// Makes what no block made: empty files, files of zeros (what is not there reads as zeros, so
+    /// their pieces may be right without them), empty directories. A file in place that is too long
+    /// is copied; one that changed since it was checked is refused.
     fn complete(&self, dl: &Download) -> Result<(), Error> {
         let tree = dl.stage.tree();
         for file in self.plain_files() {
@@ -134,7 +135,7 @@ impl Store {
                 if size != len {
                     self.promote(dl, index)?;
                 }
-            } else if (len == 0 || self.map.has_holes(index)) && self.absent(&path)? {
+            } else if self.absent(&path)? {
                 dl.flush.created(index);
                 let made = dl.stage.create(&*self.disk, &path).and_then(|f| f.set_len(len));
                 made.map_err(|e| self.fail("create", &path, e))?;
@@ -236,7 +237,8 @@ impl Store {
             }
             // Both have the content, each verified for itself; from here on they share it.
             let Some(first) = file.hard_link().filter(|f| self.map.is_selected(*f)) else { continue };
-            if dl.in_place.get(file.index()) || !self.same_content(file, first) {
+            // A publisher's word that two files are one is believed where the hashes say so too.
+            if dl.in_place.get(file.index()) || !self.manifest.same_content(file.index(), first) {
                 continue;
             }
             let linked = stage::remove_all(&*self.disk, &scratch)
@@ -249,16 +251,6 @@ impl Store {
             self.fds.forget(file.index());
         }
         Ok(())
-    }
-
-    /// A publisher's word that two files are one is believed where the hashes say so too. v1 has no
-    /// hash of a file, and no such word either.
-    fn same_content(&self, file: FileRef<'_>, first: u32) -> bool {
-        let first = self.manifest.file(first);
-        first.is_some_and(|f| {
-            f.len() == file.len()
-                && (f.is_empty() || f.pieces_root().is_some() && f.pieces_root() == file.pieces_root())
-        })
     }
 
     /// All of the staging area, metadata too.
@@ -308,22 +300,42 @@ impl Store {
 
     /// Over something of the same data that is there already: file by file, each atomically.
     fn merge(&self, dl: &Download, tree: &Path) -> Result<(), Error> {
-        if self.map.is_whole() {
-            for dir in self.manifest.dirs() {
-                let path = dir.path().below(&self.home);
-                let made = stage::make_dir(&*self.disk, &path);
-                made.map_err(|e| self.fail("create", &path, e))?;
-            }
-        }
+        self.make_final_dirs(dl)?;
         for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
             let from = self.map.file_path(tree, file);
             let to = self.map.file_path(&self.home, file);
-            let moved =
-                stage::make_parents(&*self.disk, &to).and_then(|()| self.disk.rename(&from, &to, true));
+            let moved = self.disk.rename(&from, &to, true);
             moved.map_err(|e| self.fail("move into place", &to, e))?;
             dl.in_place.set(file);
         }
         Ok(())
+    }
+
+    /// The directories that files are about to move into, durable before the first does: a power
+    /// cut that kept the move and lost the directory would lose the file. Those that were there
+    /// count too, as an earlier run that was killed may have made them.
+    fn make_final_dirs(&self, dl: &Download) -> Result<(), Error> {
+        let fail = |op, path: &Path, e| self.fail(op, path, e);
+        if self.map.is_whole() {
+            for dir in self.manifest.dirs() {
+                let path = dir.path().below(&self.home);
+                stage::make_dir(&*self.disk, &path).map_err(|e| fail("create", &path, e))?;
+            }
+        }
+        let mut dirs = std::collections::BTreeSet::new();
+        for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
+            let to = self.map.file_path(&self.home, file);
+            stage::make_parents(&*self.disk, &to).map_err(|e| fail("make the directories of", &to, e))?;
+            let parents = to.ancestors().skip(1).take_while(|p| p.starts_with(&self.home));
+            dirs.extend(parents.map(Path::to_path_buf));
+        }
+        if !dl.flush.is_durable() {
+            return Ok(());
+        }
+        if dirs.len() > FEW {
+            return self.disk.sync_all().map_err(|e| fail("sync", &self.home, e));
+        }
+        dirs.iter().rev().try_for_each(|d| self.disk.sync_dir(d).map_err(|e| fail("sync", d, e)))
     }
 
     fn sync_final(&self, dl: &Download, fresh: bool) -> Result<(), Error> {

@@ -6,6 +6,8 @@
 //! the store stops journalling for good (the next start hashes again what is not named).
 
 use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -76,6 +78,11 @@ impl Flush {
     pub(crate) fn pending(&self, piece: u32) {
         self.pending.lock().push(piece);
     }
+
+    /// From here on the journal vouches for these pieces and for no others.
+    pub(crate) fn vouch_only_for(&self, pieces: &[Range<u32>]) -> io::Result<()> {
+        self.journal.lock().restart(pieces)
+    }
 }
 
 impl Store {
@@ -127,7 +134,7 @@ impl Store {
         Ok(())
     }
 
-    fn make_durable(&self, dl: &Download, files: &[u32]) -> Result<(), (PathBuf, std::io::Error)> {
+    fn make_durable(&self, dl: &Download, files: &[u32]) -> Result<(), (PathBuf, io::Error)> {
         let flush = &dl.flush;
         let spill = flush.spill.swap(false, Ordering::AcqRel);
         let leaves = flush.leaves.swap(false, Ordering::AcqRel);
@@ -143,7 +150,7 @@ impl Store {
             let path = self.file_path(*file);
             let open = match self.fds.get(*file) {
                 Some(open) => open,
-                None => self.disk.open(&path, How::Write).map_err(|e| (path.clone(), e))?,
+                None => self.disk.open(&path, How::Read).map_err(|e| (path.clone(), e))?,
             };
             open.sync(false).map_err(|e| (path.clone(), e))?;
             if flush.created.clear(*file) {

@@ -25,6 +25,8 @@ type Sum = [u8; SUM];
 pub(crate) struct Journal {
     file: Arc<dyn DiskFile>,
     end: u64,
+    /// Of the header, and of what was appended last.
+    first: Sum,
     sum: Sum,
     durable: bool,
 }
@@ -51,7 +53,7 @@ impl Journal {
             if durable {
                 file.sync(false)?;
             }
-            return Ok((Journal { file, end: HEADER as u64, sum: first, durable }, Vec::new()));
+            return Ok((Journal { file, end: HEADER as u64, first, sum: first, durable }, Vec::new()));
         }
         let (mut end, mut sum, mut named) = (HEADER, first, Vec::new());
         while let Some((len, next, ranges)) = record(bytes.get(end..).unwrap_or_default(), &sum, pieces) {
@@ -60,7 +62,19 @@ impl Journal {
             named.extend(ranges);
         }
         file.set_len(end as u64)?;
-        Ok((Journal { file, end: end as u64, sum, durable }, named))
+        Ok((Journal { file, end: end as u64, first, sum, durable }, named))
+    }
+
+    /// Forgets every record, then vouches for `ranges`. A crash in between costs a check of what is
+    /// there. To be called before anything is written that a forgotten record could vouch for.
+    pub(crate) fn restart(&mut self, ranges: &[Range<u32>]) -> io::Result<()> {
+        self.file.set_len(HEADER as u64)?;
+        if self.durable {
+            self.file.sync(false)?;
+        }
+        self.end = HEADER as u64;
+        self.sum = self.first;
+        self.append(ranges)
     }
 
     /// Appends one record and makes it durable. After an error nothing was appended, as far as a

@@ -4,7 +4,7 @@
 //! ([`Store::seed`]), shared between threads, and driven like this:
 //!
 //! ```text
-//! download(manifest, dir) -> Opened { store, have, to_check, wanted }
+//! download(manifest, dir) -> Opened { store, have, to_check, hashed, wanted }
 //! check(piece)            for each of to_check, from as many threads as there are cores
 //! write(piece, …)*  set_leaves(piece)  piece_done(piece)     as pieces arrive and verify
 //! sync()                  once a second, or when dirty_bytes() passes 256 MiB
@@ -37,6 +37,7 @@ mod journal;
 mod leaves;
 mod map;
 mod open;
+mod opened;
 mod os;
 mod seed;
 mod stage;
@@ -45,6 +46,7 @@ mod store;
 pub use error::Error;
 pub use finish::Summary;
 pub use open::{DownloadOptions, Durability, Select};
+pub use opened::Opened;
 pub use os::OsDisk;
 pub use seed::SeedOptions;
-pub use store::{Opened, SendSpan, Store};
+pub use store::{SendSpan, Store};

@@ -1,6 +1,6 @@
 //! Opening a download: what is there already, what of it counts, and whether the rest will fit.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -20,9 +20,10 @@ use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::leaves::Leaves;
 use crate::map::{Map, Place, whole_blocks};
+use crate::opened::Opened;
 use crate::os::OsDisk;
 use crate::stage::{self, Stage};
-use crate::store::{Download, Mode, Opened, Store};
+use crate::store::{Download, Mode, Store};
 
 /// Bytes kept free beyond the data, for directories and what file systems need for themselves.
 const SLACK: u64 = 64 << 10;
@@ -55,6 +56,8 @@ pub struct DownloadOptions {
     pub select: Select,
     /// How durably.
     pub durability: Durability,
+    /// What it is called in the directory, instead of by its name in the manifest: one part of a path.
+    pub name: Option<OsString>,
 }
 
 impl Store {
@@ -82,14 +85,21 @@ impl Store {
         let map = Map::new(manifest.clone(), &options.select)?;
         let durable = options.durability == Durability::Batched;
         let full = figures(&*disk, &map);
-        let stage = Stage::take(&*disk, manifest.name_bytes(), &identity(&manifest, &map));
+        let home = home(&manifest, options.name.as_deref()).at("create", disk.root())?;
+        let stage = Stage::take(&*disk, home.as_os_str().as_bytes(), &identity(&manifest, &map));
         let stage = stage.map_err(&full)?;
         let fresh = !exists(&*disk, &stage.journal())?;
-        let (store, named) = assemble(disk.clone(), manifest, map, stage, durable).map_err(&full)?;
+        let (store, mut named) =
+            assemble(disk.clone(), manifest, map, stage, home, durable).map_err(&full)?;
+        if store.manifest.is_draft() {
+            // What was verified then was verified by roots of which nobody knows whether they still hold.
+            named.clear();
+        }
         match store.settle(&named) {
             Ok(to_check) => Ok(Opened {
                 have: store.have(),
                 to_check,
+                hashed: Vec::new(),
                 wanted: ranges((0..store.manifest.piece_count()).filter(|p| store.map.wanted(*p))),
                 store,
             }),
@@ -110,6 +120,12 @@ impl Store {
         let staged = exists(&*self.disk, &dl.stage.tree())?;
         let touched = self.scan(dl, named, staged)?;
         self.admit()?;
+        // A record whose bytes are gone (an earlier finish moved them, or a user did) must not
+        // vouch for what comes to their place from now on.
+        if named.iter().cloned().flatten().any(|p| !self.done.get(p)) {
+            let journal = dl.stage.journal();
+            dl.flush.vouch_only_for(&self.have()).map_err(|e| self.fail("write", &journal, e))?;
+        }
         if !self.manifest.is_single_file() {
             let tree = dl.stage.tree();
             stage::make_dir(&*self.disk, &tree).map_err(|e| self.fail("create", &tree, e))?;
@@ -133,13 +149,14 @@ impl Store {
                     touched.set(piece);
                 }
             } else if staged && self.map.is_selected(file) && self.map.file_len(file) > 0 {
-                *size = self.scan_file(file, &touched)?;
+                *size = self.scan_file(dl, file, &touched)?;
             }
         }
         let mut spilled = 0;
         if let Some(spill) = &dl.spill {
             let path = dl.stage.spill();
             spilled = spill.meta().at("look at", &path)?.stamp.size;
+            dl.flush.spill_touched();
             let piece = |at| self.map.spill_piece(at).unwrap_or(u32::MAX);
             let next = |_, at| at / self.length() * self.length() + self.length();
             mark(&**spill, &touched, piece, next).at("look for data in", &path)?;
@@ -176,7 +193,10 @@ impl Store {
 
     /// Marks the pieces that a staged file may hold something of; returns the size it had. A size
     /// that a crash left wrong is put right.
-    fn scan_file(&self, file: u32, touched: &Bits) -> Result<u64, Error> {
+    ///
+    /// An earlier run that was killed may have left bytes and names that only memory holds, so the
+    /// next sync is to make all of the file last.
+    fn scan_file(&self, dl: &Download, file: u32, touched: &Bits) -> Result<u64, Error> {
         let path = self.file_path(file);
         let at = || self.disk.root().join(&path);
         let open = match self.disk.open(&path, How::Write) {
@@ -203,6 +223,8 @@ impl Store {
         if size != len {
             open.set_len(len).map_err(|e| self.fail("resize", &path, e))?;
         }
+        dl.flush.created(file);
+        dl.flush.touched(file);
         Ok(size)
     }
 
@@ -276,12 +298,23 @@ fn mark(
     Ok(())
 }
 
+/// What the data is called below the root of the disk.
+fn home(manifest: &Manifest, name: Option<&OsStr>) -> io::Result<PathBuf> {
+    let home = PathBuf::from(name.unwrap_or(OsStr::from_bytes(manifest.name_bytes())));
+    // The manifest's own name was checked when it was read.
+    match (home.components().next(), home.components().count()) {
+        (Some(std::path::Component::Normal(part)), 1) if part == home.as_os_str() => Ok(home),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no name", home.display()))),
+    }
+}
+
 /// The files of the staging area, opened, and the store over them.
 fn assemble(
     disk: Arc<dyn Disk>,
     manifest: Arc<Manifest>,
     map: Map,
     stage: Stage,
+    home: PathBuf,
     durable: bool,
 ) -> Result<(Store, Vec<Range<u32>>), Error> {
     let create = |path: PathBuf| {
@@ -304,12 +337,13 @@ fn assemble(
         spill,
         reserve: disk.room().at("look at", disk.root())?.reserve,
         in_place: Bits::new(files),
+        unproven: AtomicBool::new(false),
         promoting: Mutex::new(()),
         finished: AtomicBool::new(false),
         stage,
     };
     let store = Store {
-        home: PathBuf::from(OsStr::from_bytes(manifest.name_bytes())),
+        home,
         fds: Fds::new(),
         leaves,
         done: Bits::new(manifest.piece_count()),

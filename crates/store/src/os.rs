@@ -291,11 +291,24 @@ impl Disk for OsDisk {
 }
 
 /// An open file of the operating system's.
-pub(crate) struct OsFile(Arc<File>);
+pub(crate) struct OsFile {
+    file: Arc<File>,
+    locked: AtomicBool,
+}
 
 impl OsFile {
     pub(crate) fn new(file: File) -> Self {
-        OsFile(Arc::new(file))
+        OsFile { file: Arc::new(file), locked: AtomicBool::new(false) }
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        // Closing alone would not do: a process that another thread is just starting holds a copy
+        // of every descriptor until its program runs, and so the lock.
+        if *self.locked.get_mut() {
+            let _ = fs::flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -303,7 +316,7 @@ impl DiskFile for OsFile {
     fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while !buf.is_empty() {
-            match self.0.read_at(buf, offset) {
+            match self.file.read_at(buf, offset) {
                 Ok(0) => break,
                 Ok(n) => {
                     done += n;
@@ -318,11 +331,11 @@ impl DiskFile for OsFile {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.file.write_all_at(data, offset)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn reserve(&self, range: Range<u64>) -> io::Result<()> {
@@ -330,34 +343,34 @@ impl DiskFile for OsFile {
         if len == 0 {
             return Ok(());
         }
-        match fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, range.start, len) {
+        match fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => Ok(()),
             other => Ok(other?),
         }
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
-        let size = self.0.metadata()?.len();
+        let size = self.file.metadata()?.len();
         if from >= size {
             return Ok(None);
         }
-        let start = match fs::seek(&self.0, SeekFrom::Data(from)) {
+        let start = match fs::seek(&self.file, SeekFrom::Data(from)) {
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(None),
             // No notion of holes here: it may be data everywhere.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(from..size)),
             Err(e) => return Err(e.into()),
         };
-        let end = fs::seek(&self.0, SeekFrom::Hole(start)).unwrap_or(size);
+        let end = fs::seek(&self.file, SeekFrom::Hole(start)).unwrap_or(size);
         Ok(Some(start..end.max(start.saturating_add(1))))
     }
 
     fn copy_from(&self, source: &dyn DiskFile, len: u64) -> io::Result<()> {
         let size = source.meta()?.stamp.size;
         if let Some(file) = source.os()
-            && fs::ioctl_ficlone(&self.0, file).is_ok()
+            && fs::ioctl_ficlone(&self.file, file).is_ok()
         {
-            return self.0.set_len(len.min(size));
+            return self.file.set_len(len.min(size));
         }
         let mut at = 0;
         let mut buf = vec![0u8; 1 << 20];
@@ -375,16 +388,19 @@ impl DiskFile for OsFile {
     }
 
     fn sync(&self, metadata: bool) -> io::Result<()> {
-        if metadata { self.0.sync_all() } else { self.0.sync_data() }
+        if metadata { self.file.sync_all() } else { self.file.sync_data() }
     }
 
     fn meta(&self) -> io::Result<Meta> {
-        Ok(meta(&fs::fstat(&self.0)?))
+        Ok(meta(&fs::fstat(&self.file)?))
     }
 
     fn lock(&self) -> io::Result<bool> {
-        match fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
+        match fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                self.locked.store(true, Ordering::Release);
+                Ok(true)
+            }
             Err(Errno::WOULDBLOCK) => Ok(false),
             // A file system without locks: going on unlocked beats refusing to work there.
             Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
@@ -393,6 +409,6 @@ impl DiskFile for OsFile {
     }
 
     fn os(&self) -> Option<&Arc<File>> {
-        Some(&self.0)
+        Some(&self.file)
     }
 }

@@ -22,8 +22,9 @@ use crate::fds::Fds;
 use crate::leaves::Leaves;
 use crate::map::Map;
 use crate::open::Select;
+use crate::opened::Opened;
 use crate::os::{OsDisk, OsFile};
-use crate::store::{Mode, Opened, Store};
+use crate::store::{Mode, Store};
 
 const MAGIC: &[u8; 8] = b"TIDESEEN";
 /// Bytes of a stamp in the memory.
@@ -86,7 +87,29 @@ impl Store {
             memory.saved.store(store.missing(), Ordering::Relaxed);
         }
         let to_check = ranges((0..pieces).filter(|p| !store.has(*p)));
-        Ok(Opened { have: store.have(), to_check, wanted: ranges(0..pieces), store })
+        let (have, wanted) = (store.have(), ranges(0..pieces));
+        Ok(Opened { have, to_check, hashed: Vec::new(), wanted, store })
+    }
+}
+
+impl Store {
+    /// Whether every source file is still what it was when it was opened.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] or [`Error::Missing`], with its path.
+    pub fn sources_unchanged(&self) -> Result<(), Error> {
+        let stamps = self.stamps.read().clone();
+        for (file, known) in (0..).zip(stamps).filter_map(|(file, stamp)| Some((file, stamp?))) {
+            let path = self.map.file_path(&self.home, file);
+            let at = || self.disk.root().join(&path);
+            match self.disk.stat(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { path: at() }),
+                Err(e) => return Err(Error::io("look at", &at(), e)),
+                Ok(meta) if meta.stamp != known => return Err(Error::Changed { path: at() }),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 

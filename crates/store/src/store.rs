@@ -4,7 +4,8 @@
 //! - a piece is `done` only if its bytes on disk hashed right after they were written, or its
 //!   journal record was durable before the last start;
 //! - bytes leave through `read` and `send_spans` only from done pieces, and from files that the
-//!   user could have changed only while their stamp is the recorded one;
+//!   user could have changed only while their stamp is the recorded one; what leaves through their
+//!   `unverified` sisters is for the caller to answer for;
 //! - no lock is held during reads and writes of data.
 
 use std::cell::RefCell;
@@ -74,20 +75,10 @@ pub(crate) struct Download {
     pub(crate) reserve: bool,
     /// Files whose content is still the user's own, at the final place.
     pub(crate) in_place: Bits,
+    /// In a draft: whether what stands at the final place has to do with the data is not known yet.
+    pub(crate) unproven: AtomicBool,
     pub(crate) promoting: Mutex<()>,
     pub(crate) finished: AtomicBool,
-}
-
-/// A store just opened, and what is known about its pieces. All ranges are sorted and disjoint.
-pub struct Opened {
-    /// The store.
-    pub store: Store,
-    /// Pieces that count at once: journalled, or remembered and unchanged.
-    pub have: Vec<Range<u32>>,
-    /// Pieces that may be there: [`Store::check`] decides.
-    pub to_check: Vec<Range<u32>>,
-    /// Pieces that make up the selection; all of them without one.
-    pub wanted: Vec<Range<u32>>,
 }
 
 /// Bytes to send with `sendfile`, or zeros.
@@ -240,13 +231,14 @@ impl Store {
         if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
-    /// Reads the first bytes of a piece whatever they are: to find out what a peer has sent.
+    /// Reads bytes of a piece that need not be whole: the caller has verified them leaf by leaf, or
+    /// wants to find out what a peer has sent.
     ///
     /// # Errors
-    /// As [`Store::read`], but for [`Error::NotVerified`].
-    pub fn read_unverified(&self, piece: u32, buf: &mut [u8]) -> Result<(), Error> {
-        self.in_range(piece, 0, buf.len())?;
-        self.read_raw(piece, 0, buf).map(|_| ())
+    /// As [`Store::read`]; [`Error::NotVerified`] only where a file ends before them.
+    pub fn read_unverified(&self, piece: u32, begin: u32, buf: &mut [u8]) -> Result<(), Error> {
+        self.in_range(piece, begin, buf.len())?;
+        if self.read_raw(piece, begin, buf)? { Ok(()) } else { Err(Error::NotVerified { piece }) }
     }
 
     /// Reads bytes of any piece; false if a file is too short for them.
@@ -285,8 +277,17 @@ impl Store {
     /// # Errors
     /// As [`Store::read`]; also `Io` with `Unsupported` on a disk without descriptors.
     pub fn send_spans(&self, piece: u32, begin: u32, len: u32) -> Result<Vec<SendSpan>, Error> {
-        self.in_range(piece, begin, len as usize)?;
         self.must_have(piece)?;
+        self.send_spans_unverified(piece, begin, len)
+    }
+
+    /// As [`Store::send_spans`], of a piece that need not be whole: the caller wrote these bytes and
+    /// has verified them leaf by leaf.
+    ///
+    /// # Errors
+    /// As [`Store::send_spans`], but for [`Error::NotVerified`].
+    pub fn send_spans_unverified(&self, piece: u32, begin: u32, len: u32) -> Result<Vec<SendSpan>, Error> {
+        self.in_range(piece, begin, len as usize)?;
         let mut out = Vec::with_capacity(1);
         for (place, len) in self.map.places(piece, begin, len) {
             let (open, offset, path) = match place {
@@ -397,6 +398,26 @@ impl Store {
             };
             right.then_some(leaves)
         }))
+    }
+
+    /// The root of what is on disk for a piece, whose leaves are recorded; it does not count as verified. None where a
+    /// file is too short for it.
+    ///
+    /// # Errors
+    /// A piece that the selection or the manifest does not have, or that has no leaves (v1); missing or changed sources
+    /// when seeding; what the disk reports.
+    pub fn hash_piece(&self, piece: u32) -> Result<Option<Digest>, Error> {
+        if !self.map.wanted(piece) {
+            return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
+        }
+        let hashed = BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(CHUNK, 0);
+            self.hash(piece, buffer, false)
+        })?;
+        let Some((leaves, _)) = hashed else { return Ok(None) };
+        let root = self.manifest.root_of_leaves(piece, &leaves).ok_or(Error::NoHash { piece })?;
+        self.set_leaves(piece, &leaves)?;
+        Ok(Some(root))
     }
 
     /// Leaf digests of what is on disk, and SHA-1 over it as v1 sees it if asked for.

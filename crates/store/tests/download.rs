@@ -347,6 +347,22 @@ fn one_selection_after_another_adds_up() {
 }
 
 #[test]
+fn it_may_be_called_something_else() {
+    for version in VERSIONS {
+        let to = target(false);
+        let fixture = publish("data", version, &tree(9));
+        let named = |name: &str| DownloadOptions { name: Some(name.into()), ..Default::default() };
+        let open = |name| Store::download(fixture.manifest.clone(), to.path(), &named(name));
+        fixture.complete(&open("other").unwrap(), &mut Rng(1)).unwrap();
+        fixture.assert_at(&to.path().join("other"));
+        assert_eq!(names(to.path()), ["other"]);
+        for bad in ["", ".", "..", "a/b", "/a", "a/"] {
+            assert!(open(bad).is_err(), "{bad:?}");
+        }
+    }
+}
+
+#[test]
 fn many_threads_write_at_once() {
     for version in VERSIONS {
         let to = target(true);

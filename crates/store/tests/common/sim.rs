@@ -5,7 +5,7 @@
 //! subset of its 512-byte sectors. `fuse` is the number of changes after which every call fails,
 //! as if the machine were gone: that instant may lie within any operation of the store.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -67,7 +67,8 @@ type Names = BTreeMap<(u64, OsString), u64>;
 
 #[derive(Clone, Default)]
 struct State {
-    nodes: HashMap<u64, Node>,
+    /// In order, so that a seed always draws the same chances.
+    nodes: BTreeMap<u64, Node>,
     names: Names,
     durable_names: Names,
     name_log: Vec<NameOp>,
