@@ -74,7 +74,7 @@ impl Load {
             };
             self.give(event);
             let Some((peer, block)) = stored else { continue };
-            self.give(Event::Stored { peer, block });
+            self.give(Event::Stored { peer, block, proven: true });
             let bytes = self.stored.entry(block.piece).or_default();
             *bytes += block.len;
             if *bytes == PIECE {

@@ -3,8 +3,16 @@
 //! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
 //! then of batches: after 20 ms, or when 64 pieces have gathered. They do not hear of pieces that they
 //! are known to have, until we are complete: then they hear of everything, in a range or two, so that
-//! two who are complete know it of each other. Stock peers hear of every piece.
+//! two who are complete know it of each other. Stock peers hear of every piece. Of a piece that is lost
+//! again, everyone who has heard of it hears at once.
+//!
+//! Batches may cost a 512th of the payload that comes in, so that with requests and leaf hashes (32
+//! bytes for 16 KiB, another 512th) control traffic stays below half a percent. Small pieces and many
+//! neighbours would cost more in a fixed rhythm; then a batch waits until payload has paid for those
+//! before it, and is shorter for it: what has gathered makes longer ranges, or bits, and some of it the
+//! neighbours have got elsewhere.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::api::{Action, PeerId, Time};
@@ -15,23 +23,36 @@ use crate::engine::Engine;
 const BATCH: Duration = Duration::from_millis(20);
 /// Pieces that make a batch without a pause.
 const BATCH_MOST: usize = 64;
+/// Batches may cost this part of the payload received, and this many bytes before there is any.
+const SHARE: (u64, u64) = (512, 64 << 10);
+/// In a plan nobody waits for a batch to ask, but children must hear that we live: fewer, and sure ones.
+const PLANNED_BATCH: Duration = Duration::from_millis(200);
+const PLANNED_SHARE: u64 = 256;
+/// A batch that is not paid for waits at most this long, and less when payload has stopped coming for
+/// so long: what we have may be what everyone waits for.
+const UNPAID: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Pieces that Tidecast peers have not heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
     waiting: Vec<u32>,
     last: Option<Time>,
+    /// What batches have cost, bytes on the wire.
+    spent: u64,
 }
 
 impl Announcer {
-    /// When the batch is due.
-    pub(crate) fn due(&self) -> Option<Time> {
-        let last = self.last.unwrap_or_default();
-        (!self.waiting.is_empty()).then(|| match self.last {
-            Some(_) => last.after(BATCH),
-            None => Time(0),
-        })
+    /// Pieces that wait to be told.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
+}
+
+/// Bytes of a message that tells of these pieces: a head, and ranges or bits (docs/wire-extension.md).
+fn cost(pieces: &[Range<u32>]) -> u64 {
+    let span = pieces.last().map_or(0, |r| r.end) - pieces.first().map_or(0, |r| r.start);
+    14 + (8 * pieces.len() as u64).min(u64::from(span) / 8)
 }
 
 impl Engine {
@@ -45,14 +66,53 @@ impl Engine {
                 self.out.push_back(Action::Announce { peer: peer.id, pieces });
             }
         }
-        if self.announcer.waiting.len() >= BATCH_MOST {
+        if self.announcer.waiting.len() >= BATCH_MOST && self.announcements_paid() {
             self.flush_announcements();
         }
     }
 
+    /// Payload has paid for the batches so far.
+    fn announcements_paid(&self) -> bool {
+        let part = if self.planned() { PLANNED_SHARE } else { SHARE.0 };
+        self.announcer.spent <= self.totals.received / part + SHARE.1
+    }
+
+    /// A piece is ours no more. Whoever was told that it is would go on asking for it, and take us for
+    /// one who claims what he does not have. One that still waits to be told has reached stock peers
+    /// only: a new peer hears of everything, but then nothing is left waiting.
+    pub(crate) fn announce_lost(&mut self, piece: u32) {
+        let before = self.announcer.waiting.len();
+        self.announcer.waiting.retain(|&p| p != piece);
+        let batched = self.announcer.waiting.len() == before;
+        for peer in self.peers.values().filter(|p| !p.closing && (batched || p.is_stock())) {
+            self.out.push_back(Action::AnnounceLost { peer: peer.id, piece });
+        }
+    }
+
+    /// A peer has lost a piece that we have. While it had it, it was not told.
+    pub(crate) fn tell_again(&mut self, id: PeerId, piece: u32) {
+        let tell = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.closing);
+        if tell && self.pieces.verified(piece) {
+            self.out.push_back(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });
+        }
+    }
+
+    /// When the next batch is due.
+    pub(crate) fn announce_at(&self) -> Option<Time> {
+        if self.announcer.waiting.is_empty() {
+            return None;
+        }
+        let Some(last) = self.announcer.last else { return Some(Time(0)) };
+        let soonest = last.after(if self.planned() { PLANNED_BATCH } else { BATCH });
+        if self.announcements_paid() {
+            return Some(soonest);
+        }
+        Some(last.after(UNPAID).min(self.intake.last().after(QUIET)).max(soonest))
+    }
+
     /// Tells Tidecast peers what has gathered, if it is time.
     pub(crate) fn announce_due(&mut self) {
-        if self.announcer.due().is_some_and(|at| at <= self.now) {
+        if self.announce_at().is_some_and(|at| at <= self.now) {
             self.flush_announcements();
         }
     }
@@ -71,8 +131,12 @@ impl Engine {
             if peer.is_stock() || peer.closing {
                 continue;
             }
-            let pieces = to_ranges(news.iter().copied().filter(|&piece| !peer.have.has(piece)));
+            // The source is told too, though it has all: it gives again what was lost with a relay. And so
+            // is who may take our silence for death.
+            let told = self.is_source(peer) || self.feeds(peer);
+            let pieces = to_ranges(news.iter().copied().filter(|&piece| told || !peer.have.has(piece)));
             if !pieces.is_empty() {
+                self.announcer.spent += cost(&pieces);
                 self.out.push_back(Action::Announce { peer: peer.id, pieces });
             }
         }

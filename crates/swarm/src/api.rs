@@ -15,6 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::plan::Role;
+
 /// A point in time: nanoseconds since a start of the driver's choice. Never runs backwards; the
 /// engine clamps a time earlier than the last one it saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +57,7 @@ pub struct Block {
 }
 
 /// Which protocol the other end speaks; it decides the unit of requests and of announcements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Another Tidecast: ranges of pieces in one request, blocks up to `max_block` bytes,
     /// availability as watermark and ranges, no choking.
@@ -136,6 +138,8 @@ pub struct Limits {
     /// Bytes handed to all connections together by `Serve` and not yet `Sent`: beyond it, peers take
     /// turns.
     pub serving_total: u64,
+    /// Where `Policy::choking` is on, peers unchoked for what they give; one more is unchoked by chance.
+    pub upload_slots: usize,
     /// Requests queued by one peer before it is told no (rejected, or dropped as abusive).
     pub queued_requests: usize,
     /// Bytes received and not yet stored, over all peers; above it no new request goes out.
@@ -150,6 +154,7 @@ impl Default for Limits {
             window: (1 << 20, 64 << 20),
             serving: 4 << 20,
             serving_total: 128 << 20,
+            upload_slots: 3,
             queued_requests: 4096,
             unsettled: 256 << 20,
         }
@@ -157,7 +162,7 @@ impl Default for Limits {
 }
 
 /// What has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
 pub enum Event {
     /// Time has passed: a wake-up that was asked for is due.
@@ -181,6 +186,8 @@ pub enum Event {
     HasExactly { peer: PeerId, pieces: Vec<Range<u32>> },
     /// The peer has these too.
     Has { peer: PeerId, pieces: Range<u32> },
+    /// The peer has all of these too: one announcement. What to ask for is decided when all are known.
+    HasMore { peer: PeerId, pieces: Vec<Range<u32>> },
     /// The peer has lost one (BEP 54).
     HasNot { peer: PeerId, piece: u32 },
     /// The peer chokes us.
@@ -208,8 +215,9 @@ pub enum Event {
 
     /// Payload has come off the socket; its verdict follows.
     Received { peer: PeerId, block: Block },
-    /// It is on disk, each leaf matched if leaf hashes were known.
-    Stored { peer: PeerId, block: Block },
+    /// It is on disk. `proven`: leaf hashes were known and each leaf matched, so that it may be passed on
+    /// before the whole piece is verified.
+    Stored { peer: PeerId, block: Block, proven: bool },
     /// It does not match its hashes and was dropped: proof against this peer.
     BlockBad { peer: PeerId, block: Block },
     /// It was there already and was dropped.
@@ -227,10 +235,18 @@ pub enum Event {
     Priority { pieces: Range<u32>, priority: u8 },
     /// These pieces are wanted by `at`: they go before everything without a deadline.
     Deadline { pieces: Range<u32>, at: Time },
+
+    /// Our part in a new epoch of the plan; the one before it is over.
+    Plan(Arc<Role>),
+    /// The peer is this member of the plan. `distance`: 0 at our own place in the topology, more beyond
+    /// each cut. Said once a connection, after `PeerUp`.
+    Member { peer: PeerId, member: u32, distance: u8 },
+    /// The peer sends this piece of its own accord, block by block, as the plan has it for this stripe.
+    Offered { peer: PeerId, piece: u32, stripe: u16 },
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
 pub enum Action {
     /// Connect to this address; answered by `PeerUp` or `DialFailed`.
@@ -244,6 +260,8 @@ pub enum Action {
     AnnounceAll { peer: PeerId, have: Vec<Range<u32>> },
     /// Tell the peer that we have these too.
     Announce { peer: PeerId, pieces: Vec<Range<u32>> },
+    /// Tell the peer that we no longer have this one, where its protocol has words for it.
+    AnnounceLost { peer: PeerId, piece: u32 },
     /// Say that we want something of the peer's, or nothing.
     Interested { peer: PeerId, interested: bool },
     /// Choke or unchoke the peer.
@@ -258,13 +276,42 @@ pub enum Action {
     Serve { peer: PeerId, block: Block },
     /// Tell the peer that this will not be served.
     Reject { peer: PeerId, block: Block },
+    /// Tell the peer that all blocks of this piece follow, unasked (Tidecast); its leaf hashes go ahead.
+    /// `Serve` follows for each block as it gets here. The peer declines by cancelling the whole piece.
+    Offer { peer: PeerId, piece: u32, stripe: u16 },
+    /// Tell who makes the plan that our parent in this stripe does not do its part: it is gone, silent or
+    /// slow.
+    Complain { member: u32, stripe: u16, why: Complaint },
 
     /// Every wanted piece is verified. Said once each time it becomes true.
     Complete,
 }
 
+impl Action {
+    /// The connection that it is about; none for `Dial`, `Complain` and `Complete`.
+    #[must_use]
+    pub fn peer(&self) -> Option<PeerId> {
+        match *self {
+            Action::Dial { .. } | Action::Complain { .. } | Action::Complete => None,
+            Action::Disconnect { peer, .. }
+            | Action::Ban { peer, .. }
+            | Action::AnnounceAll { peer, .. }
+            | Action::Announce { peer, .. }
+            | Action::AnnounceLost { peer, .. }
+            | Action::Interested { peer, .. }
+            | Action::Choke { peer, .. }
+            | Action::Request { peer, .. }
+            | Action::RequestPieces { peer, .. }
+            | Action::Cancel { peer, .. }
+            | Action::Serve { peer, .. }
+            | Action::Reject { peer, .. }
+            | Action::Offer { peer, .. } => Some(peer),
+        }
+    }
+}
+
 /// Why a peer was let go or banned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// Sent bytes that do not match their hashes.
     CorruptData,
@@ -278,4 +325,15 @@ pub enum Reason {
     Useless,
     /// A better neighbour takes its place, or the limit is reached.
     TooMany,
+}
+
+/// What is wrong with a member of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Complaint {
+    /// No connection to it, or it has ended.
+    Gone,
+    /// A connection, and nothing comes.
+    Silent,
+    /// Much less comes than from others.
+    Slow,
 }

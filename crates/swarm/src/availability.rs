@@ -44,6 +44,11 @@ impl Availability {
         u32::from(self.copies(piece)) + self.seeds
     }
 
+    /// Peers that have everything.
+    pub(crate) fn seeds(&self) -> u32 {
+        self.seeds
+    }
+
     /// One more copy; the levels before and after.
     pub(crate) fn add(&mut self, piece: u32) -> (u8, u8) {
         let Some(n) = self.copies.get_mut(piece as usize) else { return (0, 0) };

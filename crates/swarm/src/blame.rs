@@ -14,6 +14,7 @@ use crate::neighbours::End;
 use crate::partial::NOBODY;
 use crate::peer::Peer;
 use crate::pieces::State;
+use crate::planted::{Bug, planted};
 
 /// Pieces under suspicion that are looked at for one request.
 pub(crate) const SOLO_SCAN: usize = 32;
@@ -42,6 +43,12 @@ pub(crate) struct Blame {
 impl Blame {
     pub(crate) fn is_solo(&self, piece: u32) -> bool {
         !self.solo.is_empty() && self.solo.contains_key(&piece)
+    }
+
+    /// Suspicions, and peers remembered.
+    pub(crate) fn footprint(&self) -> usize {
+        let suspects: usize = self.solo.values().map(|s| 1 + s.suspects.len()).sum();
+        suspects + self.departed.len()
     }
 
     pub(crate) fn solo(&self) -> &BTreeMap<u32, Solo> {
@@ -107,6 +114,9 @@ impl Engine {
             let cells = self.pieces.cells(block);
             self.with_piece(block.piece, |p| p.spoil(id, block.piece, cells));
         }
+        if planted(Bug::LoseVerified) {
+            self.forget_piece(block.piece);
+        }
         self.ban(id, Reason::CorruptData);
     }
 
@@ -115,11 +125,15 @@ impl Engine {
         if piece >= self.pieces.count() || self.pieces.verified(piece) {
             return;
         }
+        if planted(Bug::AcceptBadPiece) {
+            return self.on_piece_verified(piece);
+        }
         let senders = self.pieces.partial(piece).map(|p| p.senders()).unwrap_or_default();
         self.forget_piece(piece);
         match senders.as_slice() {
             [] => {}
             &[one] if one != NOBODY => self.ban(one, Reason::CorruptData),
+            &[first, ..] if planted(Bug::BanWrongPeer) => self.ban(first, Reason::CorruptData),
             many => {
                 // Out of the picker first: from now on one peer alone is asked.
                 self.with_place(piece, |e| e.blame.suspect(piece, many));

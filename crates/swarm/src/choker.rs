@@ -1,6 +1,9 @@
 //! Textbook choking, a switch for comparison: every 10 s the three interested peers that gave us most
-//! (or, when we seed, took most) are unchoked, and one more by chance, for 30 s. A peer that has sent
-//! nothing for 60 s while we waited for it is snubbed: only chance unchokes it (anti-snub).
+//! (or, when we seed, took most) are unchoked, and every 30 s one more by chance. A downloader unchokes
+//! nobody for nothing: who has given it nothing waits for chance (BitLib section V: "peers choke peers
+//! based on their upload/download ratio"). A peer that has sent nothing for 60 s while we waited for it
+//! is snubbed: only chance unchokes it (anti-snub). Until the first 10 s are over, slots go to whoever
+//! comes first.
 //!
 //! Off, everyone is unchoked.
 
@@ -11,8 +14,6 @@ use crate::api::{Action, PeerId, Time};
 use crate::engine::Engine;
 use crate::peer::Peer;
 
-/// Upload slots, the optimistic one included.
-const SLOTS: usize = 4;
 /// Between two rechokes.
 const RECHOKE: Duration = Duration::from_secs(10);
 /// Rechokes between two optimistic choices.
@@ -60,7 +61,8 @@ impl Engine {
         }
         let used = self.peers.values().filter(|p| wants(p) && !p.we_choke).count();
         let waiting = self.peers.values().filter(|p| wants(p) && p.we_choke);
-        let ids: Vec<PeerId> = waiting.map(|p| p.id).take(SLOTS.saturating_sub(used)).collect();
+        let free = (self.limits.upload_slots + 1).saturating_sub(used);
+        let ids: Vec<PeerId> = waiting.map(|p| p.id).take(free).collect();
         for id in ids {
             self.set_choke(id, false);
         }
@@ -86,11 +88,11 @@ impl Engine {
         let mut regular: Vec<(Reverse<u64>, Time, PeerId)> = self
             .peers
             .values()
-            .filter(|p| wants(p) && (seeding || !snubbed(p)))
+            .filter(|p| wants(p) && (seeding || (!snubbed(p) && gain(p) > 0)))
             .map(|p| (Reverse(gain(p)), p.since, p.id))
             .collect();
         regular.sort_unstable();
-        let mut open: Vec<PeerId> = regular.iter().take(SLOTS - 1).map(|r| r.2).collect();
+        let mut open: Vec<PeerId> = regular.iter().take(self.limits.upload_slots).map(|r| r.2).collect();
         self.choose_optimistic(&open);
         open.extend(self.choker.optimistic);
         for peer in self.peers.values_mut() {
@@ -102,10 +104,10 @@ impl Engine {
         }
     }
 
-    /// Every third time, or when the last one is gone, chance names one more.
+    /// Every third time chance names one more.
     fn choose_optimistic(&mut self, open: &[PeerId]) {
-        let turn = self.choker.round.is_multiple_of(OPTIMISTIC);
         self.choker.round = self.choker.round.wrapping_add(1);
+        let turn = self.choker.round.is_multiple_of(OPTIMISTIC);
         let stays = self
             .choker
             .optimistic
@@ -113,7 +115,7 @@ impl Engine {
         let others = self.peers.values().filter(|p| wants(p) && !open.contains(&p.id));
         let others: Vec<PeerId> = others.map(|p| p.id).collect();
         let pick = self.rng.below(others.len() as u32) as usize;
-        self.choker.optimistic = stays.or_else(|| others.get(pick).copied());
+        self.choker.optimistic = stays.or_else(|| others.get(pick).filter(|_| turn).copied());
     }
 
     fn set_choke(&mut self, id: PeerId, choke: bool) {

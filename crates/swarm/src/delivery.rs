@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::api::{Action, Block, PeerId, Reason};
 use crate::engine::Engine;
+use crate::partial::Runs;
 use crate::pieces::State;
 
 /// Bytes that a peer may send without having been asked, beyond those taken back: a reject and its
@@ -22,6 +23,7 @@ impl Engine {
         self.intake.add(now, block.len, INTAKE);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.counts.received += u64::from(block.len);
+        peer.hear(now);
         if !self.pieces.sound(block) {
             return self.disconnect(id, Reason::Protocol("sent a block that cannot be asked for"));
         }
@@ -37,28 +39,23 @@ impl Engine {
         }
         peer.stray = peer.stray.saturating_sub(unasked);
         self.hungry.push(id);
+        self.note_moved(id, block);
     }
 
     /// Cells have come, so whoever was asked for them is asked no more; the bytes that `from` itself
     /// was asked for. Everyone else is told.
-    fn no_longer_asked(&mut self, piece: u32, asked: Vec<(PeerId, u32)>, from: Option<PeerId>) -> u64 {
+    fn no_longer_asked(&mut self, piece: u32, asked: Runs, from: Option<PeerId>) -> u64 {
         let mut mine = 0;
-        let mut others: Vec<(PeerId, u32)> = Vec::new();
-        let mut cells = Vec::with_capacity(asked.len());
-        for (peer, cell) in asked {
-            if Some(peer) == from { cells.push(cell) } else { others.push((peer, cell)) }
-        }
-        if let Some(id) = from {
-            for run in crate::bitset::to_ranges(cells) {
-                let bytes = self.pieces.block(piece, run).len;
+        for (peer, run) in asked {
+            let bytes = self.pieces.block(piece, run.clone()).len;
+            if Some(peer) == from {
                 mine += u64::from(bytes);
                 self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
-                self.note_answer(id, piece, bytes);
+                self.note_answer(peer, piece, bytes);
+            } else {
+                self.run_not_awaited(peer, piece, run, true);
+                self.hungry.push(peer);
             }
-        }
-        for (peer, cell) in others {
-            self.not_awaited(peer, piece, &[cell], true);
-            self.hungry.push(peer);
         }
         mine
     }
@@ -84,7 +81,7 @@ impl Engine {
     }
 
     /// It is on disk.
-    pub(crate) fn on_stored(&mut self, id: PeerId, block: Block) {
+    pub(crate) fn on_stored(&mut self, id: PeerId, block: Block, proven: bool) {
         self.settled(block.len);
         self.totals.stored += u64::from(block.len);
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -94,6 +91,11 @@ impl Engine {
             let cells = self.pieces.cells(block);
             let asked = self.with_piece(block.piece, |p| p.store(id, block.piece, cells));
             self.no_longer_asked(block.piece, asked, None);
+            if proven {
+                self.pass_on(block.piece);
+            } else {
+                self.pieces.doubt(block.piece);
+            }
         }
     }
 
@@ -108,6 +110,7 @@ impl Engine {
             let cells = self.pieces.cells(block);
             let asked = self.with_piece(block.piece, |p| p.store_known(id, block.piece, cells));
             self.no_longer_asked(block.piece, asked, None);
+            self.pieces.doubt(block.piece);
         }
     }
 
@@ -122,13 +125,15 @@ impl Engine {
         self.blame.cleared(piece);
         self.deadlines.remove(&piece);
         self.announce_piece(piece);
+        self.pass_on(piece);
         self.check_complete();
     }
 
-    /// What we had is lost: fetched again if it is wanted.
+    /// What we had is lost: nobody need ask us for it, and it is fetched again if it is wanted.
     pub(crate) fn on_piece_lost(&mut self, piece: u32) {
         if self.pieces.state(piece) == State::Verified {
             self.with_piece(piece, |p| p.reset(piece));
+            self.announce_lost(piece);
             self.wanting_again();
         }
     }

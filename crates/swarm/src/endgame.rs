@@ -3,9 +3,13 @@
 //!
 //! Off, a block goes to a second peer only when the first is late (`slow.rs`).
 
+use std::collections::BTreeMap;
+
 use crate::api::{Action, PeerId};
+use crate::bitset::to_ranges;
 use crate::engine::Engine;
 use crate::pieces::CELL;
+use crate::slow::chunks;
 
 impl Engine {
     /// Asks `id` for blocks that others were asked for; false when there are none.
@@ -24,20 +28,23 @@ impl Engine {
                 cells.extend(partial.asked().map(|cell| (piece, cell)).take(most));
             }
         }
-        let now = self.now;
-        let mut any = false;
+        let mut taken: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (piece, cell) in cells {
-            if !self.with_piece(piece, |p| p.ask_too(id, piece, cell)) {
-                continue;
+            if self.with_piece(piece, |p| p.ask_too(id, piece, cell)) {
+                taken.entry(piece).or_default().push(cell);
             }
-            any = true;
-            let block = self.pieces.block(piece, cell..cell + 1);
-            self.count_asked(u64::from(block.len));
-            if let Some(peer) = self.peers.get_mut(&id) {
-                peer.note_asked(piece, block.len, now);
-            }
-            self.out.push_back(Action::Request { peer: id, block });
         }
-        any
+        let now = self.now;
+        for (&piece, cells) in &taken {
+            for run in to_ranges(cells.iter().copied()) {
+                let block = self.pieces.block(piece, run);
+                self.count_asked(u64::from(block.len));
+                let Some(peer) = self.peers.get_mut(&id) else { continue };
+                peer.note_asked(piece, block.len, now);
+                let requests = chunks(block, peer.request_size());
+                self.out.extend(requests.map(|block| Action::Request { peer: id, block }));
+            }
+        }
+        !taken.is_empty()
     }
 }

@@ -12,8 +12,10 @@ use crate::api::{Action, Candidate, Event, Limits, PeerId, Policy, Protocol, Rea
 use crate::availability::{Availability, level};
 use crate::blame::Blame;
 use crate::choker::Choker;
+use crate::course::Course;
 use crate::neighbours::{End, Neighbours};
-use crate::peer::{Counts, Peer, STOCK_QUEUE_MOST};
+use crate::peer::{Counts, Peer};
+use crate::peers::Peers;
 use crate::picker::Picker;
 use crate::pieces::{Pieces, State};
 use crate::rng::Rng;
@@ -25,6 +27,9 @@ use crate::window::Meter;
 const UPKEEP_BUSY: Duration = Duration::from_millis(50);
 /// While requests are out.
 const UPKEEP: Duration = Duration::from_millis(250);
+/// A Tidecast peer that has had nothing for us for so long is told that we want nothing of it: who passes on
+/// what it gets has something new all the time.
+const BORED: Duration = Duration::from_secs(1);
 /// Two that need nothing of each other part after this long.
 const USELESS: Duration = Duration::from_secs(2);
 
@@ -56,13 +61,16 @@ pub struct Engine {
     pub(crate) availability: Availability,
     pub(crate) picker: Picker,
     pub(crate) deadlines: BTreeMap<u32, Time>,
-    pub(crate) peers: BTreeMap<PeerId, Peer>,
+    pub(crate) peers: Peers,
     pub(crate) turns: Turns,
     pub(crate) announcer: Announcer,
     pub(crate) blame: Blame,
     pub(crate) choker: Choker,
     pub(crate) given: Given,
     pub(crate) neighbours: Neighbours,
+    pub(crate) course: Option<Course>,
+    /// The members of the plan that are connected.
+    pub(crate) members: BTreeMap<u32, PeerId>,
     pub(crate) out: VecDeque<Action>,
     pub(crate) totals: Counts,
     /// Bytes requested over all peers, and received without a verdict.
@@ -82,6 +90,8 @@ pub struct Engine {
     pub(crate) restless: bool,
     pub(crate) complete: bool,
     upkeep_at: Option<Time>,
+    /// When a neighbour last made room for another, or was looked for.
+    pub(crate) rotated: Time,
 }
 
 impl Engine {
@@ -116,13 +126,15 @@ impl Engine {
             availability: Availability::new(count),
             picker: Picker::new(count, setup.policy.sequential),
             deadlines: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             turns: Turns::new(setup.limits.serving_total, count),
             announcer: Announcer::default(),
             blame: Blame::default(),
             choker: Choker::default(),
             given: Given::default(),
             neighbours: Neighbours::new(setup.limits.random_neighbours),
+            course: None,
+            members: BTreeMap::new(),
             out: VecDeque::new(),
             totals: Counts::default(),
             outstanding: 0,
@@ -135,6 +147,7 @@ impl Engine {
             restless: false,
             complete: false,
             upkeep_at: None,
+            rotated: now,
         };
         for piece in setup.have.into_iter().flatten() {
             engine.pieces.verify(piece);
@@ -154,6 +167,8 @@ impl Engine {
         self.rechoke_due();
         self.held_due();
         self.upkeep_due();
+        self.rotate_due();
+        self.give_out();
         self.serve();
         self.refill();
         self.dial();
@@ -168,10 +183,11 @@ impl Engine {
     /// When to send `Event::Tick` if nothing else happens before.
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
-        let room = self.limits.peers > self.peers.len();
+        let room = self.limits.peers > self.peers.len() + self.neighbours.dialing();
         let dial = self.neighbours.wakeup().filter(|_| room);
-        let timers = [self.announcer.due(), self.choker.due(), self.given.due(), self.upkeep_at, dial];
-        timers.into_iter().flatten().min().map(|at| at.max(self.now))
+        let own = [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due()];
+        let timers = own.into_iter().chain([self.upkeep_at, self.rotate_at(), dial]);
+        timers.flatten().min().map(|at| at.max(self.now))
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -183,7 +199,7 @@ impl Engine {
             }
             Event::PeerUp { peer, protocol, candidate } => self.on_peer_up(peer, protocol, candidate),
             Event::PeerDown { peer } => self.on_peer_down(peer),
-            Event::Stored { peer, block } => self.on_stored(peer, block),
+            Event::Stored { peer, block, proven } => self.on_stored(peer, block, proven),
             Event::BlockBad { peer, block } => self.on_block_bad(peer, block),
             Event::Duplicate { peer, block } => self.on_duplicate(peer, block),
             Event::Received { peer, block } => self.on_received(peer, block),
@@ -192,6 +208,7 @@ impl Engine {
             Event::PieceLost { piece } => self.on_piece_lost(piece),
             Event::Priority { pieces, priority } => self.on_priority(pieces, priority),
             Event::Deadline { pieces, at } => self.on_deadline(pieces, at),
+            Event::Plan(role) => self.on_plan(role),
             other => self.dispatch_peer(other),
         }
     }
@@ -199,14 +216,21 @@ impl Engine {
     /// Events of one live peer; those of a peer that we have closed mean nothing any more.
     fn dispatch_peer(&mut self, event: Event) {
         let Some(id) = peer_of(&event) else { return };
-        if self.peers.get(&id).is_none_or(|p| p.closing) {
-            return;
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.closing) else { return };
+        // What the driver says of a peer is no word of its own.
+        if !matches!(event, Event::Sent { .. } | Event::Member { .. } | Event::QueueLimit { .. }) {
+            peer.hear(now);
         }
         match event {
             Event::HasAll { peer } => self.on_has_all(peer),
-            Event::HasNone { peer } => self.has_none(peer),
+            Event::HasNone { peer } => {
+                self.has_none(peer);
+                self.introduced(peer);
+            }
             Event::HasExactly { peer, pieces } => self.on_has_exactly(peer, pieces),
-            Event::Has { peer, pieces } => self.on_has(peer, pieces),
+            Event::Has { peer, pieces } => self.on_has(peer, &[pieces]),
+            Event::HasMore { peer, pieces } => self.on_has(peer, &pieces),
             Event::HasNot { peer, piece } => self.on_has_not(peer, piece),
             Event::Choked { peer } => self.on_choked(peer),
             Event::Unchoked { peer } => self.on_unchoked(peer),
@@ -218,9 +242,11 @@ impl Engine {
             Event::Rejected { peer, block } => self.on_rejected(peer, block),
             Event::AllowedFast { peer, piece } => self.on_allowed_fast(peer, piece),
             Event::Sent { peer, block } => self.on_sent(peer, block),
+            Event::Member { peer, member, .. } => self.on_member(peer, member),
+            Event::Offered { peer, piece, stripe } => self.on_offered(peer, piece, stripe),
             Event::QueueLimit { peer, requests } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.queue_limit = requests.clamp(1, STOCK_QUEUE_MOST);
+                    peer.limit_queue(requests);
                 }
             }
             _ => {}
@@ -263,7 +289,9 @@ impl Engine {
 
     /// Where the picker keeps a piece: priority, level, deadline.
     fn place(&self, piece: u32) -> Option<(u8, u8, Option<Time>)> {
-        let pick = self.pieces.state(piece) == State::Missing && !self.blame.is_solo(piece);
+        let pick = self.pieces.state(piece) == State::Missing
+            && !self.blame.is_solo(piece)
+            && !self.is_awaited(piece);
         pick.then(|| {
             let level = level(self.availability.copies(piece));
             (self.pieces.priority(piece), level, self.deadlines.get(&piece).copied())
@@ -323,13 +351,8 @@ impl Engine {
         }
         let told = peer.told;
         self.peers.insert(id, peer);
-        if self.peers.len() > self.limits.peers {
-            let idle = self.peers.values().filter(|p| told && !p.told && !p.closing && p.id != id);
-            let least = idle.min_by_key(|p| p.counts.received + p.counts.served).map(|p| p.id);
-            self.disconnect(least.unwrap_or(id), Reason::TooMany);
-            if least.is_none() {
-                return;
-            }
+        if self.peers.len() > self.limits.peers && !self.make_room(id, told) {
+            return self.disconnect(id, Reason::TooMany);
         }
         self.announce_all(id);
         self.choke_new(id);
@@ -364,6 +387,7 @@ impl Engine {
 
     /// Frees all that a peer holds and is asked for. It stays in the table until `PeerDown`.
     pub(crate) fn retire(&mut self, id: PeerId) {
+        self.left_plan(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.closing = true;
         self.turns.forget(id, &mut peer.queue);
@@ -392,12 +416,19 @@ impl Engine {
         self.upkeep_at = None;
         self.restless = false;
         self.look_for_slow();
+        self.mind_parents();
         let (now, complete) = (self.now, self.complete);
         let (mut bored, mut useless) = (Vec::new(), Vec::new());
         for peer in self.peers.values().filter(|p| !p.closing) {
             let lacking = self.lacking(peer);
             if lacking == 0 && peer.we_want {
-                bored.push(peer.id);
+                // A stock client may hold a slot for us.
+                if complete || peer.is_stock() || now.since(peer.useful) >= BORED {
+                    bored.push(peer.id);
+                } else {
+                    // Looked at again, though nothing may be requested.
+                    self.restless |= self.outstanding == 0;
+                }
             } else if complete && peer.have.is_all() && peer.queue.len() == 0 {
                 if now.since(peer.since) >= USELESS && now.since(peer.patience.last()) >= USELESS {
                     useless.push(peer.id);
@@ -446,6 +477,7 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::HasNone { peer }
         | Event::HasExactly { peer, .. }
         | Event::Has { peer, .. }
+        | Event::HasMore { peer, .. }
         | Event::HasNot { peer, .. }
         | Event::Choked { peer }
         | Event::Unchoked { peer }
@@ -457,6 +489,8 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::Rejected { peer, .. }
         | Event::AllowedFast { peer, .. }
         | Event::QueueLimit { peer, .. }
+        | Event::Member { peer, .. }
+        | Event::Offered { peer, .. }
         | Event::Sent { peer, .. } => Some(*peer),
         _ => None,
     }

@@ -38,6 +38,7 @@ impl Engine {
             self.restless = true;
         }
         self.after_news(id);
+        self.introduced(id);
     }
 
     /// The peer has none; what it claimed before counts no more.
@@ -73,14 +74,36 @@ impl Engine {
             self.add_pieces(id, range);
         }
         self.after_news(id);
+        self.introduced(id);
     }
 
     /// The peer has these too.
-    pub(crate) fn on_has(&mut self, id: PeerId, pieces: Range<u32>) {
-        if !self.sound_pieces(id, &pieces) {
-            return;
+    pub(crate) fn on_has(&mut self, id: PeerId, news: &[Range<u32>]) {
+        let mut useful = false;
+        for pieces in news {
+            if !self.sound_pieces(id, pieces) {
+                return;
+            }
+            useful |= self.on_has_range(id, pieces.clone());
         }
-        let look = pieces.start..pieces.end.min(pieces.start.saturating_add(LOOK));
+        if useful {
+            self.after_news(id);
+        } else {
+            self.mind_interest(id);
+        }
+        for pieces in news {
+            self.looked_at(pieces).for_each(|piece| self.seen(piece));
+        }
+    }
+
+    /// The pieces of an announcement that are looked at one by one.
+    fn looked_at(&self, pieces: &Range<u32>) -> Range<u32> {
+        pieces.start..pieces.end.min(pieces.start.saturating_add(LOOK))
+    }
+
+    /// ... these that follow one another; whether that may change what can be asked.
+    fn on_has_range(&mut self, id: PeerId, pieces: Range<u32>) -> bool {
+        let look = self.looked_at(&pieces);
         let useful = pieces.len() > LOOK as usize
             || look.clone().any(|p| match self.pieces.state(p) {
                 State::Missing => true,
@@ -91,17 +114,10 @@ impl Engine {
             self.mind_collision(piece);
         }
         self.add_pieces(id, pieces);
-        for piece in look.clone() {
+        for piece in look {
             self.relieve(id, piece);
         }
-        if useful {
-            self.after_news(id);
-        } else {
-            self.mind_interest(id);
-        }
-        for piece in look {
-            self.seen(piece);
-        }
+        useful
     }
 
     /// Somebody is the first to have `piece`. If we are fetching it from the same source, we are walking
@@ -176,6 +192,8 @@ impl Engine {
             peer.lacking -= u32::from(self.pieces.lacks(piece));
             self.one_copy_less(piece);
             self.take_back(id, piece, 0..u32::MAX, true);
+            self.mind_interest(id);
+            self.tell_again(id, piece);
         }
     }
 
@@ -191,8 +209,12 @@ impl Engine {
     /// Says that we want something of the peer's as soon as it is so; that we do not is said later,
     /// by `upkeep`, because it changes with every piece.
     pub(crate) fn mind_interest(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        let want = self.lacking(peer) > 0;
+        let left = self.pieces.left();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let want = if peer.have.is_all() { left > 0 } else { peer.lacking > 0 };
+        if want {
+            peer.useful = self.now;
+        }
         if want == peer.we_want || peer.closing {
             return;
         }

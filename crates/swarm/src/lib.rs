@@ -14,16 +14,19 @@
 //! | what | where |
 //! |---|---|
 //! | events, actions, policy, limits | `api` |
-//! | the ways in and out, and the bookkeeping that keeps indexes true | `engine` |
+//! | the ways in and out, and the bookkeeping that keeps indexes true; the peers | `engine`, `peer`, `peers` |
 //! | where a piece stands; its blocks on their way | `pieces`, `partial` |
 //! | who has what; how rare it is; which to take next | `holdings`, `availability`, `picker` |
 //! | how much to ask of whom, and when | `window`, `requests` |
 //! | payload and its verdicts; who is to blame | `delivery`, `blame` |
 //! | the slow, the silent, and who helps instead | `slow` |
-//! | requests of peers; fair turns; telling what we have | `serve`, `upload`, `announce` |
-//! | whom to dial | `neighbours` |
+//! | requests of peers; fair turns, few at a time; telling what we have | `serve`, `upload`, `lanes`, `announce` |
+//! | whom to dial; who makes room for another | `neighbours`, `rotate` |
+//! | who feeds whom: the trees of a broadcast | `plan` |
+//! | the plan under way: feeding children, minding parents | `course`, `push`, `follow` |
 //! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` |
 //! | numbers, and whether the invariants hold | `stats`, `report` |
+//! | bugs to test the tester with | `planted` |
 //!
 //! Integers only, ordered maps only, one seeded generator: the same seed and events give the same
 //! actions on every machine.
@@ -37,18 +40,26 @@ mod availability;
 mod bitset;
 mod blame;
 mod choker;
+mod course;
 mod delivery;
 mod endgame;
 mod engine;
+mod follow;
 mod holdings;
+mod lanes;
 mod neighbours;
 mod partial;
 mod peer;
+mod peers;
 mod picker;
 mod pieces;
+pub mod plan;
+mod planted;
+mod push;
 mod report;
 mod requests;
 mod rng;
+mod rotate;
 mod serve;
 mod slow;
 mod stats;
@@ -58,4 +69,6 @@ mod window;
 
 pub use api::*;
 pub use engine::{Engine, SetupError};
+#[cfg(feature = "planted")]
+pub use planted::Bug;
 pub use stats::{PeerStats, Stats};

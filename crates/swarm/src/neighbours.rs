@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::api::{Candidate, PeerId, Time};
+use crate::planted::{Bug, planted};
 use crate::rng::Rng;
 
 /// Dials under way at once.
@@ -48,6 +49,8 @@ pub(crate) enum End {
     Lost,
     /// Neither side needs the other.
     Useless,
+    /// It had nothing for us: others are tried first.
+    Poor,
     /// Never again.
     Banned,
 }
@@ -58,6 +61,8 @@ pub(crate) struct Neighbours {
     known: BTreeMap<Candidate, Known>,
     due_told: BTreeSet<(Time, Candidate)>,
     due_random: BTreeSet<(Time, Candidate)>,
+    /// When `dial` has something to do: asked for at every event.
+    next: Option<Time>,
     random_most: usize,
     dialing: usize,
     /// Random addresses dialled or live.
@@ -71,6 +76,7 @@ impl Neighbours {
             known: BTreeMap::new(),
             due_told: BTreeSet::new(),
             due_random: BTreeSet::new(),
+            next: None,
             random_most,
             dialing: 0,
             random_busy: 0,
@@ -80,6 +86,11 @@ impl Neighbours {
 
     pub(crate) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    /// Dials under way.
+    pub(crate) fn dialing(&self) -> usize {
+        self.dialing
     }
 
     pub(crate) fn told(&self, candidate: Candidate) -> bool {
@@ -113,6 +124,7 @@ impl Neighbours {
         self.random_busy += usize::from(busy && !known.told);
         self.random_known += usize::from(!known.told);
         self.known.insert(candidate, known);
+        self.look();
     }
 
     fn leave(&mut self, candidate: Candidate, known: Known) {
@@ -125,6 +137,7 @@ impl Neighbours {
         self.random_busy -= usize::from(busy && !known.told);
         self.random_known -= usize::from(!known.told);
         self.known.remove(&candidate);
+        self.look();
     }
 
     fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
@@ -139,7 +152,7 @@ impl Neighbours {
     /// The addresses to dial now, while `room` connections are free.
     pub(crate) fn dial(&mut self, now: Time, room: usize, rng: &mut Rng) -> Vec<Candidate> {
         let mut out = Vec::new();
-        while self.dialing < DIALING && self.dialing < room {
+        while self.next.is_some_and(|at| at <= now) && self.dialing < DIALING && self.dialing < room {
             let told = self.due_told.first().filter(|(at, _)| *at <= now).map(|&(_, c)| c);
             let Some(candidate) = told.or_else(|| self.random_due(now, rng)) else { break };
             let fails = self.known.get(&candidate).map_or(0, |k| k.fails);
@@ -151,7 +164,7 @@ impl Neighbours {
 
     /// One of the first few random addresses that are due.
     fn random_due(&self, now: Time, rng: &mut Rng) -> Option<Candidate> {
-        if self.random_busy >= self.random_most {
+        if self.random_full() {
             return None;
         }
         let due = || self.due_random.iter().take_while(|(at, _)| *at <= now).take(64);
@@ -161,14 +174,34 @@ impl Neighbours {
 
     /// When `dial` should be called again, if nothing else happens before.
     pub(crate) fn wakeup(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// The table has changed: finds what is due first.
+    fn look(&mut self) {
         let told = self.due_told.first().map(|d| d.0);
         let random = self.due_random.first().map(|d| d.0);
-        let random = random.filter(|_| self.random_busy < self.random_most);
+        let random = random.filter(|_| !self.random_full());
         let next = [told, random].into_iter().flatten().min();
-        next.filter(|_| self.dialing < DIALING)
+        self.next = next.filter(|_| self.dialing < DIALING);
+    }
+
+    /// As many random addresses are dialled or live as may be.
+    pub(crate) fn random_full(&self) -> bool {
+        self.random_busy >= self.random_most
+    }
+
+    /// When an address is due that cannot be dialled for want of room; `room`: for connections at large.
+    pub(crate) fn barred(&self, room: bool) -> Option<Time> {
+        let told = self.due_told.first().filter(|_| !room);
+        let random = self.due_random.first().filter(|_| !room || self.random_full());
+        [told, random].into_iter().flatten().map(|&(at, _)| at).min()
     }
 
     fn pause(fails: u32, rng: &mut Rng) -> Duration {
+        if planted(Bug::EndlessRetry) {
+            return Duration::ZERO;
+        }
         let pause = PAUSE.saturating_mul(1 << fails.min(10)).min(PAUSE_MOST);
         // Up to a quarter more, so that a thousand nodes do not come back at the same instant.
         pause + pause * rng.below(256) / 1024
@@ -207,6 +240,7 @@ impl Neighbours {
         match end {
             End::Banned => self.turn(candidate, State::Banned, 0),
             End::Useless => self.turn(candidate, State::Resting, 0),
+            End::Poor => self.turn(candidate, State::Due(now.after(PAUSE_MOST)), fails),
             End::Lost => {
                 let at = now.after(Self::pause(fails, rng));
                 self.turn(candidate, State::Due(at), fails.saturating_add(1));

@@ -1,6 +1,7 @@
 //! What the engine knows of one live connection. All of it goes when the connection goes.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use crate::api::{Candidate, Limits, PeerId, Protocol, Time};
 use crate::availability::Holding;
@@ -13,7 +14,7 @@ use crate::window::Window;
 /// Requests outstanding at a stock client that has not said how many it queues.
 const STOCK_QUEUE: u32 = 250;
 /// ... and at most, whatever it says.
-pub(crate) const STOCK_QUEUE_MOST: u32 = 2000;
+const STOCK_QUEUE_MOST: u32 = 2000;
 /// Pieces outstanding at a Tidecast peer, half of what the default `Limits::queued_requests` allows.
 const PIECES_MOST: u32 = 2048;
 /// Largest block a stock client may ask for; most clients draw the line here.
@@ -51,12 +52,19 @@ pub(crate) struct Peer {
     pub(crate) candidate: Option<Candidate>,
     pub(crate) told: bool,
     pub(crate) since: Time,
+    /// When anything last came from it, and the usual pause between two such times.
+    pub(crate) heard: Time,
+    pub(crate) pause: Duration,
+    /// Who it is in the plan.
+    pub(crate) member: Option<u32>,
     /// We have closed it; only `PeerDown` is awaited.
     pub(crate) closing: bool,
     /// What its address is good for when it is gone.
     pub(crate) end: End,
 
     pub(crate) have: Holding,
+    /// It has said what it has: nothing is sent unasked before.
+    pub(crate) introduced: bool,
     /// Pieces it has that we lack; kept for peers that do not have all.
     pub(crate) lacking: u32,
     /// How often it had all and then lost one: each time costs a walk over all pieces.
@@ -65,11 +73,15 @@ pub(crate) struct Peer {
     pub(crate) wants_ours: bool,
     pub(crate) we_choke: bool,
     pub(crate) we_want: bool,
+    /// When it last told us of something that we lack.
+    pub(crate) useful: Time,
     pub(crate) allowed_fast: BTreeSet<u32>,
 
     /// What it was asked for, oldest first.
     pub(crate) asked: VecDeque<Asked>,
     pub(crate) outstanding: u64,
+    /// In cells, the last of a piece being short.
+    pub(crate) cells: u32,
     /// Bytes taken back that may come all the same.
     pub(crate) stray: u64,
     pub(crate) queue_limit: u32,
@@ -105,18 +117,24 @@ impl Peer {
             candidate,
             told: false,
             since: now,
+            heard: now,
+            pause: Duration::ZERO,
+            member: None,
             closing: false,
             end: End::Lost,
             have: Holding::default(),
+            introduced: false,
             lacking: 0,
             relapses: 0,
             chokes_us: stock,
             wants_ours: false,
             we_choke: stock,
             we_want: false,
+            useful: now,
             allowed_fast: BTreeSet::new(),
             asked: VecDeque::new(),
             outstanding: 0,
+            cells: 0,
             stray: 0,
             queue_limit: if stock { STOCK_QUEUE } else { PIECES_MOST },
             window: Window::new(limits.window),
@@ -129,6 +147,12 @@ impl Peer {
             counts: Counts::default(),
             at_rechoke: (0, 0),
         }
+    }
+
+    /// Something has come from it.
+    pub(crate) fn hear(&mut self, now: Time) {
+        self.pause = (self.pause * 7 + now.since(self.heard)) / 8;
+        self.heard = now;
     }
 
     pub(crate) fn is_stock(&self) -> bool {
@@ -162,12 +186,26 @@ impl Peer {
         Share { serving: u64::from(limits.serving), max_block: u64::from(max_block), whole: self.is_stock() }
     }
 
-    /// Requests outstanding in the unit of its protocol.
+    /// Requests outstanding in the unit of its protocol, rather too many than too few.
     fn requests(&self) -> u32 {
         match self.protocol {
-            Protocol::Tidecast { .. } => self.asked.len() as u32,
-            Protocol::Stock { .. } => (self.outstanding / u64::from(CELL)) as u32 + 1,
+            Protocol::Tidecast { .. } => {
+                self.asked.len() as u32 + (self.outstanding / u64::from(self.request_size())) as u32
+            }
+            Protocol::Stock { .. } => self.cells,
         }
+    }
+
+    /// It queues so many requests. A Tidecast peer is sent half as many: what is taken back out of the
+    /// middle of one makes two of it.
+    pub(crate) fn limit_queue(&mut self, requests: u32) {
+        let most = if self.is_stock() { requests } else { requests / 2 };
+        self.queue_limit = most.clamp(1, STOCK_QUEUE_MOST);
+    }
+
+    /// Requests that it may be sent beyond those outstanding.
+    pub(crate) fn spare_requests(&self) -> u32 {
+        self.queue_limit.saturating_sub(self.requests())
     }
 
     /// Bytes that may be asked of it now; 0 until a quarter of its window is free, so that requests
@@ -178,12 +216,12 @@ impl Peer {
             false => self.window.size(),
         };
         let busy = self.outstanding > window / 4 * 3 && self.outstanding > 0;
-        if self.closing || busy || self.patience.resting(now) || self.requests() >= self.queue_limit {
+        if self.closing || busy || self.patience.resting(now) || self.spare_requests() == 0 {
             return 0;
         }
         let room = window.saturating_sub(self.outstanding);
         match self.is_stock() {
-            true => room.min(u64::from(self.queue_limit - self.requests()) * u64::from(CELL)),
+            true => room.min(u64::from(self.spare_requests()) * u64::from(CELL)),
             false => room,
         }
     }
@@ -196,6 +234,7 @@ impl Peer {
             self.patience.wake(now);
         }
         self.outstanding += u64::from(bytes);
+        self.cells += bytes.div_ceil(CELL);
         match self.asked.back_mut() {
             Some(last) if last.piece == piece && last.at == now => last.bytes += bytes,
             _ => self.asked.push_back(Asked { piece, bytes, at: now, fresh: true, idle }),
@@ -230,6 +269,7 @@ impl Peer {
         }
         debug_assert_eq!(left, 0, "more of piece {piece} is gone than was asked for");
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+        self.cells = self.cells.saturating_sub(bytes.div_ceil(CELL));
         first
     }
 

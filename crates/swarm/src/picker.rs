@@ -18,6 +18,7 @@ use std::ops::Range;
 use crate::api::Time;
 use crate::availability::{Holding, LEVELS};
 use crate::bitset::BitSet;
+use crate::planted::{Bug, any_below, planted};
 use crate::rng::Rng;
 
 /// Deadlines looked at for one pick; the rest waits for the next one.
@@ -148,7 +149,8 @@ impl Picker {
         }
         let depth = |p: u32| (1..=DEEP.min(p)).find(|d| !set.get(p - d)).unwrap_or(DEEP);
         let mut draw = |_| {
-            let start = rng.below(self.pieces);
+            let hash = planted(Bug::HashOrder);
+            let start = if hash { any_below(self.pieces) } else { rng.below(self.pieces) };
             next(start).or_else(|| next(0))
         };
         // All draws are the same when there is one piece; none is better when there is none.

@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::{Block, PeerId};
-use crate::partial::Partial;
+use crate::partial::{Partial, Runs};
+use crate::planted::{Bug, planted};
 
 /// The unit in which the state of a piece in flight is kept: 16 KiB, as stock clients request.
 pub(crate) const CELL: u32 = 16_384;
@@ -80,6 +81,29 @@ impl Pieces {
 
     pub(crate) fn verified(&self, piece: u32) -> bool {
         self.state(piece) == State::Verified
+    }
+
+    /// Whether the piece may be served: only what is verified may.
+    pub(crate) fn servable(&self, piece: u32) -> bool {
+        self.verified(piece) || planted(Bug::ServeUnverified)
+    }
+
+    /// How many bytes of the piece, from its start on through `from`, may be passed on: all of one that
+    /// is verified, else what is stored and proven leaf by leaf. At least `from`, a multiple of a cell.
+    pub(crate) fn passable(&self, piece: u32, from: u32) -> u32 {
+        let len = self.length(piece);
+        if self.verified(piece) {
+            return len;
+        }
+        let cells = self.partials.get(&piece).map_or(0, |p| p.proven_until(from / CELL));
+        cells.saturating_mul(CELL).min(len).max(from)
+    }
+
+    /// Stored cells of the piece were not compared with their leaf hashes.
+    pub(crate) fn doubt(&mut self, piece: u32) {
+        if let Some(partial) = self.partials.get_mut(&piece) {
+            partial.doubt();
+        }
     }
 
     pub(crate) fn priority(&self, piece: u32) -> u8 {
@@ -218,17 +242,17 @@ impl Pieces {
     }
 
     /// `cells` came from `peer`; who else had been asked for which of them.
-    pub(crate) fn receive(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Vec<(PeerId, u32)> {
+    pub(crate) fn receive(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.receive(peer, cells)).unwrap_or_default()
     }
 
     /// `cells` from `peer` are on disk; who else had been asked for which of them.
-    pub(crate) fn store(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Vec<(PeerId, u32)> {
+    pub(crate) fn store(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.store(peer, cells)).unwrap_or_default()
     }
 
     /// `cells` from `peer` were on disk already; who else had been asked for which of them.
-    pub(crate) fn store_known(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Vec<(PeerId, u32)> {
+    pub(crate) fn store_known(&mut self, peer: PeerId, piece: u32, cells: Range<u32>) -> Runs {
         self.change(piece, |p| p.store_known(peer, cells)).unwrap_or_default()
     }
 

@@ -74,6 +74,18 @@ impl Engine {
         self.peers.values().filter(|p| !p.closing).map(stats).collect()
     }
 
+    /// Entries in all tables and queues that grow and shrink, to see that their sum is bounded. O(peers
+    /// and pieces in flight).
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        let of_peer = |p: &Peer| 1 + p.asked.len() + p.queue.len() + p.allowed_fast.len();
+        let peers: usize = self.peers.values().map(of_peer).sum();
+        let cells: usize = self.pieces.in_flight().map(|(_, partial)| partial.footprint()).sum();
+        let waiting = self.out.len() + self.hungry.len() + self.announcer.waiting() + self.deadlines.len();
+        let orders = self.course.as_ref().map_or(0, |c| c.footprint());
+        peers + cells + waiting + orders + self.neighbours.len() + self.blame.footprint() + self.given.len()
+    }
+
     /// Whether every invariant holds; else the first thing that is wrong. For tests and simulation:
     /// O(pieces x peers).
     ///
@@ -107,7 +119,9 @@ impl Engine {
     fn check_picker(&self) -> Result<(), String> {
         let mut missing = 0;
         for piece in 0..self.pieces.count() {
-            let pick = self.pieces.state(piece) == State::Missing && !self.blame.is_solo(piece);
+            let pick = self.pieces.state(piece) == State::Missing
+                && !self.blame.is_solo(piece)
+                && !self.is_awaited(piece);
             let level = crate::availability::level(self.availability.copies(piece));
             let there = self.picker.contains(piece, self.pieces.priority(piece), level);
             if pick != there {
@@ -128,13 +142,18 @@ impl Engine {
     fn check_peer(&self, peer: &Peer) -> Result<(), String> {
         let id = peer.id;
         let asked: u64 = peer.asked.iter().map(|a| u64::from(a.bytes)).sum();
-        let mut cells = 0;
+        let (mut cells, mut bytes) = (0, 0);
         for (piece, partial) in self.pieces.in_flight() {
-            let of = partial.asked_of(id);
-            cells += of.map(|c| u64::from(self.pieces.block(piece, c..c + 1).len)).sum::<u64>();
+            for cell in partial.asked_of(id) {
+                cells += 1;
+                bytes += u64::from(self.pieces.block(piece, cell..cell + 1).len);
+            }
         }
-        if asked != peer.outstanding || cells != asked {
-            return Err(format!("{id:?} owes {asked}, {} or {cells} bytes", peer.outstanding));
+        if (asked, cells) != (peer.outstanding, peer.cells) || bytes != asked {
+            let Peer { outstanding, cells: counted, .. } = peer;
+            return Err(format!(
+                "{id:?} owes {asked}, {outstanding} or {bytes} bytes, {counted} or {cells} cells"
+            ));
         }
         let lacking =
             (0..self.pieces.count()).filter(|&p| peer.have.has(p) && self.pieces.lacks(p)).count() as u32;

@@ -15,12 +15,16 @@ use crate::api::{Action, PeerId};
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::{CELL, State};
+use crate::planted::{Bug, about, planted};
 use crate::slow::chunks;
 
 /// Pieces in one request.
 const RUN_MOST: u32 = 64;
 /// Requests composed for one peer in one go; more waits for the next event.
 const ROUNDS: usize = 2048;
+/// Pieces asked of one peer beyond its window, and the longest of them.
+const RESERVED: u32 = 16;
+const RESERVED_LENGTH: u32 = 4 << 20;
 /// Pieces of others that are looked at for one request.
 const OPEN_SCAN: usize = 64;
 /// The least share of what is left.
@@ -57,6 +61,9 @@ impl Engine {
             }
             let room = self.fair_room(peer);
             if room == 0 {
+                if self.reserve(id) {
+                    continue;
+                }
                 return;
             }
             if !self.ask_next(id, room) {
@@ -82,6 +89,7 @@ impl Engine {
         let useful = self.peers.values().filter(|p| !p.closing && !p.chokes_us);
         let holders: u64 = useful.map(|p| u64::from(self.lacking(p))).sum();
         let share = (left * pieces_left / holders.max(pieces_left)).max(SHARE_LEAST);
+        let share = if planted(Bug::FloatSum) { about(share) } else { share };
         room.min(share.saturating_sub(peer.outstanding))
     }
 
@@ -116,10 +124,12 @@ impl Engine {
     /// Asks for the best missing pieces that the peer has.
     fn ask_missing(&mut self, id: PeerId, room: u64) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
-        let run = self.picker.pick(&peer.have, peer.cursor, RUN_MOST, &mut self.rng);
-        let Some(run) = run else { return false };
+        let most = RUN_MOST.min(peer.spare_requests());
+        let run = self.picker.pick(&peer.have, peer.cursor, most, &mut self.rng);
+        let Some(run) = run.filter(|r| !self.spares_source(id, r.start)) else { return false };
         let first = run.start;
-        let small = u64::from(self.pieces.length(first)) <= room.max(peer.block_size());
+        let len = self.pieces.length(first);
+        let small = u64::from(len) <= room.max(peer.block_size()) || self.only_there(peer, first);
         if peer.is_stock() || !small {
             return self.ask_part(id, first, room);
         }
@@ -130,6 +140,36 @@ impl Engine {
         };
         let end = run.take_while(fits).last().unwrap_or(first) + 1;
         self.ask_pieces(id, first..end);
+        true
+    }
+
+    /// Nobody but peers that have everything has this piece: one of them gives it whole.
+    fn only_there(&self, peer: &Peer, piece: u32) -> bool {
+        let short = self.pieces.length(piece) <= RESERVED_LENGTH;
+        peer.have.is_all() && short && self.availability.copies(piece) == 0
+    }
+
+    /// Asks a peer that has everything for one more piece that nobody else has, beyond its window.
+    ///
+    /// Many ask it, and which of its pieces another is given meanwhile nobody knows but it: of what we
+    /// have asked for it gives us something new (`upload`), and the rest comes from the others
+    /// (`relieve`). Bounded by what we take in in a second, and by our share of what is left.
+    fn reserve(&mut self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.get(&id) else { return false };
+        let patience = peer.patience.stalled() || peer.patience.resting(self.now) || peer.chokes_us;
+        let most = (self.pieces.left() / self.availability.seeds().max(1)).min(RESERVED);
+        if peer.is_stock() || peer.closing || patience || peer.asked.len() >= most as usize {
+            return false;
+        }
+        if peer.spare_requests() == 0 {
+            return false;
+        }
+        if peer.outstanding > self.intake.rate().max(peer.window.size()) || !peer.have.is_all() {
+            return false;
+        }
+        let run = self.picker.pick(&peer.have, peer.cursor, 1, &mut self.rng);
+        let Some(run) = run.filter(|r| self.only_there(peer, r.start)) else { return false };
+        self.ask_pieces(id, run);
         true
     }
 

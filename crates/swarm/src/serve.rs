@@ -21,7 +21,7 @@ impl Engine {
             return self.disconnect(id, Reason::Protocol("asked for a block that cannot be"));
         }
         let choked = peer.we_choke;
-        if choked || !self.pieces.verified(block.piece) {
+        if choked || !self.pieces.servable(block.piece) {
             if peer.rejects() {
                 self.out.push_back(Action::Reject { peer: id, block });
             }
@@ -57,7 +57,7 @@ impl Engine {
         }
         for piece in pieces {
             let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
-            if self.pieces.verified(piece) && !peer.we_choke {
+            if self.pieces.servable(piece) && !peer.we_choke {
                 peer.queue.push(block);
             } else {
                 self.out.push_back(Action::Reject { peer: id, block });
@@ -70,6 +70,8 @@ impl Engine {
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let gone = peer.queue.cancel(block);
+        self.declined(id, block);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.is_stock() && peer.rejects() {
             // BEP 6: every request is answered, by its block or by a reject.
             self.out.extend(gone.into_iter().map(|block| Action::Reject { peer: id, block }));
@@ -81,10 +83,14 @@ impl Engine {
 
     /// Hands out what may be handed out.
     pub(crate) fn serve(&mut self) {
-        while let Some(id) = self.turns.next() {
+        self.turns.regulate(self.now);
+        let (distribution, complete) = (self.policy.distribution, self.complete);
+        let new_first = complete && !distribution;
+        while let Some((id, waited)) = self.turns.next() {
             let Some(peer) = self.peers.get(&id) else { continue };
             let (share, availability) = (peer.share(&self.limits), &self.availability);
-            let next = self.turns.next_piece(&peer.queue, |p| availability.copies(p));
+            let next = || self.turns.next_piece(&peer.queue, |p| availability.copies(p));
+            let next = if distribution && complete { next() } else { None };
             let held = next.is_some_and(|piece| self.held_back(id, piece));
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             if held {
@@ -92,16 +98,26 @@ impl Engine {
                 continue;
             }
             let copies = |p| self.availability.copies(p);
+            if waited != peer.queue.release() {
+                // It was in the ring again, and stays there.
+                continue;
+            }
+            if new_first && !waited && !peer.queue.is_fed() && self.turns.hold(id, &mut peer.queue, copies) {
+                continue;
+            }
             let step = self.turns.step(self.now, id, &mut peer.queue, share, copies);
-            if let Step::Serve(block) = step {
-                self.serve_block(id, block);
+            match step {
+                Step::Serve(block) => self.serve_block(id, block),
+                Step::Full => break,
+                Step::Wait | Step::Leave => {}
             }
         }
     }
 
     fn serve_block(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if self.pieces.verified(block.piece) {
+        let here = self.pieces.passable(block.piece, block.begin) >= block.begin.saturating_add(block.len);
+        if here || self.pieces.servable(block.piece) {
             self.out.push_back(Action::Serve { peer: id, block });
             return;
         }
@@ -121,5 +137,6 @@ impl Engine {
         peer.counts.served += bytes;
         self.totals.served += bytes;
         peer.refused = 0;
+        self.feed(id);
     }
 }

@@ -9,12 +9,14 @@
 //! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
 //!   banned: a slow peer may come back.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::api::{Action, PeerId, Reason, Time};
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::CELL;
+use crate::planted::{Bug, planted};
 
 /// Silence that is never held against a peer, and silence that always is.
 const PATIENCE_LEAST: Duration = Duration::from_secs(2);
@@ -45,8 +47,11 @@ const THIEVES: usize = 16;
 pub(crate) struct Patience {
     /// Its last delivery, or the first request after a pause.
     last: Time,
-    /// Since when the current silence is counted.
+    /// Since when the current silence is counted, and since when it was not interrupted.
     silent_since: Time,
+    woken: Time,
+    /// When all that it still owed was taken from it.
+    robbed: Option<Time>,
     silences: u32,
     rejects: u32,
     rest_until: Time,
@@ -54,13 +59,34 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(now: Time) -> Self {
-        Patience { last: now, silent_since: now, silences: 0, rejects: 0, rest_until: Time(0) }
+        Patience {
+            last: now,
+            silent_since: now,
+            woken: now,
+            robbed: None,
+            silences: 0,
+            rejects: 0,
+            rest_until: Time(0),
+        }
     }
 
-    /// Requests go out to a peer that had none.
+    /// Requests go out to a peer that had none. A silence that ended because others were asked instead goes
+    /// on: peers that send nothing would else rob one another in turn, each with a fresh start, for ever.
     pub(crate) fn wake(&mut self, now: Time) {
-        self.last = now;
-        self.silent_since = now;
+        let pause = self.robbed.take().map(|at| now.since(at)).filter(|&pause| pause < PATIENCE_MOST);
+        self.last = pause.map_or(now, |pause| self.last.after(pause));
+        self.silent_since = pause.map_or(now, |pause| self.silent_since.after(pause));
+        self.woken = now;
+    }
+
+    /// All that it still owed was taken from it.
+    pub(crate) fn rob(&mut self, now: Time) {
+        self.robbed = Some(now);
+    }
+
+    /// How long it had been silent when all that it owed was taken from it.
+    fn unanswered(&self) -> Duration {
+        self.robbed.map_or(Duration::ZERO, |at| at.since(self.last))
     }
 
     pub(crate) fn delivered(&mut self, now: Time) {
@@ -101,13 +127,22 @@ impl Patience {
         let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
         let over = now.since(self.silent_since) >= bound;
         if over {
-            self.silences += 1;
-            self.silent_since = now;
+            // What others deliver in the end is no proof that it never would have: only a silence of which
+            // nobody took a part is held against it for good.
+            let whole = now.since(self.woken) >= bound;
+            self.silences = if whole { self.silences + 1 } else { self.silences.max(1) };
+            (self.silent_since, self.woken) = (now, now);
         }
         over
     }
 
-    fn hopeless(&self) -> bool {
+    /// Its last answers were silence or a reject.
+    pub(crate) fn doubtful(&self) -> bool {
+        self.silences > 0 || self.rejects > 0
+    }
+
+    /// It has had all the patience there is.
+    pub(crate) fn hopeless(&self) -> bool {
         self.silences >= SILENCES || self.rejects >= REJECTS
     }
 }
@@ -164,11 +199,17 @@ impl Engine {
         self.totals.duplicate <= budget || self.now.since(peer.patience.last()) >= SILENT
     }
 
-    /// What others have is no longer awaited from this peer.
+    /// Whether others have the piece, or this peer itself has not all of it and only offered to pass it on.
+    pub(crate) fn need_not_come_from(&self, id: PeerId, piece: u32) -> bool {
+        let has = self.peers.get(&id).is_some_and(|p| p.have.has(piece));
+        !has || self.availability.holders(piece) > 1
+    }
+
+    /// What need not come from this peer is no longer awaited from it.
     fn give_back(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id).filter(|p| self.may_duplicate(p)) else { return };
         for piece in peer.asked_pieces() {
-            if self.availability.holders(piece) > 1 {
+            if self.need_not_come_from(id, piece) {
                 self.take_back(id, piece, 0..u32::MAX, true);
             }
         }
@@ -190,7 +231,7 @@ impl Engine {
 
     /// Idle peers take over the tails of slow ones.
     fn steal(&mut self) {
-        if self.policy.endgame {
+        if self.policy.endgame || self.planned() {
             return;
         }
         let now = self.now;
@@ -220,7 +261,7 @@ impl Engine {
         let delay = t.window.delay().unwrap_or_default();
         let drain = self.drain_time();
         let cost = delay + t.window.time_for(t.outstanding + left).unwrap_or_default();
-        let cost = cost.max(drain);
+        let cost = cost.max(drain).max(t.patience.unanswered());
         let sent = v.block_size() + v.window.on_the_way();
         let keep = if may_lose_head(v, now, cost, drain) { 0 } else { sent };
         left = left.min(v.outstanding.saturating_sub(keep));
@@ -247,6 +288,9 @@ impl Engine {
     /// `id` has a piece that a seed was asked for and has not begun to send: `id` is asked instead, if
     /// it owes less. Those who fetch the same spare their common source and help one another.
     pub(crate) fn relieve(&mut self, id: PeerId, piece: u32) {
+        if self.planned() {
+            return;
+        }
         let (now, len) = (self.now, u64::from(self.pieces.length(piece)));
         let partial = self.pieces.partial(piece).filter(|_| !self.policy.endgame);
         let Some(source) = partial.and_then(|p| p.sole_source()) else { return };
@@ -280,7 +324,7 @@ impl Engine {
 
     /// The peer will not send what we asked for.
     pub(crate) fn on_rejected(&mut self, id: PeerId, block: crate::api::Block) {
-        if !self.pieces.sound(block) {
+        if !self.pieces.sound(block) || planted(Bug::IgnoreReject) {
             return;
         }
         let cells = self.pieces.cells(block);
@@ -298,36 +342,38 @@ impl Engine {
     }
 
     /// Takes back what `id` was asked for among `cells`; the bytes taken back. `tell`: send a cancel.
-    pub(crate) fn take_back(
-        &mut self,
-        id: PeerId,
-        piece: u32,
-        cells: std::ops::Range<u32>,
-        tell: bool,
-    ) -> u64 {
+    pub(crate) fn take_back(&mut self, id: PeerId, piece: u32, cells: Range<u32>, tell: bool) -> u64 {
         let gone = self.with_piece(piece, |p| p.release(id, piece, cells));
         if self.blame.is_solo(piece) {
             self.blame.abandoned(piece, id);
             self.changed();
         }
-        self.not_awaited(id, piece, &gone, tell)
+        let bytes = self.not_awaited(id, piece, &gone, tell);
+        let now = self.now;
+        if let Some(peer) = self.peers.get_mut(&id).filter(|p| tell && bytes > 0 && p.outstanding == 0) {
+            peer.patience.rob(now);
+        }
+        bytes
     }
 
     /// Notes that `id` is no longer asked for these cells, and tells it.
     pub(crate) fn not_awaited(&mut self, id: PeerId, piece: u32, cells: &[u32], tell: bool) -> u64 {
-        let mut bytes = 0;
-        for run in crate::bitset::to_ranges(cells.iter().copied()) {
-            let block = self.pieces.block(piece, run);
-            bytes += u64::from(block.len);
-            let Some(peer) = self.peers.get_mut(&id) else { continue };
-            peer.note_gone(piece, block.len);
-            self.outstanding = self.outstanding.saturating_sub(u64::from(block.len));
-            if tell {
-                peer.stray += u64::from(block.len);
-                let size = peer.request_size();
-                if !peer.closing {
-                    self.out.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
-                }
+        let runs = crate::bitset::to_ranges(cells.iter().copied());
+        runs.into_iter().map(|run| self.run_not_awaited(id, piece, run, tell)).sum()
+    }
+
+    /// Likewise, for cells that follow one another.
+    pub(crate) fn run_not_awaited(&mut self, id: PeerId, piece: u32, run: Range<u32>, tell: bool) -> u64 {
+        let block = self.pieces.block(piece, run);
+        let bytes = u64::from(block.len);
+        let Some(peer) = self.peers.get_mut(&id) else { return bytes };
+        peer.note_gone(piece, block.len);
+        self.outstanding = self.outstanding.saturating_sub(bytes);
+        if tell {
+            peer.stray += bytes;
+            let size = peer.request_size();
+            if !peer.closing {
+                self.out.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
             }
         }
         bytes
@@ -342,4 +388,35 @@ pub(crate) fn chunks(block: crate::api::Block, size: u32) -> impl Iterator<Item 
         begin,
         len: size.min(end - begin),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_silent_do_not_gain_time_by_being_robbed() {
+        let at = |tenths: u64| Time(tenths * S / 10);
+        let mut patience = Patience::new(at(0));
+        let explained = Some(Duration::from_millis(1));
+        // Asked for a tenth of a second, robbed, asked again two tenths later.
+        let overdue = (0..100).find(|round| {
+            patience.wake(at(round * 3));
+            let over = patience.overdue(at(round * 3 + 1), explained, Duration::ZERO);
+            patience.rob(at(round * 3 + 1));
+            over
+        });
+        assert_eq!(overdue, Some(19), "two seconds of silence");
+        assert!(patience.stalled() && !patience.hopeless());
+        assert_eq!(patience.unanswered(), Duration::from_secs(2));
+        // Long after, or when it has answered, it begins anew.
+        patience.wake(at(10_000));
+        assert_eq!(patience.last(), at(10_000));
+        patience.rob(at(10_001));
+        patience.delivered(at(10_002));
+        patience.wake(at(10_003));
+        assert_eq!(patience.last(), at(10_003));
+    }
 }

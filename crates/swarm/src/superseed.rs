@@ -23,6 +23,10 @@ pub(crate) struct Given {
 }
 
 impl Given {
+    pub(crate) fn len(&self) -> usize {
+        self.to.len()
+    }
+
     pub(crate) fn due(&self) -> Option<Time> {
         self.recheck
     }

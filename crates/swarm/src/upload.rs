@@ -3,6 +3,13 @@
 //! Promises: peers that wait get equal bytes (deficit round robin); no peer has more than its share
 //! handed to its connection; a queue is bounded, and so is what a cancellation can make of it.
 //!
+//! A turn is a mebibyte, and no more peers have one at a time than the uplink needs (`lanes`): pieces
+//! are whole with somebody, and passed on, as soon as may be.
+//!
+//! Who has everything gives first what it has given nobody: who asks for what another was given waits,
+//! since it may well come from there, as long as there is something new to give; but every 16th block
+//! goes to those who wait.
+//!
 //! A Tidecast peer's queue is served piece by piece, of the next few the one first that fewest others
 //! have: of eight peers that ask us for the same four pieces, each gets one that the others want, and
 //! they help one another with the rest. Stock peers are served in their own order.
@@ -10,15 +17,23 @@
 use std::collections::VecDeque;
 
 use crate::api::{Block, PeerId, Time};
+use crate::lanes::Lanes;
+use crate::planted::{Bug, planted};
 use crate::window::Meter;
 
 /// Bytes that a waiting peer gains at each turn.
-const QUANTUM: u64 = 256 << 10;
+const QUANTUM: u64 = 1 << 20;
 /// Blocks served are between these, about a 64th of a second at the rate of the peer: what is handed
 /// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 64 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
 const BLOCK_FIRST: u64 = 128 << 10;
+/// Blocks to a child in the plan, likewise: a relay passes on what is whole.
+const FED_LEAST: u64 = 16 << 10;
+const FED_MOST: u64 = 256 << 10;
+
+/// New blocks for one of those that others were given.
+const NEW: u32 = 15;
 
 /// Requests of which the rarest piece is served first.
 const LOOK: usize = 16;
@@ -47,6 +62,12 @@ pub(crate) struct Queue {
     in_flight: u64,
     deficit: u64,
     in_ring: bool,
+    /// It takes up one of the lanes.
+    in_lane: bool,
+    /// Our child in the plan: served whoever else is.
+    fed: bool,
+    /// It waits for what others were given.
+    held: bool,
     meter: Meter,
 }
 
@@ -66,15 +87,50 @@ impl Queue {
         self.meter.rate()
     }
 
+    /// Whether it is our child in the plan.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.fed
+    }
+
+    /// It is our child in the plan, or no longer.
+    pub(crate) fn feed(&mut self, fed: bool) {
+        self.fed = fed;
+    }
+
+    /// Bytes asked for and not yet handed to the connection.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.jobs.iter().map(|j| u64::from(j.end.saturating_sub(j.begin))).sum()
+    }
+
     /// Its turn is over until it enters again.
     pub(crate) fn leave_ring(&mut self) {
         self.in_ring = false;
+    }
+
+    /// Ends a wait for what others were given; whether there was one.
+    pub(crate) fn release(&mut self) -> bool {
+        std::mem::replace(&mut self.held, false)
+    }
+
+    /// Its turn is not over.
+    fn has_turn(&self) -> bool {
+        self.deficit >= self.block_size(BLOCK_MOST)
     }
 
     /// A request of `len` bytes at most to the piece's end.
     pub(crate) fn push(&mut self, block: Block) {
         let end = block.begin.saturating_add(block.len);
         self.jobs.push_back(Job { piece: block.piece, begin: block.begin, end });
+    }
+
+    /// Adds what follows; one job where it goes on from the last one.
+    pub(crate) fn push_on(&mut self, block: Block) {
+        match self.jobs.back_mut() {
+            Some(last) if last.piece == block.piece && last.end == block.begin => {
+                last.end = block.begin.saturating_add(block.len);
+            }
+            _ => self.push(block),
+        }
     }
 
     /// Empties the queue; what was waiting.
@@ -103,8 +159,11 @@ impl Queue {
     }
 
     /// The place of the request that is served next: the piece under way, else the rarest of the
-    /// next few, by what `rank` says.
+    /// next few, by what `rank` says. A child in the plan gets what comes in the order in which it comes.
     fn next(&self, rank: &impl Fn(u32) -> u32) -> usize {
+        if self.fed {
+            return 0;
+        }
         let few = || self.jobs.iter().take(LOOK).enumerate();
         let under_way = few().find(|(_, j)| Some(j.piece) == self.current);
         let rarest = || few().min_by_key(|(_, j)| rank(j.piece));
@@ -131,7 +190,11 @@ impl Queue {
 
     /// The largest block to serve now to a peer that takes up to `max`.
     fn block_size(&self, max: u64) -> u64 {
-        block_size(self.meter.rate()).min(max)
+        let rate = self.meter.rate();
+        match self.fed {
+            true => fed_block_size(rate).min(max),
+            false => block_size(rate).min(max),
+        }
     }
 
     /// Bytes to have in flight, within the peer's share.
@@ -150,6 +213,11 @@ pub(crate) fn block_size(rate: u64) -> u64 {
     block.clamp(BLOCK_LEAST, BLOCK_MOST)
 }
 
+/// The block that suits a child of this rate (0: not known): a 128th of a second.
+fn fed_block_size(rate: u64) -> u64 {
+    (1u64 << (rate / 128).max(1).ilog2()).clamp(FED_LEAST, FED_MOST)
+}
+
 /// What a peer's queue may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
@@ -165,6 +233,15 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
+    /// Those who wait for what others were given; some may be in the ring again.
+    held: VecDeque<PeerId>,
+    /// The first of the ring waits for a lane: until one is free, nobody is served but who comes before it.
+    stuck: bool,
+    /// New blocks since one of them was served.
+    new: u32,
+    lanes: Lanes,
+    /// There is a plan: it says who is served when, and not lanes.
+    planned: bool,
     in_flight: u64,
     most: u64,
     /// How many peers each piece was served to, up to 255.
@@ -178,6 +255,8 @@ pub(crate) enum Step {
     Serve(Block),
     /// Not this time.
     Wait,
+    /// All lanes are taken: nobody is served that is not being served.
+    Full,
     /// This peer has nothing to be served, or may not now: it has left the ring.
     Leave,
 }
@@ -186,7 +265,18 @@ impl Turns {
     /// At most `most` bytes are handed out and not yet sent, over all peers.
     pub(crate) fn new(most: u64, pieces: u32) -> Self {
         let given = vec![0; pieces as usize];
-        Turns { ring: VecDeque::new(), in_flight: 0, most, given }
+        let (ring, held) = (VecDeque::new(), VecDeque::new());
+        Turns {
+            ring,
+            held,
+            stuck: false,
+            new: 0,
+            lanes: Lanes::new(),
+            planned: false,
+            in_flight: 0,
+            most,
+            given,
+        }
     }
 
     /// How common a piece is that `copies` peers are known to have.
@@ -204,20 +294,63 @@ impl Turns {
         self.in_flight
     }
 
+    /// There is a plan, or no longer.
+    pub(crate) fn follow_plan(&mut self, planned: bool) {
+        self.planned = planned;
+    }
+
+    /// When to serve again, if nothing is sent before.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.lanes.due()
+    }
+
+    /// Looks whether as many are served as should be.
+    pub(crate) fn regulate(&mut self, now: Time) {
+        self.lanes.regulate(now);
+    }
+
     /// The peer may have something to be served: it gets its turns.
     pub(crate) fn enter(&mut self, id: PeerId, queue: &mut Queue) {
-        if !queue.in_ring && !queue.jobs.is_empty() {
-            queue.in_ring = true;
+        if (queue.in_ring && !queue.held) || queue.jobs.is_empty() {
+            return;
+        }
+        (queue.in_ring, queue.held) = (true, false);
+        if queue.has_turn() {
+            self.stuck = false;
+            self.ring.push_front(id);
+        } else {
             self.ring.push_back(id);
         }
     }
 
-    /// Whose turn it is, if anything may be served at all.
-    pub(crate) fn next(&mut self) -> Option<PeerId> {
-        if self.in_flight >= self.most {
+    /// Whose turn it is, if anything may be served at all, and whether it has waited for what others
+    /// were given.
+    pub(crate) fn next(&mut self) -> Option<(PeerId, bool)> {
+        self.stuck &= self.lanes.full();
+        if self.stuck || self.in_flight >= self.most {
             return None;
         }
-        self.ring.pop_front()
+        let turn = self.new >= NEW && !self.held.is_empty() && !self.lanes.full();
+        if !turn && let Some(id) = self.ring.pop_front() {
+            return Some((id, false));
+        }
+        if turn || (!self.held.is_empty() && !self.lanes.half_full()) {
+            self.new = 0;
+            return self.held.pop_front().map(|id| (id, true));
+        }
+        None
+    }
+
+    /// Lets the peer wait if what it is served next was given to another.
+    pub(crate) fn hold(&mut self, id: PeerId, queue: &mut Queue, copies: impl Fn(u32) -> u16) -> bool {
+        let rank = |piece| self.rank(piece, copies(piece));
+        let next = queue.jobs.get(queue.next(&rank)).map(|j| j.piece);
+        let hold = next.is_some_and(|piece| Some(piece) != queue.current && rank(piece) > 0);
+        if hold {
+            queue.held = true;
+            self.held.push_back(id);
+        }
+        hold
     }
 
     /// One turn of the peer that `next` has named.
@@ -241,6 +374,11 @@ impl Turns {
             queue.in_ring = false;
             return Step::Leave;
         }
+        if queue.in_flight == 0 && !self.planned && self.lanes.full() {
+            self.ring.push_front(id);
+            self.stuck = true;
+            return Step::Full;
+        }
         if queue.deficit < len {
             queue.deficit += QUANTUM;
         }
@@ -257,7 +395,12 @@ impl Turns {
         }
         if queue.in_flight == 0 {
             queue.meter.resume(now);
+            queue.in_lane = !self.planned;
+            if queue.in_lane {
+                self.lanes.enter();
+            }
         }
+        self.new = self.new.saturating_add(1);
         queue.in_flight += len;
         self.in_flight += len;
         let next = queue.peek(most, share.whole, &|piece| self.rank(piece, copies(piece)));
@@ -273,15 +416,24 @@ impl Turns {
         let gone = u64::from(len).min(queue.in_flight);
         queue.in_flight -= gone;
         self.in_flight -= gone;
+        self.lanes.sent(gone);
+        if gone > 0 && queue.in_flight == 0 && std::mem::take(&mut queue.in_lane) {
+            self.lanes.leave();
+        }
         queue.meter.add(now, len, std::time::Duration::from_millis(50));
         self.enter(id, queue);
     }
 
     /// The peer is gone, with all that it was to be served.
     pub(crate) fn forget(&mut self, id: PeerId, queue: &mut Queue) {
-        self.in_flight -= queue.in_flight;
+        self.in_flight -= if planted(Bug::LeakQueue) { 0 } else { queue.in_flight };
+        if queue.in_lane {
+            self.lanes.leave();
+        }
         if queue.in_ring {
             self.ring.retain(|&p| p != id);
+            self.held.retain(|&p| p != id);
+            self.stuck = false;
         }
         *queue = Queue::default();
     }
@@ -303,7 +455,7 @@ mod tests {
     fn serve(turns: &mut Turns, queues: &mut [Queue], now: u64, most: usize) -> Vec<(u32, u32)> {
         let mut out = Vec::new();
         while out.len() < most
-            && let Some(id) = turns.next()
+            && let Some((id, _)) = turns.next()
         {
             let q = &mut queues[id.0 as usize];
             if let Step::Serve(b) = turns.step(Time(now), id, q, SHARE, |_| 0) {
@@ -402,7 +554,7 @@ mod tests {
             turns.enter(PeerId(i as u32), queue);
         }
         let mut first = Vec::new();
-        while let Some(id) = turns.next() {
+        while let Some((id, _)) = turns.next() {
             let queue = &mut queues[id.0 as usize];
             if let Step::Serve(b) = turns.step(Time(0), id, queue, SHARE, |p| u16::from(p == 0)) {
                 first.push(b.piece);

@@ -44,6 +44,11 @@ impl Meter {
         self.rate
     }
 
+    /// When something has moved, or begun to.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
     /// How long `bytes` take at this rate; `None` while it is not known.
     pub(crate) fn time_for(&self, bytes: u64) -> Option<Duration> {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate).max(1);

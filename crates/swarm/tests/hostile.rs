@@ -126,10 +126,16 @@ impl Driver {
                 assert!(!pieces.is_empty());
                 assert!(pieces.iter().cloned().flatten().all(|p| self.engine.have(p)));
             }
+            Action::AnnounceLost { peer, piece } => {
+                self.named(*peer, &action);
+                assert!(!self.engine.have(*piece));
+            }
             Action::Interested { peer, .. }
             | Action::Choke { peer, .. }
             | Action::Cancel { peer, .. }
             | Action::Reject { peer, .. } => self.named(*peer, &action),
+            Action::Offer { peer, .. } => self.named(*peer, &action),
+            Action::Complain { .. } => {}
             Action::Complete => assert!(self.engine.is_complete()),
         }
     }
@@ -182,7 +188,7 @@ impl Driver {
             0 => self.give(Event::BlockBad { peer, block }),
             1 => self.give(Event::Duplicate { peer, block }),
             _ => {
-                self.give(Event::Stored { peer, block });
+                self.give(Event::Stored { peer, block, proven: true });
                 *self.stored.entry(block.piece).or_default() += block.len;
             }
         }
@@ -247,7 +253,8 @@ impl Driver {
             },
             (22, Some(peer)) => self.give(Event::HasAll { peer }),
             (23, Some(peer)) => self.give(Event::HasExactly { peer, pieces: vec![some, 9..10] }),
-            (24, Some(peer)) => self.give(Event::Has { peer, pieces: some }),
+            (24, Some(peer)) if n & 1 == 0 => self.give(Event::Has { peer, pieces: some }),
+            (24, Some(peer)) => self.give(Event::HasMore { peer, pieces: vec![some, 2..4] }),
             (25, Some(peer)) if n & 1 == 0 => self.give(Event::Choked { peer }),
             (25, Some(peer)) => self.give(Event::Unchoked { peer }),
             (26, Some(peer)) if n & 1 == 0 => self.give(Event::Interested { peer }),

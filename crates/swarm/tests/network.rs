@@ -334,8 +334,10 @@ fn clients_that_want_the_same_file_help_one_another() {
             eprintln!(" {name} {:?}", per_file(policy, clients, 100 * MB, FAST));
         }
         let (first, last) = (*ours.iter().min().unwrap(), *ours.iter().max().unwrap());
-        assert!(last <= first + first / 4, "somebody starves: {ours:?}");
-        assert!(last < clients as u64 * 139, "worse than one after the other: {ours:?}");
+        // One may be ahead, given what is new first. The others have it from there, and are faster for
+        // it than if the origin had given all the same: eight took 740 ms, each, when it did.
+        assert!(last <= 2 * first, "somebody starves: {ours:?}");
+        assert!(last < 139 * clients.min(4) as u64, "they do not help one another: {ours:?}");
     }
 }
 

@@ -60,7 +60,7 @@ impl One {
 
     fn deliver(&mut self, peer: PeerId, block: Block) -> Vec<Action> {
         let mut out = self.give(Event::Received { peer, block });
-        out.extend(self.give(Event::Stored { peer, block }));
+        out.extend(self.give(Event::Stored { peer, block, proven: true }));
         out
     }
 }
@@ -127,7 +127,7 @@ fn nothing_is_asked_while_the_disk_is_behind_and_all_at_once_when_it_is_not() {
     assert!(asked(&last, A).is_empty(), "asked for more than the disk takes");
     let mut more = Vec::new();
     for &block in &first {
-        more.extend(one.give(Event::Stored { peer: A, block }));
+        more.extend(one.give(Event::Stored { peer: A, block, proven: true }));
     }
     assert!(!asked(&more, A).is_empty(), "waits although the disk has caught up");
 }
@@ -278,6 +278,94 @@ fn news_go_out_at_once_then_in_batches() {
 }
 
 #[test]
+fn whoever_was_told_of_a_piece_is_told_that_it_is_lost() {
+    let mut one = One::new(setup(64, 4));
+    one.now = 1000 * MS;
+    one.up(A, TIDE);
+    one.up(B, STOCK);
+    let told = |actions: &[Action]| -> Vec<(PeerId, u32)> {
+        let lost = |a: &Action| match *a {
+            Action::AnnounceLost { peer, piece } => Some((peer, piece)),
+            _ => None,
+        };
+        actions.iter().filter_map(lost).collect()
+    };
+    assert_eq!(told(&one.give(Event::PieceLost { piece: 3 })), vec![(A, 3), (B, 3)]);
+    assert_eq!(told(&one.give(Event::PieceLost { piece: 3 })), vec![], "told twice");
+    assert_eq!(told(&one.give(Event::PieceLost { piece: 9 })), vec![], "we never had it");
+    // The first goes out at once, the second waits for its batch: of that only the stock peer knows.
+    one.give(Event::PieceVerified { piece: 7 });
+    one.now += MS;
+    one.give(Event::PieceVerified { piece: 8 });
+    assert_eq!(told(&one.give(Event::PieceLost { piece: 8 })), vec![(B, 8)]);
+    let batch = one.pass(50 * MS);
+    assert!(!batch.iter().any(|a| matches!(a, Action::Announce { .. })), "{batch:?}");
+    // Found again, told again.
+    let again = one.give(Event::PieceVerified { piece: 3 });
+    let again: Vec<_> = again.into_iter().chain(one.pass(50 * MS)).collect();
+    for peer in [A, B] {
+        assert!(again.contains(&Action::Announce { peer, pieces: vec![3..4] }));
+    }
+}
+
+#[test]
+fn a_peer_that_has_lost_a_piece_is_asked_for_it_no_more() {
+    let mut one = One::new(setup(2, 0));
+    one.up(A, TIDE);
+    assert_eq!(asked(&one.give(Event::HasAll { peer: A }), A).len(), 2);
+    let out = one.give(Event::HasNot { peer: A, piece: 1 });
+    assert!(out.contains(&Action::Cancel { peer: A, block: whole(1) }));
+    let mut out = one.give(Event::Rejected { peer: A, block: whole(1) });
+    out.extend(one.deliver(A, whole(0)));
+    out.extend(one.give(Event::PieceVerified { piece: 0 }));
+    out.extend(one.pass(2_000 * MS));
+    assert_eq!(asked(&out, A), vec![]);
+}
+
+#[test]
+fn news_are_paid_for_by_payload_and_told_all_the_same_when_none_comes() {
+    let pieces = 30_000;
+    let mut s = setup(pieces, 0);
+    s.lengths = vec![16_384; pieces as usize].into();
+    let mut one = One::new(s);
+    for peer in 0..100 {
+        one.engine.handle(Time(0), Event::PeerUp { peer: PeerId(peer), protocol: TIDE, candidate: None });
+    }
+    // Every other piece, so that no two make a range; 80 MB/s.
+    let (mut bytes, mut told) = (0, 0);
+    for i in 0..pieces / 2 {
+        one.now += 200_000;
+        let (peer, piece) = (PeerId(i % 100), 2 * i);
+        let block = Block { piece, begin: 0, len: 16_384 };
+        for event in [
+            Event::Has { peer, pieces: piece..piece + 1 },
+            Event::Received { peer, block },
+            Event::Stored { peer, block, proven: true },
+            Event::PieceVerified { piece },
+        ] {
+            one.engine.handle(Time(one.now), event);
+            while let Some(action) = one.engine.poll() {
+                if let Action::Announce { pieces, .. } = action {
+                    // As ranges or as bits, whichever is shorter.
+                    let span = pieces[pieces.len() - 1].end - pieces[0].start;
+                    bytes += 14 + (8 * pieces.len() as u64).min(u64::from(span) / 8);
+                    told += pieces.len();
+                }
+            }
+        }
+    }
+    let payload = u64::from(pieces / 2) * 16_384;
+    assert!(bytes < payload / 200 && told > 0, "{bytes} bytes for {payload}");
+    let all = (pieces / 2) as usize * 99;
+    for action in one.pass(2_000 * MS) {
+        if let Action::Announce { pieces, .. } = action {
+            told += pieces.len();
+        }
+    }
+    assert_eq!(told, all, "nothing more comes, and somebody has not heard");
+}
+
+#[test]
 fn deadlines_go_before_priorities_before_the_rest() {
     let mut one = One::new(setup(64, 0));
     one.give(Event::Priority { pieces: 20..22, priority: 3 });
@@ -349,6 +437,70 @@ fn one_too_many_is_let_go_but_room_is_made_for_those_we_were_told_of() {
     assert!(one.engine.peers().contains(&PeerId(13)));
 }
 
+/// Found by the simulator: nodes whose few connections were all with one another, and nobody had anything.
+#[test]
+fn a_node_on_an_island_tries_all_others_one_after_the_other() {
+    let mut s = setup(4, 0);
+    (s.limits.peers, s.limits.random_neighbours) = (3, 2);
+    let mut one = One::new(s);
+    one.up(PeerId(0), TIDE);
+    let mut todo: Vec<Action> =
+        (1..=6).flat_map(|c| one.give(Event::Candidate { candidate: Candidate(c), told: false })).collect();
+    let (mut tried, mut left) = (Vec::new(), Vec::new());
+    // The sixth has something; from then on nobody goes.
+    for _ in 0..100 {
+        let at = one.now / MS;
+        for action in std::mem::take(&mut todo) {
+            todo.extend(match action {
+                Action::Dial { candidate } => {
+                    tried.push(candidate);
+                    let peer = PeerId(candidate.0);
+                    let up = Event::PeerUp { peer, protocol: TIDE, candidate: Some(candidate) };
+                    let mut out = one.give(up);
+                    if tried.len() == 6 {
+                        out.extend(one.give(Event::Has { peer, pieces: 0..1 }));
+                    }
+                    out
+                }
+                Action::Disconnect { peer, reason } => {
+                    assert_eq!(reason, Reason::TooMany);
+                    left.push((at, peer));
+                    one.give(Event::PeerDown { peer })
+                }
+                _ => Vec::new(),
+            });
+        }
+        todo.extend(one.pass(100 * MS));
+    }
+    let mut all = tried.clone();
+    all.sort();
+    assert_eq!(all, (1..=6).map(Candidate).collect::<Vec<_>>(), "each once");
+    assert_eq!(left.len(), 4, "{left:?}");
+    assert!(left.windows(2).all(|w| w[1].0 - w[0].0 >= 1900), "{left:?}");
+    assert!(one.engine.peers().contains(&PeerId(0)), "who called takes no dialled one's place");
+}
+
+#[test]
+fn one_that_calls_takes_the_place_of_an_idle_one_now_and_then() {
+    let mut s = setup(4, 0);
+    s.limits.peers = 2;
+    let mut one = One::new(s);
+    one.up(A, TIDE);
+    one.up(B, TIDE);
+    one.give(Event::Has { peer: A, pieces: 0..1 });
+    let gone = |out: Vec<Action>| {
+        let gone = |a: &Action| matches!(a, Action::Disconnect { .. }).then(|| a.peer().unwrap());
+        out.iter().filter_map(gone).collect::<Vec<_>>()
+    };
+    // Not before they have had time to show what they have.
+    assert_eq!(gone(one.up(PeerId(3), TIDE)), [PeerId(3)]);
+    one.give(Event::PeerDown { peer: PeerId(3) });
+    one.pass(2500 * MS);
+    assert_eq!(gone(one.up(PeerId(4), TIDE)), [B]);
+    one.give(Event::PeerDown { peer: B });
+    assert_eq!(gone(one.up(PeerId(5), TIDE)), [PeerId(5)]);
+}
+
 #[test]
 fn events_of_peers_that_are_gone_or_never_were_mean_nothing() {
     let mut one = One::new(setup(4, 2));
@@ -386,4 +538,55 @@ fn time_that_runs_backwards_is_held() {
     one.now = 10;
     one.give(Event::HasAll { peer: A });
     assert!(one.engine.wakeup().unwrap() >= Time(1000 * MS));
+}
+
+/// Found by the simulator: where dials under way took the last room, the engine asked to be woken at once,
+/// again and again, until one of them ended.
+#[test]
+fn nothing_is_due_while_dials_take_the_last_room() {
+    let mut setup = setup(4, 0);
+    setup.limits.peers = 2;
+    let mut one = One::new(setup);
+    let mut dials = 0;
+    for c in 0..5 {
+        let actions = one.give(Event::Candidate { candidate: Candidate(c), told: false });
+        dials += actions.iter().filter(|a| matches!(a, Action::Dial { .. })).count();
+    }
+    assert_eq!((dials, one.engine.wakeup()), (2, None));
+    let next = one.give(Event::DialFailed { candidate: Candidate(0) });
+    assert!(matches!(next[..], [Action::Dial { .. }]), "{next:?}");
+}
+
+/// Found by the simulator: an honest peer was dropped for flooding one that queues little.
+#[test]
+fn a_peer_is_sent_no_more_requests_than_it_queues() {
+    let mut one = One::new(setup(200, 0));
+    one.up(A, TIDE);
+    one.give(Event::QueueLimit { peer: A, requests: 8 });
+    let asked = asked(&one.give(Event::HasAll { peer: A }), A);
+    assert!((1..=8).contains(&asked.len()), "{asked:?}");
+}
+
+/// Found by the simulator: what a seed was asked for beyond its window was asked for while it choked.
+#[test]
+fn nothing_is_asked_of_a_seed_that_chokes() {
+    let mut one = One::new(setup(200, 0));
+    one.up(A, TIDE);
+    one.give(Event::Choked { peer: A });
+    let mut actions = one.give(Event::HasAll { peer: A });
+    actions.extend(one.pass(1_000_000_000));
+    assert_eq!(asked(&actions, A), vec![]);
+}
+
+/// Found by the simulator: short blocks at the ends of pieces made more requests than bytes let on.
+#[test]
+fn a_stock_peer_is_sent_no_more_requests_than_it_queues() {
+    let mut setup = setup(200, 0);
+    setup.lengths = vec![16_385; 200].into();
+    let mut one = One::new(setup);
+    one.up(A, FAST);
+    one.give(Event::QueueLimit { peer: A, requests: 8 });
+    one.give(Event::HasAll { peer: A });
+    let asked = asked(&one.give(Event::Unchoked { peer: A }), A);
+    assert!((4..=8).contains(&asked.len()), "{asked:?}");
 }

@@ -283,10 +283,12 @@ impl World {
             Thing::Verdict(node, peer, block, good) => self.verdict(node, peer, block, good),
             Thing::Settle(node, piece) => self.settle(node, piece),
             Thing::Dialled(node, candidate) => self.dialled(node, candidate),
-            Thing::Wake(node) => {
+            // One that an earlier wake-up has overtaken is void.
+            Thing::Wake(node) if self.nodes[node].wake == Some(Time(self.now)) => {
                 self.nodes[node].wake = None;
                 self.give(node, Event::Tick);
             }
+            Thing::Wake(_) => {}
             Thing::Down(node, peer) => self.down(node, peer),
             Thing::Kill(node, silent) => {
                 self.nodes[node].dead = true;
@@ -344,7 +346,7 @@ impl World {
         if bytes == self.lengths[block.piece as usize] {
             self.schedule(self.now + MS, Thing::Settle(node, block.piece));
         }
-        self.give(node, Event::Stored { peer, block });
+        self.give(node, Event::Stored { peer, block, proven: true });
     }
 
     fn settle(&mut self, node: usize, piece: u32) {
@@ -520,17 +522,7 @@ impl World {
 
     /// Carries a message to the other end of its connection.
     fn message(&mut self, node: usize, action: Action) {
-        let peer = match &action {
-            Action::AnnounceAll { peer, .. }
-            | Action::Announce { peer, .. }
-            | Action::Interested { peer, .. }
-            | Action::Choke { peer, .. }
-            | Action::Request { peer, .. }
-            | Action::RequestPieces { peer, .. }
-            | Action::Cancel { peer, .. }
-            | Action::Reject { peer, .. } => *peer,
-            other => panic!("{other:?}"),
-        };
+        let peer = action.peer().expect("a message has a peer");
         let n = &self.nodes[node];
         let conn = n.conns.get(&peer).expect("wrote to a peer that is gone");
         let (other, peer) = (conn.other, conn.theirs);
@@ -544,9 +536,9 @@ impl World {
                     vec![Event::HasExactly { peer, pieces: have }]
                 }
             }
-            Action::Announce { pieces, .. } => {
-                pieces.into_iter().map(|pieces| Event::Has { peer, pieces }).collect()
-            }
+            Action::Announce { pieces, .. } => vec![Event::HasMore { peer, pieces }],
+            Action::AnnounceLost { .. } if liar => vec![],
+            Action::AnnounceLost { piece, .. } => vec![Event::HasNot { peer, piece }],
             Action::Interested { interested: true, .. } => vec![Event::Interested { peer }],
             Action::Interested { .. } => vec![Event::NotInterested { peer }],
             Action::Choke { choke: true, .. } => vec![Event::Choked { peer }],

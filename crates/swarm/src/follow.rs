@@ -1,0 +1,301 @@
+//! The plan, towards our parents: what they offer counts as asked for, and what will come of its own
+//! accord is not asked of anybody.
+//!
+//! The source gives pieces out in order, and every stripe comes in order. So a piece below the front of
+//! every stripe that flows, and not offered, belongs to a stripe that does not flow: it is *released*,
+//! and fetched like in any swarm. When nothing flows any more, everything is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::{Action, Block, Complaint, PeerId, Reason, Time};
+use crate::course::{Course, Flow};
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::pieces::State;
+use crate::plan::Role;
+
+/// Nothing at all has come for so long: the plan has failed.
+const ADRIFT: Duration = Duration::from_secs(2);
+/// When nothing has come for so long, what was left out is fetched: where some have everything already,
+/// and where none has.
+const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+/// The least that is held for the usual pause of a parent that owes us nothing.
+const IDLE: Duration = Duration::from_millis(500);
+/// A stripe is slow that brings less than half of what the middle one brings, over this long at least,
+/// and so many bytes.
+const JUDGE: Duration = Duration::from_secs(3);
+const JUDGE_BYTES: u64 = 256 << 10;
+
+impl Engine {
+    /// There is a plan, and it works.
+    pub(crate) fn planned(&self) -> bool {
+        self.course.as_ref().is_some_and(|c| !c.adrift)
+    }
+
+    /// Whether the piece comes of its own accord.
+    pub(crate) fn is_awaited(&self, piece: u32) -> bool {
+        self.course.as_ref().is_some_and(|c| c.awaits(piece))
+    }
+
+    /// A new epoch.
+    pub(crate) fn on_plan(&mut self, role: Arc<Role>) {
+        let (now, count) = (self.now, self.pieces.count());
+        match &mut self.course {
+            Some(course) if course.role.epoch >= role.epoch => return,
+            Some(course) if course.lines.len() == role.stripes.len() => course.renew(role, now),
+            _ => self.course = Some(Course::new(role, count, now)),
+        }
+        self.turns.follow_plan(true);
+        let Some(course) = &mut self.course else { return };
+        // Where the last epoch had failed, all was released: what nobody has offered is awaited again.
+        let whole = if course.is_source() { count } else { course.front() };
+        let (from, released) = (course.released.min(whole), course.released.max(whole));
+        course.released = whole;
+        for piece in from..released {
+            self.await_piece(piece, piece >= whole);
+        }
+        for piece in released..count {
+            self.await_piece(piece, true);
+        }
+        for (member, id) in self.members.clone() {
+            self.meet(id, member, false);
+        }
+        self.restless = true;
+    }
+
+    /// Awaits a piece, or no longer, and moves it out of the picker or into it.
+    fn await_piece(&mut self, piece: u32, awaited: bool) {
+        self.with_place(piece, |e| {
+            if let Some(course) = &mut e.course {
+                course.set_awaited(piece, awaited);
+            }
+        });
+    }
+
+    /// A peer sends this piece of its own accord.
+    pub(crate) fn on_offered(&mut self, id: PeerId, piece: u32, stripe: u16) {
+        let now = self.now;
+        if piece >= self.pieces.count() {
+            return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
+        }
+        let from = self.peers.get(&id).and_then(|p| p.member);
+        if let Some(course) = self.course.as_mut().filter(|c| from.is_some() && !c.is_source()) {
+            course.assign(piece, stripe);
+            let parent = course.role.stripes.get(usize::from(stripe)).and_then(|e| e.parent);
+            if let Some(line) = course.lines.get_mut(usize::from(stripe)).filter(|_| parent == from) {
+                line.moved(now);
+                line.front = line.front.max(piece + 1);
+            }
+        }
+        self.accept(id, piece);
+        self.release_due();
+        self.pass_on(piece);
+    }
+
+    /// What is offered counts as asked for, as far as nobody else was asked; the rest is declined.
+    fn accept(&mut self, id: PeerId, piece: u32) {
+        let (now, all) = (self.now, 0..u32::MAX);
+        let whole = Block { piece, begin: 0, len: self.pieces.length(piece) };
+        // A disk that cannot keep up slows the sockets: what is declined here is on its way already, and
+        // would come twice.
+        let room = self.peers.get(&id).is_some_and(|p| p.spare_requests() > 0);
+        let wanted = room && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
+        let partial = self.pieces.partial(piece);
+        let free: Vec<u32> = match partial {
+            _ if !wanted || !self.blame.allows(piece, id) => Vec::new(),
+            None => (0..whole.len.div_ceil(crate::pieces::CELL)).collect(),
+            Some(partial) => partial.free_cells().collect(),
+        };
+        // What we have asked of the peer itself would be cancelled with the rest.
+        let asked = partial.is_some_and(|p| p.asked_of(id).next().is_some());
+        if free.is_empty() && asked {
+            return;
+        }
+        if free.is_empty() {
+            return self.out.push_back(Action::Cancel { peer: id, block: whole });
+        }
+        let runs = crate::bitset::to_ranges(free.iter().copied());
+        // What is here, or comes from others, need not come from it.
+        let rest = partial.map(|p| p.not_from(id)).unwrap_or_default();
+        for run in crate::bitset::to_ranges(rest) {
+            self.out.push_back(Action::Cancel { peer: id, block: self.pieces.block(piece, run) });
+        }
+        self.with_piece(piece, |p| p.ask(id, piece, all));
+        for run in runs {
+            let bytes = self.pieces.block(piece, run).len;
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.note_asked(piece, bytes, now);
+            }
+            self.count_asked(u64::from(bytes));
+        }
+    }
+
+    /// A block has come from a member.
+    pub(crate) fn note_moved(&mut self, id: PeerId, block: Block) {
+        let from = self.peers.get(&id).and_then(|p| p.member);
+        let Some(course) = self.course.as_mut().filter(|_| from.is_some()) else { return };
+        let Some(stripe) = course.stripe_of(block.piece).map(usize::from) else { return };
+        let parent = course.role.stripes.get(stripe).and_then(|e| e.parent);
+        if let Some(line) = course.lines.get_mut(stripe).filter(|_| parent == from) {
+            line.moved(self.now);
+            line.bytes += u64::from(block.len);
+        }
+    }
+
+    /// Looks whether the stripes flow; called a few times a second.
+    pub(crate) fn mind_parents(&mut self) {
+        if !self.planned() || self.complete {
+            return;
+        }
+        self.restless = true;
+        self.blame_parents();
+        self.release_due();
+        self.release_left_out();
+    }
+
+    /// What no live stripe will bring is fetched.
+    fn release_due(&mut self) {
+        let (now, count) = (self.now, self.pieces.count());
+        let Some(course) = self.course.as_ref().filter(|c| !c.adrift && !c.is_source()) else { return };
+        let stripes = course.role.stripes.iter().enumerate();
+        let live = stripes
+            .filter(|(s, e)| e.parent.is_some_and(|p| course.flow(*s, self.heard(p), now) == Flow::Live));
+        let low = live.filter_map(|(s, _)| course.lines.get(s).map(|l| l.front)).min();
+        let adrift = low.is_none() && now.since(course.last_moved()) >= ADRIFT;
+        let (from, to) = (course.released, low.unwrap_or(course.front()).min(count));
+        for piece in from..to {
+            self.await_piece(piece, false);
+        }
+        let Some(course) = &mut self.course else { return };
+        course.released = from.max(to);
+        if adrift {
+            let from = course.released;
+            course.released = count;
+            for piece in from..count {
+                self.await_piece(piece, false);
+            }
+            if let Some(course) = &mut self.course {
+                course.adrift = true;
+            }
+            self.turns.follow_plan(false);
+        }
+    }
+
+    /// Where nothing is on its way to us, what a neighbour has is fetched: it was left out, as the last pieces
+    /// of a broken stripe are, which nothing comes after.
+    fn release_left_out(&mut self) {
+        let Some(course) = self.course.as_ref().filter(|c| !c.adrift && !c.is_source()) else { return };
+        let ended = self.peers.values().any(|p| !p.closing && p.have.is_all() && !self.is_source(p));
+        let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
+        if self.outstanding > 0 || self.now.since(course.last_moved()) < pause {
+            return;
+        }
+        for piece in 0..self.pieces.count() {
+            if self.is_awaited(piece) && self.others_have(piece) {
+                self.await_piece(piece, false);
+            }
+        }
+    }
+
+    /// Complains about parents that are not there, are silent or slow, and takes back what the silent
+    /// owe.
+    fn blame_parents(&mut self) {
+        let now = self.now;
+        let Some(course) = self.course.as_ref().filter(|c| !c.is_source()) else { return };
+        let mut bytes: Vec<u64> = course.lines.iter().map(|l| l.bytes).collect();
+        bytes.sort_unstable();
+        let middle = bytes.get(bytes.len() / 2).copied().unwrap_or(0);
+        let judge = now.since(course.since) >= JUDGE && middle >= JUDGE_BYTES;
+        let flows = now.since(course.last_moved()) < Duration::from_millis(300);
+        let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
+        for (stripe, (edges, line)) in course.role.stripes.iter().zip(&course.lines).enumerate() {
+            let Some(parent) = edges.parent.filter(|p| !course.blamed.contains(p)) else { continue };
+            let owed = || course.is_owed(stripe, now) && self.has_more(parent);
+            match course.flow(stripe, self.heard(parent), now) {
+                Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
+                Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
+                Flow::Dry if flows && owed() => found.push((parent, stripe, Complaint::Silent)),
+                Flow::Live if judge && line.bytes < middle / 4 && self.lags(parent) => {
+                    found.push((parent, stripe, Complaint::Slow));
+                }
+                _ => {}
+            }
+        }
+        for (member, stripe, why) in found {
+            if let Some(course) = self.course.as_mut().filter(|c| !c.blamed.contains(&member)) {
+                course.blamed.push(member);
+                self.out.push_back(Action::Complain { member, stripe: stripe as u16, why });
+            }
+            if why == Complaint::Silent {
+                self.give_up_on(member, stripe as u16);
+            }
+        }
+    }
+
+    /// When a member was last heard, and its usual pause; none where it is not connected.
+    fn heard(&self, member: u32) -> Option<(Time, Duration)> {
+        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
+        // Who has all and owes nothing has nothing to say.
+        peer.map(|p| match p.outstanding {
+            0 if p.have.is_all() => (self.now, p.pause),
+            // It owes nothing: it may have nothing.
+            0 => (p.heard, p.pause.max(IDLE)),
+            _ => (p.heard, p.pause),
+        })
+    }
+
+    /// A member has much less than we, or much that it has not passed on to us. Who lacks nothing but what
+    /// a stripe should bring waits for it as we do.
+    fn lags(&self, member: u32) -> bool {
+        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
+        let count = self.pieces.count();
+        peer.is_some_and(|p| {
+            let (theirs, ours) = (p.have.count(count), self.pieces.verified_count());
+            theirs < ours / 4 * 3 || self.lacking(p) > ours / 8 + 8
+        })
+    }
+
+    /// A member has something that we lack.
+    fn has_more(&self, member: u32) -> bool {
+        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
+        peer.is_some_and(|p| self.lacking(p) > 0)
+    }
+
+    /// What a silent parent owes of its stripe is asked of others, where others have it.
+    fn give_up_on(&mut self, member: u32, stripe: u16) {
+        let Some(&id) = self.members.get(&member) else { return };
+        let Some(peer) = self.peers.get(&id) else { return };
+        for piece in peer.asked_pieces() {
+            let its = self.course.as_ref().is_some_and(|c| c.stripe_of(piece) == Some(stripe));
+            if its && self.need_not_come_from(id, piece) {
+                self.take_back(id, piece, 0..u32::MAX, true);
+            }
+        }
+    }
+
+    /// The peer is our child in the plan.
+    pub(crate) fn feeds(&self, peer: &Peer) -> bool {
+        self.course.as_ref().is_some_and(|c| !c.adrift && c.orders.contains_key(&peer.id))
+    }
+
+    /// The peer is the source of the plan.
+    pub(crate) fn is_source(&self, peer: &Peer) -> bool {
+        self.course.as_ref().is_some_and(|c| peer.member == Some(c.role.source))
+    }
+
+    /// Whether the piece may be asked of this peer while there is a plan: the source gives what nobody
+    /// else has.
+    pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
+        let Some(course) = self.course.as_ref().filter(|c| !c.adrift) else { return false };
+        let source = self.members.get(&course.role.source) == Some(&id);
+        source && self.others_have(piece)
+    }
+
+    /// Somebody else than the source has the piece.
+    fn others_have(&self, piece: u32) -> bool {
+        let source = self.course.as_ref().and_then(|c| self.members.get(&c.role.source));
+        let source = source.and_then(|id| self.peers.get(id)).is_some_and(|p| p.have.has(piece));
+        self.availability.holders(piece) > u32::from(source)
+    }
+}

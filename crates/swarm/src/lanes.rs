@@ -1,0 +1,154 @@
+//! How many peers are served at once: as few as keep the uplink busy.
+//!
+//! A piece that is half with thirty peers is of no use to anyone; one that is whole with one of them is
+//! passed on while the next one is served. But how many peers fill an uplink nobody says: one on a
+//! switch of equals, twenty where the uplink is twenty times as fast as theirs. So it is tried: while
+//! somebody waits, half as many lanes again are opened now and then, kept if more goes out, and given
+//! back if not. When less goes out than before (those who are served are slow, or gone), more are
+//! opened at once.
+
+use std::time::Duration;
+
+use crate::api::Time;
+
+/// The fewest lanes, and the most.
+const LEAST: u32 = 4;
+const MOST: u32 = 1 << 12;
+/// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
+const WINDOW: Duration = Duration::from_millis(100);
+const WINDOW_BYTES: u64 = 1 << 20;
+const WINDOW_MOST: Duration = Duration::from_secs(1);
+/// Windows between two trials.
+const CALM: u32 = 16;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    used: u32,
+    most: u32,
+    /// Somebody had to wait in this window.
+    wanted: bool,
+    since: Time,
+    bytes: u64,
+    /// Bytes per second in the last window.
+    rate: u64,
+    /// The last window had more lanes than the one before.
+    trial: bool,
+    calm: u32,
+}
+
+impl Lanes {
+    pub(crate) fn new() -> Self {
+        Lanes {
+            used: 0,
+            most: LEAST,
+            wanted: false,
+            since: Time(0),
+            bytes: 0,
+            rate: 0,
+            trial: false,
+            calm: 0,
+        }
+    }
+
+    /// Whether one more peer has to wait; it is noted that one does.
+    pub(crate) fn full(&mut self) -> bool {
+        self.wanted |= self.used >= self.most;
+        self.used >= self.most
+    }
+
+    /// Whether half the lanes are taken; it is noted that somebody waits.
+    pub(crate) fn half_full(&mut self) -> bool {
+        let half = self.used >= self.most / 2;
+        self.wanted |= half;
+        half
+    }
+
+    pub(crate) fn enter(&mut self) {
+        self.used += 1;
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.used -= 1;
+    }
+
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// When `regulate` is to be called, if nothing is sent before: all who are served may be gone.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.wanted.then(|| self.since.after(WINDOW_MOST))
+    }
+
+    /// Opens and closes lanes.
+    pub(crate) fn regulate(&mut self, now: Time) {
+        let span = now.since(self.since);
+        if span < WINDOW || (self.bytes < WINDOW_BYTES && span < WINDOW_MOST) {
+            return;
+        }
+        let rate = u128::from(self.bytes) * 1_000_000_000 / span.as_nanos();
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let (more, less) = (rate > self.rate / 8 * 9, rate < self.rate / 8 * 7);
+        if std::mem::take(&mut self.wanted) {
+            self.calm += 1;
+            let gain = self.trial && more;
+            let open = gain || less || (!self.trial && self.calm >= CALM);
+            if open {
+                self.most = (self.most + self.most / 2).min(MOST);
+                self.calm = 0;
+            } else if self.trial {
+                self.most = (self.most / 3 * 2).max(LEAST);
+            }
+            self.trial = open;
+        }
+        self.rate = rate;
+        self.since = now;
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lanes after a minute in which `lanes` used give `rate(lanes)` bytes per second.
+    fn settle(rate: impl Fn(u64) -> u64) -> u32 {
+        let mut lanes = Lanes::new();
+        for i in 1..=600 {
+            while !lanes.full() {
+                lanes.enter();
+            }
+            while lanes.used > lanes.most {
+                lanes.leave();
+            }
+            lanes.sent(rate(u64::from(lanes.used)) / 10);
+            lanes.regulate(Time(i * 100_000_000));
+        }
+        lanes.most
+    }
+
+    #[test]
+    fn as_many_as_fill_the_uplink() {
+        assert!(settle(|_| 125_000_000) <= 6, "one peer would do");
+        let many = settle(|n| (n * 10_000_000).min(1_000_000_000));
+        assert!((80..=300).contains(&many), "{many}");
+    }
+
+    #[test]
+    fn those_who_are_gone_do_not_hold_up_the_others() {
+        let mut lanes = Lanes::new();
+        for i in 1..=15 {
+            while !lanes.full() {
+                lanes.enter();
+            }
+            lanes.sent(12_500_000);
+            lanes.regulate(Time(i * 100_000_000));
+        }
+        let before = lanes.most;
+        assert!(lanes.full());
+        assert_eq!(lanes.due(), Some(Time(2_500_000_000)));
+        lanes.regulate(Time(2_500_000_000));
+        assert!(lanes.most > before && !lanes.full());
+    }
+}

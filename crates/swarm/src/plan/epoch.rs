@@ -1,0 +1,138 @@
+//! What a plan is made from.
+//!
+//! An epoch comes over the network, so everything in it is bounded and checked before it is used.
+
+use thiserror::Error;
+
+use super::places::{self, Tree};
+
+/// Most members of a broadcast.
+pub const MAX_MEMBERS: usize = 200_000;
+/// Most places of a topology.
+pub const MAX_PLACES: usize = 1 << 16;
+/// Most stripes of a plan.
+pub const MAX_STRIPES: u16 = 64;
+/// Most edges of a plan: members times stripes. 200,000 members have room for 20 stripes.
+pub const MAX_EDGES: usize = 1 << 22;
+/// Most places from one to the top of its tree.
+pub const MAX_LEVELS: u8 = 64;
+
+/// All that a plan depends on. Equal epochs give equal plans on every machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch {
+    /// A higher number replaces a lower one.
+    pub number: u32,
+    /// The member that has the data.
+    pub source: u32,
+    /// A member's number is its index here; it stays the same over all epochs of a broadcast.
+    pub members: Vec<Member>,
+    /// The topology; a flat one is a single place.
+    pub places: Vec<Place>,
+    /// How many trees: the same in every epoch of a broadcast.
+    pub stripes: u16,
+    /// Decides the order of members, so that not every broadcast loads the same ones alike.
+    pub seed: u64,
+}
+
+impl Epoch {
+    /// The first epoch of `members` relays at one place, number 0 being the source.
+    #[must_use]
+    pub fn flat(members: u32, stripes: u16, seed: u64) -> Epoch {
+        let members = vec![Member { place: 0, part: Part::Relay }; members as usize];
+        Epoch { number: 0, source: 0, members, places: vec![Place::default()], stripes, seed }
+    }
+
+    /// Refuses what no plan can be made of; finds how deep each place lies.
+    pub(super) fn check(&self) -> Result<Tree, PlanError> {
+        if self.members.len() > MAX_MEMBERS {
+            return Err(PlanError::Members(self.members.len()));
+        }
+        if self.places.len() > MAX_PLACES {
+            return Err(PlanError::Places(self.places.len()));
+        }
+        if self.stripes == 0 || self.stripes > MAX_STRIPES {
+            return Err(PlanError::Stripes(self.stripes));
+        }
+        if self.members.len() * usize::from(self.stripes) > MAX_EDGES {
+            return Err(PlanError::Edges { members: self.members.len(), stripes: self.stripes });
+        }
+        match self.members.get(self.source as usize) {
+            Some(source) if source.part != Part::Out => {}
+            _ => return Err(PlanError::Source(self.source)),
+        }
+        for (i, member) in self.members.iter().enumerate() {
+            if member.place as usize >= self.places.len() {
+                return Err(PlanError::Nowhere { member: i, place: member.place });
+            }
+        }
+        places::Tree::new(&self.places)
+    }
+}
+
+/// One member of a broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Index of the place where it is.
+    pub place: u32,
+    /// What it may be used for.
+    pub part: Part,
+}
+
+/// What a member may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// It is fed, and feeds others.
+    Relay,
+    /// It is fed and feeds nobody: too slow, or others cannot reach it.
+    Leaf,
+    /// It is gone and not fed.
+    Out,
+}
+
+/// A place in the topology: a site, a switch, a rack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The place that this one hangs on; none at the top.
+    pub above: Option<u32>,
+    /// Bytes per second each way between here and `above`; 0 where it is not known or ample.
+    pub rate: u64,
+}
+
+/// Why there is no plan for an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// More than [`MAX_MEMBERS`].
+    #[error("{0} members are more than {MAX_MEMBERS}")]
+    Members(usize),
+    /// More than [`MAX_PLACES`].
+    #[error("{0} places are more than {MAX_PLACES}")]
+    Places(usize),
+    /// None, or more than [`MAX_STRIPES`].
+    #[error("{0} stripes: it must be 1 to {MAX_STRIPES}")]
+    Stripes(u16),
+    /// More than [`MAX_EDGES`].
+    #[error("{members} members times {stripes} stripes are more than {MAX_EDGES}")]
+    Edges {
+        /// Members there are.
+        members: usize,
+        /// Stripes there are to be.
+        stripes: u16,
+    },
+    /// The source is no member, or is out.
+    #[error("the source, number {0}, is not among the members that are there")]
+    Source(u32),
+    /// A member is at a place that does not exist.
+    #[error("member {member} is at place {place}, which does not exist")]
+    Nowhere {
+        /// The member.
+        member: usize,
+        /// Where it is said to be.
+        place: u32,
+    },
+    /// A place hangs on one that does not exist.
+    #[error("place {0} hangs on a place that does not exist")]
+    Loose(u32),
+    /// A place hangs on itself, perhaps by way of others, or is more than [`MAX_LEVELS`] deep.
+    #[error("place {0} hangs on itself, or more than {MAX_LEVELS} places deep")]
+    Deep(u32),
+}

@@ -1,0 +1,62 @@
+//! Who feeds whom in a broadcast: stripes, each with a shallow tree of its own over the members.
+//!
+//! The origin gives each piece to one stripe; every member gets every stripe, from one parent each, and
+//! passes the few on in which it is a relay to its children. Everyone's part is a [`Role`]; an [`Epoch`]
+//! says who takes part, [`Plan::new`] makes everyone's role of it, [`Planner`] makes the epochs.
+//!
+//! # Why this comes close to the bound
+//!
+//! *One switch.* With k stripes, stripe s carries one k-th of the data. N receivers need k(N - 1) edges beside
+//! the k from the source, and a relay that has k children over all stripes sends one copy: so all relays
+//! together just suffice, and each sends what it receives. Each is interior in one stripe (SplitStream,
+//! Castro and others, SOSP 2003) and feeds k there: trees are about log k of N deep. With k = N each piece goes
+//! to one receiver, which gives it to all others (Mutualcast, Li and others, 2005; BEP 16 comes near
+//! to it by chance). Where N is no multiple of k, who has something left helps in another stripe.
+//!
+//! *Cuts.* Places form a tree, hung up at the source's. What is at one place is a unit, and so is a place with
+//! all beyond it; each gets each stripe over one edge, so that each link is crossed once per piece inwards.
+//! A unit of n relays needs n - 1 copies within and can send n: it has one copy for others. So units feed one
+//! another like members of one: few in a chain, many in trees of small degree whose interior changes
+//! from stripe to stripe; and none sends more than one copy back over its own link. Those at a place come
+//! before those beyond it, and faster links before slower ones.
+//!
+//! *Those who do not relay* are fed by others. What they do not send is spread over all who can, as evenly
+//! as whole children allow; a place without relays is fed by the one before it.
+//!
+//! *Change.* Members sit at seats drawn by lot from the seed; who goes leaves a gap that the last one fills,
+//! so that few edges change when one of many is lost.
+//!
+//! | what | where |
+//! |---|---|
+//! | what a plan is made from; limits | `epoch` |
+//! | the places as seen from the source; what is one unit | `places`, `units` |
+//! | how many children each item of a unit has in each stripe | `share` |
+//! | one stripe's tree in one unit; from units to members | `tree`, `lay` |
+//! | everyone's parents and children | `table`, `role` |
+//! | how many stripes; other shapes to compare with | `count`, `shapes` |
+//! | complaints, and what comes of them | `planner` |
+//! | places from Slurm's file, the lab's, or rules | `topology` |
+//!
+//! A wrong topology costs speed and nothing else.
+
+mod count;
+mod epoch;
+mod lay;
+mod places;
+pub mod planner;
+mod role;
+mod shapes;
+mod share;
+mod table;
+pub mod topology;
+mod tree;
+mod units;
+
+pub use count::stripes_for;
+pub use epoch::{
+    Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Member, Part, Place, PlanError,
+};
+pub use planner::Planner;
+pub use role::{Edges, Role};
+pub use shapes::Shape;
+pub use table::Plan;

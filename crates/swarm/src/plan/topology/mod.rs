@@ -1,0 +1,202 @@
+//! Where hosts are: the topology as an administrator writes it.
+//!
+//! Three texts are read, each into the same [`Map`]: Slurm's `topology.conf`, the file of our own lab, and
+//! rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
+//! that the text does not name. Texts are bounded and may hold anything.
+
+mod hostlist;
+mod lab;
+mod rules;
+mod slurm;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use super::epoch::{MAX_MEMBERS, MAX_PLACES, Place, PlanError};
+use super::places::Tree;
+use rules::Rule;
+
+/// Longest text, bytes.
+pub const MAX_TEXT: usize = 16 << 20;
+
+/// Places, and who is at which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    places: Vec<Place>,
+    names: BTreeMap<String, u32>,
+    hosts: BTreeMap<String, u32>,
+    rules: Vec<(Rule, u32)>,
+}
+
+/// Why a text is no topology.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TopologyError {
+    /// Longer than [`MAX_TEXT`].
+    #[error("{0} bytes are more than {MAX_TEXT}")]
+    Long(usize),
+    /// A line says nothing that can be understood.
+    #[error("line {line}: {why}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        why: Wrong,
+    },
+    /// Switches that hang on one another in a ring, or have two above them.
+    #[error("switch {0} hangs on more than one other, or on itself")]
+    Ring(String),
+    /// Switches that hang on one another too deep, or in a ring of several.
+    #[error("the switches are no tree: {0}")]
+    Tree(PlanError),
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Wrong {
+    /// Not the form of a line.
+    #[error("it has not the form of any line that is known")]
+    Form,
+    /// Not a rate such as `40mbit`.
+    #[error("a rate is a number and kbit, mbit, gbit or tbit")]
+    Rate,
+    /// Not a list such as `node[1-4,7]`.
+    #[error("a list of hosts is like a1,node[1-4,07]")]
+    List,
+    /// Not a subnet such as `10.0.0.0/8`.
+    #[error("a subnet is like 10.0.0.0/8 or fd00::/8")]
+    Subnet,
+    /// A switch that no line before it names.
+    #[error("it names a switch that is not there")]
+    Unknown,
+    /// A name that was given before.
+    #[error("it names what an earlier line names already")]
+    Twice,
+    /// More hosts than members are allowed, or more places.
+    #[error("more than {MAX_MEMBERS} hosts or {MAX_PLACES} places")]
+    Many,
+}
+
+impl Map {
+    /// Reads Slurm's `topology.conf`: lines of `SwitchName=` with `Nodes=` or `Switches=`, for trees, and
+    /// of `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and says nothing to us.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn from_slurm(text: &str) -> Result<Map, TopologyError> {
+        slurm::read(text)
+    }
+
+    /// Reads the file of the lab: lines of `switch`, `nodes` and `link`. Hosts are named `n000`, `n001`..
+    /// Where switches form rings, they hang on the first as by fewest links, at an unknown rate.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn from_lab(text: &str) -> Result<Map, TopologyError> {
+        lab::read(text)
+    }
+
+    /// Reads rules: lines of a place, as a path, and the hosts there, as lists, patterns and subnets.
+    ///
+    /// ```text
+    /// # PATH [rate=RATE] HOSTS..            the rate is that of the link upwards
+    /// east          rate=10gbit  login[1-2]
+    /// east/rack1    node[001-032]  10.1.1.0/24
+    /// west          w-*  2001:db8:7::/48
+    /// ```
+    ///
+    /// A host is where the first line says so that fits its name or its address.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn from_rules(text: &str) -> Result<Map, TopologyError> {
+        rules::read(text)
+    }
+
+    /// The places: number 0 is above all others.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The number of the place of this name: a switch, a block, or the path of a rule.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<u32> {
+        self.names.get(name).copied()
+    }
+
+    /// Where a host is; 0 where nothing says so. A full name is known by its first label too.
+    #[must_use]
+    pub fn place(&self, host: &str, address: Option<IpAddr>) -> u32 {
+        let short = host.split('.').next().unwrap_or(host);
+        let listed = self.hosts.get(host).or_else(|| self.hosts.get(short));
+        let ruled =
+            || self.rules.iter().find(|(r, _)| r.fits(host, address) || r.fits(short, None)).map(|r| &r.1);
+        listed.or_else(ruled).copied().unwrap_or(0)
+    }
+
+    /// One place that holds everyone.
+    fn empty(text: &str) -> Result<Map, TopologyError> {
+        if text.len() > MAX_TEXT {
+            return Err(TopologyError::Long(text.len()));
+        }
+        let (names, hosts) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Map { places: vec![Place::default()], names, hosts, rules: Vec::new() })
+    }
+
+    /// Itself, where its places are a tree.
+    fn checked(self) -> Result<Map, TopologyError> {
+        Tree::new(&self.places).map_err(TopologyError::Tree)?;
+        Ok(self)
+    }
+
+    fn add_place(&mut self, name: &str, place: Place) -> Result<u32, Wrong> {
+        if self.places.len() >= MAX_PLACES {
+            return Err(Wrong::Many);
+        }
+        let number = self.places.len() as u32;
+        if self.names.insert(name.to_owned(), number).is_some() {
+            return Err(Wrong::Twice);
+        }
+        self.places.push(place);
+        Ok(number)
+    }
+
+    fn add_host(&mut self, name: String, place: u32) -> Result<(), Wrong> {
+        if self.hosts.len() >= MAX_MEMBERS {
+            return Err(Wrong::Many);
+        }
+        if self.hosts.insert(name, place).is_some() { Err(Wrong::Twice) } else { Ok(()) }
+    }
+}
+
+/// The words of each line that has any, with its number; what follows a `#` is a remark.
+fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    text.lines().enumerate().filter_map(|(i, line)| {
+        let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        (!words.is_empty()).then_some((i + 1, words))
+    })
+}
+
+/// Bytes per second of a rate in bits, such as `40mbit` or `2.5gbit`.
+fn rate(word: &str) -> Result<u64, Wrong> {
+    let at = word.find(|c: char| c.is_ascii_alphabetic()).ok_or(Wrong::Rate)?;
+    let (number, unit) = word.split_at(at);
+    let scale = match unit {
+        "kbit" => 1_000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        "tbit" => 1_000_000_000_000_u64,
+        _ => return Err(Wrong::Rate),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| if s.len() <= 6 { number_of(s).ok_or(Wrong::Rate) } else { Err(Wrong::Rate) };
+    let bits = digits(whole)? * scale + digits(part)? * scale / 10_u64.pow(part.len() as u32);
+    if bits < 8 { Err(Wrong::Rate) } else { Ok(bits / 8) }
+}
+
+/// A number of digits only.
+fn number_of(word: &str) -> Option<u64> {
+    word.bytes().all(|b| b.is_ascii_digit()).then(|| word.parse().ok()).flatten()
+}

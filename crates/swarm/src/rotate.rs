@@ -1,0 +1,72 @@
+//! Ways off an island: connections are few, and all of them may be with nodes that have nothing more for
+//! us, nor we for them. Then one of these makes room for another, for whoever calls or is still to be tried.
+//!
+//! Promises: only idle neighbours go, and those that have used up our patience (for one that was told, any
+//! other); never one that was told; at most one in `PAUSE`, so that neither a stranger nor an unlucky node
+//! makes connections churn. Its address is tried again after the others.
+
+use std::time::Duration;
+
+use crate::api::{PeerId, Reason, Time};
+use crate::engine::Engine;
+use crate::neighbours::End;
+use crate::peer::Peer;
+
+/// Between two that go; a neighbour has as long to show what it has.
+const PAUSE: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// When to look whether one should go: while something is wanted, nobody is being tried, and there is
+    /// somebody to be tried in its place.
+    pub(crate) fn rotate_at(&self) -> Option<Time> {
+        let idle = !self.complete && self.neighbours.dialing() == 0;
+        let barred = self.neighbours.barred(self.limits.peers > self.peers.len()).filter(|_| idle)?;
+        Some(barred.max(self.intake.last().after(PAUSE)).max(self.rotated.after(PAUSE)))
+    }
+
+    /// Nobody has anything for us: lets one go, so that the next can be dialled.
+    pub(crate) fn rotate_due(&mut self) {
+        if self.rotate_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let hope = |p: &Peer| !p.closing && self.lacking(p) > 0 && !p.patience.doubtful();
+        let hopeless = !self.peers.values().any(hope);
+        let dialled = self.neighbours.random_full();
+        self.rotated = self.now;
+        if let Some(id) = self.idlest(dialled).filter(|_| hopeless) {
+            self.part(id);
+        }
+    }
+
+    /// Whether one could go for `newcomer`, who is one too many: an idle one, and for one that was `told`
+    /// whichever was not.
+    pub(crate) fn make_room(&mut self, newcomer: PeerId, told: bool) -> bool {
+        let may = told || self.now >= self.rotated.after(PAUSE);
+        let untold = self.peers.values().filter(|p| told && !p.told && !p.closing && p.id != newcomer);
+        let least = untold.min_by_key(|p| p.counts.received + p.counts.served).map(|p| p.id);
+        let Some(id) = self.idlest(false).filter(|_| may).or(least) else { return false };
+        self.rotated = self.now;
+        self.part(id);
+        true
+    }
+
+    /// Of those that may go, the one that has moved the least, the longest there. `dialled`: by us.
+    fn idlest(&self, dialled: bool) -> Option<PeerId> {
+        let idle = self.peers.values().filter(|p| self.may_go(p) && (p.candidate.is_some() || !dialled));
+        idle.min_by_key(|p| (p.counts.stored + p.counts.served, p.since)).map(|p| p.id)
+    }
+
+    fn may_go(&self, peer: &Peer) -> bool {
+        let idle = peer.outstanding == 0 && peer.queue.len() == 0 && !peer.wants_ours;
+        let nothing = idle && self.lacking(peer) == 0;
+        let settled = self.now >= peer.since.after(PAUSE);
+        !peer.closing && !peer.told && settled && (nothing || peer.patience.hopeless())
+    }
+
+    fn part(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.end = End::Poor;
+        }
+        self.disconnect(id, Reason::TooMany);
+    }
+}

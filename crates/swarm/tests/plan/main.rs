@@ -1,0 +1,8 @@
+//! What the plan promises, on known clusters and on random ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod clusters;
+mod measure;
+mod planner;
+mod random;
+mod topology;

@@ -1,0 +1,144 @@
+//! Topologies as administrators write them.
+
+use proptest::prelude::*;
+use tidecast_swarm::plan::topology::{Map, TopologyError, Wrong};
+use tidecast_swarm::plan::{Epoch, Member, Part, Plan};
+
+fn wrong(line: usize, why: Wrong) -> Result<Map, TopologyError> {
+    Err(TopologyError::Line { line, why })
+}
+
+/// Names from a place to the top.
+fn path(map: &Map, host: &str) -> Vec<u32> {
+    let mut path = vec![map.place(host, None)];
+    while let Some(above) = map.places()[path[path.len() - 1] as usize].above {
+        path.push(above);
+    }
+    path
+}
+
+#[test]
+fn slurm() {
+    let map = Map::from_slurm(
+        "# topology.conf\nSwitchName=s0 Nodes=dev[0-5] LinkSpeed=100\nswitchname=s1 \\\n  nodes=dev-0,x[08-10]\n\nSwitchName=s2 Switches=s[0-1]\n",
+    )
+    .unwrap();
+    let [s0, s1, s2] = ["s0", "s1", "s2"].map(|n| map.named(n).unwrap());
+    assert_eq!(path(&map, "dev5"), [s0, s2, 0]);
+    assert_eq!(path(&map, "x09.cluster.example"), [s1, s2, 0]);
+    assert_eq!(path(&map, "dev6"), [0]);
+    let blocks = Map::from_slurm("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n3\nBlockSizes=1,2").unwrap();
+    assert_eq!((blocks.place("n2", None), blocks.place("n3", None)), (1, 2));
+}
+
+#[test]
+fn slurm_gone_wrong() {
+    assert_eq!(Map::from_slurm("Nodes=a"), wrong(1, Wrong::Form));
+    assert_eq!(Map::from_slurm("\nSwitchName=a Foo=1"), wrong(2, Wrong::Form));
+    assert_eq!(Map::from_slurm("SwitchName=a Nodes=b["), wrong(1, Wrong::List));
+    assert_eq!(Map::from_slurm("SwitchName=a\nSwitchName=a"), wrong(2, Wrong::Twice));
+    assert_eq!(Map::from_slurm("SwitchName=a Nodes=n\nSwitchName=b Nodes=n"), wrong(2, Wrong::Twice));
+    assert_eq!(Map::from_slurm("SwitchName=a Switches=b"), wrong(1, Wrong::Unknown));
+    let ring = Err(TopologyError::Ring("a".into()));
+    assert_eq!(Map::from_slurm("SwitchName=a Switches=a"), ring);
+    assert_eq!(Map::from_slurm("SwitchName=a\nSwitchName=b Switches=a\nSwitchName=c Switches=a"), ring);
+    let ring = Map::from_slurm("SwitchName=a Switches=b\nSwitchName=b Switches=a");
+    assert!(matches!(ring, Err(TopologyError::Tree(_))));
+    let many = "SwitchName=a Switches=s[1-60000]\nSwitchName=b Switches=t[1-60000]";
+    assert_eq!(Map::from_slurm(many), wrong(2, Wrong::Many));
+}
+
+#[test]
+fn lab() {
+    let text = "switch a\nswitch b\nswitch c # last\nnodes 2 a 100mbit\nnodes 1 c 1gbit\nnodes 1 b 1gbit\n\
+                link b a 20mbit delay=25ms\nlink b c 2.5gbit nat\n";
+    let map = Map::from_lab(text).unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|n| map.named(n).unwrap());
+    assert_eq!(
+        (path(&map, "n000"), path(&map, "n002"), path(&map, "n003")),
+        (vec![a, 0], vec![c, b, a, 0], vec![b, a, 0])
+    );
+    assert_eq!([a, b, c].map(|p| map.places()[p as usize].rate), [0, 2_500_000, 312_500_000]);
+    // A ring: each is as near as can be, and what one link carries is not said.
+    let ring = Map::from_lab("switch a\nswitch b\nswitch c\nlink a b 1gbit\nlink b c 1gbit\nlink c a 1gbit")
+        .unwrap();
+    assert_eq!([2, 3].map(|p| (ring.places()[p].above, ring.places()[p].rate)), [(Some(1), 0); 2]);
+}
+
+#[test]
+fn lab_gone_wrong() {
+    assert_eq!(Map::from_lab("switch a\nswitch a"), wrong(2, Wrong::Twice));
+    assert_eq!(Map::from_lab("nodes 2 a 1gbit"), wrong(1, Wrong::Unknown));
+    assert_eq!(Map::from_lab("switch a\nnodes 2 a fast"), wrong(2, Wrong::Rate));
+    assert_eq!(Map::from_lab("switch a\nnodes 200001 a 1gbit"), wrong(2, Wrong::Many));
+    assert_eq!(Map::from_lab("switch a\nlink a a 1gbit"), wrong(2, Wrong::Form));
+    assert_eq!(Map::from_lab("hub a"), wrong(1, Wrong::Form));
+}
+
+#[test]
+fn rules() {
+    let map = Map::from_rules(
+        "east rate=8gbit login[1-2]\neast/rack1 node[001-032] 10.1.1.0/24\nwest w-* 2001:db8:7::/48 10.0.0.0/8\n",
+    )
+    .unwrap();
+    let [east, rack, west] = ["east", "east/rack1", "west"].map(|n| map.named(n).unwrap());
+    assert_eq!(map.places()[east as usize].rate, 1_000_000_000);
+    assert_eq!((path(&map, "node007"), path(&map, "login2")), (vec![rack, east, 0], vec![east, 0]));
+    let at = |host, address: &str| map.place(host, Some(address.parse().unwrap()));
+    assert_eq!(
+        [at("x", "10.1.1.9"), at("x", "10.1.2.9"), at("x", "2001:db8:7:1::2"), at("x", "::ffff:10.9.9.9")],
+        [rack, west, west, west]
+    );
+    assert_eq!(
+        [at("w-3.example", "192.0.2.1"), at("x", "192.0.2.1"), at("node001", "10.9.9.9")],
+        [west, 0, rack]
+    );
+}
+
+#[test]
+fn rules_gone_wrong() {
+    assert_eq!(Map::from_rules("a/ b"), wrong(1, Wrong::Form));
+    assert_eq!(Map::from_rules("/a b"), wrong(1, Wrong::Form));
+    assert_eq!(Map::from_rules(&format!("a{} b", "/a".repeat(64))), wrong(1, Wrong::Form));
+    for bad in ["10.0.0.0/33", "10.0.0.0/", "fd00::/129", "x/8"] {
+        assert_eq!(Map::from_rules(&format!("a {bad}")), wrong(1, Wrong::Subnet), "{bad}");
+    }
+    assert_eq!(Map::from_rules("a rate=3"), wrong(1, Wrong::Rate));
+    assert_eq!(Map::from_rules("a x,"), wrong(1, Wrong::List));
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        "[a-c]",
+        "[a-c]\\[[0-9,-]{1,6}\\]",
+        "SwitchName=[a-c]",
+        "Switches=[a-c],[a-c]",
+        "Nodes=[a-c]\\[[0-3]-[2-5]\\]",
+        Just("switch".into()),
+        Just("nodes".into()),
+        Just("link".into()),
+        Just("10mbit".into()),
+        "[0-9]{1,3}",
+        "[a-c]/[a-c]",
+        "10.0.0.0/[0-9]{1,2}",
+        "[a-c*]{1,4}",
+        "rate=[0-9.]{1,4}gbit",
+        "\\PC{0,5}",
+    ];
+    let line = prop::collection::vec(word, 0..5).prop_map(|words| words.join(" "));
+    prop::collection::vec(line, 0..12).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    /// Whatever the text: an error, or places of which a plan can be made.
+    #[test]
+    fn any_text(text in text()) {
+        for map in [Map::from_slurm(&text), Map::from_lab(&text), Map::from_rules(&text)].into_iter().flatten() {
+            let hosts = ["a", "b1", "n000", "c"];
+            let members = hosts.map(|h| Member { place: map.place(h, "10.1.2.3".parse().ok()), part: Part::Relay });
+            let places = map.places().to_vec();
+            let epoch = Epoch { number: 0, source: 0, members: members.to_vec(), places, stripes: 2, seed: 0 };
+            prop_assert!(Plan::new(&epoch).is_ok());
+        }
+    }
+}
