@@ -1,0 +1,241 @@
+//! The time that no broadcast can beat, and what in the network sets it.
+//!
+//! A receiver takes S bytes through its own link, the origin sends each byte at least once, and
+//! whatever separates a receiver from the origin is crossed at least once. Nodes have one rate for both
+//! ways, so the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its
+//! own. Delays, ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
+
+use std::collections::BTreeSet;
+
+use tidecast_swarm::Time;
+
+use crate::topology::{Groups, Link, NodeId, Topology};
+
+/// Steps of the search for a narrow cut before it ends with what it has found, about a second's.
+const MAX_WORK: u64 = 200_000_000;
+
+/// The least time and why it is no less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// From the first byte sent to the last received.
+    pub time: Time,
+    /// The narrowest place, in words: `link s0-s1 at 20 Mbit/s`.
+    pub limit: String,
+}
+
+/// The bound of a broadcast of `size` bytes from node 0 to `receivers`, where `frame` bytes of wire carry
+/// `payload` bytes. In a network so meshed that the search would take long, a cut that is a little
+/// narrower may go unseen; the time is then still one that nobody can beat.
+#[must_use]
+pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32, frame: u32) -> Bound {
+    let rate = |node: NodeId| topology.nodes[node.0 as usize].rate;
+    let receivers = || receivers.iter().copied().filter(|node| node.0 != 0);
+    let Some(slowest) = receivers().min_by_key(|node| rate(*node)) else {
+        return Bound { time: Time(0), limit: "nobody receives".to_owned() };
+    };
+    let (least, origin) = (rate(slowest), rate(NodeId(0)));
+    let mut narrowest = least.min(origin);
+    let mut limit = if origin < least {
+        format!("the origin's link at {}", in_words(origin))
+    } else if receivers().all(|node| rate(node) == least) {
+        format!("node links at {}", in_words(least))
+    } else {
+        format!("the link of n{} at {}", slowest.0, in_words(least))
+    };
+    let switches: BTreeSet<u32> = receivers().map(|node| topology.nodes[node.0 as usize].switch).collect();
+    if let Some((rate, beyond)) = Search::new(topology, narrowest).narrowest(&switches, narrowest) {
+        narrowest = rate;
+        limit = cut_in_words(topology, &beyond, rate);
+    }
+    let bits = u128::from(size) * 8 * u128::from(frame);
+    let time = bits * 1_000_000_000 / (u128::from(payload.max(1)) * u128::from(narrowest.max(1)));
+    Bound { time: Time(u64::try_from(time).unwrap_or(u64::MAX)), limit }
+}
+
+/// `100 Mbit/s`, `2.5 Gbit/s`.
+fn in_words(bits: u64) -> String {
+    let units = [("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000)];
+    let (unit, scale) = units.into_iter().find(|(_, scale)| bits >= *scale).unwrap_or(("bit/s", 1));
+    let number = format!("{}.{:03}", bits / scale, bits % scale * 1_000 / scale);
+    format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Names the links that separate the switches `beyond` from the others.
+fn cut_in_words(topology: &Topology, beyond: &[bool], rate: u64) -> String {
+    let crosses = |l: &&Link| beyond[l.a as usize] != beyond[l.b as usize];
+    let links: Vec<_> = topology.links.iter().filter(crosses).collect();
+    if let [link] = links[..] {
+        return format!("link {} at {}", topology.link_name(link), in_words(rate));
+    }
+    let side = |far: bool| beyond.iter().enumerate().filter(move |(_, b)| **b == far).map(|(i, _)| i);
+    let smaller = side(true).count() <= side(false).count();
+    let switches = side(smaller).count();
+    let first = side(smaller).next().map_or("", |i| &topology.switches[i]);
+    let whose = if switches == 1 {
+        format!("of switch {first}")
+    } else {
+        format!("of {first} and {} other switches", switches - 1)
+    };
+    format!("the {} links {whose} at {} together", links.len(), in_words(rate))
+}
+
+/// Looks for the narrowest cut between the origin and any receiver by maximal flows.
+///
+/// What cannot matter is merged first: the two ends of a link as wide as the limit known already, and,
+/// as the search goes on, every receiver that the limit can reach with the origin. So a flow is mostly
+/// found one or two links away from its receiver.
+struct Search {
+    /// By switch: its vertex.
+    vertex: Vec<u32>,
+    /// Both directions of an edge are neighbours: arc `i` and arc `i ^ 1`.
+    arcs: Vec<Arc>,
+    /// By vertex: the arcs that leave it.
+    leaving: Vec<Vec<u32>>,
+    /// By vertex: what it can send straight to the merged origin.
+    home: Vec<u64>,
+    merged: Vec<bool>,
+    /// By vertex: the search that came here last, and by which arc.
+    seen: Vec<u64>,
+    by: Vec<u32>,
+    searches: u64,
+    work: u64,
+}
+
+struct Arc {
+    to: u32,
+    room: u64,
+}
+
+const START: u32 = u32::MAX;
+
+impl Search {
+    fn new(topology: &Topology, limit: u64) -> Self {
+        let n = topology.switches.len();
+        let mut groups = Groups::new(n);
+        topology
+            .links
+            .iter()
+            .filter(|link| link.rate >= limit)
+            .for_each(|link| _ = groups.join(link.a, link.b));
+        let vertex: Vec<u32> = (0..n as u32).map(|s| groups.of(s)).collect();
+        let origin = vertex[topology.nodes[0].switch as usize];
+        let mut search = Search {
+            arcs: Vec::new(),
+            leaving: vec![Vec::new(); n],
+            home: vec![0; n],
+            merged: vec![false; n],
+            seen: vec![0; n],
+            by: vec![START; n],
+            searches: 0,
+            work: 0,
+            vertex,
+        };
+        let ends = |l: &Link| (search.vertex[l.a as usize], search.vertex[l.b as usize], l.rate);
+        let mut edges: Vec<_> =
+            topology.links.iter().map(ends).map(|(a, b, r)| (a.min(b), a.max(b), r)).collect();
+        edges.sort_unstable();
+        for parallel in edges.chunk_by(|x, y| (x.0, x.1) == (y.0, y.1)) {
+            let (a, b, _) = parallel[0];
+            if a != b {
+                search.connect(a, b, parallel.iter().map(|edge| edge.2).sum());
+            }
+        }
+        search.merge(origin);
+        search
+    }
+
+    fn connect(&mut self, a: u32, b: u32, room: u64) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.leaving[from as usize].push(self.arcs.len() as u32);
+            self.arcs.push(Arc { to, room });
+        }
+    }
+
+    /// Makes a vertex one with the origin.
+    fn merge(&mut self, vertex: u32) {
+        self.merged[vertex as usize] = true;
+        for &arc in &self.leaving[vertex as usize] {
+            let Arc { to, room } = self.arcs[arc as usize];
+            self.home[to as usize] += room;
+        }
+    }
+
+    /// The narrowest cut below `limit` bits per second and, by switch, whether it lies beyond.
+    fn narrowest(mut self, receivers: &BTreeSet<u32>, mut limit: u64) -> Option<(u64, Vec<bool>)> {
+        let mut found = None;
+        for switch in receivers {
+            let vertex = self.vertex[*switch as usize];
+            if self.merged[vertex as usize] {
+                continue;
+            }
+            let Some(flow) = self.flow(vertex, limit) else { break };
+            if flow < limit {
+                limit = flow;
+                let beyond = self.vertex.iter().map(|v| self.seen[*v as usize] == self.searches).collect();
+                found = Some((flow, beyond));
+            }
+            self.merge(vertex);
+        }
+        found
+    }
+
+    /// How much can flow between a vertex and the origin, counted until it is `enough`; `None` when that
+    /// is too much work. Where it is less than enough, `seen` tells which vertices lie beyond the cut.
+    fn flow(&mut self, from: u32, enough: u64) -> Option<u64> {
+        let mut pushed = Vec::new();
+        let mut flow = 0;
+        while flow < enough && self.work <= MAX_WORK {
+            let Some(last) = self.way(from) else { break };
+            let amount = self
+                .along(last)
+                .map(|arc| self.arcs[arc as usize].room)
+                .fold(self.home[last as usize], u64::min);
+            self.home[last as usize] -= amount;
+            pushed.push((last, self.along(last).collect::<Vec<u32>>(), amount));
+            for &arc in pushed.last().into_iter().flat_map(|(_, arcs, _)| arcs) {
+                self.arcs[arc as usize].room -= amount;
+                self.arcs[arc as usize ^ 1].room += amount;
+            }
+            flow += amount;
+        }
+        for (last, arcs, amount) in pushed {
+            self.home[last as usize] += amount;
+            for arc in arcs {
+                self.arcs[arc as usize].room += amount;
+                self.arcs[arc as usize ^ 1].room -= amount;
+            }
+        }
+        (self.work <= MAX_WORK).then_some(flow)
+    }
+
+    /// The arcs by which the last search came to a vertex, backwards.
+    fn along(&self, last: u32) -> impl Iterator<Item = u32> {
+        let arc_to = |vertex: u32| Some(self.by[vertex as usize]).filter(|arc| *arc != START);
+        std::iter::successors(arc_to(last), move |arc| arc_to(self.arcs[*arc as usize ^ 1].to))
+    }
+
+    /// Searches breadth first for a vertex that still has room to the origin.
+    fn way(&mut self, from: u32) -> Option<u32> {
+        self.searches += 1;
+        self.seen[from as usize] = self.searches;
+        self.by[from as usize] = START;
+        let mut queue = vec![from];
+        let mut next = 0;
+        while let Some(&vertex) = queue.get(next) {
+            if self.home[vertex as usize] > 0 {
+                return Some(vertex);
+            }
+            next += 1;
+            self.work += 1 + self.leaving[vertex as usize].len() as u64;
+            for &arc in &self.leaving[vertex as usize] {
+                let Arc { to, room } = self.arcs[arc as usize];
+                if room > 0 && !self.merged[to as usize] && self.seen[to as usize] != self.searches {
+                    self.seen[to as usize] = self.searches;
+                    self.by[to as usize] = arc;
+                    queue.push(to);
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,136 @@
+//! Bounds on what one engine holds and says.
+//!
+//! Stated by its `Limits`, with what is in flight on top: a bound is looked at after a whole event, and
+//! requests that were within it when they went out may bring their bytes later.
+
+use tidecast_swarm::{Engine, Limits};
+
+use super::{Finding, Rule};
+
+/// Actions about one event: a base, and for each connection what a stock client's queue holds (rejects
+/// when it is choked, requests when it unchokes) twice.
+const ACTIONS: (u64, u64) = (4_096, 16_384);
+/// Events of one engine between two looks at its numbers.
+const NUMBERS: u64 = 32;
+/// A look at everything costs about this many pieces x peers for each event before it.
+const EVERYTHING: u64 = 16;
+/// Largest block, bytes.
+const BLOCK: u64 = 1 << 20;
+/// Pieces asked of one that has everything beyond its window, and the longest of them (`requests`).
+const RESERVED: (u64, u64) = (16, 4 << 20);
+/// Bytes in one cell of a piece, the unit of bookkeeping.
+const CELL: u64 = 16 << 10;
+/// Addresses and departed peers remembered, whatever the swarm.
+const REMEMBERED: usize = 16 << 10;
+
+/// Connections that may have brought what has no verdict yet: a verdict may well outlast its connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Crowd {
+    open: u64,
+    /// The most at once since what was unsettled was last seen within its limit. Beyond it nothing is asked
+    /// for, so whatever comes then was asked of these.
+    most: u64,
+}
+
+impl Crowd {
+    /// A connection begins.
+    pub(super) fn came(&mut self) {
+        self.open += 1;
+        self.most = self.most.max(self.open);
+    }
+
+    /// A connection has ended.
+    pub(super) fn went(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+}
+
+/// Actions since the last event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Burst(u64);
+
+/// Counts one more action about the event.
+pub(super) fn burst(burst: &mut Burst, engine: &Engine) -> Result<(), Finding> {
+    burst.0 += 1;
+    if burst.0 < ACTIONS.0 || !burst.0.is_multiple_of(ACTIONS.0) {
+        return Ok(());
+    }
+    let peers = engine.stats().peers as u64;
+    match burst.0 <= ACTIONS.0 + peers * ACTIONS.1 {
+        true => Ok(()),
+        false => Err((Rule::Unbounded, format!("{} actions about one event with {peers} peers", burst.0))),
+    }
+}
+
+/// When to look at what, for one engine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rota {
+    events: u64,
+    everything_at: u64,
+}
+
+/// What is to be looked at now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub(super) numbers: bool,
+    pub(super) everything: bool,
+}
+
+impl Rota {
+    pub(super) fn next(&mut self) -> Due {
+        self.events += 1;
+        let everything = self.events >= self.everything_at;
+        Due { numbers: self.events.is_multiple_of(NUMBERS), everything }
+    }
+
+    /// A look at everything has cost so much.
+    pub(super) fn spent(&mut self, cost: u64) {
+        self.everything_at = self.events + 64 + cost / EVERYTHING;
+    }
+}
+
+/// The engine's numbers are within their bounds. O(peers).
+pub(super) fn numbers(
+    engine: &Engine,
+    limits: &Limits,
+    (known, crowd): (usize, &mut Crowd),
+    (longest, pushed): (u64, u64),
+) -> Result<(), Finding> {
+    let (stats, peers) = (engine.stats(), engine.peer_stats());
+    let count = peers.len() as u64;
+    // For each connection its window, one block that was larger, what is asked of those that have
+    // everything so that they may choose, and what parents in a plan send unasked.
+    let window = u64::from(limits.window.1);
+    let of_one = window + BLOCK + RESERVED.0 * longest.min(RESERVED.1) + pushed;
+    if stats.unsettled < limits.unsettled {
+        crowd.most = crowd.open;
+    }
+    let bounds = [
+        ("bytes requested", stats.outstanding, count * of_one),
+        ("bytes unsettled", stats.unsettled, limits.unsettled + crowd.most * of_one),
+        ("bytes being served", stats.serving, limits.serving_total + BLOCK),
+        ("connections", count, limits.peers as u64),
+        ("addresses", stats.candidates as u64, known as u64),
+        (
+            "requests queued",
+            peers.iter().map(|p| p.queued as u64).max().unwrap_or(0),
+            limits.queued_requests as u64,
+        ),
+    ];
+    for (what, is, most) in bounds {
+        if is > most {
+            return Err((Rule::Unbounded, format!("{is} {what}, {most} at most")));
+        }
+    }
+    let cells = stats.wanted_left_bytes / CELL + u64::from(stats.pieces);
+    let entries = REMEMBERED as u64 + 4 * cells + (count + 1) * (2 * limits.queued_requests as u64 + 4_096);
+    match engine.footprint() as u64 {
+        held if held > entries => Err((Rule::Unbounded, format!("{held} entries held, {entries} at most"))),
+        _ => Ok(()),
+    }
+}
+
+/// The engine's own invariants hold. O(pieces x peers).
+pub(super) fn invariants(engine: &Engine) -> Result<(), Finding> {
+    engine.check().map_err(|wrong| (Rule::Invariant, wrong))
+}

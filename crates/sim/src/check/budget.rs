@@ -1,0 +1,129 @@
+//! What the whole run may cost: the origin's copies, messages other than payload, bytes received twice.
+//!
+//! The bounds are those of Tidecast's own policy; the textbook's mechanisms are there to be measured, not
+//! to be held to them.
+
+use tidecast_swarm::Policy;
+
+use super::{Finding, Rule};
+use crate::fault::Fault;
+use crate::job::{Job, Speech};
+use crate::outcome::Outcome;
+
+/// Copies that the origin of an undisturbed run sends, in tenths.
+const COPIES: u64 = 35;
+/// ... and to each receiver so much beside, bytes: what is asked of the origin at the start, before
+/// anyone knows of anyone else who has something.
+const FIRST: u64 = 4 << 20;
+/// ... and all that it can send in so many of the longest delays, in which nobody hears of anything.
+const DEAF: u64 = 8;
+/// Control messages: parts of the payload, and bytes for each connection that a node may have.
+const CONTROL: (u64, u64) = (200, 512);
+/// Pieces smaller than this cost more control messages.
+const CONTROL_PIECE: u32 = 64 << 10;
+/// Bytes that come twice: part of what is received, and so much for each node (the engine holds itself to
+/// a 128th and 2 MiB, beyond which only the silent lose what they were asked for).
+const TWICE: (u64, u64) = (64, 4 << 20);
+/// ... and, where a cut holds up messages, once what a node may have asked of a seed beyond its window: so
+/// many pieces of at most so many bytes (`swarm::requests`), no more than come in in a second. Others give
+/// them meanwhile; but when the cut heals, each direction of a connection wakes up by its own
+/// retransmission timer, and the pieces may be sent before the cancels are heard.
+const AHEAD: (u64, u32) = (16, 4 << 20);
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    own: bool,
+    calm: bool,
+    tidecast: bool,
+    size: u64,
+    nodes: u64,
+    peers: u64,
+    pieces: u64,
+    longest: u64,
+    deaf: u64,
+    way: u64,
+    ahead: u64,
+    least: u32,
+}
+
+impl Budget {
+    pub(super) fn new(job: &Job) -> Self {
+        let policy = job.policy;
+        let whole = job.lengths.split_last().map_or(&[][..], |(_, rest)| rest);
+        let nodes = job.topology.nodes.len() as u64;
+        Budget {
+            own: policy == Policy::TIDECAST,
+            calm: job.faults.is_empty() && job.wants.is_empty(),
+            tidecast: job.speech == Speech::Tidecast,
+            size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
+            nodes,
+            peers: nodes.min(job.limits.peers as u64),
+            pieces: job.lengths.len() as u64,
+            longest: u64::from(job.lengths.iter().copied().max().unwrap_or(0)),
+            deaf: deaf(job),
+            way: on_the_way(job, job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0)),
+            ahead: ahead(job),
+            least: whole.iter().copied().min().unwrap_or(0),
+        }
+    }
+
+    /// The run is over.
+    pub(super) fn end(&self, outcome: &Outcome) -> Result<(), Finding> {
+        if !self.own {
+            return Ok(());
+        }
+        let done = outcome.finished.iter().flatten().count() as u64;
+        let payload = self.size * done;
+        let most = payload / TWICE.0 + self.nodes * (TWICE.1 + self.way + self.ahead);
+        self.within(Rule::Duplicates, outcome.duplicate, most)?;
+        if self.calm {
+            let first = (FIRST + 2 * self.longest).min(self.size);
+            let most = (self.size * COPIES / 10 + done * first).saturating_add(self.deaf);
+            self.within(Rule::OriginBudget, outcome.origin_sent, most)?;
+        }
+        if self.calm && self.tidecast && self.least >= CONTROL_PIECE {
+            let connections = self.nodes * self.peers;
+            let most = payload / CONTROL.0 + connections * (CONTROL.1 + self.pieces / 8);
+            self.within(Rule::Control, outcome.control, most)?;
+        }
+        Ok(())
+    }
+
+    fn within(&self, rule: Rule, bytes: u64, most: u64) -> Result<(), Finding> {
+        match bytes <= most {
+            true => Ok(()),
+            false => {
+                let message = format!("{bytes} bytes, {most} at most, of {} each", self.size);
+                Err((rule, message))
+            }
+        }
+    }
+}
+
+/// Bytes that the origin can send in `DEAF` of the longest delays. No bound where it sends faster than the
+/// others verify: then they have nothing to give, and its uplink nothing better to do.
+fn deaf(job: &Job) -> u64 {
+    let rate = job.topology.nodes.first().map_or(0, |n| n.rate / 8);
+    if rate > job.host.settle { u64::MAX } else { on_the_way(job, rate).saturating_mul(DEAF) }
+}
+
+/// Bytes that a cut lets a node get twice.
+fn ahead(job: &Job) -> u64 {
+    let holds_up = |fault: &Fault| {
+        matches!(fault, Fault::LinkRate { rate: 0, .. } | Fault::Partition { .. } | Fault::Freeze { .. })
+    };
+    if !job.faults.iter().any(|timed| holds_up(&timed.fault)) {
+        return 0;
+    }
+    let longest = job.lengths.iter().copied().filter(|&len| len <= AHEAD.1).max().unwrap_or(0);
+    let second = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
+    (AHEAD.0 * u64::from(longest)).min(second)
+}
+
+/// Bytes on their way at this rate over the longest delay, with what messages of other connections overtake: no cancel
+/// is heard before them.
+pub(super) fn on_the_way(job: &Job, rate: u64) -> u64 {
+    let delay = job.topology.links.iter().map(|l| l.delay).max().unwrap_or(0).saturating_add(job.jitter);
+    u64::try_from(u128::from(rate) * u128::from(delay) / 1_000_000_000).unwrap_or(u64::MAX)
+}

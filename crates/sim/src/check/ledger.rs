@@ -1,0 +1,266 @@
+//! What is true of one node, kept beside its engine: which pieces are good on its disk, whether it is
+//! honest and well, whom it has heard of, which of its dials failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidecast_swarm::{Action, Block, Candidate, Engine, Event, Limits, Reason, Time};
+
+use super::bounds::{self, Burst, Crowd, Rota};
+use super::{Finding, Rule};
+use crate::fault::Fault;
+use crate::set::PieceSet;
+use crate::topology::NodeId;
+
+/// An address that failed is left alone for this long, nanoseconds: the engine promises 0.25 s.
+const REDIAL: u64 = 200_000_000;
+
+/// What a hash proves, bytes.
+const LEAF: u32 = 16 << 10;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// It misbehaves, or has.
+    pub(super) guilty: bool,
+    /// Something has happened to it for which others may well drop it, or it them.
+    pub(super) hurt: bool,
+    pub(super) burst: Burst,
+    /// Good on its disk, and said to be so.
+    good: PieceSet,
+    /// What it wants; all pieces where there is no set.
+    wants: Option<PieceSet>,
+    started: bool,
+    runs: bool,
+    /// Lost on the disk; the engine is told when it runs again.
+    lost: BTreeSet<u32>,
+    /// Good on its disk, about to be said.
+    settled: BTreeSet<u32>,
+    /// Leaves of pieces that are not whole: good on its disk, and proven.
+    leaves: BTreeSet<(u32, u32)>,
+    /// The piece that the last event was about.
+    touched: Option<u32>,
+    /// Whom it was told of.
+    known: BTreeSet<NodeId>,
+    failed: BTreeMap<Candidate, Time>,
+    /// Its clock has jumped: its pauses are not ours.
+    jumped: bool,
+    rota: Rota,
+    crowd: Crowd,
+    /// The longest piece, bytes, and what a parent sends unasked.
+    longest: u64,
+    pushed: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(pieces: u32, (longest, pushed): (u64, u64)) -> Self {
+        Ledger {
+            guilty: false,
+            hurt: false,
+            burst: Burst::default(),
+            good: PieceSet::new(pieces),
+            wants: None,
+            started: false,
+            runs: false,
+            lost: BTreeSet::new(),
+            settled: BTreeSet::new(),
+            leaves: BTreeSet::new(),
+            touched: None,
+            known: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            jumped: false,
+            rota: Rota::default(),
+            crowd: Crowd::default(),
+            longest,
+            pushed,
+        }
+    }
+
+    pub(super) fn wants(&mut self, pieces: PieceSet) {
+        self.wants = Some(pieces);
+    }
+
+    /// Whether it has been told of `other`.
+    pub(super) fn knows(&self, other: NodeId) -> bool {
+        self.known.contains(&other)
+    }
+
+    /// A piece that it wants and lacks, and `other` has.
+    pub(super) fn could_get(&self, other: &Ledger) -> Option<u32> {
+        self.good.first_lacking(&other.good, self.wants.as_ref().unwrap_or(&other.good))
+    }
+
+    /// The node starts.
+    pub(super) fn begin(&mut self, engine: &Engine) -> Result<(), Finding> {
+        for piece in std::mem::take(&mut self.lost) {
+            self.good.remove(piece);
+        }
+        if !self.started {
+            engine.have_ranges().into_iter().flatten().for_each(|piece| self.good.insert(piece));
+        }
+        (self.started, self.runs) = (true, true);
+        self.settled.clear();
+        self.leaves.clear();
+        self.failed.clear();
+        self.known.clear();
+        self.crowd = Crowd::default();
+        self.whole(engine)
+    }
+
+    /// A fault is about to strike this node.
+    pub(super) fn struck(&mut self, fault: &Fault) {
+        match fault {
+            Fault::PieceLost { piece, .. } => drop(self.lost.insert(*piece)),
+            Fault::Closed { .. } => {}
+            Fault::Restart { disk: false, .. } => {
+                self.good.clear();
+                self.hurt = true;
+            }
+            Fault::ClockForward { .. } | Fault::ClockBack { .. } => {
+                (self.jumped, self.hurt) = (true, true);
+            }
+            _ => self.hurt = true,
+        }
+    }
+
+    /// All bytes of a piece are on its disk.
+    pub(super) fn settled(&mut self, piece: u32, good: bool) {
+        if good {
+            self.settled.insert(piece);
+        }
+    }
+
+    /// Good bytes are on its disk, each leaf compared with its hash.
+    pub(super) fn proven(&mut self, block: Block) {
+        self.leaves.extend(leaves(block));
+    }
+
+    /// Whether all of a block is good and known to be.
+    fn may_serve(&self, block: Block) -> bool {
+        self.good.has(block.piece) || leaves(block).all(|leaf| self.leaves.contains(&leaf))
+    }
+
+    /// Its engine is about to be told.
+    pub(super) fn event(&mut self, at: Time, event: &Event) -> Result<(), Finding> {
+        self.touched = None;
+        self.burst = Burst::default();
+        match *event {
+            Event::PieceVerified { piece } => {
+                self.touched = Some(piece);
+                self.good.insert(piece);
+                self.forget_leaves(piece);
+                if !self.settled.remove(&piece) {
+                    return Err((Rule::Driver, format!("piece {piece} is called verified and is not good")));
+                }
+            }
+            Event::PieceFailed { piece } => {
+                self.touched = Some(piece);
+                self.forget_leaves(piece);
+            }
+            Event::PieceLost { piece } => {
+                self.touched = Some(piece);
+                self.lost.remove(&piece);
+                self.good.remove(piece);
+            }
+            Event::Candidate { candidate, .. } => {
+                self.known.insert(NodeId(candidate.0));
+                self.failed.remove(&candidate);
+            }
+            Event::DialFailed { candidate } => drop(self.failed.insert(candidate, at)),
+            Event::PeerUp { .. } => self.crowd.came(),
+            Event::PeerDown { .. } => self.crowd.went(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn forget_leaves(&mut self, piece: u32) {
+        let its: Vec<_> = self.leaves.range((piece, 0)..=(piece, u32::MAX)).copied().collect();
+        for leaf in its {
+            self.leaves.remove(&leaf);
+        }
+    }
+
+    /// Its engine wants something done.
+    pub(super) fn action(&self, at: Time, action: &Action, engine: &Engine) -> Result<(), Finding> {
+        match action {
+            Action::Serve { block, .. } if !self.may_serve(*block) => {
+                Err((Rule::Unverified, format!("serves {block:?}, which is not good on its disk")))
+            }
+            Action::Dial { candidate } => match self.failed.get(candidate) {
+                Some(failed) if !self.jumped && at.0 < failed.0 + REDIAL => {
+                    let after = (at.0 - failed.0) / 1_000_000;
+                    Err((Rule::Redialled, format!("dials {candidate:?} {after} ms after that failed")))
+                }
+                _ => Ok(()),
+            },
+            Action::Complete if !engine.is_complete() => {
+                Err((Rule::Unverified, String::from("says that it is complete and is not")))
+            }
+            Action::Complete => self.whole(engine),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether somebody may ban or drop this node so; `excused`: neither it nor the network between the
+    /// two is as it should be.
+    pub(super) fn blame(&self, action: &Action, excused: bool) -> Result<(), Finding> {
+        let late_for_reason = excused || self.hurt;
+        match *action {
+            Action::Ban { reason, .. } if !self.guilty => {
+                Err((Rule::HonestBanned, format!("who is honest, is banned for {reason:?}")))
+            }
+            Action::Disconnect { reason, .. } if !self.guilty => match reason {
+                Reason::Useless | Reason::TooMany => Ok(()),
+                Reason::Withholding if late_for_reason => Ok(()),
+                _ => Err((Rule::HonestDropped, format!("who is honest, is dropped for {reason:?}"))),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Its engine has dealt with the event.
+    pub(super) fn after(&self, engine: &Engine) -> Result<(), Finding> {
+        let Some(piece) = self.touched else { return Ok(()) };
+        self.same(piece, engine.have(piece))
+    }
+
+    fn same(&self, piece: u32, have: bool) -> Result<(), Finding> {
+        match (have, self.good.has(piece)) {
+            (true, false) => {
+                Err((Rule::Unverified, format!("counts piece {piece}, which is not good on its disk")))
+            }
+            (false, true) => Err((Rule::Lost, format!("no longer has piece {piece}, which it had verified"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its engine has exactly what it should. O(pieces).
+    pub(super) fn whole(&self, engine: &Engine) -> Result<(), Finding> {
+        (0..engine.stats().pieces).try_for_each(|piece| self.same(piece, engine.have(piece)))
+    }
+
+    /// Looks at the engine's numbers now and then, and at everything it holds seldom.
+    pub(super) fn sampled(&mut self, engine: &Engine, limits: &Limits) -> Result<(), Finding> {
+        let due = self.rota.next();
+        if due.numbers {
+            bounds::numbers(
+                engine,
+                limits,
+                (self.known.len(), &mut self.crowd),
+                (self.longest, self.pushed),
+            )?;
+        }
+        if due.everything {
+            let stats = engine.stats();
+            self.rota.spent(stats.peers as u64 * u64::from(stats.pieces));
+            self.whole(engine)?;
+            bounds::invariants(engine)?;
+        }
+        Ok(())
+    }
+}
+
+/// The leaves of a block: piece and number.
+fn leaves(block: Block) -> impl Iterator<Item = (u32, u32)> {
+    (block.begin / LEAF..(block.begin + block.len).div_ceil(LEAF)).map(move |leaf| (block.piece, leaf))
+}

@@ -1,0 +1,161 @@
+//! Progress: everyone who can be complete is, in the end, and until then something new is verified
+//! somewhere within a bound of time and of events.
+//!
+//! Who can make progress: a node that the run waits for, that runs, and that lacks a piece which an
+//! honest running node has with whom it could be connected now, because one of the two knows the
+//! other's address and may call it. (Relays need no search: the first node on any way that lacks the
+//! piece is such a node itself.)
+
+use tidecast_swarm::Time;
+
+use super::ledger::Ledger;
+use super::{Finding, Rule, Truth};
+use crate::fault::Fault;
+use crate::job::Job;
+use crate::topology::NodeId;
+
+const SECOND: u64 = 1_000_000_000;
+/// Without anything verified. The engine's longest pauses are a minute, for an address that keeps
+/// failing and for a peer that keeps silent; several can follow one another.
+const PATIENCE: u64 = 400 * SECOND;
+/// ... where textbook choking and distribution let everyone wait for turns of 30 s.
+const PATIENCE_CLASSIC: u64 = 2_000 * SECOND;
+/// Steps of the world at one instant: a base, and for each node.
+const AT_ONCE: (u64, u64) = (20_000, 5_000);
+/// Steps without anything verified: a base, for each possible connection (handshakes), and for each node
+/// and second.
+const IDLE: (u64, u64, u64) = (100_000, 64, 400);
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    nodes: u64,
+    connections: u64,
+    patience: u64,
+    until: Time,
+    now: Time,
+    /// Steps at this instant.
+    at_once: u64,
+    /// Since when nothing was verified and nothing happened to the cluster, and the steps since.
+    quiet: Time,
+    idle: u64,
+    /// The last fault.
+    disturbed: Time,
+}
+
+impl Life {
+    pub(super) fn new(job: &Job) -> Self {
+        let nodes = job.topology.nodes.len() as u64;
+        let peers = nodes.min(job.limits.peers as u64);
+        let classic = job.policy.choking || job.policy.distribution;
+        let base = if classic { PATIENCE_CLASSIC } else { PATIENCE };
+        // The largest piece may have to be fetched by everyone at once from one that is slow.
+        let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
+        let piece = u128::from(4 * longest * peers) * u128::from(SECOND) / u128::from(slowest(job).max(1));
+        Life {
+            nodes,
+            connections: nodes * peers,
+            patience: base.saturating_add(u64::try_from(piece).unwrap_or(u64::MAX)),
+            until: job.until,
+            ..Life::default()
+        }
+    }
+
+    /// A fault strikes: everyone gets time to deal with it.
+    pub(super) fn disturbed(&mut self, at: Time) {
+        (self.quiet, self.idle, self.disturbed) = (at, 0, at);
+    }
+
+    /// Somebody has one piece more.
+    pub(super) fn verified(&mut self, at: Time) {
+        (self.quiet, self.idle) = (at, 0);
+    }
+
+    /// Something has happened in the world; whether it is to be judged.
+    pub(super) fn step(&mut self, at: Time) -> bool {
+        self.at_once = if at > self.now { 0 } else { self.at_once + 1 };
+        self.now = at;
+        self.idle += 1;
+        self.waited() > self.patience || self.at_once > self.at_once_most() || self.idle > self.idle_most()
+    }
+
+    fn waited(&self) -> u64 {
+        self.now.0.saturating_sub(self.quiet.0)
+    }
+
+    fn at_once_most(&self) -> u64 {
+        AT_ONCE.0 + self.nodes * AT_ONCE.1
+    }
+
+    fn idle_most(&self) -> u64 {
+        let least = IDLE.0 + self.connections * IDLE.1;
+        // Without the division, which is seldom worth it.
+        if self.idle <= least { least } else { least + self.nodes * IDLE.2 * (self.waited() / SECOND) }
+    }
+
+    /// Whether things go on happening, or nothing does, and nothing comes of it though it could.
+    pub(super) fn judge(
+        &mut self,
+        truth: &dyn Truth,
+        ledgers: &[Ledger],
+    ) -> Result<(), (Option<NodeId>, Finding)> {
+        if self.at_once > self.at_once_most() {
+            return Err((None, (Rule::Livelock, format!("{} steps at one instant", self.at_once))));
+        }
+        let waited = self.waited();
+        if self.idle > self.idle_most() {
+            let message = format!("{} steps in {} s, and nothing is verified", self.idle, waited / SECOND);
+            return Err((None, (Rule::Livelock, message)));
+        }
+        if waited > self.patience {
+            if let Some((node, message)) = stuck(truth, ledgers) {
+                let message = format!("{} s without anything verified: {message}", waited / SECOND);
+                return Err((Some(node), (Rule::Livelock, message)));
+            }
+            (self.quiet, self.idle) = (self.now, 0);
+        }
+        Ok(())
+    }
+
+    /// The run is over: because nobody is awaited, or because its time is up.
+    pub(super) fn end(&self, truth: &dyn Truth, ledgers: &[Ledger]) -> Result<(), (Option<NodeId>, Finding)> {
+        let time = self.until.0.saturating_sub(self.disturbed.0) > self.patience;
+        match stuck(truth, ledgers).filter(|_| time) {
+            Some((node, message)) => Err((Some(node), (Rule::Unfinished, message))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes per second of the slowest wire that there is, or ever will be.
+pub(super) fn slowest(job: &Job) -> u64 {
+    let nodes = job.topology.nodes.iter().map(|n| n.rate / 8);
+    let links = job.topology.links.iter().map(|l| l.rate / 8);
+    let faults = job.faults.iter().filter_map(|t| match t.fault {
+        Fault::NodeRate { rate, .. } | Fault::LinkRate { rate, .. } if rate > 0 => Some(rate),
+        _ => None,
+    });
+    nodes.chain(links).chain(faults).min().unwrap_or(1)
+}
+
+/// A node that could get something that it wants, and from whom. O(nodes^2 x pieces / 64).
+fn stuck(truth: &dyn Truth, ledgers: &[Ledger]) -> Option<(NodeId, String)> {
+    let ids = || (0..truth.nodes()).map(NodeId);
+    let runs = |id: NodeId| truth.engine(id).is_some();
+    for id in ids().filter(|&id| truth.awaited(id) && runs(id)) {
+        let Some(own) = ledgers.get(id.0 as usize) else { continue };
+        for (other, its) in ids().zip(ledgers).filter(|(other, _)| *other != id) {
+            let helps = !its.guilty && runs(other);
+            let meet =
+                || own.knows(other) && truth.calls(id, other) || its.knows(id) && truth.calls(other, id);
+            if helps
+                && let Some(piece) = own.could_get(its)
+                && meet()
+            {
+                let message = format!("lacks piece {piece}, which node {} has and could give", other.0);
+                return Some((id, message));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,273 @@
+//! Checkers that know the whole cluster's truth: which bytes are good on whose disk, who is honest, who
+//! can reach whom. They see every event that goes into an engine and every action that comes out.
+//!
+//! Promise: they change nothing, they cost O(1) an event (what costs more is done so seldom that it
+//! comes to that), and what they find is a value: the first rule that was broken.
+//!
+//! | rule | where |
+//! |---|---|
+//! | what was broken, and how it is said | `violation` |
+//! | no byte unverified, none lost; whom a node may ban, drop, dial | `ledger` |
+//! | queues, tables and bursts | `bounds` |
+//! | everyone who can finish does; no livelock | `life` |
+//! | the origin's copies, control messages, duplicates | `budget` |
+
+mod bounds;
+mod budget;
+mod ledger;
+mod life;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+use tidecast_swarm::{Action, Block, Engine, Event, Limits, Time};
+
+use self::budget::Budget;
+use self::ledger::Ledger;
+use self::life::Life;
+pub use self::violation::{Rule, Violation};
+use crate::fault::Fault;
+use crate::job::Job;
+use crate::outcome::Outcome;
+use crate::set::PieceSet;
+use crate::topology::NodeId;
+use crate::trace::Trace;
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// Everything.
+    #[default]
+    Full,
+    /// What costs next to nothing: possession, serving, bans, progress, and the end. For many nodes.
+    Light,
+}
+
+/// The world as it is now, for what cannot be seen from one engine.
+pub trait Truth {
+    /// Number of nodes.
+    fn nodes(&self) -> u32;
+    /// The node's engine; none while it does not run or stands still.
+    fn engine(&self, node: NodeId) -> Option<&Engine>;
+    /// The run waits for the node to be complete.
+    fn awaited(&self, node: NodeId) -> bool;
+    /// `from` could now connect to `to`, were it to dial: both run, `to` accepts connections, and the
+    /// network carries both ways.
+    fn calls(&self, from: NodeId, to: NodeId) -> bool;
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub struct Checks {
+    watch: Watch,
+    seed: u64,
+    limits: Limits,
+    trace: Trace,
+    nodes: Vec<Ledger>,
+    /// Something is wrong with the network: nobody is blamed for being late.
+    storm: bool,
+    life: Life,
+    budget: Budget,
+    broken: Option<Violation>,
+}
+
+/// A rule and what was seen; the place is added by who knows it.
+type Finding = (Rule, String);
+
+impl Checks {
+    /// Checkers of one run of `job`.
+    #[must_use]
+    pub fn new(job: &Job, watch: Watch) -> Self {
+        let pieces = job.lengths.len() as u32;
+        let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
+        let mut nodes: Vec<Ledger> =
+            job.topology.nodes.iter().map(|_| Ledger::new(pieces, (longest, pushed(job, longest)))).collect();
+        for (node, wants) in &job.wants {
+            if let Some(ledger) = nodes.get_mut(node.0 as usize) {
+                ledger.wants(PieceSet::of(pieces, wants));
+            }
+        }
+        Checks {
+            watch,
+            seed: job.seed,
+            limits: job.limits,
+            trace: Trace::default(),
+            nodes,
+            storm: crowded(job),
+            life: Life::new(job),
+            budget: Budget::new(job),
+            broken: None,
+        }
+    }
+
+    /// An engine was made: the node starts, or starts again with what its disk holds.
+    ///
+    /// # Errors
+    /// When it does not have exactly what is good on its disk.
+    pub fn begin(&mut self, at: Time, node: NodeId, engine: &Engine) -> Result<(), Violation> {
+        let found = self.nodes[node.0 as usize].begin(engine);
+        self.judge(at, node, found)
+    }
+
+    /// A fault is about to strike.
+    pub fn fault(&mut self, at: Time, fault: &Fault) {
+        use Fault as F;
+        self.life.disturbed(at);
+        match fault {
+            F::LinkRate { .. } | F::LinkHeal { .. } | F::Partition { .. } | F::Heal { .. } => {
+                self.storm = true;
+            }
+            F::Die { node } | F::Freeze { node } => {
+                // What was handed to its connections counts against `Limits::serving_total` of the others
+                // until they give it up: meanwhile they may have nothing left for anybody.
+                self.storm = true;
+                self.nodes[node.0 as usize].struck(fault);
+            }
+            F::Corrupt { node } | F::Lie { node } | F::Withhold { node } | F::Refuse { node } => {
+                self.nodes[node.0 as usize].guilty = true;
+            }
+            other => {
+                if let Some(node) = other.node() {
+                    self.nodes[node.0 as usize].struck(fault);
+                }
+            }
+        }
+    }
+
+    /// All bytes of a piece are on a node's disk; `good`: each of them is right.
+    pub fn settled(&mut self, node: NodeId, piece: u32, good: bool) {
+        self.nodes[node.0 as usize].settled(piece, good);
+    }
+
+    /// A block on a node's disk is good, and each of its leaves was compared with its hash.
+    pub fn proven(&mut self, node: NodeId, block: Block) {
+        self.nodes[node.0 as usize].proven(block);
+    }
+
+    /// An engine is about to be told.
+    pub fn event(&mut self, at: Time, node: NodeId, event: &Event) {
+        self.trace.event(at, node, event);
+        if matches!(event, Event::PieceVerified { .. }) {
+            self.life.verified(at);
+        }
+        if let Err((rule, message)) = self.nodes[node.0 as usize].event(at, event) {
+            self.broken = Some(Violation { seed: self.seed, at, node: Some(node), rule, message });
+        }
+    }
+
+    /// An engine wants something done; `other`: the node that it is about, if there is one.
+    ///
+    /// # Errors
+    /// When it may not be done.
+    pub fn action(
+        &mut self,
+        at: Time,
+        node: NodeId,
+        action: &Action,
+        other: Option<NodeId>,
+        engine: &Engine,
+    ) -> Result<(), Violation> {
+        self.trace.action(node, action);
+        let ledger = &mut self.nodes[node.0 as usize];
+        let mut found = bounds::burst(&mut ledger.burst, engine);
+        if found.is_ok() {
+            found = ledger.action(at, action, engine);
+        }
+        if found.is_ok() {
+            found = self.conduct(node, action, other);
+        }
+        self.judge(at, node, found)
+    }
+
+    /// Whether `node` may let `other` go for this reason.
+    fn conduct(&self, node: NodeId, action: &Action, other: Option<NodeId>) -> Result<(), Finding> {
+        let Some(other) = other else { return Ok(()) };
+        let (ours, theirs) = (&self.nodes[node.0 as usize], &self.nodes[other.0 as usize]);
+        theirs.blame(action, self.storm || ours.hurt).map_err(|(rule, message)| {
+            let name = format!("node {}, ", other.0);
+            (rule, name + &message)
+        })
+    }
+
+    /// An engine has no more to say about the last event.
+    ///
+    /// # Errors
+    /// When it has what it should not, or has not what it should, or too much of anything.
+    pub fn after(&mut self, at: Time, node: NodeId, engine: &Engine) -> Result<(), Violation> {
+        if let Some(broken) = self.broken.take() {
+            return Err(broken);
+        }
+        let ledger = &mut self.nodes[node.0 as usize];
+        let mut found = ledger.after(engine);
+        if found.is_ok() && self.watch == Watch::Full {
+            found = ledger.sampled(engine, &self.limits);
+        }
+        self.judge(at, node, found)
+    }
+
+    /// Something has happened in the world; true when [`Checks::progress`] is to look at all of it.
+    pub fn step(&mut self, at: Time) -> bool {
+        self.life.step(at)
+    }
+
+    /// Looks whether anything comes of what happens.
+    ///
+    /// # Errors
+    /// When things go on happening and nothing comes of it though it could.
+    pub fn progress(&mut self, at: Time, truth: &dyn Truth) -> Result<(), Violation> {
+        let found = self.life.judge(truth, &self.nodes);
+        self.judge_at(at, found)
+    }
+
+    /// The run is over.
+    ///
+    /// # Errors
+    /// When anyone who could be complete is not, or the whole has cost too much.
+    pub fn end(&mut self, at: Time, truth: &dyn Truth, outcome: &Outcome) -> Result<(), Violation> {
+        let found = self.life.end(truth, &self.nodes);
+        self.judge_at(at, found)?;
+        for node in (0..truth.nodes()).map(NodeId) {
+            let ledger = &self.nodes[node.0 as usize];
+            if let Some(engine) = truth.engine(node).filter(|_| self.watch == Watch::Full) {
+                let found = ledger.whole(engine).and_then(|()| bounds::invariants(engine));
+                self.judge(at, node, found)?;
+            }
+        }
+        let found = self.budget.end(outcome);
+        self.judge_at(at, found.map_err(|finding| (None, finding)))
+    }
+
+    /// Fingerprint of all that has happened.
+    #[must_use]
+    pub fn trace(&self) -> u64 {
+        self.trace.value()
+    }
+
+    fn judge(&self, at: Time, node: NodeId, found: Result<(), Finding>) -> Result<(), Violation> {
+        self.judge_at(at, found.map_err(|finding| (Some(node), finding)))
+    }
+
+    fn judge_at(&self, at: Time, found: Result<(), (Option<NodeId>, Finding)>) -> Result<(), Violation> {
+        found.map_err(|(node, (rule, message))| Violation { seed: self.seed, at, node, rule, message })
+    }
+}
+
+/// Bytes that a parent in a plan sends before it hears that they are not wanted: what it queues (a 32nd of a
+/// second and a piece in each stripe, `swarm::push`), and what is on its way.
+fn pushed(job: &Job, longest: u64) -> u64 {
+    let rate = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
+    job.plan.map_or(0, |(_, stripes)| {
+        (rate / 32 + u64::from(stripes) * longest).saturating_add(budget::on_the_way(job, 2 * rate))
+    })
+}
+
+/// Whether one block for everyone takes so long over the slowest wire that it would be mistaken for
+/// silence: the engine bears a minute of it. And textbook mechanisms make honest nodes silent for longer:
+/// one that distributes holds back what it gave to others, and in the endgame everyone asks everyone for
+/// everything.
+fn crowded(job: &Job) -> bool {
+    const BLOCK: u64 = 1 << 20;
+    job.policy.distribution
+        || job.policy.endgame
+        || job.topology.nodes.len() as u64 * BLOCK > 60 * life::slowest(job)
+}

@@ -1,0 +1,185 @@
+//! A fault as a person writes it: what, whom, when. `text` reads it, `apply` makes faults of it.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use super::units::{show_rate, show_share, show_time};
+
+/// One fault as it is written; its text is read by `parse` and given back by `to_string`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// What happens, and to whom.
+    pub what: What,
+    /// When, nanoseconds since the start.
+    pub at: u64,
+    /// It ends so much later; `None`: it does not.
+    pub lasting: Option<u64>,
+}
+
+/// Which nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Those named.
+    Named(Vec<Item>),
+    /// So many receivers in a million, rounded up, drawn by the seed of the job.
+    Share(u32),
+}
+
+/// A part of a list of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// These numbers.
+    Nodes(RangeInclusive<u32>),
+    /// All nodes on the switch of this name.
+    Switch(String),
+}
+
+/// What happens to nodes and takes no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as the faults they make")]
+pub enum Verb {
+    Crash,
+    Die,
+    Freeze,
+    Leave,
+    /// The node is not there before.
+    Join,
+    DiskFull,
+    Corrupt,
+    Lie,
+    Withhold,
+    Refuse,
+    Closed,
+    Reset,
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Something that takes no value.
+    Do(Verb, Who),
+    /// The program ends, and starts anew when the fault ends.
+    Restart {
+        /// Who.
+        who: Who,
+        /// Its disk is kept.
+        disk: bool,
+    },
+    /// A network card slows down, to bits per second.
+    Slow {
+        /// Whose.
+        who: Who,
+        /// Bits per second.
+        rate: u64,
+    },
+    /// The links between two switches have this rate; 0 is a cut.
+    Link {
+        /// A switch.
+        a: String,
+        /// The other.
+        b: String,
+        /// Bits per second.
+        rate: u64,
+    },
+    /// Groups that do not hear each other, nor those in no group.
+    Partition(Vec<Who>),
+    /// Clocks jump.
+    Clock {
+        /// Whose.
+        who: Who,
+        /// Nanoseconds.
+        by: u64,
+        /// Backward.
+        back: bool,
+    },
+    /// A piece is lost on disk.
+    Lost {
+        /// Whose.
+        who: Who,
+        /// Which, or the next that it has; drawn where it is not said.
+        piece: Option<u32>,
+    },
+    /// Messages of different connections overtake each other: each may be held up by this much, ns.
+    Reorder(u64),
+}
+
+impl Verb {
+    /// All of them, with the words for them.
+    pub(super) const WORDS: [(&'static str, Verb); 12] = [
+        ("crash", Verb::Crash),
+        ("die", Verb::Die),
+        ("freeze", Verb::Freeze),
+        ("leave", Verb::Leave),
+        ("join", Verb::Join),
+        ("diskfull", Verb::DiskFull),
+        ("corrupt", Verb::Corrupt),
+        ("lie", Verb::Lie),
+        ("withhold", Verb::Withhold),
+        ("refuse", Verb::Refuse),
+        ("closed", Verb::Closed),
+        ("reset", Verb::Reset),
+    ];
+
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, verb)| *verb == self).map_or("", |(word, _)| word)
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items = match self {
+            Who::Share(ppm) => return f.write_str(&show_share(*ppm)),
+            Who::Named(items) => items,
+        };
+        for (i, item) in items.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match item {
+                Item::Switch(name) => f.write_str(name)?,
+                Item::Nodes(range) if range.start() == range.end() => write!(f, "{}", range.start())?,
+                Item::Nodes(range) => write!(f, "{}-{}", range.start(), range.end())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Do(verb, who) => write!(f, "{}:{who}", verb.word()),
+            What::Restart { who, disk: true } => write!(f, "restart:{who}"),
+            What::Restart { who, disk: false } => write!(f, "restart:{who},nodisk"),
+            What::Slow { who, rate } => write!(f, "slow:{who}={}", show_rate(*rate)),
+            What::Link { a, b, rate: 0 } => write!(f, "cut:{a}-{b}"),
+            What::Link { a, b, rate } => write!(f, "link:{a}-{b}={}", show_rate(*rate)),
+            What::Partition(groups) => {
+                f.write_str("partition:")?;
+                for (i, group) in groups.iter().enumerate() {
+                    write!(f, "{}{group}", if i > 0 { "|" } else { "" })?;
+                }
+                Ok(())
+            }
+            What::Clock { who, by, back } => {
+                write!(f, "clock:{who}{}{}", if *back { "-" } else { "+" }, show_time(*by))
+            }
+            What::Lost { who, piece: Some(piece) } => write!(f, "lost:{who}={piece}"),
+            What::Lost { who, piece: None } => write!(f, "lost:{who}"),
+            What::Reorder(by) => write!(f, "reorder={}", show_time(*by)),
+        }
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        if self.at > 0 || self.lasting.is_some() {
+            write!(f, "@{}", show_time(self.at))?;
+        }
+        match self.lasting {
+            Some(lasting) => write!(f, "+{}", show_time(lasting)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What is simulated: who broadcasts how much to whom, by which policy, with which faults.
+
+use tidecast_swarm::{Limits, Policy, Time};
+
+use crate::fault::Timed;
+use crate::network::Model;
+use crate::planned::Knows;
+use crate::topology::{NodeId, Topology};
+
+/// Which protocol the connections of a job speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// Tidecast on every connection.
+    Tidecast,
+    /// Stock BitTorrent with or without BEP 6.
+    Stock {
+        /// BEP 6.
+        fast: bool,
+    },
+    /// A node in three speaks Tidecast, one stock, one stock with BEP 6.
+    Mixed,
+}
+
+/// What a host can do, bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Verifying and writing what arrives.
+    pub settle: u64,
+    /// Nanoseconds to answer an event, added to each message it sends.
+    pub think: u64,
+}
+
+/// A broadcast of `lengths` from node 0 to all others.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The cluster.
+    pub topology: Topology,
+    /// The network's behaviour.
+    pub model: Model,
+    /// Length of each piece, bytes.
+    pub lengths: Vec<u32>,
+    /// The engine's mechanisms.
+    pub policy: Policy,
+    /// Its bounds.
+    pub limits: Limits,
+    /// The protocol.
+    pub speech: Speech,
+    /// Leaf hashes travel ahead of data: a wrong block is seen at once.
+    pub leaves: bool,
+    /// The hosts.
+    pub host: Host,
+    /// Data follows a plan, made by one who knows so much; none is a swarm.
+    pub plan: Option<(Knows, u16)>,
+    /// Nodes each node hears of when it joins; everyone where there are no more.
+    pub acquaintances: u32,
+    /// Nodes that come later than the start, and when.
+    pub joins: Vec<(Time, NodeId)>,
+    /// What goes wrong.
+    pub faults: Vec<Timed>,
+    /// Most that a message is held up beside the network's delay, nanoseconds; drawn a connection and
+    /// message, order within a connection is kept.
+    pub jitter: u64,
+    /// Pieces each node wants, where not all of them.
+    pub wants: Vec<(NodeId, Vec<std::ops::Range<u32>>)>,
+    /// The run ends here, finished or not.
+    pub until: Time,
+    /// Of every chance in it.
+    pub seed: u64,
+}

@@ -1,0 +1,44 @@
+//! What a simulated run came to.
+
+use serde::Serialize;
+use tidecast_swarm::Time;
+
+/// Bytes over one direction of one wire.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortUse {
+    /// `n3 out`, `n3 in`, `s0-s1`.
+    pub name: String,
+    /// Bytes on the wire, headers included.
+    pub bytes: u64,
+    /// Bytes per second that it can carry.
+    pub rate: u64,
+}
+
+/// One algorithm's run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its name, as on the command line.
+    pub algorithm: String,
+    /// When each receiver was complete; `None` where it never was. By `NodeId`, the origin excluded.
+    pub finished: Vec<Option<Time>>,
+    /// Receivers that faults took away for good, so that nobody waits for them.
+    pub lost: u32,
+    /// Payload of one copy, bytes.
+    pub size: u64,
+    /// Payload that the origin sent, bytes.
+    pub origin_sent: u64,
+    /// Messages other than payload, bytes, over all nodes.
+    pub control: u64,
+    /// Payload received twice, bytes, over all nodes.
+    pub duplicate: u64,
+    /// Every port that belongs to a link, then the origin's; every node's where there are few.
+    pub ports: Vec<PortUse>,
+    /// Events simulated.
+    pub events: u64,
+    /// Hash of everything that happened, in order.
+    pub trace: u64,
+    /// Simulated time at the end.
+    pub ended: Time,
+    /// Use of each link over time: at each sample, bytes so far per port of `ports`.
+    pub samples: Vec<(Time, Vec<u64>)>,
+}

@@ -1,0 +1,51 @@
+//! The plan of a simulated broadcast: what the coordinator of a real one does.
+
+use tidecast_swarm::plan::{Epoch, Member, Part, Place};
+
+use crate::topology::Topology;
+
+/// What the maker of the plan knows of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knows {
+    /// Switches and the rates of their links.
+    Topology,
+    /// Nothing: all nodes are at one place.
+    Nothing,
+}
+
+/// The first epoch of a broadcast from node 0 to all others, in `stripes` stripes.
+#[must_use]
+pub fn first_epoch(topology: &Topology, knows: Knows, stripes: u16, seed: u64) -> Epoch {
+    let places = match knows {
+        Knows::Topology => places(topology),
+        Knows::Nothing => vec![Place { above: None, rate: 0 }],
+    };
+    let place = |switch: u32| if knows == Knows::Topology { switch } else { 0 };
+    let members = topology.nodes.iter();
+    let members = members.map(|n| Member { place: place(n.switch), part: Part::Relay }).collect();
+    Epoch { number: 1, source: 0, members, places, stripes, seed }
+}
+
+/// The switches as a tree: each below the one through which the origin reaches it first.
+fn places(topology: &Topology) -> Vec<Place> {
+    let count = topology.switches.len();
+    let root = topology.nodes.first().map_or(0, |n| n.switch);
+    let mut places = vec![Place { above: None, rate: 0 }; count];
+    let mut near = vec![Vec::new(); count];
+    for link in &topology.links {
+        near[link.a as usize].push((link.b, link.rate));
+        near[link.b as usize].push((link.a, link.rate));
+    }
+    let mut seen = vec![false; count];
+    seen[root as usize] = true;
+    let mut queue = std::collections::VecDeque::from([root]);
+    while let Some(switch) = queue.pop_front() {
+        for &(other, rate) in &near[switch as usize] {
+            if !std::mem::replace(&mut seen[other as usize], true) {
+                places[other as usize] = Place { above: Some(switch), rate: rate / 8 };
+                queue.push_back(other);
+            }
+        }
+    }
+    places
+}

@@ -1,0 +1,59 @@
+//! Other ways to broadcast, as published, on the same modelled network: what Tidecast is compared with.
+//!
+//! A way is a [`Schedule`]: a few dozen lines that say who sends which parts to whom, and when. One
+//! runner ([`run`]) moves the bytes for all of them and writes the [`Outcome`](crate::outcome::Outcome).
+//! BitTorrent and Tidecast are no schedules but the engine itself, run by the world.
+
+mod binomial;
+mod extend;
+mod name;
+mod run;
+mod sbcast;
+mod scatter;
+mod tree;
+
+use std::ops::Range;
+
+pub use name::{Algorithm, Rival, UnknownAlgorithm, Way};
+pub use run::{Broadcast, Mpi, RivalError, run};
+
+/// One message of data: parts `parts` from one rank to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hop {
+    from: u32,
+    to: u32,
+    parts: Range<u32>,
+}
+
+/// What a schedule wants done now.
+#[derive(Default)]
+struct Sends {
+    data: Vec<Hop>,
+    notes: Vec<(u32, u32)>,
+}
+
+impl Sends {
+    /// Sends these parts: after what the same pair has under way, beside everything else.
+    fn send(&mut self, from: u32, to: u32, parts: Range<u32>) {
+        self.data.push(Hop { from, to, parts });
+    }
+
+    /// Sends a message without data, such as an acknowledgement.
+    fn note(&mut self, from: u32, to: u32) {
+        self.notes.push((from, to));
+    }
+}
+
+/// Who sends what to whom. Ranks count from 0, the origin, which has everything at the start; which
+/// node a rank is, is not its business. Every rank acts on what it has seen itself, so that the
+/// schedule could run distributed; it lives in one place only to be short.
+trait Schedule {
+    /// The broadcast starts.
+    fn start(&mut self, out: &mut Sends);
+    /// All of a message has arrived.
+    fn arrived(&mut self, hop: &Hop, out: &mut Sends);
+    /// The last byte of a message has left its sender.
+    fn sent(&mut self, hop: &Hop, out: &mut Sends);
+    /// A note has arrived.
+    fn noted(&mut self, _from: u32, _to: u32, _out: &mut Sends) {}
+}

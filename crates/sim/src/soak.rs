@@ -1,0 +1,178 @@
+//! Many seeds on all cores: each is a scenario with every checker on, now and then twice, since the same
+//! seed must be the same run.
+//!
+//! What a summary says is integers and names; what fails is printed with the command that runs it again.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use tidecast_swarm::Time;
+
+use crate::check::{Rule, Violation};
+use crate::job::Job;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::scenario::Scenario;
+use crate::world::World;
+
+/// One seed in so many is run twice.
+const REPLAYED: u64 = 16;
+
+/// One run that broke no rule.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// What it met: kinds of faults that found what they strike, and ways to be.
+    pub met: BTreeSet<&'static str>,
+}
+
+/// One run that broke a rule.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The rule, and what was seen.
+    pub violation: Violation,
+    /// The scenario in words: what stays of it when the distributions change and its seed means another.
+    pub scenario: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seed = self.violation.seed;
+        writeln!(f, "{}", self.violation)?;
+        writeln!(f, "  {}", self.scenario)?;
+        write!(f, "  again: tidecast sim --seeds {seed}..{}", seed + 1)
+    }
+}
+
+/// What many runs came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Runs that are over.
+    pub runs: u64,
+    /// Events that engines handled in them.
+    pub events: u64,
+    /// Payload that was delivered, bytes.
+    pub delivered: u64,
+    /// Runs that met each kind of fault, or were of each kind.
+    pub met: BTreeMap<&'static str, u64>,
+    /// Runs that broke a rule, by seed.
+    pub failures: BTreeMap<u64, Failure>,
+}
+
+impl Summary {
+    fn add(&mut self, ran: Result<Ran, Failure>) {
+        self.runs += 1;
+        match ran {
+            Ok(Ran { outcome, met }) => {
+                let done = outcome.finished.iter().flatten().count() as u64;
+                self.events += outcome.events;
+                self.delivered += outcome.size * done;
+                met.into_iter().for_each(|kind| *self.met.entry(kind).or_default() += 1);
+            }
+            Err(failure) => drop(self.failures.insert(failure.violation.seed, failure)),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { runs, events, delivered, met, failures } = self;
+        writeln!(f, "{runs} runs, {events} events, {} GB delivered", delivered / 1_000_000_000)?;
+        let sound = (runs - failures.len() as u64).max(1);
+        let shares =
+            met.iter().map(|(kind, n)| format!("{kind} {}.{}%", n * 100 / sound, n * 1000 / sound % 10));
+        writeln!(f, "runs that met: {}", shares.collect::<Vec<_>>().join(", "))?;
+        failures.values().try_for_each(|failure| writeln!(f, "{failure}"))?;
+        write!(f, "{} broke a rule", failures.len())
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// The first rule that was broken; a panic is one too.
+pub fn seed(seed: u64) -> Result<Ran, Failure> {
+    let scenario = Scenario::new(seed);
+    let ran = job(&scenario.job).and_then(|ran| {
+        let again = seed.is_multiple_of(REPLAYED);
+        if again { same(&scenario.job, &ran.outcome).map(|()| ran) } else { Ok(ran) }
+    });
+    ran.map_err(|violation| Failure { violation, scenario: scenario.to_string() })
+}
+
+/// Runs one job.
+///
+/// # Errors
+/// The first rule that was broken; a panic is one too.
+pub fn job(job: &Job) -> Result<Ran, Violation> {
+    let broken = |rule, message| Violation { seed: job.seed, at: Time(0), node: None, rule, message };
+    let run = || {
+        let mut world = World::new(job).map_err(|error| broken(Rule::Driver, error.to_string()))?;
+        let outcome = world.run(&Progress::new())?;
+        Ok(Ran { outcome, met: met(job, world.met()) })
+    };
+    // Whatever a panic leaves behind is the world's, which is gone.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(broken(Rule::Panic, said(&*panic))))
+}
+
+/// Runs a job again, which must come to the same as before.
+///
+/// # Errors
+/// When it does not.
+pub fn same(again: &Job, first: &Outcome) -> Result<(), Violation> {
+    let second = job(again)?.outcome;
+    if second.trace == first.trace {
+        return Ok(());
+    }
+    let message = format!("trace {:016x}, then {:016x}", first.trace, second.trace);
+    Err(Violation { seed: again.seed, at: first.ended, node: None, rule: Rule::Replay, message })
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+}
+
+/// What a run met, faults and ways to be.
+fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
+    let ways = [
+        ("plan", job.plan.is_some()),
+        ("partial wants", !job.wants.is_empty()),
+        ("classic", job.policy.choking || job.policy.distribution || job.policy.endgame),
+        ("no fault", struck.is_empty()),
+        ("several kinds", struck.len() > 1),
+        ("over 100 nodes", job.topology.nodes.len() > 100),
+    ];
+    struck.iter().copied().chain(ways.into_iter().filter(|way| way.1).map(|way| way.0)).collect()
+}
+
+/// Runs seeds on so many threads, in order of their numbers but not in step. After each, `tell` sees what
+/// all have come to so far, and ends it by saying false.
+pub fn run(seeds: Range<u64>, threads: usize, tell: &(dyn Fn(&Summary) -> bool + Sync)) -> Summary {
+    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let summary = Mutex::new(Summary::default());
+    let work = || {
+        while !stop.load(Relaxed) {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= seeds.end {
+                return;
+            }
+            let ran = seed(number);
+            let mut all = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            all.add(ran);
+            if !tell(&all) {
+                stop.store(true, Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(work))));
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

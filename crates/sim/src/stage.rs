@@ -1,0 +1,107 @@
+//! Where a run without engines plays: the modelled network, things that happen beside it, in the order
+//! of time, and what is reported of both.
+
+use tidecast_swarm::Time;
+
+use crate::agenda::Agenda;
+use crate::links::Links;
+use crate::network::{Delivery, Model, Network};
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::topology::Topology;
+use crate::trace::Trace;
+
+/// Steps between two reports of progress.
+const REPORT: u64 = 1024;
+
+/// `M` is what messages carry, `T` what happens beside the network.
+pub(crate) struct Stage<'a, M: Clone, T> {
+    pub(crate) now: Time,
+    pub(crate) net: Network<M>,
+    pub(crate) agenda: Agenda<T>,
+    topology: &'a Topology,
+    links: Links,
+    until: Time,
+    progress: &'a Progress,
+    steps: u64,
+    /// Nodes that have everything, and how many want it.
+    pub(crate) done: u64,
+    pub(crate) of: u64,
+    trace: Trace,
+}
+
+/// What happens next.
+pub(crate) enum Step<M, T> {
+    Net(Delivery<M>),
+    Beside(T),
+}
+
+impl<'a, M: Clone, T> Stage<'a, M, T> {
+    pub(crate) fn new(topology: &'a Topology, model: Model, until: Time, progress: &'a Progress) -> Self {
+        Stage {
+            now: Time(0),
+            net: Network::new(topology, model),
+            agenda: Agenda::default(),
+            topology,
+            links: Links::new(topology),
+            until,
+            progress,
+            steps: 0,
+            done: 0,
+            of: 0,
+            trace: Trace::default(),
+        }
+    }
+
+    /// The next step; `None` when everyone has everything, nothing happens any more, time is up or
+    /// somebody wanted an end.
+    pub(crate) fn next(&mut self) -> Option<Step<M, T>> {
+        while self.done < self.of {
+            let next = [self.net.next(), self.agenda.next()].into_iter().flatten().min()?;
+            if next > self.until {
+                return None;
+            }
+            while self.links.due() <= next {
+                self.now = self.links.due();
+                self.links.sample(self.now, |port| self.net.carried_by(self.now, port));
+            }
+            self.now = next;
+            self.steps += 1;
+            if self.steps.is_multiple_of(REPORT) && !self.progress.tell(self.now, self.done, self.of) {
+                return None;
+            }
+            if let Some(delivery) = self.net.pop(next) {
+                return Some(Step::Net(delivery));
+            }
+            if self.agenda.next().is_some_and(|at| at <= next) {
+                return self.agenda.pop().map(Step::Beside);
+            }
+        }
+        None
+    }
+
+    /// Makes the time and `what` part of the run's trace.
+    pub(crate) fn note(&mut self, what: u64) {
+        self.trace.number(self.now, what);
+    }
+
+    /// What is known here of the outcome; the rest is zero and empty.
+    pub(crate) fn finish(mut self) -> Outcome {
+        let (ports, samples) =
+            self.links.finish(self.now, self.topology, |port| self.net.carried_by(self.now, port));
+        Outcome {
+            algorithm: String::new(),
+            finished: Vec::new(),
+            lost: 0,
+            size: 0,
+            origin_sent: 0,
+            control: 0,
+            duplicate: 0,
+            ports,
+            events: self.steps,
+            trace: self.trace.value(),
+            ended: self.now,
+            samples,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The coordinator of a planned broadcast: it sits with the origin, makes the plan, hears complaints and
+//! makes the next epoch. What it says and hears takes the time that a message takes.
+
+use std::sync::Arc;
+
+use tidecast_swarm::plan::{PlanError, Planner};
+use tidecast_swarm::{Candidate, Complaint, Event, PeerId, Time};
+
+use super::{Thing, World};
+use crate::job::Job;
+use crate::planned;
+use crate::topology::NodeId;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Planning {
+    planner: Planner,
+    /// When it looks again, if it does.
+    wake: Option<Time>,
+}
+
+impl Planning {
+    /// The plan of a job that has one.
+    pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
+        let Some((knows, stripes)) = job.plan else { return Ok(None) };
+        let epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
+        Ok(Some(Planning { planner: Planner::new(Time(0), epoch)?, wake: None }))
+    }
+}
+
+impl World {
+    /// A node is told its part in the present epoch.
+    pub(super) fn hand_plan(&mut self, id: NodeId) {
+        let Some(planning) = &self.planning else { return };
+        let role = Arc::new(planning.planner.plan().role(id.0));
+        for candidate in parents(&role) {
+            self.give(id, Event::Candidate { candidate, told: true });
+        }
+        self.give(id, Event::Plan(role));
+    }
+
+    /// Whom a member of a plan hears of: those who feed it.
+    pub(super) fn parents(&mut self, id: NodeId) -> Option<Vec<(Candidate, bool)>> {
+        let role = self.planning.as_ref()?.planner.plan().role(id.0);
+        Some(parents(&role).into_iter().map(|parent| (parent, true)).collect())
+    }
+
+    /// The engine learns who a connection's other end is.
+    pub(super) fn introduce(&mut self, id: NodeId, peer: PeerId) {
+        let Some((conn, side)) = self.conn_of(id, peer) else { return };
+        let other = self.conns[conn as usize].ends[1 - side].node;
+        let Some(planning) = &self.planning else { return };
+        let distance = planning.planner.plan().distance(id.0, other.0);
+        self.give(id, Event::Member { peer, member: other.0, distance });
+    }
+
+    /// A node complains to the coordinator.
+    pub(super) fn complain(&mut self, id: NodeId, about: u32, why: Complaint) {
+        if let Some(takes) = self.coordinator_delay(id) {
+            self.agenda.push(Time(self.now.0 + takes), Thing::Complaint(id, about, why));
+        }
+    }
+
+    /// What a message between a node and the coordinator takes; none where nothing gets through.
+    fn coordinator_delay(&mut self, id: NodeId) -> Option<u64> {
+        let origin = NodeId(0);
+        let there = |node: NodeId| {
+            let node = &self.nodes[node.0 as usize];
+            node.engine.is_some() && !node.silent && !node.frozen
+        };
+        let joined = self.wires.joins(id, origin) && there(id) && there(origin);
+        joined.then(|| self.net.rtt(id, origin) / 2 + self.job.host.think)
+    }
+
+    /// The coordinator hears a complaint.
+    pub(super) fn complained(&mut self, from: NodeId, about: u32, why: Complaint) {
+        let now = self.now;
+        if let Some(planning) = &mut self.planning {
+            planning.planner.complain(now, from.0, about, why);
+        }
+        self.rewake_planner();
+    }
+
+    fn rewake_planner(&mut self) {
+        let now = self.now;
+        let Some(planning) = &mut self.planning else { return };
+        let Some(at) = planning.planner.wakeup().map(|at| at.max(now)) else { return };
+        if planning.wake.is_none_or(|old| at < old) {
+            planning.wake = Some(at);
+            self.agenda.push(at, Thing::Replan);
+        }
+    }
+
+    /// The coordinator makes the next epoch, where it is time, and tells everyone.
+    pub(super) fn replan(&mut self) {
+        let now = self.now;
+        let Some(planning) = self.planning.as_mut().filter(|p| p.wake.is_some_and(|at| at <= now)) else {
+            return;
+        };
+        planning.wake = None;
+        if planning.planner.poll(now).is_some() {
+            for id in (0..self.nodes.len() as u32).map(NodeId) {
+                if let Some(takes) = self.coordinator_delay(id) {
+                    self.agenda.push(Time(now.0 + takes), Thing::Epoch(id));
+                }
+            }
+        }
+        self.rewake_planner();
+    }
+}
+
+/// Who feeds a member, each once.
+fn parents(role: &tidecast_swarm::plan::Role) -> Vec<Candidate> {
+    let mut parents: Vec<u32> = role.stripes.iter().filter_map(|e| e.parent).collect();
+    parents.sort_unstable();
+    parents.dedup();
+    parents.into_iter().map(Candidate).collect()
+}

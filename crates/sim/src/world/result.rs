@@ -1,0 +1,43 @@
+//! What the run came to: the outcome, its last judgement, and the samples of link use on the way.
+
+use super::{Thing, World};
+use crate::check::Violation;
+use crate::outcome::Outcome;
+
+impl World {
+    /// What the run has come to so far. Once: it takes the samples with it.
+    pub fn outcome(&mut self) -> Outcome {
+        let (ports, samples) =
+            self.links.finish(self.now, &self.job.topology, |port| self.net.carried_by(self.now, port));
+        let nodes = &self.nodes[1..];
+        Outcome {
+            algorithm: String::from("tidecast"),
+            finished: nodes.iter().map(|n| n.finished).collect(),
+            lost: nodes.iter().filter(|n| n.finished.is_none() && !n.awaited).count() as u32,
+            size: self.job.lengths.iter().map(|&l| u64::from(l)).sum(),
+            origin_sent: self.tally.origin_sent,
+            control: self.tally.control,
+            duplicate: self.tally.duplicate,
+            ports,
+            events: self.tally.events,
+            trace: self.checks.trace(),
+            ended: self.now,
+            samples,
+        }
+    }
+
+    /// The outcome, if it breaks no rule of a run's end.
+    pub(super) fn finish(&mut self) -> Result<Outcome, Violation> {
+        let outcome = self.outcome();
+        let mut checks = std::mem::take(&mut self.checks);
+        let judged = checks.end(self.now, self, &outcome);
+        self.checks = checks;
+        judged.map(|()| outcome)
+    }
+
+    /// Notes link use, and when to do so again.
+    pub(super) fn sample(&mut self) {
+        self.links.sample(self.now, |port| self.net.carried_by(self.now, port));
+        self.agenda.push(self.links.due(), Thing::Sample);
+    }
+}

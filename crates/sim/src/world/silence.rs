@@ -1,0 +1,139 @@
+//! What a driver does when nothing comes from the other end: it waits as long as crate `net` waits, then
+//! lets go and shuns the peer for a while.
+//!
+//! A living driver that has nothing to say says so every 90 s, so that a time-out only ever strikes where
+//! the other end cannot be heard; only there is a timer kept.
+
+use tidecast_swarm::{Protocol, Time};
+
+use super::{Thing, World};
+use crate::topology::NodeId;
+
+const SECOND: u64 = 1_000_000_000;
+/// Between messages a peer may be silent for so long.
+const IDLE: u64 = 150 * SECOND;
+/// Within a message it may be silent for so long, and so much slower than that it may be with each leaf.
+const STALL: u64 = 20 * SECOND;
+const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
+const LEAF: u32 = 16 << 10;
+/// Who has nothing to say says so this often.
+const KEEP_ALIVE: u64 = 90 * SECOND;
+/// Who was late is left alone for so long.
+const SHUN: u64 = 60 * SECOND;
+
+impl World {
+    /// Something may have fallen silent: every end that cannot hear its other end gets a time-out.
+    pub(super) fn listen(&mut self) {
+        let live = |(id, node): (u32, &super::Node)| {
+            node.live.values().map(|&conn| (conn, self.side(conn, NodeId(id)))).collect::<Vec<_>>()
+        };
+        let ends: Vec<(u32, usize)> = (0..).zip(&self.nodes).flat_map(live).collect();
+        for (conn, side) in ends {
+            self.mistrust(conn, side);
+        }
+    }
+
+    /// This end gets a time-out if it cannot hear the other.
+    pub(super) fn mistrust(&mut self, conn: u32, side: usize) {
+        let ends = &self.conns[conn as usize].ends;
+        if !ends[side].up || ends[side].deadline.is_some() || self.hears(conn, side) {
+            return;
+        }
+        let silent = self.dice.below(KEEP_ALIVE);
+        let last = ends[side].heard.0.max(self.now.0.saturating_sub(silent));
+        let deadline = Time(last + IDLE);
+        self.conns[conn as usize].ends[side].deadline = Some(deadline);
+        self.agenda.push(deadline, Thing::Quiet(conn, side));
+    }
+
+    /// How long a block of which something keeps coming may take on a connection.
+    fn patience(&self, conn: u32) -> u64 {
+        let most = match self.conns[conn as usize].protocol {
+            Protocol::Tidecast { max_block } => max_block,
+            Protocol::Stock { .. } => LEAF,
+        };
+        STALL + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))
+    }
+
+    /// A time-out is over: the other end was heard meanwhile, or is let go.
+    pub(super) fn quiet(&mut self, conn: u32, side: usize) {
+        let end = &mut self.conns[conn as usize].ends[side];
+        let Some(deadline) = end.deadline.take() else { return };
+        if !end.up {
+            return;
+        }
+        let (heard, id) = (end.heard, end.node);
+        if self.hears(conn, side) {
+            return;
+        }
+        let deadline = deadline.max(Time(heard.0 + IDLE));
+        if deadline > self.now || self.nodes[id.0 as usize].frozen {
+            let deadline = deadline.max(Time(self.now.0 + SECOND));
+            self.conns[conn as usize].ends[side].deadline = Some(deadline);
+            return self.agenda.push(deadline, Thing::Quiet(conn, side));
+        }
+        self.late(conn, side);
+    }
+
+    /// The other end would be heard if it spoke, which it does now and then.
+    fn hears(&self, conn: u32, side: usize) -> bool {
+        let ends = &self.conns[conn as usize].ends;
+        let other = &self.nodes[ends[1 - side].node.0 as usize];
+        let speaks = ends[1 - side].up && other.engine.is_some() && !other.frozen && !other.silent;
+        speaks && self.wires.joins(ends[0].node, ends[1].node)
+    }
+
+    /// This end's driver has waited for too long: it closes the connection and shuns the peer.
+    pub(super) fn late(&mut self, conn: u32, side: usize) {
+        let ends = &self.conns[conn as usize].ends;
+        let (id, other) = (ends[side].node, ends[1 - side].node);
+        self.shun(id, other, self.now);
+        self.down(conn, side);
+        self.reset_far(conn, side);
+    }
+
+    /// `id` leaves `other` alone for a while, counted from `since`.
+    pub(super) fn shun(&mut self, id: NodeId, other: NodeId, since: Time) {
+        let until = Time(since.0 + SHUN);
+        self.node(id).shunned.insert(other, until);
+    }
+
+    /// Whether `id` wants nothing of `other`, for good or for now.
+    pub(super) fn refuses(&self, id: NodeId, other: NodeId) -> bool {
+        let node = &self.nodes[id.0 as usize];
+        node.banned.contains(&other) || node.shunned.get(&other).is_some_and(|until| *until > self.now)
+    }
+
+    /// A block is on its way to this end: something of it must keep coming.
+    pub(super) fn coming(&mut self, conn: u32, side: usize) {
+        let end = &mut self.conns[conn as usize].ends[side];
+        if end.coming == 0 {
+            end.begun = self.now;
+        }
+        end.coming += 1;
+        if !std::mem::replace(&mut end.timed, true) {
+            self.agenda.push(Time(self.now.0 + STALL), Thing::Slow(conn, side));
+        }
+    }
+
+    /// The time-out of a block is over: it has come, or something of it does, or the other end is let go.
+    /// That what has left takes a moment to arrive is left out.
+    pub(super) fn slow(&mut self, conn: u32, side: usize) {
+        let patience = self.patience(conn);
+        let ends = &mut self.conns[conn as usize].ends;
+        let moved = self.net.moved(self.now, ends[1 - side].out);
+        let end = &mut ends[side];
+        if !end.up || end.coming == 0 {
+            end.timed = false;
+            return;
+        }
+        let silent = moved.max(end.begun).0 + STALL;
+        let due = Time(silent.min(end.begun.0 + patience));
+        let id = end.node;
+        if due > self.now || self.nodes[id.0 as usize].frozen {
+            let due = due.max(Time(self.now.0 + SECOND));
+            return self.agenda.push(due, Thing::Slow(conn, side));
+        }
+        self.late(conn, side);
+    }
+}

@@ -1,0 +1,124 @@
+//! The bound: what it says of known networks, and small networks against every cut there is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use proptest::prelude::*;
+use tidecast_sim::bound::bound;
+use tidecast_sim::topology::{Link, NodeId, Topology};
+
+fn everyone(t: &Topology) -> Vec<NodeId> {
+    (1..t.len()).map(NodeId).collect()
+}
+
+/// Milliseconds for 1 MB without headers, and the limit.
+fn of(form: &str) -> (u64, String) {
+    let t = Topology::parse(form).unwrap();
+    let b = bound(&t, 1_000_000, &everyone(&t), 1, 1);
+    (b.time.0 / 1_000_000, b.limit)
+}
+
+#[test]
+fn known_networks() {
+    for (form, ms, limit) in [
+        ("single:8@100mbit", 80, "node links at 100 Mbit/s"),
+        ("single:8@100mbit,origin=20mbit", 400, "the origin's link at 20 Mbit/s"),
+        ("single:8@100mbit,origin=25gbit", 80, "node links at 100 Mbit/s"),
+        ("bordeaux:4,4,4@100mbit,bottleneck=2.5mbit", 3_200, "link s0-s1 at 2.5 Mbit/s"),
+        ("bordeaux:4,4,4@100mbit,trunk=10mbit", 800, "link s1-s2 at 10 Mbit/s"),
+        ("sites:4,4,4@100mbit,wan=20mbit,delay=50ms", 400, "link s1-wan at 20 Mbit/s"),
+        ("nat:4@100mbit,bottleneck=10mbit", 800, "link s1-s0 at 10 Mbit/s"),
+        ("fattree:4@100mbit", 80, "node links at 100 Mbit/s"),
+        ("fattree:4@100mbit,oversubscribe=2", 80, "node links at 100 Mbit/s"),
+        ("fattree:4@100mbit,oversubscribe=4", 160, "the 2 links of switch p0e1 at 50 Mbit/s together"),
+        (
+            "dragonfly:4,2,2@100mbit,global=1mbit",
+            1_000,
+            "the 8 links of g1r0 and 3 other switches at 8 Mbit/s together",
+        ),
+        ("single:1@100mbit", 0, "nobody receives"),
+    ] {
+        assert_eq!(of(form), (ms, limit.to_owned()), "{form}");
+    }
+}
+
+#[test]
+fn only_those_who_receive_count() {
+    let t = Topology::parse("bordeaux:4,4@100mbit,bottleneck=1mbit").unwrap();
+    let near: Vec<NodeId> = (0..4).map(NodeId).collect();
+    assert_eq!(bound(&t, 1_000_000, &near, 1, 1).limit, "node links at 100 Mbit/s");
+}
+
+#[test]
+fn the_slowest_receiver_is_named() {
+    let t = Topology::from_text("switch a\nnodes 3 a 10mbit\nnodes 1 a 1mbit\nnodes 2 a 10mbit\n").unwrap();
+    assert_eq!(bound(&t, 1, &everyone(&t), 1, 1).limit, "the link of n3 at 1 Mbit/s");
+}
+
+#[test]
+fn headers_take_their_share() {
+    let t = Topology::parse("single:2@1gbit").unwrap();
+    assert_eq!(bound(&t, 1448, &everyone(&t), 1448, 1538).time.0, 1538 * 8);
+    assert_eq!(bound(&t, u64::MAX, &everyone(&t), 1, 1).time.0, u64::MAX);
+}
+
+#[test]
+fn meshes_of_thousands_of_switches_are_quick() {
+    for (form, rate) in [
+        ("fattree:48@10gbit,oversubscribe=40", "6 Gbit/s"),
+        ("dragonfly:16,8,8@10gbit,global=50mbit", "6.4 Gbit/s"),
+        ("leafspine:1000,40,20@10gbit,oversubscribe=30", "6.666 Gbit/s"),
+    ] {
+        assert!(of(form).1.contains(rate), "{form}: {}", of(form).1);
+    }
+}
+
+/// Up to seven switches in a connected mess, a node on each of some of them.
+fn mess() -> impl Strategy<Value = Topology> {
+    let rate = || 1_u64..12;
+    let chain = prop::collection::vec((any::<prop::sample::Index>(), rate()), 0..7);
+    let more =
+        prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), rate()), 0..8);
+    (chain, more, prop::collection::vec((any::<prop::sample::Index>(), rate()), 2..6)).prop_map(
+        |(chain, more, nodes)| {
+            let switches = chain.len() + 1;
+            let mut t = Topology {
+                switches: (0..switches).map(|i| format!("s{i}")).collect(),
+                ..Topology::default()
+            };
+            let mut link = |a: usize, b: usize, r: u64| {
+                if a != b {
+                    t.links.push(Link { a: a as u32, b: b as u32, rate: r * 1_000_000, ..Link::default() });
+                }
+            };
+            chain.iter().enumerate().for_each(|(i, (to, r))| link(i + 1, to.index(i + 1), *r));
+            more.iter().for_each(|(a, b, r)| link(a.index(switches), b.index(switches), *r));
+            let mut text = t.to_text();
+            nodes
+                .iter()
+                .for_each(|(at, r)| text += &format!("nodes 1 s{} {}mbit\n", at.index(switches), r * 3));
+            Topology::from_text(&text).unwrap()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_cut_is_narrower(t in mess()) {
+        let n = t.switches.len() as u32;
+        let mut narrowest = t.nodes.iter().map(|node| node.rate).min().unwrap();
+        let beyond = |cut: u32, switch: u32| cut >> switch & 1 == 1;
+        for cut in 0..1_u32 << n {
+            let separates = t.nodes.iter().any(|node| beyond(cut, node.switch));
+            if !beyond(cut, t.nodes[0].switch) && separates {
+                let crossing = t.links.iter().filter(|l| beyond(cut, l.a) != beyond(cut, l.b));
+                narrowest = narrowest.min(crossing.map(|l| l.rate).sum());
+            }
+        }
+        let b = bound(&t, 1_000_000, &everyone(&t), 1, 1);
+        prop_assert_eq!(b.time.0, 8_000_000 * 1_000_000_000 / narrowest, "{}", b.limit);
+        let megabits = format!(" {} Mbit/s", narrowest / 1_000_000);
+        prop_assert!(b.limit.contains(&megabits), "{} is not{}", b.limit, megabits);
+    }
+}

@@ -1,0 +1,135 @@
+//! Broadcasts by a plan: as fast as the network, through failures, and each byte about once.
+
+#![allow(clippy::unwrap_used)]
+
+use tidecast_sim::Time;
+use tidecast_sim::bound::bound;
+use tidecast_sim::fault::Spec;
+use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::network::Model;
+use tidecast_sim::outcome::Outcome;
+use tidecast_sim::planned::Knows;
+use tidecast_sim::progress::Progress;
+use tidecast_sim::topology::{NodeId, Topology};
+use tidecast_sim::world::World;
+use tidecast_swarm::plan::stripes_for;
+use tidecast_swarm::{Limits, Policy};
+
+const PIECE: u32 = 128 << 10;
+const SIZE: u64 = 400 * PIECE as u64;
+
+fn job(form: &str, faults: &[&str]) -> Job {
+    let topology = Topology::parse(form).unwrap();
+    let receivers = topology.len() - 1;
+    let mut job = Job {
+        topology,
+        model: Model::default(),
+        lengths: vec![PIECE; (SIZE / u64::from(PIECE)) as usize],
+        policy: Policy::TIDECAST,
+        limits: Limits::default(),
+        speech: Speech::Tidecast,
+        leaves: true,
+        host: Host { settle: 1_000_000_000, think: 20_000 },
+        plan: Some((Knows::Topology, stripes_for(receivers, SIZE, PIECE))),
+        acquaintances: 50,
+        joins: Vec::new(),
+        faults: Vec::new(),
+        jitter: 100_000,
+        wants: Vec::new(),
+        until: Time(3_600_000_000_000),
+        seed: 1,
+    };
+    for fault in faults {
+        fault.parse::<Spec>().unwrap().apply(&mut job).unwrap();
+    }
+    job
+}
+
+fn run(job: &Job) -> Outcome {
+    // Every rule of the checkers holds, or this fails.
+    World::new(job).unwrap().run(&Progress::new()).unwrap()
+}
+
+/// The bound over the time of the slowest survivor, in percent.
+fn efficiency(job: &Job, outcome: &Outcome) -> u64 {
+    let all: Vec<NodeId> = (1..job.topology.len()).map(NodeId).collect();
+    let bound = bound(&job.topology, SIZE, &all, job.model.payload, job.model.frame);
+    let last = outcome.finished.iter().skip(1).flatten().max().unwrap();
+    bound.time.0 * 100 / last.0
+}
+
+fn missing(outcome: &Outcome) -> usize {
+    outcome.finished.iter().skip(1).filter(|t| t.is_none()).count()
+}
+
+#[test]
+fn one_switch_is_filled_and_the_origin_sends_one_copy() {
+    for form in ["single:16@50mbit", "single:64@20mbit", "single:7@50mbit"] {
+        let job = job(form, &[]);
+        let outcome = run(&job);
+        let reached = efficiency(&job, &outcome);
+        assert!(missing(&outcome) == 0 && reached >= 96, "{form}: {reached}%");
+        assert!(outcome.origin_sent < SIZE / 100 * 101, "{form}: {} bytes", outcome.origin_sent);
+        let receivers = u64::from(job.topology.len()) - 1;
+        assert!(outcome.duplicate < SIZE * receivers / 100, "{form}: {} bytes", outcome.duplicate);
+    }
+}
+
+#[test]
+fn behind_a_bottleneck_nobody_is_blamed_for_what_others_wait_for() {
+    for form in ["bordeaux:32,25,7@20mbit", "bordeaux:8,6,2@50mbit"] {
+        let job = job(form, &[]);
+        let outcome = run(&job);
+        let reached = efficiency(&job, &outcome);
+        assert!(missing(&outcome) == 0 && reached >= 75, "{form}: {reached}%");
+        assert!(outcome.origin_sent < SIZE / 100 * 105, "{form}: {} bytes", outcome.origin_sent);
+    }
+}
+
+#[test]
+fn whoever_fails_costs_the_others_little() {
+    for fault in ["crash:5@2s", "die:5@2s", "leave:5@2s", "diskfull:5@2s"] {
+        let job = job("single:16@50mbit", &[fault]);
+        let outcome = run(&job);
+        let reached = efficiency(&job, &outcome);
+        assert!(missing(&outcome) == 1 && reached >= 60, "{fault}: {reached}%");
+        assert!(outcome.origin_sent < SIZE / 2 * 3, "{fault}: {} bytes", outcome.origin_sent);
+    }
+}
+
+#[test]
+fn whatever_befalls_a_broadcast_it_ends() {
+    let faults = [
+        "freeze:5@2s+30s",
+        "slow:5=12mbit@0s",
+        "closed:4",
+        "corrupt:4",
+        "lie:4",
+        "withhold:4",
+        "refuse:4",
+        "reset:9@1s",
+        "clock:5+1h@3s",
+        "join:10%@2s",
+        "lost:3=17@4s",
+        "reorder=5ms",
+        "restart:7,nodisk@2s+1s",
+    ];
+    for fault in faults {
+        let outcome = run(&job("single:16@50mbit", &[fault]));
+        // Who sends wrong bytes is banned, and gets nothing more.
+        assert!(missing(&outcome) <= 1, "{fault}: {} nodes", missing(&outcome));
+    }
+}
+
+#[test]
+fn it_goes_on_without_the_origin_once_every_byte_is_out() {
+    let job = job("single:16@50mbit", &["crash:0@8.95s"]);
+    let outcome = run(&job);
+    assert_eq!(missing(&outcome), 0);
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let job = job("bordeaux:8,6,2@50mbit", &["crash:5@2s"]);
+    assert_eq!(run(&job).trace, run(&job).trace);
+}

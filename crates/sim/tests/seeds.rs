@@ -1,0 +1,82 @@
+//! A swarm of seeds: a fixed set, those that have found something, and fresh ones each time, from the
+//! clock. Whatever fails is printed with the command that runs it again.
+//!
+//! `TIDECAST_SEEDS=a..b` runs those instead.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tidecast_sim::scenario::Scenario;
+use tidecast_sim::soak::{self, Summary};
+
+/// Always the same.
+const FIXED: Range<u64> = 0..200;
+/// New ones each time.
+const FRESH: u64 = 60;
+/// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
+/// they are; what can be written down as a test of its own is one, beside.
+const FOUND: [(u64, &str); 9] = [
+    (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
+    (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
+    (762, "runs of pieces longer than what the other queues"),
+    (1334, "the checker's own count of idle steps went on when nobody could have got anything"),
+    (1397, "a piece lost was asked for again and again, and its loser dropped for withholding"),
+    (8646, "the checker forgot that cancels do not cross a cut"),
+    (64_305_801_459_664_110, "a textbook origin that holds back is called a withholder"),
+    (64_305_801_459_668_121, "an origin that everyone asks for everything in the endgame, likewise"),
+    (17_768_879_791_014_166, "liars robbed one another in turn, each with its patience anew"),
+];
+/// Likewise as broadcasts by a plan.
+const PLANNED: [(u64, &str); 7] = [
+    (231, "a child was sent what it had before it could say so"),
+    (682, "relays that offered what they never got were waited for"),
+    (1654, "a piece of which half was there was taken whole"),
+    (2831, "an offer that crossed our request was declined, and took the request with it"),
+    (2836, "what is pushed filled the queue beyond its limit"),
+    (4028, "who loses a piece was not told who else has it"),
+    (4405, "the checker's bound forgot what parents send unasked"),
+];
+
+fn run(seeds: Range<u64>) -> Summary {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let said = Mutex::new(BTreeSet::new());
+    let summary = soak::run(seeds.clone(), threads, &|all| {
+        let mut said = said.lock().unwrap();
+        // At once: another run may never end.
+        let new = all.failures.iter().filter(|(seed, _)| said.insert(**seed));
+        new.for_each(|(_, failure)| eprintln!("{failure}"));
+        true
+    });
+    eprintln!("seeds {}..{}: {summary}", seeds.start, seeds.end);
+    summary
+}
+
+/// The seeds that somebody has asked for.
+fn chosen() -> Option<Range<u64>> {
+    let text = std::env::var("TIDECAST_SEEDS").ok()?;
+    let (from, to) = text.split_once("..").expect("TIDECAST_SEEDS=from..to");
+    Some(from.parse().unwrap()..to.parse().unwrap())
+}
+
+#[test]
+fn no_seed_breaks_a_rule() {
+    if let Some(seeds) = chosen() {
+        assert!(run(seeds).failures.is_empty());
+        return;
+    }
+    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;
+    eprintln!("fresh seeds: TIDECAST_SEEDS={fresh}..{}", fresh + FRESH);
+    let fixed = run(FIXED);
+    let fresh = run(fresh..fresh + FRESH);
+    let again = |seed| soak::job(&Scenario::swarm(seed).job).err();
+    let found = FOUND.iter().filter_map(|&(seed, what)| Some((what, again(seed)?)));
+    let planned = PLANNED.iter().filter_map(|&(seed, what)| Some((what, soak::seed(seed).err()?.violation)));
+    let again: Vec<String> =
+        found.chain(planned).map(|(what, failure)| format!("{what} again?\n{failure}")).collect();
+    assert!(fixed.failures.is_empty() && fresh.failures.is_empty() && again.is_empty(), "{again:?}");
+    // The fixed set meets everything that can go wrong.
+    assert!(fixed.met.len() > 25, "{:?}", fixed.met);
+}
