@@ -27,7 +27,10 @@ const BACKLOG: i32 = 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
-pub(crate) fn listen(addr: SocketAddr) -> Result<TcpListener, Error> {
+///
+/// # Errors
+/// [`Error::Listen`]: the address is taken, or not of this host.
+pub fn listen(addr: SocketAddr) -> Result<std::net::TcpListener, Error> {
     let open = || {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         if addr.is_ipv6() && addr.ip().is_unspecified() {
@@ -37,7 +40,7 @@ pub(crate) fn listen(addr: SocketAddr) -> Result<TcpListener, Error> {
         socket.set_nonblocking(true)?;
         socket.bind(&addr.into())?;
         socket.listen(BACKLOG)?;
-        TcpListener::from_std(socket.into())
+        Ok(socket.into())
     };
     open().map_err(|source| Error::Listen { addr, source })
 }

@@ -9,7 +9,7 @@ mod writer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use tidecast_swarm::{Candidate, PeerId};
@@ -29,6 +29,8 @@ pub(crate) struct Link {
     pub(crate) outbox: mpsc::Sender<crate::driver::Out>,
     /// The ids under which the peer takes extension messages now.
     pub(crate) ids: Arc<Mutex<ExtIds>>,
+    /// Messages of roots that the peer knows, as it has sent them itself.
+    pub(crate) roots_heard: Arc<AtomicU32>,
 }
 
 /// Runs an established connection to its end. The driver hears `Up`, then events, then `Down`.
@@ -51,6 +53,7 @@ pub(crate) async fn run(
         candidate,
         remote_id: established.remote_id,
         outgoing: established.outgoing,
+        takes_offers: established.takes_offers,
         greeting,
         outbox: outbox.clone(),
     };
@@ -59,7 +62,7 @@ pub(crate) async fn run(
         return;
     }
     let ids = Arc::new(Mutex::new(input.codec.peer_ids()));
-    let link = Link { shared, peer, outbox, ids };
+    let link = Link { shared, peer, outbox, ids, roots_heard: Arc::default() };
     let writing = writer::run(link.clone(), writer, queue, protocol);
     let reading = reader::run(link, input, protocol);
     let ended: Result<(), ConnError> = tokio::select! {

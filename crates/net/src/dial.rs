@@ -28,6 +28,11 @@ pub(crate) const CONNECTING: &str = "accept the connection";
 /// Socket buffers are set only where the system allows this much; below it the kernel's own
 /// tuning goes further than we could.
 const BUFFER: usize = 8 << 20;
+/// What the kernel may hold of a connection beyond what is on its way (TCP_NOTSENT_LOWAT). Without
+/// this bound a slow receiver's megabytes sit in its buffer and count as sent, and whoever shares out
+/// pieces by who has room would be told lies. Less would let fast lines run dry between two wake-ups:
+/// it is a millisecond at 1 Gbit/s.
+const UNSENT: u32 = 128 << 10;
 
 /// Dials a candidate in the background; the driver hears how it went.
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
@@ -81,6 +86,7 @@ async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<Tc
 pub(crate) fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_notsent_lowat(UNSENT);
     if system_limit("rmem_max") >= BUFFER {
         let _ = socket.set_recv_buffer_size(BUFFER);
     }
@@ -113,4 +119,24 @@ async fn secure(
         timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
     let node = security.proven_node(stream.get_ref().1.peer_certificates())?;
     Ok((Transport::Tls(Box::new(stream.into())), node))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn little_is_held_back_on_either_side_of_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialled = connect(listener.local_addr().unwrap(), None).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        tune(&accepted);
+        for stream in [&dialled, &accepted] {
+            assert!(stream.nodelay().unwrap());
+            assert_eq!(SockRef::from(stream).tcp_notsent_lowat().unwrap(), UNSENT);
+        }
+    }
 }

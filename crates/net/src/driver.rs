@@ -3,6 +3,7 @@
 
 pub(crate) mod book;
 mod dispatch;
+pub(crate) mod plan;
 pub(crate) mod progress;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tidecast_identity::NodeId;
 use tidecast_metainfo::Manifest;
+use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Action, Block, Candidate, Engine, Event, PeerId, Protocol, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,6 +22,7 @@ use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
 use crate::shared::Shared;
 use book::{Book, Culprit};
+use plan::{Complained, Member, Members};
 use progress::{Notice, PeerReport, Progress, Summary};
 
 /// Inputs taken in one go before actions are drained.
@@ -53,8 +56,12 @@ pub(crate) enum Input {
     DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
     /// Addresses of one node that were heard of.
     Found { addresses: Vec<SocketAddr>, told: bool },
+    /// Our part in a new epoch of the plan, and its members.
+    Plan { role: Arc<Role>, members: Vec<Member> },
     /// A piece that might have been on disk has been hashed.
     Checked { piece: u32 },
+    /// More of a draft's roots is known: on to the neighbours with it.
+    Roots,
     /// The store failed.
     StoreFailed(tidecast_store::Error),
     /// Something for people.
@@ -79,6 +86,8 @@ pub(crate) struct NewPeer {
     pub(crate) remote_id: [u8; 20],
     /// We dialled it.
     pub(crate) outgoing: bool,
+    /// It may be sent pieces as a plan has it.
+    pub(crate) takes_offers: bool,
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
@@ -88,6 +97,13 @@ pub(crate) struct NewPeer {
 pub(crate) enum Out {
     Message(tidecast_wire::Message),
     Serve(Block),
+    /// The blocks of this piece follow unasked.
+    Offer {
+        piece: u32,
+        stripe: u16,
+    },
+    /// There are roots that this peer may not know.
+    Roots,
     /// A block that reaches into the padding behind a file (v1 peers of a hybrid). Asked by the
     /// connection itself: the engine knows real bytes only.
     ServePadded(Block),
@@ -104,6 +120,9 @@ struct Conn {
     protocol: Protocol,
     remote_id: [u8; 20],
     outgoing: bool,
+    takes_offers: bool,
+    /// Which member of the plan it is, as the engine was told.
+    member: Option<u32>,
     greeting: Option<tidecast_wire::Message>,
     outbox: mpsc::Sender<Out>,
     received: u64,
@@ -127,10 +146,18 @@ pub(crate) struct Driver {
     actions: Vec<Action>,
     start: Instant,
     book: Book,
+    /// Our part in the plan, if there is one.
+    role: Option<Arc<Role>>,
+    members: Members,
+    complaints: mpsc::Sender<Complained>,
+    /// Nobody is told of others: a plan says who connects to whom.
+    planned: bool,
     conns: BTreeMap<PeerId, Conn>,
     /// Listening addresses in the order in which they were met.
     met: Vec<SocketAddr>,
     ended: Vec<PeerReport>,
+    /// Payload sent over all connections, those that ended included, bytes.
+    sent: u64,
     /// Peers that left before the verdict on all that they sent.
     gone: BTreeMap<PeerId, (SocketAddr, Option<NodeId>)>,
     /// Pieces not wanted by the user are not fetched after a failed check either.
@@ -154,6 +181,9 @@ pub(crate) struct Start {
     pub(crate) verified_bytes: u64,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) notices: mpsc::Sender<Notice>,
+    pub(crate) complaints: mpsc::Sender<Complained>,
+    /// Who connects to whom is for a plan to say.
+    pub(crate) planned: bool,
 }
 
 impl Driver {
@@ -169,9 +199,14 @@ impl Driver {
             actions: Vec::with_capacity(BATCH),
             start: shared.start,
             book: Book::default(),
+            role: None,
+            members: Members::default(),
+            complaints: start.complaints,
+            planned: start.planned,
             conns: BTreeMap::new(),
             met: Vec::new(),
             ended: Vec::new(),
+            sent: 0,
             gone: BTreeMap::new(),
             wanted: start.wanted,
             unchecked: start.unchecked,
@@ -255,7 +290,9 @@ impl Driver {
                     self.engine_event(Event::Candidate { candidate, told });
                 }
             }
+            Input::Plan { role, members } => self.plan(role, members),
             Input::Checked { piece } => self.checked(piece),
+            Input::Roots => self.pass_on_roots(),
             Input::StoreFailed(error) => {
                 tracing::error!(%error, "the store failed");
                 self.notify(Notice::Store { error: Arc::new(error) });
@@ -282,6 +319,7 @@ impl Driver {
             Event::Sent { peer, block } => {
                 if let Some(conn) = self.conns.get_mut(peer) {
                     conn.sent += u64::from(block.len);
+                    self.sent += u64::from(block.len);
                 }
             }
             Event::BlockBad { peer, block } => {
@@ -312,7 +350,6 @@ impl Driver {
         }
         let NewPeer { peer, addr, listens, protocol, .. } = new;
         tracing::debug!(%addr, client = new.client, ?protocol, "peer up");
-        let candidate = new.candidate.or_else(|| listens.and_then(|a| self.book.find(a)));
         self.meet(listens);
         let conn = Conn {
             addr,
@@ -322,14 +359,18 @@ impl Driver {
             protocol,
             remote_id: new.remote_id,
             outgoing: new.outgoing,
+            takes_offers: new.takes_offers,
+            member: None,
             greeting: new.greeting,
             outbox: new.outbox,
             received: 0,
             sent: 0,
             introduced: 0,
         };
+        let candidate = new.candidate.or_else(|| self.candidate_of(&conn));
         self.conns.insert(peer, conn);
         self.engine_event(Event::PeerUp { peer, protocol, candidate });
+        self.introduce_member(peer);
     }
 
     /// Refuses the banned, ourselves, and one of two connections between the same pair: both ends
@@ -366,6 +407,7 @@ impl Driver {
     /// Remembers where a peer listens, to tell the others.
     fn meet(&mut self, listens: Option<SocketAddr>) {
         if let Some(listens) = listens
+            && !self.planned
             && self.met.len() < MAX_MET
             && !self.met.contains(&listens)
         {
@@ -446,9 +488,10 @@ impl Driver {
         }
     }
 
-    /// Every wanted piece is verified, and none is left that may turn out to be wanted.
+    /// Every wanted piece is verified, none is left that may turn out to be wanted, and a draft is sealed.
     fn is_complete(&self) -> bool {
-        self.unchecked == 0 && self.engine.is_complete()
+        let sealed = self.shared.roots.as_ref().is_none_or(|roots| roots.seal().is_some());
+        self.unchecked == 0 && sealed && self.engine.is_complete()
     }
 
     /// What is done now and then rather than in answer to something.
@@ -471,9 +514,6 @@ impl Driver {
 
     fn snapshot(&self) -> Progress {
         let stats = self.engine.stats();
-        let open = self.conns.values().map(|c| (c.received, c.sent));
-        let ended = self.ended.iter().map(|r| (r.received_bytes, r.sent_bytes));
-        let (received, sent) = open.chain(ended).fold((0, 0), |(r, s), (a, b)| (r + a, s + b));
         Progress {
             wanted_bytes: self.wanted_bytes,
             verified_bytes: self.verified_bytes,
@@ -481,8 +521,9 @@ impl Driver {
             verified_pieces: stats.verified,
             unchecked_pieces: self.unchecked,
             peers: self.conns.len(),
-            received_bytes: received,
-            sent_bytes: sent,
+            // What comes from a connection that has just ended counts too.
+            received_bytes: stats.received,
+            sent_bytes: self.sent,
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
             complete: self.is_complete(),

@@ -82,6 +82,9 @@ pub enum Error {
     /// The engine refuses the start state.
     #[error("internal: {0}")]
     Setup(String),
+    /// A role that names stripes or members that there cannot be.
+    #[error("the plan does not hold together: {0}")]
+    Plan(&'static str),
     /// Keys or certificates.
     #[error(transparent)]
     Identity(#[from] tidecast_identity::Error),
@@ -103,6 +106,17 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A draft without the key that its roots are signed with, or the other way round.
+    #[error("internal: {0}")]
+    Draft(&'static str),
+    /// The pieces of a draft, each of them right, do not make what its origin says.
+    #[error(
+        "what has come is not what the origin says that it sent: nothing is put in its place; broadcast it again"
+    )]
+    Seal,
+    /// The data cannot be put in its place.
+    #[error(transparent)]
+    Store(#[from] tidecast_store::Error),
     /// The swarm has stopped.
     #[error("the swarm has stopped")]
     Stopped,

@@ -118,6 +118,7 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
         metadata_size: None,
         pieces: None,
         upload_only: false,
+        draft: false,
     };
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
@@ -141,7 +142,7 @@ impl Asking<'_> {
         let mut out = BytesMut::new();
         message.encode(self.peer.input.codec.peer_ids(), &mut out)?;
         self.peer.writer.write_all(&out).await?;
-        Ok(self.peer.writer.flush().await?)
+        self.peer.writer.flush().await
     }
 
     /// The manifest must be the one that was asked for.

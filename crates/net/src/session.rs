@@ -6,8 +6,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tidecast_hash::Digest;
 use tidecast_store::{Opened, Store};
+use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Engine, Limits, Policy, Setup};
+use tidecast_wire::ext::MAX_STRIPES;
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -15,11 +19,13 @@ use crate::accept::{self, HANDSHAKES};
 use crate::conn::establish::new_peer_id;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
+use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
 use crate::error::Error;
 use crate::iface::{LocalAddress, Network, listening, local_addresses};
 use crate::pool::Pool;
+use crate::roots::{Roots, RootsKey};
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::shared::Shared;
@@ -32,6 +38,8 @@ const BUFFER: usize = 256 << 10;
 const BUFFERS: usize = 256;
 /// Bytes received and not yet on disk.
 const UNSETTLED: u64 = 64 << 20;
+/// Random neighbours of a node whose parents a plan names: only for the case that it does not hold.
+const PLANNED_NEIGHBOURS: usize = 4;
 /// Data is synced this often, or when so much is dirty.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SYNC_BYTES: u64 = 256 << 20;
@@ -44,6 +52,8 @@ pub struct SwarmOptions {
     pub opened: Opened,
     /// Where to listen; empty for nowhere. Port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
+    /// Sockets that listen already, from [`listen`](crate::listen); used beside `listen`.
+    pub listeners: Vec<std::net::TcpListener>,
     /// The network to use; None for any.
     pub network: Option<Network>,
     /// How connections are protected and who may join.
@@ -52,6 +62,11 @@ pub struct SwarmOptions {
     pub policy: Policy,
     /// Nothing is to be fetched: the data is there.
     pub seed_only: bool,
+    /// A plan will say whom to connect to ([`Swarm::plan`]): few others are dialled, and neighbours
+    /// are not told of each other. Whoever starts such a swarm leaves discovery out.
+    pub planned: bool,
+    /// The manifest is a draft: by whose key its roots become known.
+    pub roots: Option<RootsKey>,
 }
 
 /// A running swarm.
@@ -60,6 +75,7 @@ pub struct Swarm {
     addrs: Vec<SocketAddr>,
     progress: watch::Receiver<Progress>,
     notices: Option<mpsc::Receiver<Notice>>,
+    complaints: Option<mpsc::Receiver<Complained>>,
     tasks: JoinSet<()>,
 }
 
@@ -69,27 +85,36 @@ impl Swarm {
     /// # Errors
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
-        let SwarmOptions { opened, listen, network, security, policy, seed_only } = options;
-        let Opened { store, have, to_check, wanted } = opened;
+        let SwarmOptions { opened, listen, listeners, network, security, policy, seed_only, planned, roots } =
+            options;
+        let Opened { store, have, to_check, hashed, wanted } = opened;
         let store = Arc::new(store);
         let manifest = store.manifest().clone();
+        let roots = roots.and_then(|key| Roots::new(&manifest, &key)).map(Arc::new);
+        if roots.is_some() != manifest.is_draft() {
+            return Err(Error::Draft("a draft needs the key that its roots are signed with"));
+        }
         let sources = network.map_or(Ok(Vec::new()), |n| chosen(&n))?;
-        let listeners =
-            on_network(&listen, &sources).into_iter().map(accept::listen).collect::<Result<Vec<_>, _>>()?;
+        let listeners = open_all(listeners, &on_network(&listen, &sources))?;
         let addrs: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
         let listening = listening(&addrs, &local_addresses().unwrap_or_default());
         let cpu = Arc::new(Cpu::default());
         let (inbox, queue) = mpsc::channel(INBOX);
         let runtime = tokio::runtime::Handle::current();
         let threads = runtime.metrics().num_workers();
-        let settler = Settler::start(manifest.clone(), store.clone(), inbox.clone(), cpu.clone(), threads)
+        let handed = (roots.clone(), inbox.clone(), cpu.clone());
+        let settler = Settler::start(manifest.clone(), store.clone(), handed.0, handed.1, handed.2, threads)
             .map_err(|source| Error::System { what: "start a thread", source })?;
+        let unchecked: u32 = to_check.iter().map(|r| r.end - r.start).sum();
+        let to_hash = minus(&to_check, &ranges_of(&hashed));
+        settler.keep_found(unchecked as usize, hashed);
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
-        let limits = Limits { unsettled: UNSETTLED, ..Limits::default() };
+        let limits = limits(planned);
         let shared = Arc::new(Shared {
             manifest: manifest.clone(),
             store,
             settler,
+            roots,
             pool: Pool::new(BUFFERS + limits.peers, BUFFER),
             cpu,
             security,
@@ -113,22 +138,32 @@ impl Swarm {
         let engine = Engine::new(setup, tidecast_swarm::Time(0)).map_err(|e| Error::Setup(e.to_string()))?;
         let (progress, watching) = watch::channel(Progress::default());
         let (notices, reading) = mpsc::channel(NOTICES);
+        let (complaints, complained) = mpsc::channel(COMPLAINTS);
         let start = Start {
             engine,
             wanted: Arc::new(flags(&wanted, manifest.piece_count())),
-            unchecked: to_check.iter().map(|r| r.end - r.start).sum(),
+            unchecked,
             verified_bytes,
             progress,
             notices,
+            complaints,
+            planned,
         };
         spawn_driver(Driver::new(shared.clone(), start), queue)?;
-        spawn_checks(&shared, to_check)?;
+        spawn_checks(&shared, to_hash)?;
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept::run(shared.clone(), listener));
         }
         tasks.spawn(keep(shared.clone()));
-        Ok(Swarm { shared, addrs, progress: watching, notices: Some(reading), tasks })
+        Ok(Swarm {
+            shared,
+            addrs,
+            progress: watching,
+            notices: Some(reading),
+            complaints: Some(complained),
+            tasks,
+        })
     }
 
     /// Where it listens.
@@ -149,6 +184,31 @@ impl Swarm {
     /// How connections are protected.
     pub fn security(&self) -> &Security {
         &self.shared.security
+    }
+
+    /// Takes part in a plan: `role` is this node's part, `members` are all members by their numbers,
+    /// which stay the same from epoch to epoch. Our parents are dialled; connections that are up
+    /// already count. An epoch older than the present one changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the role names a stripe or a member that there cannot be; nothing is changed
+    /// then. [`Error::Stopped`].
+    pub async fn plan(&self, role: Role, members: Vec<Member>) -> Result<(), Error> {
+        let is_member = |number: &u32| (*number as usize) < members.len();
+        let edges = || role.stripes.iter().flat_map(|e| e.parent.iter().chain(&e.children));
+        if role.stripes.len() > usize::from(MAX_STRIPES) {
+            return Err(Error::Plan("too many stripes"));
+        }
+        if ![role.member, role.source].iter().chain(edges()).all(is_member) {
+            return Err(Error::Plan("it names a member that is not listed"));
+        }
+        let input = Input::Plan { role: Arc::new(role), members };
+        self.shared.inbox.send(input).await.map_err(|_| Error::Stopped)
+    }
+
+    /// What is wrong with other members of the plan, for who makes it; can be taken once.
+    pub fn complaints(&mut self) -> Option<mpsc::Receiver<Complained>> {
+        self.complaints.take()
     }
 
     /// Adds one node by its addresses, tried in order. `told`: named by the user or a ticket.
@@ -180,6 +240,25 @@ impl Swarm {
         progress.wait_for(|p| p.complete).await.map(|_| ()).map_err(|_| Error::Stopped)
     }
 
+    /// What gives complete data its final name, for a thread that may block. Of a draft only what its origin has sealed
+    /// gets one.
+    pub fn finisher(&self) -> impl FnOnce() -> Result<tidecast_store::Summary, Error> + Send + 'static {
+        let (roots, store) = (self.shared.roots.clone(), self.shared.store.clone());
+        move || {
+            if roots
+                .is_some_and(|roots| roots.seal().is_none() || roots.seal() != store.manifest().sealed_hash())
+            {
+                return Err(Error::Seal);
+            }
+            Ok(store.finish()?)
+        }
+    }
+
+    /// The origin of a draft: how long it took to hash all of it, once it has.
+    pub fn hashing_took(&self) -> Option<Duration> {
+        self.shared.roots.as_ref()?.took()
+    }
+
     /// Closes all connections and reports; data that was verified is synced.
     pub async fn stop(mut self) -> Result<Summary, Error> {
         let (reply, summary) = oneshot::channel();
@@ -208,6 +287,11 @@ impl Finder {
     pub async fn found(&self, address: SocketAddr) -> bool {
         self.inbox.send(Input::Found { addresses: vec![address], told: false }).await.is_ok()
     }
+}
+
+fn limits(planned: bool) -> Limits {
+    let usual = Limits { unsettled: UNSETTLED, ..Limits::default() };
+    if planned { Limits { random_neighbours: PLANNED_NEIGHBOURS, ..usual } } else { usual }
 }
 
 /// The engine's thread: its own small runtime, so that nothing but the engine runs on it.
@@ -250,6 +334,19 @@ async fn keep(shared: Arc<Shared>) {
     }
 }
 
+/// The sockets that listen already, and one for each address.
+fn open_all(
+    mut sockets: Vec<std::net::TcpListener>,
+    addrs: &[SocketAddr],
+) -> Result<Vec<TcpListener>, Error> {
+    for addr in addrs {
+        sockets.push(accept::listen(*addr)?);
+    }
+    let adopt = |socket| TcpListener::from_std(socket);
+    let adopted = sockets.into_iter().map(adopt).collect::<Result<_, _>>();
+    adopted.map_err(|source| Error::System { what: "use a listening socket", source })
+}
+
 /// This host's addresses on the network that the user named.
 fn chosen(network: &Network) -> Result<Vec<LocalAddress>, Error> {
     let all =
@@ -276,6 +373,11 @@ fn on_network(listen: &[SocketAddr], chosen: &[LocalAddress]) -> Vec<SocketAddr>
         }
     };
     listen.iter().flat_map(bound).collect()
+}
+
+/// The pieces of an ascending list, each a range.
+fn ranges_of(hashed: &[(u32, Digest)]) -> Vec<Range<u32>> {
+    hashed.iter().map(|(piece, _)| *piece..piece.saturating_add(1)).collect()
 }
 
 fn flags(ranges: &[Range<u32>], count: u32) -> Vec<bool> {

@@ -3,9 +3,13 @@
 //!
 //! Promises: a block that contradicts a known leaf hash is never written; a verified piece is never
 //! written to again; of two copies of a block one is written and the other reported as duplicate;
-//! every block that came in is answered by exactly one of `Stored`, `BlockBad` and `Duplicate`.
+//! every block that came in is answered by exactly one of `Stored`, `BlockBad` and `Duplicate`; a block
+//! stored as proven may be passed on at once, though its piece is not whole ([`Settler::held`]).
 
+mod draft;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +24,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::cpu::{Cpu, Stage};
 use crate::driver::Input;
 use crate::pool::Buffer;
+use crate::roots::Roots;
+use draft::Found;
+use parking_lot::Mutex;
+pub(crate) use table::Held;
 use table::{Admitted, Settled, Table};
 
 /// Work for a settling thread.
 enum Job {
     /// A block came in.
     Block { peer: PeerId, block: Block, data: Buffer, _slot: Slot },
-    /// The leaf hashes of a piece came in, ahead of its data.
-    Leaves { peer: PeerId, piece: u32, leaves: Vec<Digest> },
     /// A piece may be on disk from an earlier run: hash it.
     Check { piece: u32 },
 }
@@ -49,6 +55,9 @@ pub(crate) struct Settler {
 struct Shared {
     manifest: Arc<Manifest>,
     store: Arc<Store>,
+    /// Of a draft.
+    roots: Option<Arc<Roots>>,
+    found: Mutex<Found>,
     table: Table,
     inbox: mpsc::Sender<Input>,
     cpu: Arc<Cpu>,
@@ -65,6 +74,7 @@ impl Settler {
     pub(crate) fn start(
         manifest: Arc<Manifest>,
         store: Arc<Store>,
+        roots: Option<Arc<Roots>>,
         inbox: mpsc::Sender<Input>,
         cpu: Arc<Cpu>,
         threads: usize,
@@ -73,7 +83,8 @@ impl Settler {
         let (checks, check_queue) = bounded(QUEUE);
         let table = Table::new(manifest.piece_count());
         let stopped = AtomicBool::new(false);
-        let shared = Arc::new(Shared { manifest, store, table, inbox, cpu, stopped });
+        let found = Mutex::default();
+        let shared = Arc::new(Shared { manifest, store, roots, found, table, inbox, cpu, stopped });
         for n in 0..threads {
             let (shared, queue, checks) = (shared.clone(), queue.clone(), check_queue.clone());
             let name = format!("settle-{n}");
@@ -86,6 +97,16 @@ impl Settler {
     /// Marks pieces that were verified before this run.
     pub(crate) fn mark_verified(&self, pieces: std::ops::Range<u32>) {
         pieces.for_each(|p| self.shared.table.mark_verified(p));
+    }
+
+    /// In a draft: of `waiting` pieces that may be on disk, these are, and were hashed before this run.
+    pub(crate) fn keep_found(&self, waiting: usize, hashed: Vec<(u32, Digest)>) {
+        self.shared.keep_found(waiting, hashed);
+    }
+
+    /// The roots of these pieces of a draft have become known: what the driver is to hear of those on disk.
+    pub(crate) fn weigh(&self, pieces: std::ops::Range<u32>) -> Vec<Input> {
+        self.shared.weigh(pieces)
     }
 
     /// Whether the piece is verified, as the settling threads see it.
@@ -105,10 +126,33 @@ impl Settler {
         let _ = self.jobs.send(Job::Block { peer, block, data, _slot: slot });
     }
 
-    /// Hands over leaf hashes of a whole piece that came ahead of its data.
-    pub(crate) fn leaves(&self, peer: PeerId, piece: u32, leaves: Vec<Digest>) {
-        // They only sharpen blame; a peer cannot hold up a connection by sending too many.
-        let _ = self.jobs.try_send(Job::Leaves { peer, piece, leaves });
+    /// Takes the leaf hashes of a whole piece that came ahead of its data, at once, so that all that
+    /// follows on the connection is compared with them. False if they do not hash to the piece's root:
+    /// proof of a lie.
+    pub(crate) fn learn(&self, piece: u32, leaves: Vec<Digest>) -> bool {
+        let shared = &self.shared;
+        if shared.manifest.expected(piece).v2.is_none() || !shared.table.lacks_leaves(piece) {
+            return true;
+        }
+        let true_ones = shared.matches(piece, &leaves);
+        if true_ones {
+            shared.table.know(piece, leaves);
+        }
+        true_ones
+    }
+
+    /// Leaf hashes to send ahead of a piece's data: proven ones only. None for v1, which proves none.
+    pub(crate) fn leaves(&self, piece: u32) -> Option<Vec<Digest>> {
+        let shared = &self.shared;
+        shared.manifest.expected(piece).v2?;
+        // In this order: a piece has left the table only when the store has it.
+        let known = shared.table.known(piece);
+        known.or_else(|| shared.cpu.measure(Stage::Disk, || shared.store.leaves(piece)).ok().flatten())
+    }
+
+    /// What of a block may be sent to others.
+    pub(crate) fn held(&self, block: Block) -> Held {
+        self.shared.table.held(block)
     }
 
     /// Has a piece hashed that may be on disk; blocks while many are waiting.
@@ -141,7 +185,6 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
         };
         match job {
             Job::Block { peer, block, data, _slot } => shared.settle(peer, block, &data, &mut digests),
-            Job::Leaves { peer, piece, leaves } => shared.learn(peer, piece, leaves),
             Job::Check { piece } => shared.check(piece),
         }
     }
@@ -157,15 +200,20 @@ impl Shared {
             self.cpu.measure(Stage::Hash, || tidecast_hash::leaves(bytes, digests));
         }
         let piece_len = self.manifest.piece_len(block.piece);
+        // The hash of a piece of one leaf is in the manifest: no leaves are sent for it.
+        let alone = piece_len as usize <= LEAF && !digests.is_empty();
+        if alone && !self.matches(block.piece, digests) {
+            return self.say(Event::BlockBad { peer, block });
+        }
         match self.table.admit(peer, block, piece_len, digests) {
-            Admitted::Write => self.write(peer, block, bytes),
+            Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone),
             Admitted::Duplicate => self.say(Event::Duplicate { peer, block }),
             Admitted::Bad => self.say(Event::BlockBad { peer, block }),
-            Admitted::Partly(parts) => {
+            Admitted::Partly { parts, proven } => {
                 for (part, fresh) in parts {
                     let from = (part.begin - block.begin) as usize;
                     match fresh {
-                        true => self.write(peer, part, &bytes[from..from + part.len as usize]),
+                        true => self.write(peer, part, &bytes[from..from + part.len as usize], proven),
                         false => self.say(Event::Duplicate { peer, block: part }),
                     }
                 }
@@ -174,7 +222,7 @@ impl Shared {
     }
 
     /// Writes what was admitted, and settles its piece if it was the last.
-    fn write(&self, peer: PeerId, block: Block, bytes: &[u8]) {
+    fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
             // The store has said that it cannot go on; the verdict only keeps the books balanced.
@@ -182,8 +230,8 @@ impl Shared {
             self.say(Event::Duplicate { peer, block });
             return self.fail(error);
         }
-        let stored = Event::Stored { peer, block };
-        match self.table.stored(block) {
+        let stored = Event::Stored { peer, block, proven };
+        match self.table.stored(block, proven) {
             None => self.say(stored),
             Some(settled) => {
                 let verdict = self.settle_piece(block.piece, settled);
@@ -238,7 +286,7 @@ impl Shared {
         if settled.digests.is_empty() {
             let len = self.manifest.piece_len(piece) as usize;
             let mut bytes = vec![0; len];
-            if self.store.read_unverified(piece, &mut bytes).is_ok() {
+            if self.store.read_unverified(piece, 0, &mut bytes).is_ok() {
                 settled.digests = vec![[0; 32]; len.div_ceil(LEAF)];
                 tidecast_hash::leaves(&bytes, &mut settled.digests);
             }
@@ -250,21 +298,11 @@ impl Shared {
         if self.table.has_suspects(piece) { self.with_digests(piece, settled) } else { settled }
     }
 
-    /// Leaf hashes that came ahead: kept if they hash to the piece's root, else proof of a lie.
-    fn learn(&self, peer: PeerId, piece: u32, leaves: Vec<Digest>) {
-        if self.manifest.expected(piece).v2.is_none() {
-            return;
-        }
-        if self.matches(piece, &leaves) {
-            self.table.know(piece, leaves);
-        } else {
-            let block = Block { piece, begin: 0, len: 0 };
-            self.say(Event::BlockBad { peer, block });
-        }
-    }
-
     /// Hashes what is on disk for `piece` and counts it if it matches.
     fn check(&self, piece: u32) {
+        if let Some(roots) = &self.roots {
+            return self.check_draft(roots, piece);
+        }
         match self.check_piece(piece) {
             Ok(true) => {
                 self.table.verified(piece, &[]);

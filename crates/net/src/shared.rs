@@ -16,6 +16,7 @@ use crate::cpu::Cpu;
 use crate::driver::Input;
 use crate::iface::{LocalAddress, shared_source, source_for};
 use crate::pool::Pool;
+use crate::roots::Roots;
 use crate::security::Security;
 use crate::settle::Settler;
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) store: Arc<Store>,
     pub(crate) settler: Settler,
+    /// Of a draft.
+    pub(crate) roots: Option<Arc<Roots>>,
     pub(crate) pool: Pool,
     pub(crate) cpu: Arc<Cpu>,
     pub(crate) security: Security,
@@ -67,6 +70,7 @@ impl Shared {
             metadata_size: u32::try_from(manifest.info_bytes().len()).ok(),
             pieces: Some(manifest.piece_count()),
             upload_only: self.seed_only,
+            draft: self.roots.is_some(),
         }
     }
 }

@@ -6,14 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
 use crate::cpu::{Cpu, Stage, thread_nanos};
+use crate::error::ConnError;
+
+/// The other end takes nothing for so long: it never will. That it takes something, however little, is
+/// enough: the kernel asks for more only when a good part of its buffer has gone.
+const STUCK: Duration = Duration::from_secs(60);
 
 /// A TLS stream over a booked socket.
 pub(crate) type Secure = TlsStream<Booked<TcpStream>>;
@@ -52,19 +59,26 @@ impl Transport {
 }
 
 impl Writer {
-    /// Writes all of `bytes`.
-    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Writer::Plain(w) => w.write_all(bytes).await,
-            Writer::Tls(w) => w.write_all(bytes).await,
+    /// Writes all of `bytes`, to an end that keeps taking some.
+    pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), ConnError> {
+        while !bytes.is_empty() {
+            let written = match self {
+                Writer::Plain(w) => taken(w.write(bytes)).await?,
+                Writer::Tls(w) => taken(w.write(bytes)).await?,
+            };
+            if written == 0 {
+                return Err(ConnError::Closed);
+            }
+            bytes = &bytes[written..];
         }
+        Ok(())
     }
 
     /// Pushes out what a TLS layer may hold back.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+    pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
         match self {
             Writer::Plain(_) => Ok(()),
-            Writer::Tls(w) => w.flush().await,
+            Writer::Tls(w) => taken(w.flush()).await,
         }
     }
 
@@ -85,6 +99,12 @@ impl Writer {
     }
 }
 
+/// One step of sending, which comes to something within [`STUCK`].
+async fn taken<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, ConnError> {
+    let late = |_| ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
+    Ok(timeout(STUCK, step).await.map_err(late)??)
+}
+
 /// Sends `len` bytes of `file` from `offset` without copying them through this process. Fails with
 /// `UnexpectedEof` if the file has become shorter.
 pub(crate) async fn send_file(
@@ -93,15 +113,15 @@ pub(crate) async fn send_file(
     mut offset: u64,
     mut len: usize,
     cpu: &Cpu,
-) -> io::Result<()> {
+) -> Result<(), ConnError> {
     while len > 0 {
-        socket.writable().await?;
+        taken(socket.writable()).await?;
         let send = || Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?);
         match socket.try_io(Interest::WRITABLE, || cpu.measure(Stage::Socket, send)) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok(sent) => len -= sent,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         }
     }
     Ok(())

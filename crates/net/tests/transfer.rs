@@ -1,21 +1,20 @@
 //! Two or more nodes in one process, over real sockets: every format, open and private.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod common;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fake::Fake;
+use common::{assert_same, finish, log, options, publish, soon};
 use tidecast_identity::{Authority, ManifestId, NodeKey, Tls, Token};
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_net::{Fetch, Membership, Security, Summary, Swarm, SwarmOptions, fetch_manifest};
-use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
+use tidecast_net::{Fetch, Membership, Security, Swarm, SwarmOptions, fetch_manifest};
 use tidecast_store::{DownloadOptions, SeedOptions, Store};
-
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::from_env("TIDECAST_LOG");
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
-}
+use tidecast_wire::ext::{Message, PieceRange};
 
 /// Files of many sizes around leaf and piece boundaries, with content that differs everywhere.
 fn make_tree(dir: &Path) {
@@ -26,48 +25,20 @@ fn make_tree(dir: &Path) {
     }
 }
 
-fn publish(path: &Path, version: Version) -> Arc<Manifest> {
-    let tree = scan(path, &ScanOptions::default(), &Progress::default()).unwrap();
-    let options = HashOptions { format: Format::Exactly(version), ..HashOptions::default() };
-    Arc::new(hash(&tree, &options, &Progress::default(), |_| {}).unwrap().manifest)
-}
-
-fn options(opened: tidecast_store::Opened, security: Security, seed_only: bool) -> SwarmOptions {
-    let listen = vec!["127.0.0.1:0".parse().unwrap()];
-    SwarmOptions { opened, listen, network: None, security, policy: Default::default(), seed_only }
-}
-
 async fn seed(manifest: &Arc<Manifest>, path: &Path, security: Security) -> Swarm {
     let opened = Store::seed(manifest.clone(), path, &SeedOptions::default()).unwrap();
-    let swarm = Swarm::start(options(opened, security, true)).unwrap();
+    let swarm = Swarm::start(SwarmOptions { seed_only: true, ..options(opened, security) }).unwrap();
     soon(swarm.complete()).await.unwrap();
     swarm
 }
 
 async fn get(manifest: &Arc<Manifest>, to: &Path, security: Security, peers: &[SocketAddr]) -> Swarm {
     let opened = Store::download(manifest.clone(), to, &DownloadOptions::default()).unwrap();
-    let swarm = Swarm::start(options(opened, security, false)).unwrap();
+    let swarm = Swarm::start(options(opened, security)).unwrap();
     for peer in peers {
         swarm.add_peer(vec![*peer], true).await;
     }
     swarm
-}
-
-async fn finish(swarm: Swarm) -> Summary {
-    soon(swarm.complete()).await.unwrap();
-    let store = swarm.store().clone();
-    tokio::task::spawn_blocking(move || store.finish()).await.unwrap().unwrap();
-    swarm.stop().await.unwrap()
-}
-
-/// Long enough for any machine; only a hang takes it.
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), work).await.expect("it hangs")
-}
-
-fn assert_same(a: &Path, b: &Path) {
-    let diff = std::process::Command::new("diff").arg("-r").arg(a).arg(b).output().unwrap();
-    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
 
 async fn one_to_one(version: Version) {
@@ -98,6 +69,31 @@ async fn v2_arrives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hybrid_arrives() {
     one_to_one(Version::Hybrid).await;
+}
+
+/// Whoever shares out by who has room must not be told that what waits here has gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_receiver_does_not_take_is_not_called_sent() {
+    log();
+    let from = tempfile::tempdir().unwrap();
+    let source = from.path().join("data");
+    std::fs::write(&source, vec![7; 32 << 20]).unwrap();
+    let manifest = publish(&source, Version::V2);
+    let seeder = seed(&manifest, &source, Security::Open).await;
+    let mut silent = Fake::dial(seeder.listen_addrs()[0], &manifest, *b"-TC0100-a silent one").await;
+    let all = PieceRange { channel: 0, first: 0, count: manifest.piece_count() };
+    silent.say(Message::RequestPieces(all)).await;
+    let sent = || seeder.progress().borrow().sent_bytes;
+    soon(async {
+        while sent() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    println!("{} bytes called sent", sent());
+    assert!(sent() < 1 << 20, "{} bytes called sent that a receiver did not read", sent());
+    seeder.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

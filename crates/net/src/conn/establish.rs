@@ -42,6 +42,8 @@ pub(crate) struct Local {
     pub(crate) pieces: Option<u32>,
     /// Nothing more to download (BEP 21).
     pub(crate) upload_only: bool,
+    /// The manifest is a draft: only who takes roots can take part.
+    pub(crate) draft: bool,
 }
 
 /// A connection on which both sides know who the other is.
@@ -51,6 +53,8 @@ pub(crate) struct Established {
     pub(crate) protocol: Protocol,
     pub(crate) remote_id: [u8; 20],
     pub(crate) outgoing: bool,
+    /// It may be sent pieces as a plan has it.
+    pub(crate) takes_offers: bool,
     pub(crate) node: Option<NodeId>,
     pub(crate) client: String,
     /// The port it listens on, if it says so.
@@ -93,7 +97,7 @@ async fn shake_hands(
     let theirs = open(local, &mut reader, &mut writer, &mut buf, outgoing).await?;
     let agreed = Reserved::ours(local.hybrid).both(theirs.reserved);
     let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
-    let codec = Codec::new(agreed, ids, offer(security));
+    let codec = Codec::new(agreed, ids, offer(local, security));
     let mut input = Input::new(reader, buf, codec, CHUNK_STOCK);
     if let Some(pieces) = local.pieces {
         input.codec.set_pieces(pieces);
@@ -105,6 +109,7 @@ async fn shake_hands(
         protocol: Protocol::Stock { fast: agreed.fast() },
         remote_id: theirs.peer_id,
         outgoing,
+        takes_offers: false,
         node,
         client: client_of(&theirs.peer_id),
         port: None,
@@ -116,6 +121,9 @@ async fn shake_hands(
         peer.send(&hello).await?;
         peer.meet().await?;
     }
+    if local.draft && !peer.takes_roots() {
+        return Err(ConnError::Protocol("it takes no roots of a draft"));
+    }
     peer.greeting = greeting;
     if let Security::Private(membership) = security {
         peer.prove(membership).await?;
@@ -123,9 +131,13 @@ async fn shake_hands(
     Ok(peer)
 }
 
-fn offer(security: &Security) -> Offer {
+fn offer(local: &Local, security: &Security) -> Offer {
     // One process serves one swarm yet, so no further channel is opened, and no credit is given.
-    let mut offer = Offer { caps: Caps::LEAVES.with(Caps::MANIFEST), ..Offer::default() };
+    let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN);
+    let mut offer = Offer { caps, ..Offer::default() };
+    if local.draft {
+        offer.caps = offer.caps.with(Caps::ROOTS);
+    }
     if security.is_owner() {
         offer.caps = offer.caps.with(Caps::AUTHORITY);
     }
@@ -186,7 +198,7 @@ impl Established {
         let mut out = BytesMut::new();
         message.encode(self.input.codec.peer_ids(), &mut out)?;
         self.writer.write_all(&out).await?;
-        Ok(self.writer.flush().await?)
+        self.writer.flush().await
     }
 
     /// Takes the other Tidecast's extension handshake, and what was agreed.
@@ -198,9 +210,14 @@ impl Established {
         self.port = hello.port;
         if let Some(session) = self.input.codec.session() {
             self.protocol = Protocol::Tidecast { max_block: session.max_block };
+            self.takes_offers = session.peer.has(Caps::PLAN);
             self.input.set_chunk(CHUNK_TIDECAST);
         }
         Ok(())
+    }
+
+    fn takes_roots(&self) -> bool {
+        self.input.codec.session().is_some_and(|session| session.peer.has(Caps::ROOTS))
     }
 
     /// Each side shows why it may be here, and waits for the other to do so.

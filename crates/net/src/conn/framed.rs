@@ -6,17 +6,19 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tidecast_wire::{Codec, Decoded, Frame, Message};
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::ConnError;
 use crate::transport::Reader;
 
 /// Between messages a peer may be silent for so long (BEP 3: a keep-alive every two minutes).
 const IDLE: Duration = Duration::from_secs(150);
-/// Within a message or block, bytes must keep coming: this long for the start ...
+/// Within a message or block, bytes must keep coming: silence lasts no longer than this.
 const STALL: Duration = Duration::from_secs(20);
-/// ... plus this for every 16 KiB, which no useful link is slower than.
-const STALL_PER_LEAF: Duration = Duration::from_secs(2);
+/// ... and every 16 KiB of a block come within this, or who sends a byte now and then would never end:
+/// 256 bytes a second, what each of 500 connections has of a link of 1 Mbit/s. So much patience costs one
+/// connection and its buffer, of which there is one for each; the engine asks others long before.
+const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
 
 /// What the bytes so far amount to.
 pub(crate) enum Ready {
@@ -92,11 +94,81 @@ impl Input {
             return Ok(());
         }
         let leaves = u32::try_from(out.len().div_ceil(tidecast_hash::LEAF)).unwrap_or(u32::MAX);
-        let limit = STALL + STALL_PER_LEAF * leaves;
-        match timeout(limit, self.reader.read_exact(&mut out[here..])).await {
-            Err(_) => Err(ConnError::Late { what: "send a block", seconds: limit.as_secs() }),
-            Ok(Err(e)) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(ConnError::Closed),
-            Ok(r) => Ok(r.map(|_| ())?),
+        let most = STALL + TRICKLE_PER_LEAF * leaves;
+        let end = Instant::now() + most;
+        let mut rest = &mut out[here..];
+        while !rest.is_empty() {
+            let silent = Instant::now() + STALL;
+            let limit = if silent < end { STALL } else { most };
+            match timeout_at(silent.min(end), self.reader.read(rest)).await {
+                Err(_) => {
+                    return Err(ConnError::Late { what: "go on with a block", seconds: limit.as_secs() });
+                }
+                Ok(read) => match read? {
+                    0 => return Err(ConnError::Closed),
+                    n => rest = &mut rest[n..],
+                },
+            }
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use tidecast_wire::ext::Offer;
+    use tidecast_wire::{ExtIds, Reserved};
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    /// A block of four leaves.
+    const BLOCK: usize = 4 * tidecast_hash::LEAF;
+
+    fn input() -> (Input, DuplexStream) {
+        let (ours, theirs) = duplex(BLOCK);
+        let codec = Codec::new(Reserved::default(), ExtIds::default(), Offer::default());
+        (Input::new(Box::new(ours), BytesMut::new(), codec, 4096), theirs)
+    }
+
+    /// `part` bytes of a block come, then nothing for `pause`, again and again, so many `times`. How the
+    /// block ends, and when, in seconds.
+    async fn block(part: usize, pause: u64, times: usize) -> (Result<(), ConnError>, u64) {
+        let (mut input, mut peer) = input();
+        tokio::spawn(async move {
+            for _ in 0..times {
+                if peer.write_all(&vec![7; part]).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        let (start, mut out) = (Instant::now(), vec![0; BLOCK]);
+        let end = input.payload(&mut out).await;
+        assert!(end.is_err() || out.iter().all(|b| *b == 7));
+        (end, start.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_block_of_which_something_keeps_coming_is_waited_for() {
+        let (end, took) = block(BLOCK / 16, 15, 16).await;
+        end.unwrap();
+        assert_eq!(took, 15 * 15);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_within_a_block_is_not_borne() {
+        let (end, took) = block(BLOCK / 16, 15, 3).await;
+        assert!(matches!(end, Err(ConnError::Late { seconds: 20, .. })), "{end:?}");
+        assert_eq!(took, 30 + 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nor_a_byte_now_and_then() {
+        let (end, took) = block(1, 10, BLOCK).await;
+        assert!(matches!(end, Err(ConnError::Late { seconds: 276, .. })), "{end:?}");
+        assert_eq!(took, 20 + 4 * 64);
     }
 }

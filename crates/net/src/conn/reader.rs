@@ -1,6 +1,7 @@
 //! The reading task: frames in; payload to the settling threads, everything else to the engine.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext::{self, Mode};
@@ -82,6 +83,7 @@ impl Reading {
         }
         let size = shared.manifest.piece_len(piece);
         let leaf = tidecast_hash::LEAF as u32;
+        self.proven(piece..piece.saturating_add(1))?;
         let end = begin.checked_add(len).filter(|end| *end <= size);
         let whole = begin % leaf == 0 && end.is_some_and(|end| end % leaf == 0 || end == size);
         if !whole || len == 0 || len as usize > shared.pool.buffer_size() {
@@ -116,9 +118,12 @@ impl Reading {
             Message::Unchoke => Event::Unchoked { peer },
             Message::Interested => Event::Interested { peer },
             Message::NotInterested => Event::NotInterested { peer },
-            Message::Have(piece) => Event::Has { peer, pieces: self.pieces(piece..piece.saturating_add(1))? },
+            Message::Have(piece) => Event::Has { peer, pieces: self.proven(piece..piece.saturating_add(1))? },
             Message::Bitfield(bits) => Event::HasExactly { peer, pieces: self.ranges(&bits)? },
-            Message::HaveAll => Event::HasAll { peer },
+            Message::HaveAll => {
+                self.covered(self.link.shared.manifest.piece_count())?;
+                Event::HasAll { peer }
+            }
             Message::HaveNone => Event::HasNone { peer },
             Message::DontHave(piece) => {
                 self.pieces(piece..piece.saturating_add(1))?;
@@ -200,9 +205,16 @@ impl Reading {
             M::Availability(a) => return self.has(a.mode, a.pieces().collect()).await,
             M::AvailabilityBits(a) => return self.has(a.mode, a.pieces().collect()).await,
             M::Leaves { piece, first: 0, hashes, .. } => {
-                self.pieces(piece..piece.saturating_add(1))?;
-                self.link.shared.settler.leaves(peer, piece, hashes);
-                return Ok(());
+                self.proven(piece..piece.saturating_add(1))?;
+                if self.link.shared.settler.learn(piece, hashes) {
+                    return Ok(());
+                }
+                Event::BlockBad { peer, block: Block { piece, begin: 0, len: 0 } }
+            }
+            M::Roots { .. } | M::Seal { .. } => return self.roots(message).await,
+            M::Offer { stripe, piece, .. } => {
+                self.proven(piece..piece.saturating_add(1))?;
+                Event::Offered { peer, piece, stripe }
             }
             M::Revoked { list, .. } => return self.revoked(&list).await,
             M::Peers { addrs, .. } => return self.link.found(addrs.into_iter()).await,
@@ -216,16 +228,11 @@ impl Reading {
     async fn has(&self, mode: Mode, pieces: Vec<Range<u32>>) -> Result<(), ConnError> {
         let peer = self.link.peer;
         if let Some(last) = pieces.last() {
-            self.pieces(last.clone())?;
+            self.proven(last.clone())?;
         }
         match mode {
             Mode::Reset => self.tell(Event::HasExactly { peer, pieces }).await,
-            Mode::Add => {
-                for pieces in pieces {
-                    self.tell(Event::Has { peer, pieces }).await?;
-                }
-                Ok(())
-            }
+            Mode::Add => self.tell(Event::HasMore { peer, pieces }).await,
             Mode::Remove => {
                 for piece in pieces.into_iter().flatten() {
                     self.tell(Event::HasNot { peer, piece }).await?;
@@ -233,6 +240,26 @@ impl Reading {
                 Ok(())
             }
         }
+    }
+
+    /// What the owner of a draft says of its pieces.
+    async fn roots(&self, message: ext::Message) -> Result<(), ConnError> {
+        let Some(roots) = &self.link.shared.roots else { return Ok(()) };
+        let (ext::Message::Roots { number, .. } | ext::Message::Seal { number, .. }) = message else {
+            return Ok(());
+        };
+        let news = roots.hear(message).map_err(ConnError::Protocol)?;
+        self.link.roots_heard.fetch_max(number.saturating_add(1), Ordering::AcqRel);
+        let Some(pieces) = news else { return Ok(()) };
+        // What is here already is known before the peer can offer it. Said even if this connection ends meanwhile: nobody
+        // else will say it.
+        let shared = self.link.shared.clone();
+        let told = self.link.shared.runtime.spawn(async move {
+            for input in shared.settler.weigh(pieces).into_iter().chain([Input::Roots]) {
+                let _ = shared.inbox.send(input).await;
+            }
+        });
+        told.await.map_err(|_| ConnError::Stopping)
     }
 
     async fn revoked(&self, list: &[u8]) -> Result<(), ConnError> {
@@ -248,6 +275,17 @@ impl Reading {
             return Err(ConnError::Protocol("a piece that does not exist"));
         }
         Ok(pieces)
+    }
+
+    /// Pieces that the peer may speak of as its own: in a draft it has to send the roots ahead.
+    fn proven(&self, pieces: Range<u32>) -> Result<Range<u32>, ConnError> {
+        self.covered(pieces.end)?;
+        self.pieces(pieces)
+    }
+
+    fn covered(&self, end: u32) -> Result<(), ConnError> {
+        let ahead = self.link.shared.roots.as_ref().is_some_and(|roots| end > roots.covered());
+        if ahead { Err(ConnError::Protocol("a piece whose root it has not sent")) } else { Ok(()) }
     }
 
     fn asked(&self, piece: u32, begin: u32, len: u32) -> Result<Block, ConnError> {
@@ -280,7 +318,7 @@ impl Reading {
             }
         }
         if let Some(last) = ranges.last() {
-            self.pieces(last.clone())?;
+            self.proven(last.clone())?;
         }
         Ok(ranges)
     }

@@ -78,7 +78,7 @@ impl Link {
     }
 
     fn leaves_part(&self, range: ext::LeafRange) -> Ext {
-        let leaves = self.shared.store.leaves(range.piece).ok().flatten().unwrap_or_default();
+        let leaves = self.shared.settler.leaves(range.piece).unwrap_or_default();
         let first = range.first as usize;
         match leaves.get(first..first.saturating_add(range.count as usize)) {
             Some(hashes) if !hashes.is_empty() && hashes.len() <= ext::MAX_LEAVES => {

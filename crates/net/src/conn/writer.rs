@@ -4,6 +4,8 @@
 //! ones (stock clients) and those that TLS must encrypt are read into one buffer together with
 //! their headers, so that a system call moves many of them.
 
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -16,6 +18,7 @@ use super::Link;
 use crate::cpu::Stage;
 use crate::driver::{Input, Out};
 use crate::error::ConnError;
+use crate::settle::Held;
 use crate::transport::{Writer, send_file, send_more};
 
 /// Things taken from the queue in one go.
@@ -24,10 +27,11 @@ const BATCH: usize = 64;
 const GATHER: usize = 256 << 10;
 /// A block of at least this goes by sendfile.
 const SENDFILE: u32 = 64 << 10;
+/// Pieces of which it is remembered that their leaf hashes were sent: more than go to one peer side by
+/// side, one of each stripe and some that wait for their last blocks.
+const LEAVES_SENT: usize = 256;
 /// Silence is broken after this (BEP 3: two minutes at most).
 const KEEP_ALIVE: Duration = Duration::from_secs(90);
-/// One batch must be gone within this, or the peer takes nothing any more.
-const STUCK: Duration = Duration::from_secs(60);
 
 struct Writing {
     link: Link,
@@ -35,8 +39,10 @@ struct Writing {
     out: BytesMut,
     tidecast: bool,
     served: Vec<Block>,
-    /// The piece whose leaf hashes were sent last.
-    leaves_of: Option<u32>,
+    /// Pieces whose leaf hashes were sent lately, the latest first.
+    leaves_of: VecDeque<u32>,
+    /// Messages of roots sent.
+    roots_sent: u32,
 }
 
 /// Writes until told to close or the connection ends.
@@ -48,7 +54,8 @@ pub(super) async fn run(
 ) -> Result<(), ConnError> {
     let tidecast = matches!(protocol, Protocol::Tidecast { .. });
     let out = BytesMut::with_capacity(GATHER + (GATHER >> 2));
-    let mut writing = Writing { link, writer, out, tidecast, served: Vec::new(), leaves_of: None };
+    let (served, leaves_of) = (Vec::new(), VecDeque::new());
+    let mut writing = Writing { link, writer, out, tidecast, served, leaves_of, roots_sent: 0 };
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         match tokio::time::timeout(KEEP_ALIVE, queue.recv_many(&mut batch, BATCH)).await {
@@ -56,9 +63,7 @@ pub(super) async fn run(
             Ok(_) => {}
             Err(_) => batch.push(Out::Message(Message::KeepAlive)),
         }
-        let late = ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
-        let open = tokio::time::timeout(STUCK, writing.batch(&mut batch)).await.map_err(|_| late)??;
-        if !open {
+        if !writing.batch(&mut batch).await? {
             let _ = tokio::time::timeout(Duration::from_secs(2), writing.writer.shutdown()).await;
             return Ok(());
         }
@@ -70,10 +75,13 @@ impl Writing {
     async fn batch(&mut self, batch: &mut Vec<Out>) -> Result<bool, ConnError> {
         let mut open = true;
         for item in batch.drain(..) {
+            self.roots().await?;
             match item {
+                Out::Roots => {}
                 Out::Message(message) => self.message(&message)?,
                 Out::Serve(block) => self.serve(block).await?,
-                Out::ServePadded(block) => self.copy(block)?,
+                Out::ServePadded(block) => self.copy(block, Held::Whole)?,
+                Out::Offer { piece, stripe } => self.offer(piece, stripe)?,
                 Out::Close => open = false,
             }
             if self.out.len() >= GATHER {
@@ -97,6 +105,20 @@ impl Writing {
             Err(tidecast_wire::EncodeError::NotSpoken(_)) => Ok(()),
             other => Ok(other?),
         }
+    }
+
+    /// What is known of a draft's roots goes ahead of everything else, as all that follows may rest on it.
+    async fn roots(&mut self) -> Result<(), ConnError> {
+        let Some(roots) = self.link.shared.roots.clone() else { return Ok(()) };
+        self.roots_sent = self.roots_sent.max(self.link.roots_heard.load(Ordering::Acquire));
+        while let Some(message) = roots.get(self.roots_sent) {
+            self.message(&Message::Tidecast((*message).clone()))?;
+            self.roots_sent += 1;
+            if self.out.len() >= GATHER {
+                self.write().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes what was gathered, and reports the blocks in it as sent.
@@ -127,14 +149,20 @@ impl Writing {
     }
 
     async fn serve(&mut self, block: Block) -> Result<(), ConnError> {
-        if self.tidecast && self.leaves_of != Some(block.piece) {
-            self.leaves_of = Some(block.piece);
-            self.leaves(block.piece)?;
+        let held = self.link.shared.settler.held(block);
+        if held == Held::No {
+            // Its piece has failed since the engine said so, and starts again.
+            self.reject(block)?;
+            return self.report(block).await;
+        }
+        if self.tidecast && !self.leaves(block.piece)? {
+            // There are none; nor will there be for its next block.
+            self.leaves_sent(block.piece);
         }
         let sent = if block.len >= SENDFILE && self.writer.plain().is_some() {
-            self.send_file(block).await
+            self.send_file(block, held).await
         } else {
-            self.copy(block).map(|()| self.served.push(block))
+            self.copy(block, held).map(|()| self.served.push(block))
         };
         match sent {
             Ok(()) => Ok(()),
@@ -143,14 +171,31 @@ impl Writing {
         }
     }
 
-    /// The leaf hashes of a piece go ahead of its data, so that each leaf can be verified alone.
-    fn leaves(&mut self, piece: u32) -> Result<(), ConnError> {
-        let shared = &self.link.shared;
-        let leaves = shared.cpu.measure(Stage::Disk, || shared.store.leaves(piece));
-        let Some(hashes) = leaves.ok().flatten().filter(|h| h.len() > 1 && h.len() <= ext::MAX_LEAVES) else {
-            return Ok(());
+    /// Says that the blocks of a piece follow unasked, and first what proves them. If the leaf hashes
+    /// are not known here yet, they go ahead of the first block.
+    fn offer(&mut self, piece: u32, stripe: u16) -> Result<(), ConnError> {
+        self.leaves(piece)?;
+        self.message(&Message::Tidecast(ext::Message::Offer { channel: 0, stripe, piece }))
+    }
+
+    /// The leaf hashes of a piece go ahead of its data, so that each leaf can be verified alone, and
+    /// passed on. False if there are none here.
+    fn leaves(&mut self, piece: u32) -> Result<bool, ConnError> {
+        if self.leaves_of.contains(&piece) {
+            return Ok(true);
+        }
+        let leaves = self.link.shared.settler.leaves(piece);
+        let Some(hashes) = leaves.filter(|h| h.len() > 1 && h.len() <= ext::MAX_LEAVES) else {
+            return Ok(false);
         };
-        self.message(&Message::Tidecast(ext::Message::Leaves { channel: 0, piece, first: 0, hashes }))
+        self.leaves_sent(piece);
+        self.message(&Message::Tidecast(ext::Message::Leaves { channel: 0, piece, first: 0, hashes }))?;
+        Ok(true)
+    }
+
+    fn leaves_sent(&mut self, piece: u32) {
+        self.leaves_of.truncate(LEAVES_SENT - 1);
+        self.leaves_of.push_front(piece);
     }
 
     fn header(&mut self, block: Block) -> Result<(), ConnError> {
@@ -165,9 +210,13 @@ impl Writing {
     }
 
     /// From the page cache to the socket within the kernel.
-    async fn send_file(&mut self, block: Block) -> Result<(), ConnError> {
+    async fn send_file(&mut self, block: Block, held: Held) -> Result<(), ConnError> {
         let shared = self.link.shared.clone();
-        let spans = shared.store.send_spans(block.piece, block.begin, block.len)?;
+        let Block { piece, begin, len } = block;
+        let spans = match held {
+            Held::Proven => shared.store.send_spans_unverified(piece, begin, len)?,
+            _ => shared.store.send_spans(piece, begin, len)?,
+        };
         self.header(block)?;
         self.write_ahead().await?;
         for span in spans {
@@ -182,7 +231,7 @@ impl Writing {
     }
 
     /// Through a buffer, behind its header.
-    fn copy(&mut self, block: Block) -> Result<(), ConnError> {
+    fn copy(&mut self, block: Block, held: Held) -> Result<(), ConnError> {
         let before = self.out.len();
         self.header(block)?;
         let start = self.out.len();
@@ -191,7 +240,10 @@ impl Writing {
         // A v1 peer of a hybrid asks for the padding behind a file too: it is zeros, as put above.
         let real = shared.manifest.piece_len(block.piece).saturating_sub(block.begin).min(block.len);
         let bytes = &mut self.out[start..start + real as usize];
-        let read = shared.cpu.measure(Stage::Disk, || shared.store.read(block.piece, block.begin, bytes));
+        let read = shared.cpu.measure(Stage::Disk, || match held {
+            Held::Proven => shared.store.read_unverified(block.piece, block.begin, bytes),
+            _ => shared.store.read(block.piece, block.begin, bytes),
+        });
         if let Err(error) = read {
             self.out.truncate(before);
             return Err(error.into());
@@ -204,13 +256,17 @@ impl Writing {
         let inbox = &self.link.shared.inbox;
         let _ = inbox.send(Input::StoreFailed(error)).await;
         let _ = inbox.send(Input::Event(Event::PieceLost { piece: block.piece })).await;
+        self.reject(block)?;
+        self.report(block).await
+    }
+
+    fn reject(&mut self, block: Block) -> Result<(), ConnError> {
         let Block { piece, begin, len } = block;
         if self.ids().get(Extension::Tidecast).is_some() && self.tidecast {
             let range = ext::BlockRange { channel: 0, piece, begin, len };
-            self.message(&Message::Tidecast(ext::Message::RejectBlock(range)))?;
+            self.message(&Message::Tidecast(ext::Message::RejectBlock(range)))
         } else {
-            self.message(&Message::Reject(tidecast_wire::BlockRange { piece, begin, len }))?;
+            self.message(&Message::Reject(tidecast_wire::BlockRange { piece, begin, len }))
         }
-        self.report(block).await
     }
 }

@@ -8,6 +8,7 @@ use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
 
 use super::book::Culprit;
+use super::plan::Complained;
 use super::{Driver, Out};
 use crate::cpu::Stage;
 use crate::security::Security;
@@ -41,6 +42,7 @@ impl Driver {
             Action::Ban { peer, reason } => self.ban(peer, reason),
             Action::AnnounceAll { peer, have } => self.announce_all(peer, &have),
             Action::Announce { peer, pieces } => self.announce(peer, &pieces),
+            Action::AnnounceLost { peer, piece } => self.announce_lost(peer, piece),
             Action::Interested { peer, interested } => {
                 self.send(peer, if interested { Message::Interested } else { Message::NotInterested });
             }
@@ -64,6 +66,8 @@ impl Driver {
                 };
                 self.send(peer, message);
             }
+            Action::Offer { peer, piece, stripe } => self.put(peer, Out::Offer { piece, stripe }),
+            Action::Complain { member, stripe, why } => self.complain(Complained { member, stripe, why }),
             // Progress says so; what is still to be checked decides too.
             Action::Complete => {}
         }
@@ -72,9 +76,8 @@ impl Driver {
     /// A node that has connected to us meanwhile is not dialled again, nor one that is banned.
     fn dial(&mut self, candidate: Candidate) {
         let addresses = self.book.addresses(candidate);
-        let met = |c: &super::Conn| c.listens.is_some_and(|a| addresses.contains(&a));
         let banned = addresses.iter().any(|a| self.book.is_banned(&Culprit::new(None, *a)));
-        if banned || self.conns.values().any(met) {
+        if banned || self.is_met(addresses) {
             return self.engine_event(Event::DialFailed { candidate });
         }
         crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
@@ -146,6 +149,18 @@ impl Driver {
         }
     }
 
+    /// A stock client that does not speak BEP 54 is told nothing: its requests are rejected.
+    fn announce_lost(&mut self, peer: PeerId, piece: u32) {
+        if self.is_tidecast(peer) {
+            let lost = piece..piece.saturating_add(1);
+            for message in ext::describe(0, Mode::Remove, &[lost]) {
+                self.send(peer, Message::Tidecast(message));
+            }
+        } else {
+            self.send(peer, Message::DontHave(piece));
+        }
+    }
+
     fn request_pieces(&mut self, peer: PeerId, pieces: Range<u32>) {
         for first in pieces.clone().step_by(ext::MAX_PIECES as usize) {
             let count = (pieces.end - first).min(ext::MAX_PIECES);
@@ -174,6 +189,13 @@ impl Driver {
         for peer in self.conns.keys().copied().collect::<Vec<_>>() {
             let message = ext::Message::Revoked { channel: 0, list: list.clone() };
             self.send(peer, Message::Tidecast(message));
+        }
+    }
+
+    /// Wakes the connections; each knows what its peer lacks.
+    pub(super) fn pass_on_roots(&mut self) {
+        for peer in self.conns.keys().copied().collect::<Vec<_>>() {
+            self.put(peer, Out::Roots);
         }
     }
 

@@ -31,7 +31,7 @@ pub struct Progress {
     pub duplicate_bytes: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt_bytes: u64,
-    /// Every wanted piece is verified.
+    /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
 }
 

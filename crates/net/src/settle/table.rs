@@ -22,14 +22,14 @@ const KNOWN_AHEAD: usize = 256;
 /// What to do with a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admitted {
-    /// All of it is new.
-    Write,
+    /// All of it is new. `proven`: it was compared with known leaf hashes.
+    Write { proven: bool },
     /// All of it is there, or on its way.
     Duplicate,
     /// It contradicts a known leaf hash.
     Bad,
     /// Some of it is new (true): its parts in order.
-    Partly(Vec<(Block, bool)>),
+    Partly { parts: Vec<(Block, bool)>, proven: bool },
 }
 
 /// A piece whose leaves are all stored: who sent each, and their hashes (none for v1).
@@ -44,6 +44,19 @@ enum Leaf {
     Free,
     Writing,
     Stored,
+    /// Stored, and compared with a known leaf hash before.
+    Proven,
+}
+
+/// What may be sent to others of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Its piece is whole and verified.
+    Whole,
+    /// The piece is not, but the block is stored and each leaf of it is proven.
+    Proven,
+    /// Neither.
+    No,
 }
 
 #[derive(Default)]
@@ -98,10 +111,11 @@ impl Table {
             return Admitted::Bad;
         }
         let free = entry.leaves[span.clone()].iter().filter(|l| **l == Leaf::Free).count();
+        let proven = entry.known.is_some();
         let verdict = match free {
             0 => return Admitted::Duplicate,
-            n if n == span.len() => Admitted::Write,
-            _ => Admitted::Partly(entry.parts(block)),
+            n if n == span.len() => Admitted::Write { proven },
+            _ => Admitted::Partly { parts: entry.parts(block), proven },
         };
         for (leaf, at) in span.enumerate() {
             if entry.leaves[at] == Leaf::Free {
@@ -116,13 +130,13 @@ impl Table {
     }
 
     /// The block is on disk. Gives the whole piece when it was the last.
-    pub(super) fn stored(&self, block: Block) -> Option<Settled> {
+    pub(super) fn stored(&self, block: Block, proven: bool) -> Option<Settled> {
         let mut entries = self.lock(block.piece);
         let entry = entries.get_mut(&block.piece)?;
         let span = leaf_span(block);
         debug_assert!(entry.leaves[span.clone()].iter().all(|l| *l == Leaf::Writing));
         entry.stored += span.len();
-        entry.leaves[span].fill(Leaf::Stored);
+        entry.leaves[span].fill(if proven { Leaf::Proven } else { Leaf::Stored });
         (entry.stored == entry.leaves.len()).then(|| std::mem::take(&mut entry.settled))
     }
 
@@ -140,6 +154,30 @@ impl Table {
             return;
         }
         entries.entry(piece).or_default().known = Some(leaves);
+    }
+
+    /// Whether leaf hashes of the piece would be news.
+    pub(super) fn lacks_leaves(&self, piece: u32) -> bool {
+        !self.is_verified(piece) && self.lock(piece).get(&piece).is_none_or(|e| e.known.is_none())
+    }
+
+    /// The proven leaf hashes of a piece that is not whole yet.
+    pub(super) fn known(&self, piece: u32) -> Option<Vec<Digest>> {
+        self.lock(piece).get(&piece)?.known.clone()
+    }
+
+    /// Whether the block may be passed on.
+    pub(super) fn held(&self, block: Block) -> Held {
+        // A piece is marked as verified under the lock, with the removal of its entry.
+        let entries = self.lock(block.piece);
+        if self.is_verified(block.piece) {
+            return Held::Whole;
+        }
+        let leaves = entries.get(&block.piece).and_then(|e| e.leaves.get(leaf_span(block)));
+        match leaves {
+            Some(leaves) if leaves.iter().all(|l| *l == Leaf::Proven) => Held::Proven,
+            _ => Held::No,
+        }
     }
 
     /// The piece does not match: it starts again, and the attempt is kept for blame.
@@ -221,6 +259,7 @@ mod tests {
     const A: PeerId = PeerId(1);
     const B: PeerId = PeerId(2);
     const LEN: u32 = 3 * LEAF as u32;
+    const WRITE: Admitted = Admitted::Write { proven: false };
 
     fn block(leaf: u32, leaves: u32) -> Block {
         Block { piece: 5, begin: leaf * LEAF as u32, len: leaves * LEAF as u32 }
@@ -229,12 +268,13 @@ mod tests {
     #[test]
     fn a_leaf_is_written_once() {
         let table = Table::new(10);
-        assert_eq!(table.admit(A, block(0, 2), LEN, &[[1; 32]; 2]), Admitted::Write);
+        assert_eq!(table.admit(A, block(0, 2), LEN, &[[1; 32]; 2]), WRITE);
         assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
-        assert!(table.stored(block(0, 2)).is_none());
+        assert!(table.stored(block(0, 2), false).is_none());
         let parts = vec![(block(1, 1), false), (block(2, 1), true)];
-        assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32], [2; 32]]), Admitted::Partly(parts));
-        let settled = table.stored(block(2, 1));
+        let partly = Admitted::Partly { parts, proven: false };
+        assert_eq!(table.admit(B, block(1, 2), LEN, &[[1; 32], [2; 32]]), partly);
+        let settled = table.stored(block(2, 1), false);
         assert_eq!(settled.map(|s| s.senders), Some(vec![A, A, B]));
         assert!(table.verified(5, &[]).is_empty());
         assert_eq!(table.admit(B, block(0, 1), LEN, &[[1; 32]; 1]), Admitted::Duplicate);
@@ -245,20 +285,41 @@ mod tests {
         let table = Table::new(10);
         table.know(5, vec![[1; 32], [2; 32], [3; 32]]);
         assert_eq!(table.admit(A, block(1, 1), LEN, &[[9; 32]]), Admitted::Bad);
-        assert_eq!(table.admit(B, block(1, 1), LEN, &[[2; 32]]), Admitted::Write);
+        assert_eq!(table.admit(B, block(1, 1), LEN, &[[2; 32]]), Admitted::Write { proven: true });
+    }
+
+    #[test]
+    fn a_proven_block_may_be_passed_on_before_its_piece_is_whole() {
+        let table = Table::new(10);
+        assert_eq!(table.admit(A, block(0, 1), LEN, &[[1; 32]]), WRITE);
+        table.stored(block(0, 1), false);
+        assert!(table.lacks_leaves(5));
+        table.know(5, vec![[1; 32], [2; 32], [3; 32]]);
+        assert!(!table.lacks_leaves(5));
+        assert_eq!(table.known(5).map(|l| l.len()), Some(3));
+        assert_eq!(table.admit(B, block(1, 1), LEN, &[[2; 32]]), Admitted::Write { proven: true });
+        assert_eq!(table.held(block(1, 1)), Held::No, "it is being written");
+        table.stored(block(1, 1), true);
+        assert_eq!(table.held(block(1, 1)), Held::Proven);
+        assert_eq!(table.held(block(0, 2)), Held::No, "the leaves became known after the first was stored");
+        assert_eq!(table.held(block(1, 2)), Held::No, "the last is not there");
+        assert_eq!(table.held(block(1, 9)), Held::No, "beyond the piece");
+        table.verified(5, &[]);
+        assert_eq!(table.held(block(0, 3)), Held::Whole);
+        assert_eq!(table.known(5), None);
     }
 
     #[test]
     fn blame_falls_on_the_sender_of_the_wrong_leaf_only() {
         let table = Table::new(10);
-        assert_eq!(table.admit(A, block(0, 1), LEN, &[[1; 32]]), Admitted::Write);
-        assert_eq!(table.admit(B, block(1, 2), LEN, &[[9; 32], [3; 32]]), Admitted::Write);
-        table.stored(block(0, 1));
-        let attempt = table.stored(block(1, 2)).unwrap_or_default();
+        assert_eq!(table.admit(A, block(0, 1), LEN, &[[1; 32]]), WRITE);
+        assert_eq!(table.admit(B, block(1, 2), LEN, &[[9; 32], [3; 32]]), WRITE);
+        table.stored(block(0, 1), false);
+        let attempt = table.stored(block(1, 2), false).unwrap_or_default();
         table.failed(5, attempt);
         assert!(table.has_suspects(5));
-        assert_eq!(table.admit(A, block(0, 3), LEN, &[[1; 32], [2; 32], [3; 32]]), Admitted::Write);
-        let settled = table.stored(block(0, 3)).unwrap_or_default();
+        assert_eq!(table.admit(A, block(0, 3), LEN, &[[1; 32], [2; 32], [3; 32]]), WRITE);
+        let settled = table.stored(block(0, 3), false).unwrap_or_default();
         assert_eq!(table.verified(5, &settled.digests), vec![(B, block(1, 1))]);
     }
 }

@@ -1,0 +1,128 @@
+//! Checks in a draft: what is on disk is hashed before anybody can say whether it is right.
+//!
+//! At the origin that is how the roots are found: a piece counts, and others hear of it, once its root is signed.
+//! Elsewhere what an earlier run or version has left is hashed and kept in mind; the verdict comes with the root.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tidecast_hash::Digest;
+use tidecast_swarm::Event;
+
+use super::Shared;
+use crate::cpu::Stage;
+use crate::driver::Input;
+use crate::roots::Roots;
+
+/// Pieces that were found on disk and whose roots nobody has said yet.
+#[derive(Default)]
+pub(super) struct Found {
+    /// What they hash to; None for those of which a part is missing.
+    pieces: BTreeMap<u32, Option<Digest>>,
+    /// How many have had no verdict yet, these and those that are still to be hashed.
+    pub(super) waiting: usize,
+    /// Some were right.
+    any_right: bool,
+}
+
+impl Shared {
+    /// Hashes a piece that is, or may be, on disk.
+    pub(super) fn check_draft(&self, roots: &Roots, piece: u32) {
+        let hashed = self.cpu.measure(Stage::Hash, || self.store.hash_piece(piece));
+        let root = match hashed {
+            Ok(root) => root,
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        };
+        if roots.is_maker() {
+            return self.make(roots, piece, root);
+        }
+        for input in self.found(piece, root) {
+            let _ = self.inbox.blocking_send(input);
+        }
+    }
+
+    /// The origin has the root of a piece: what is signed now counts.
+    fn make(&self, roots: &Roots, piece: u32, root: Option<Digest>) {
+        // A piece that cannot be read ends the broadcast, which the user hears of; so does a file that became shorter.
+        let Some(root) = root else {
+            return self.store.sources_unchanged().err().into_iter().for_each(|error| self.fail(error));
+        };
+        let signed = roots.made(piece, root);
+        if !signed.is_empty() && signed.end == self.manifest.piece_count() {
+            match self.store.sources_unchanged() {
+                Ok(()) => roots.close(),
+                Err(error) => return self.fail(error),
+            }
+        }
+        let any = !signed.is_empty();
+        for piece in signed {
+            match self.store.piece_done(piece) {
+                Ok(()) => {
+                    self.table.verified(piece, &[]);
+                    self.say(Event::PieceVerified { piece });
+                }
+                Err(error) => self.fail(error),
+            }
+            let _ = self.inbox.blocking_send(Input::Checked { piece });
+        }
+        if any {
+            let _ = self.inbox.blocking_send(Input::Roots);
+        }
+    }
+
+    /// A piece that was there hashes to this: what the engine is to hear, if its root is known.
+    fn found(&self, piece: u32, root: Option<Digest>) -> Vec<Input> {
+        let mut found = self.found.lock();
+        if self.manifest.expected(piece).v2.is_none() {
+            found.pieces.insert(piece, root);
+            return Vec::new();
+        }
+        drop(found);
+        self.verdict(piece, root)
+    }
+
+    /// The roots of these pieces have become known: what the engine is to hear of those that were found on disk.
+    pub(super) fn weigh(&self, pieces: Range<u32>) -> Vec<Input> {
+        // Roots become known before the lock is taken, so that a piece that is found now is either here or sees them.
+        let mut found = self.found.lock();
+        let mut due = found.pieces.split_off(&pieces.start);
+        found.pieces.append(&mut due.split_off(&pieces.end));
+        drop(found);
+        due.into_iter().flat_map(|(piece, root)| self.verdict(piece, root)).collect()
+    }
+
+    fn verdict(&self, piece: u32, root: Option<Digest>) -> Vec<Input> {
+        let right = root.is_some() && root == self.manifest.expected(piece).v2;
+        let mut inputs = Vec::new();
+        if right && !self.table.is_verified(piece) {
+            match self.store.piece_done(piece) {
+                Ok(()) => {
+                    self.table.verified(piece, &[]);
+                    inputs.push(Input::Event(Event::PieceVerified { piece }));
+                }
+                Err(error) => inputs.push(Input::StoreFailed(error)),
+            }
+        }
+        inputs.push(Input::Checked { piece });
+        let strangers = {
+            let mut found = self.found.lock();
+            found.any_right |= right;
+            found.waiting = found.waiting.saturating_sub(1);
+            found.waiting == 0 && !found.any_right
+        };
+        if strangers && let Err(error) = self.store.refuse_strangers() {
+            inputs.push(Input::StoreFailed(error));
+        }
+        inputs
+    }
+
+    /// Pieces that were hashed before this run's threads began.
+    pub(super) fn keep_found(&self, waiting: usize, hashed: Vec<(u32, Digest)>) {
+        let mut found = self.found.lock();
+        found.waiting = waiting;
+        found.pieces.extend(hashed.into_iter().map(|(piece, root)| (piece, Some(root))));
+    }
+}

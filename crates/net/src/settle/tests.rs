@@ -1,0 +1,114 @@
+//! Blocks through the settling threads, to a store on disk.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use tidecast_metainfo::Version;
+use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, hash, scan};
+use tidecast_store::DownloadOptions;
+
+use super::*;
+use crate::pool::Pool;
+
+const A: PeerId = PeerId(1);
+const LEAF_LEN: u32 = LEAF as u32;
+
+struct Node {
+    settler: Settler,
+    inbox: mpsc::Receiver<Input>,
+    pool: Pool,
+    manifest: Arc<Manifest>,
+    _to: tempfile::TempDir,
+}
+
+/// One file of these bytes, to be downloaded.
+fn node(bytes: &[u8]) -> Node {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = from.path().join("file");
+    std::fs::write(&path, bytes).unwrap();
+    let manifest = publish(&path);
+    let opened = Store::download(manifest.clone(), to.path(), &DownloadOptions::default()).unwrap();
+    let (sender, inbox) = mpsc::channel(64);
+    let settler = Settler::start(manifest.clone(), Arc::new(opened.store), None, sender, Arc::default(), 2);
+    Node { settler: settler.unwrap(), inbox, pool: Pool::new(4, 256 << 10), manifest, _to: to }
+}
+
+fn publish(path: &Path) -> Arc<Manifest> {
+    let tree = scan(path, &ScanOptions::default(), &Progress::default()).unwrap();
+    let format = Format::Exactly(Version::V2);
+    let options = HashOptions { format, piece_length: Some(256 << 10), ..HashOptions::default() };
+    Arc::new(hash(&tree, &options, &Progress::default(), |_| {}).unwrap().manifest)
+}
+
+impl Node {
+    /// Hands over a block as a peer sends it; what the engine hears.
+    async fn give(&mut self, block: Block, piece: &[u8]) -> Vec<Event> {
+        let slot = self.settler.slot().await.unwrap();
+        let mut data = self.pool.get().await.unwrap();
+        let from = block.begin as usize;
+        data[..block.len as usize].copy_from_slice(&piece[from..from + block.len as usize]);
+        self.settler.block(slot, A, block, data);
+        match self.inbox.recv().await.unwrap() {
+            Input::Event(event) => vec![event],
+            Input::Settled(stored, verdict) => vec![stored, verdict],
+            _ => panic!("neither an event nor a verdict"),
+        }
+    }
+}
+
+fn leaves_of(bytes: &[u8]) -> Vec<Digest> {
+    let mut leaves = vec![Digest::default(); bytes.len().div_ceil(LEAF)];
+    tidecast_hash::leaves(bytes, &mut leaves);
+    leaves
+}
+
+#[tokio::test]
+async fn a_proven_block_can_be_sent_from_where_it_is_before_its_piece_is_whole() {
+    let bytes: Vec<u8> = (0..5 * LEAF as u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    let mut node = node(&bytes);
+    assert_eq!(node.manifest.piece_count(), 1);
+    let block = |leaf: u32, leaves: u32| Block { piece: 0, begin: leaf * LEAF_LEN, len: leaves * LEAF_LEN };
+    let stored = |block, proven| Event::Stored { peer: A, block, proven };
+
+    assert_eq!(node.give(block(4, 1), &bytes).await, [stored(block(4, 1), false)], "leaves not known");
+    let mut lie = leaves_of(&bytes);
+    lie[0][0] ^= 1;
+    assert!(!node.settler.learn(0, lie));
+    assert_eq!(node.settler.leaves(0), None);
+    assert!(node.settler.learn(0, leaves_of(&bytes)));
+    assert_eq!(node.settler.leaves(0), Some(leaves_of(&bytes)), "to be passed on ahead of the data");
+    assert_eq!(node.settler.held(block(1, 2)), Held::No);
+    assert_eq!(node.give(block(1, 2), &bytes).await, [stored(block(1, 2), true)]);
+    assert_eq!(node.settler.held(block(1, 2)), Held::Proven);
+    assert_eq!(node.settler.held(block(4, 1)), Held::No, "stored before the leaves were known");
+
+    let store = node.settler.shared.store.clone();
+    assert!(store.send_spans(0, LEAF_LEN, LEAF_LEN).is_err(), "the piece is not verified");
+    let mut sent = Vec::new();
+    for span in store.send_spans_unverified(0, LEAF_LEN, 2 * LEAF_LEN).unwrap() {
+        let mut part = vec![0; span.len as usize];
+        span.file.unwrap().read_exact_at(&mut part, span.offset).unwrap();
+        sent.extend(part);
+    }
+    assert_eq!(sent, bytes[LEAF..3 * LEAF]);
+    let mut read = vec![0; LEAF];
+    store.read_unverified(0, 2 * LEAF_LEN, &mut read).unwrap();
+    assert_eq!(read, bytes[2 * LEAF..3 * LEAF]);
+
+    node.give(block(0, 1), &bytes).await;
+    let verified = [stored(block(3, 1), true), Event::PieceVerified { piece: 0 }];
+    assert_eq!(node.give(block(3, 1), &bytes).await, verified);
+    assert_eq!(node.settler.held(block(0, 5)), Held::Whole);
+    assert_eq!(node.settler.leaves(0), Some(leaves_of(&bytes)));
+}
+
+#[tokio::test]
+async fn a_piece_of_one_leaf_is_proven_by_the_manifest() {
+    let bytes = [7; 1000];
+    let mut node = node(&bytes);
+    let block = Block { piece: 0, begin: 0, len: 1000 };
+    assert_eq!(node.give(block, &[8; 1000]).await, [Event::BlockBad { peer: A, block }]);
+    let proven = Event::Stored { peer: A, block, proven: true };
+    assert_eq!(node.give(block, &bytes).await, [proven, Event::PieceVerified { piece: 0 }]);
+}
