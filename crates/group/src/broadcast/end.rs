@@ -1,0 +1,126 @@
+//! The end: everyone is sent home, and it is summed up.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Event, Group, Origin, TICK};
+use crate::control::message::ToWorker;
+use crate::error::Error;
+use crate::node::Stage;
+use crate::report::{HostReport, Outcome, Report};
+
+/// Workers and launchers are given so long to leave by themselves.
+const LEAVE: Duration = Duration::from_secs(3);
+
+/// A client that has joined and is sent nothing for so long is not waited for.
+const QUIET: Duration = Duration::from_secs(10);
+/// Nor is any for longer than this, once all hosts have theirs.
+const ENCORE: Duration = Duration::from_secs(600);
+
+impl Group {
+    /// Other clients that have joined get the rest, within bounds; the hosts need not wait for that.
+    pub(super) async fn see_off(
+        &mut self,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        tell: &mut (dyn FnMut(Event) + Send),
+    ) {
+        let Some(origin) = self.origin.as_ref().filter(|_| self.options.torrent.is_some()) else { return };
+        for node in &mut self.nodes {
+            node.say(ToWorker::Finish);
+        }
+        let began = Instant::now();
+        let mut sent = (origin.sent(), began);
+        while origin.peers() > 0 && sent.1.elapsed() < QUIET && began.elapsed() < ENCORE {
+            tokio::select! {
+                () = tokio::time::sleep(TICK) => {}
+                () = stop.as_mut() => return,
+            }
+            if origin.sent() != sent.0 {
+                sent = (origin.sent(), Instant::now());
+            }
+            tell(Event::State(self.state()));
+        }
+    }
+
+    /// Sends everyone home, and sums up.
+    pub(super) async fn end(
+        mut self,
+        result: Result<(), Error>,
+        tell: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<Report, Error> {
+        let ended = Instant::now();
+        self.hashing.cancel();
+        let mut told = false;
+        for node in &mut self.nodes {
+            let last = match &result {
+                Ok(()) => ToWorker::Finish,
+                Err(error) => ToWorker::Stop(error.to_string()),
+            };
+            if let Some((_, to)) = node.conn.take() {
+                told |= to.try_send(last).is_ok();
+            }
+            if let Stage::Failed(reason) = &node.stage {
+                tell(Event::Failed { host: node.host.name.clone(), reason: reason.clone() });
+            }
+        }
+        tell(Event::State(self.state()));
+        let leaving = async { while self.launches.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(if told { LEAVE } else { Duration::ZERO }, leaving).await;
+        // What is left of the launchers dies here, with what they started.
+        self.launches.shutdown().await;
+        let hashing = self.origin.as_ref().and_then(Origin::hashing_took);
+        let hashing = hashing.or(self.source.as_ref().map(|s| s.took)).unwrap_or_default();
+        let origin_sent = match self.origin.take() {
+            Some(origin) => origin.stop().await,
+            None => 0,
+        };
+        let manifest = match self.prelude.take() {
+            Some(prelude) => Some((prelude.size.0, prelude.origin.stop().await)),
+            None => None,
+        };
+        result.map(|()| Report { manifest, ..self.report(ended, hashing, origin_sent) })
+    }
+
+    fn report(self, ended: Instant, hashing: Duration, origin_sent: u64) -> Report {
+        let started = self.started.unwrap_or(ended);
+        let outcome = |stage: Stage| match stage {
+            Stage::Done(done, after) => Outcome::Done {
+                after,
+                received: done.progress.received,
+                sent: done.progress.sent,
+                duplicate: done.progress.duplicate,
+                corrupt: done.progress.corrupt,
+                kept: done.kept,
+            },
+            Stage::Failed(reason) => Outcome::Failed { reason },
+            _ => Outcome::Failed { reason: "it was not done".into() },
+        };
+        let last = self.nodes.iter().filter_map(|n| match &n.stage {
+            Stage::Done(_, after) => Some(*after),
+            _ => None,
+        });
+        let transfer = last.max().unwrap_or_default();
+        let choice = self.choice;
+        Report {
+            bytes: self.source.as_ref().map_or(0, |s| s.manifest.total_len()),
+            files: self.source.as_ref().map_or(0, |s| s.manifest.file_count().into()),
+            piece_length: self.source.as_ref().map_or(0, |s| s.manifest.piece_length()),
+            hashing,
+            algorithm: self.options.algorithm.name(),
+            link_rate: self.options.link_rate.unwrap_or(choice.as_ref().map_or(0, |c| c.speed)),
+            network: choice.map_or_else(String::new, |c| c.name),
+            gathering: started - self.began,
+            transfer,
+            origin_sent,
+            manifest: None,
+            hosts: self
+                .nodes
+                .into_iter()
+                .map(|n| HostReport { name: n.host.name, outcome: outcome(n.stage) })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the coordinator hears, and what it makes of it.
+
+use std::time::Duration;
+
+use tidecast_identity::NodeId;
+use tidecast_swarm::Complaint;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Event, Group, Input};
+use crate::control::message::{Hello, ToCoordinator, ToWorker};
+use crate::control::server::{ConnId, Heard};
+use crate::error::Error;
+use crate::launch::find_host;
+use crate::network::ties;
+use crate::node::{Node, Stage};
+use crate::reach::{Reached, dial_back, try_rates};
+
+impl Group {
+    pub(super) fn hear(&mut self, input: Input, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
+        match input {
+            Input::Control(Heard::Joined { conn, node, hello, to }) => self.joined(conn, node, hello, to),
+            Input::Control(Heard::Message { conn, message }) => self.said(conn, message, tell),
+            Input::Control(Heard::Lost { conn, why }) => self.lost(conn, &why),
+            Input::LaunchEnded { places, why } => {
+                for place in places {
+                    // One whose worker has come is heard of through its connection.
+                    if let Some(node) = self.nodes.get_mut(place).filter(|n| n.conn.is_none()) {
+                        node.fail(format!("its worker could not be started: {why}"));
+                    }
+                }
+            }
+            Input::Reached { place, conn, reached } => self.reached(place, conn, reached),
+            Input::Source(source) => {
+                let mut source = (*source)?;
+                source.warnings.drain(..).for_each(|text| tell(Event::Warning(text)));
+                self.source = Some(source);
+                self.open_origin()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, conn: ConnId, why: &str) {
+        let Some(place) = self.conns.remove(&conn) else { return };
+        let Some(node) = self.nodes.get_mut(place) else { return };
+        node.conn = None;
+        let said = node.words.text();
+        let said = if said.is_empty() { said } else { format!("; it said: {said}") };
+        node.fail(format!("its worker is lost: {why}{said}"));
+        self.take_back_all(place);
+    }
+
+    fn joined(&mut self, conn: ConnId, id: NodeId, hello: Hello, to: mpsc::Sender<ToWorker>) {
+        let addresses: Vec<_> = hello.addresses.iter().map(|a| a.ip).collect();
+        let place = match &hello.host {
+            Some(name) => self.nodes.iter().position(|n| n.host.name == *name),
+            None => find_host(&self.options.hosts, &hello.hostname, &addresses),
+        };
+        let free = |n: &Node| n.conn.is_none() && matches!(n.stage, Stage::Queued | Stage::Launched(_));
+        let Some((place, node)) = place.and_then(|p| Some((p, self.nodes.get_mut(p).filter(|n| free(n))?)))
+        else {
+            let _ = to.try_send(ToWorker::Stop("this host has no part, or has a worker already".into()));
+            return;
+        };
+        node.turn = None;
+        node.stage = Stage::Joined;
+        node.conn = Some((conn, to));
+        let port = hello.answers;
+        node.who = Some((id, hello));
+        self.conns.insert(conn, place);
+        self.last_join = Some(Instant::now());
+        self.share_out(place);
+        let inbox = self.inbox.clone();
+        self.tasks.spawn(async move {
+            let reached = dial_back(addresses, port, id).await;
+            let _ = inbox.send(Input::Reached { place, conn, reached }).await;
+        });
+    }
+
+    /// A worker's addresses have been dialled. Of the first ones it may have to be tried on which the way is fastest.
+    fn reached(&mut self, place: usize, conn: ConnId, reached: Vec<Reached>) {
+        let node = self.nodes.get_mut(place).filter(|n| n.stage == Stage::Joined);
+        let Some(node) = node.filter(|n| n.conn.as_ref().is_some_and(|(id, _)| *id == conn)) else { return };
+        node.reached = reached;
+        let ties = if self.trials > 0 && self.started.is_none() && self.options.network.is_none() {
+            ties(&self.local, &node.place())
+        } else {
+            Vec::new()
+        };
+        let untried = !ties.is_empty() && node.reached.iter().all(|r| r.rate.is_none());
+        let Some((id, hello)) = node.who.as_ref().filter(|_| untried) else {
+            node.stage = Stage::Ready;
+            return;
+        };
+        self.trials -= 1;
+        let (id, port, mut reached, inbox) = (*id, hello.answers, node.reached.clone(), self.inbox.clone());
+        self.tasks.spawn(async move {
+            try_rates(&mut reached, &ties, port, id).await;
+            let _ = inbox.send(Input::Reached { place, conn, reached }).await;
+        });
+    }
+
+    fn said(&mut self, conn: ConnId, message: ToCoordinator, tell: &mut (dyn FnMut(Event) + Send)) {
+        let now = Instant::now();
+        let started = self.started;
+        let Some(node) = self.conns.get(&conn).and_then(|place| self.nodes.get_mut(*place)) else { return };
+        match message {
+            ToCoordinator::Hello(_) => node.fail("its worker broke the protocol".into()),
+            ToCoordinator::Progress(progress) => node.advance(progress, now),
+            ToCoordinator::Done(done) if node.stage == Stage::Running => {
+                node.advance(done.progress, now);
+                for text in &done.warnings {
+                    tell(Event::Warning(format!("{}: {text}", node.host.name)));
+                }
+                node.stage = Stage::Done(done, started.map_or(Duration::ZERO, |at| now - at));
+            }
+            ToCoordinator::Done(_) => {}
+            ToCoordinator::Complaint { member, why } => {
+                let why = match why {
+                    0 => Complaint::Gone,
+                    1 => Complaint::Silent,
+                    _ => Complaint::Slow,
+                };
+                if let (Some(planning), Some(from)) = (&mut self.planning, node.number) {
+                    planning.complain(from, member, why);
+                }
+            }
+            ToCoordinator::Failed(why) => node.fail(why),
+            ToCoordinator::LaunchEnded { place, why } => {
+                if let Some(by) = self.conns.get(&conn).copied() {
+                    self.handed_back(by, place as usize, &why);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The plan's maker: epochs from members and places, and new ones as complaints and losses come in.
+
+use std::net::IpAddr;
+
+use tidecast_net::Complained;
+use tidecast_swarm::plan::topology::Map;
+use tidecast_swarm::plan::{Epoch, Member, Part, Place, Planner, Shape, stripes_for};
+use tidecast_swarm::{Complaint, Time};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Group;
+use crate::error::Error;
+use crate::node::Node;
+use crate::plan::Issue;
+
+/// Where members are; everyone at one place without a topology.
+pub(super) struct Planning {
+    planner: Planner,
+    shape: Shape,
+    began: Instant,
+    /// The origin's own complaints.
+    complaints: Option<mpsc::Receiver<Complained>>,
+}
+
+impl Planning {
+    /// The first epoch, with these members; the origin is number 0.
+    pub(super) fn new(
+        members: Vec<Member>,
+        topology: Option<&Map>,
+        (bytes, piece): (u64, u32),
+        shape: Shape,
+        complaints: Option<mpsc::Receiver<Complained>>,
+    ) -> Result<Self, Error> {
+        let receivers = members.len().saturating_sub(1) as u32;
+        let striped = stripes_for(receivers, bytes, piece);
+        let stripes = if shape == Shape::Striped { striped } else { 1 };
+        let places = topology.map_or_else(|| vec![Place::default()], |map| map.places().to_vec());
+        let epoch = Epoch { number: 0, source: 0, members, places, stripes, seed: rand::random() };
+        let planner = Planner::new(Time(0), epoch).map_err(|e| Error::Network(format!("no plan: {e}")))?;
+        Ok(Self { planner, shape, began: Instant::now(), complaints })
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The epoch in force.
+    pub(super) fn issue(&self) -> Issue {
+        Issue::new(self.planner.epoch(), self.shape)
+    }
+
+    /// A first epoch for other data of the same members: so many bytes, in such pieces.
+    pub(super) fn beside(&self, (bytes, piece): (u64, u32)) -> Result<Issue, Error> {
+        let now = self.planner.epoch();
+        let receivers = now.members.len().saturating_sub(1) as u32;
+        let striped = self.shape == Shape::Striped;
+        let stripes = if striped { stripes_for(receivers, bytes, piece) } else { 1 };
+        let epoch = Epoch { number: 0, stripes, seed: rand::random(), ..now.clone() };
+        Ok(Issue::new(&epoch, self.shape))
+    }
+
+    /// A latecomer; answers its number.
+    pub(super) fn joined(&mut self, member: Member) -> Option<u32> {
+        self.planner.joined(member).ok()
+    }
+
+    /// `from` says that something is wrong with another.
+    pub(super) fn complain(&mut self, from: u32, about: u32, why: Complaint) {
+        let now = self.now();
+        if (about as usize) < self.planner.epoch().members.len() {
+            self.planner.complain(now, from, about, why);
+        }
+    }
+
+    /// A member is lost.
+    pub(super) fn gone(&mut self, member: u32) {
+        let now = self.now();
+        self.planner.gone(now, member);
+    }
+
+    /// A new epoch, if it is time for one.
+    pub(super) fn poll(&mut self) -> Option<Issue> {
+        while let Some(Ok(complained)) = self.complaints.as_mut().map(mpsc::Receiver::try_recv) {
+            self.complain(0, complained.member, complained.why);
+        }
+        let now = self.now();
+        let shape = self.shape;
+        self.planner.poll(now).map(|epoch| Issue::new(epoch, shape))
+    }
+}
+
+impl Group {
+    /// A host's place and part: who cannot be dialled relays nothing.
+    pub(super) fn planned(&self, node: &Node, addresses: &[IpAddr]) -> Member {
+        let map = self.options.topology.as_ref();
+        let address = addresses.first().copied().or_else(|| node.host.reach().parse().ok());
+        let place = map.map_or(0, |map| map.place(&node.host.name, address));
+        Member { place, part: if addresses.is_empty() { Part::Leaf } else { Part::Relay } }
+    }
+
+    /// The origin's.
+    pub(super) fn planned_origin(&self, addresses: &[IpAddr]) -> Member {
+        let map = self.options.topology.as_ref();
+        let name = self.options.name.clone().unwrap_or_else(super::hostname);
+        Member { place: map.map_or(0, |map| map.place(&name, addresses.first().copied())), part: Part::Relay }
+    }
+}

@@ -1,0 +1,78 @@
+//! The prelude: a manifest too long to be told to everyone one by one is itself broadcast first, as a file, by a plan of
+//! its own over the same members. What describes that file is short, and goes over the control channel.
+//!
+//! Its plan is not mended: what a lost relay does not bring is fetched from others, as in a swarm.
+
+use tempfile::TempDir;
+use tidecast_publish::Progress;
+
+use super::Group;
+use super::origin::Origin;
+use crate::control::message::Bulk;
+use crate::error::{Error, system};
+use crate::plan::Issue;
+use crate::source::{self, Source};
+use crate::{node::Node, reach};
+
+/// The broadcast of a manifest.
+pub(super) struct Prelude {
+    pub(super) origin: Origin,
+    /// Describes the manifest.
+    manifest: Vec<u8>,
+    /// Its length in bytes, and that of a piece of it.
+    pub(super) size: (u64, u32),
+    /// Holds it as a file; removed in the end.
+    _dir: TempDir,
+}
+
+impl Group {
+    /// Begins to serve the manifest, if it is long.
+    pub(super) async fn open_prelude(&mut self) -> Result<(), Error> {
+        if self.prelude.is_some() || self.manifest.len() <= self.options.manifest_limit {
+            return Ok(());
+        }
+        let (bytes, threads) = (self.manifest.clone(), self.options.threads);
+        let written = tokio::task::spawn_blocking(move || write(&bytes, threads)).await;
+        let failed = |e| system("write the manifest to a file")(std::io::Error::other(e));
+        let (mut source, dir) = written.map_err(failed)??;
+        let Some(opened) = source.opened.take() else { return Ok(()) };
+        let (plain, algorithm) = (self.options.plain, self.options.algorithm);
+        let origin = Origin::start(opened, &self.key, reach::listener()?, plain, algorithm)?;
+        let size = (source.manifest.total_len(), source.manifest.piece_length());
+        let manifest = source.manifest.to_bytes();
+        self.prelude = Some(Prelude { origin, manifest, size, _dir: dir });
+        Ok(())
+    }
+
+    /// The first epoch of the manifest's plan: the members of the data's. Those who come later are in none.
+    pub(super) async fn plan_prelude(&mut self, first: bool) -> Result<Option<Issue>, Error> {
+        let (Some(prelude), Some(planning)) = (&self.prelude, &self.planning) else { return Ok(None) };
+        if !first {
+            return Ok(None);
+        }
+        let issue = planning.beside(prelude.size)?;
+        // It dials nobody.
+        prelude.origin.follow(&issue, &self.members()).await?;
+        Ok(Some(issue))
+    }
+
+    /// What one worker is told of it.
+    pub(super) fn bulk(&self, node: &Node, issue: Option<&Issue>) -> Option<Bulk> {
+        let (prelude, (id, _)) = (self.prelude.as_ref()?, node.who.as_ref()?);
+        let others = self.nodes.iter().filter_map(|n| Some((n.number?, n.who.as_ref()?.1.prelude)));
+        Some(Bulk {
+            manifest: prelude.manifest.clone(),
+            right: prelude.origin.right(*id),
+            ports: std::iter::once((0, prelude.origin.port)).chain(others).collect(),
+            issue: issue.cloned(),
+        })
+    }
+}
+
+/// The manifest as a file that can be served.
+fn write(manifest: &[u8], threads: usize) -> Result<(Source, TempDir), Error> {
+    let dir = tempfile::tempdir().map_err(system("make a temporary directory"))?;
+    let path = dir.path().join("manifest");
+    std::fs::write(&path, manifest).map_err(system("write the manifest to a file"))?;
+    Ok((source::publish(&path, threads, false, &Progress::new())?, dir))
+}

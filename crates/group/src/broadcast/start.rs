@@ -1,0 +1,201 @@
+//! The start: the origin begins to serve, the network is chosen, and everyone is told.
+
+use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use tidecast_swarm::plan;
+use tokio::time::Instant;
+
+use super::origin::Origin;
+use super::planning::Planning;
+use super::{Event, Group};
+use crate::control::message::{Member, News, Start, ToWorker};
+use crate::error::Error;
+use crate::hosts::Host;
+use crate::network::{Choice, Place, choose};
+use crate::node::{Node, Stage};
+use crate::plan::{Algorithm, Issue};
+use crate::reach;
+
+impl Group {
+    /// Chooses the network.
+    pub(super) fn start(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
+        let choice = self.choose()?;
+        tell(Event::Network(choice.name.clone(), choice.speed));
+        self.choice = Some(choice);
+        self.invite(tell)
+    }
+
+    /// Starts the origin, which hashes what has not been hashed, whether or not anybody is there to take it.
+    pub(super) fn open_origin(&mut self) -> Result<(), Error> {
+        let opened = self.source.as_mut().and_then(|s| Some((s.opened.take()?, s.manifest.to_bytes())));
+        if let Some((opened, manifest)) = opened {
+            self.manifest = manifest;
+            self.origin = Some(Origin::start(
+                opened,
+                &self.key,
+                reach::listener()?,
+                self.options.plain,
+                self.options.algorithm,
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Lets any BitTorrent client join, if the user wants that.
+    fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
+        let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return Ok(()) };
+        let written = std::fs::write(path, &self.manifest);
+        written.map_err(|source| Error::Torrent { path: path.clone(), source })?;
+        if let Some(origin) = self.members().into_iter().next() {
+            tell(Event::Open(path.clone(), origin.addresses));
+        }
+        Ok(())
+    }
+
+    fn choose(&self) -> Result<Choice, Error> {
+        let places: Vec<Place> = self.nodes.iter().map(Node::place).collect();
+        choose(&self.local, &places, self.options.network.as_ref()).map_err(Error::Network)
+    }
+
+    /// Tells those who are ready to start, and the others of them.
+    pub(super) async fn start_ready(&mut self) -> Result<(), Error> {
+        let ready = |(place, n): (usize, &Node)| (n.stage == Stage::Ready).then_some(place);
+        let fresh: Vec<usize> = self.nodes.iter().enumerate().filter_map(ready).collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        // Latecomers have addresses too.
+        self.choice = Some(self.choose()?);
+        self.open_prelude().await?;
+        let issue = self.number(&fresh)?;
+        let members = self.members();
+        let first = self.plan_prelude(issue.is_some()).await?;
+        let bulks: Vec<_> = self.nodes.iter().map(|node| self.bulk(node, first.as_ref())).collect();
+        if let (Some(issue), Some(origin)) = (&issue, &mut self.origin) {
+            origin.follow(issue, &members).await?;
+        }
+        let numbers: Vec<u32> = fresh.iter().filter_map(|p| self.nodes.get(*p)?.number).collect();
+        let new: Vec<Member> = members.iter().filter(|m| numbers.contains(&m.number)).cloned().collect();
+        for (node, bulk) in self.nodes.iter_mut().zip(bulks) {
+            match (&node.stage, &node.who, node.number) {
+                (Stage::Ready, Some((id, _)), Some(me)) => {
+                    let start = Start {
+                        manifest: if bulk.is_some() { Vec::new() } else { self.manifest.clone() },
+                        bulk,
+                        dest: dest(&self.options.dest, &node.host).into_os_string().into_vec(),
+                        durable: self.options.durable,
+                        right: self.origin.as_ref().and_then(|origin| origin.right(*id)),
+                        network: self.choice.as_ref().and_then(|c| c.subnet),
+                        me,
+                        classic: self.options.algorithm == Algorithm::Classic,
+                        planned: self.options.algorithm.shape().is_some(),
+                        news: News { members: members.clone(), issue: issue.clone() },
+                    };
+                    node.stage = Stage::Running;
+                    node.moved = Instant::now();
+                    node.say(ToWorker::Start(Box::new(start)));
+                }
+                (Stage::Running | Stage::Done(..), ..) => {
+                    node.say(ToWorker::News(Box::new(News { members: new.clone(), issue: None })));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers those who start now; answers the first epoch, if this makes one. Latecomers get a later one.
+    fn number(&mut self, fresh: &[usize]) -> Result<Option<Issue>, Error> {
+        let Some(shape) = self.options.algorithm.shape() else {
+            (1..).zip(&mut self.nodes).for_each(|(number, node)| node.number = Some(number));
+            return Ok(None);
+        };
+        let Some(choice) = &self.choice else { return Ok(None) };
+        let of = |place: usize| {
+            let addresses = choice.nodes.get(place).map_or(&[][..], Vec::as_slice);
+            self.nodes.get(place).map(|node| (place, self.planned(node, addresses)))
+        };
+        let members: Vec<(usize, plan::Member)> = fresh.iter().filter_map(|place| of(*place)).collect();
+        let first = self.planning.is_none();
+        if first {
+            let origin = self.planned_origin(&choice.origin);
+            let all = std::iter::once(origin).chain(members.iter().map(|(_, m)| *m)).collect();
+            let size =
+                self.source.as_ref().map_or((0, 1), |s| (s.manifest.total_len(), s.manifest.piece_length()));
+            let complaints = self.origin.as_mut().and_then(|origin| origin.swarm().complaints());
+            let topology = self.options.topology.as_ref();
+            self.planning = Some(Planning::new(all, topology, size, shape, complaints)?);
+        }
+        let Some(planning) = &mut self.planning else { return Ok(None) };
+        for (turn, (place, member)) in (1..).zip(members) {
+            let number = if first { Some(turn) } else { planning.joined(member) };
+            let Some(node) = self.nodes.get_mut(place) else { continue };
+            node.number = number;
+            if number.is_none() {
+                node.fail("the plan has no room for it".into());
+            }
+        }
+        Ok(first.then(|| planning.issue()))
+    }
+
+    /// Hands out a new epoch when there is one.
+    pub(super) async fn replan(&mut self) -> Result<(), Error> {
+        let Some(planning) = &mut self.planning else { return Ok(()) };
+        let failed = self.nodes.iter().filter(|n| matches!(n.stage, Stage::Failed(_)));
+        failed.filter_map(|n| n.number).for_each(|number| planning.gone(number));
+        let Some(issue) = planning.poll() else { return Ok(()) };
+        tracing::debug!(?issue, "a new epoch");
+        let members = self.members();
+        if let Some(origin) = &mut self.origin {
+            origin.follow(&issue, &members).await?;
+        }
+        for node in self.nodes.iter_mut().filter(|n| matches!(n.stage, Stage::Running | Stage::Done(..))) {
+            node.say(ToWorker::News(Box::new(News { members: Vec::new(), issue: Some(issue.clone()) })));
+        }
+        Ok(())
+    }
+
+    /// Everyone who takes part, the origin first.
+    pub(super) fn members(&self) -> Vec<Member> {
+        let Some(choice) = &self.choice else { return Vec::new() };
+        let at = |ips: &[IpAddr], port: u16| ips.iter().map(|ip| (*ip, port).into()).collect();
+        let port = self.origin.as_ref().map_or(0, |origin| origin.port);
+        let origin = Member { number: 0, node: self.key.id().0, addresses: at(&choice.origin, port) };
+        let other = |(node, ips): (&Node, &Vec<IpAddr>)| {
+            let (id, hello) = node.who.as_ref().filter(|_| node.takes_part())?;
+            Some(Member { number: node.number?, node: id.0, addresses: at(ips, hello.port) })
+        };
+        let others = self.nodes.iter().zip(&choice.nodes).filter_map(other);
+        std::iter::once(origin).chain(others).collect()
+    }
+}
+
+/// The path on one host.
+fn dest(template: &Path, host: &Host) -> PathBuf {
+    let (text, blank) = (template.as_os_str().as_bytes(), b"{host}");
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.windows(blank.len()).position(|w| w == blank) {
+        let (before, tail) = rest.split_at(at);
+        out.extend_from_slice(before);
+        out.extend_from_slice(host.name.as_bytes());
+        rest = tail.get(blank.len()..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    PathBuf::from(std::ffi::OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_name_its_host() {
+        let host = Host { name: "n1".into(), address: None };
+        let on = |text: &str| dest(Path::new(text), &host).display().to_string();
+        assert_eq!(on("/scratch/data"), "/scratch/data");
+        assert_eq!(on("/scratch/{host}/data.{host}"), "/scratch/n1/data.n1");
+    }
+}

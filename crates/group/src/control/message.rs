@@ -1,0 +1,193 @@
+//! What coordinator and workers say to each other.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use tidecast_net::LocalAddress;
+
+use crate::plan::Issue;
+
+/// A worker's first words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// What the coordinator called this host, where it said so.
+    pub(crate) host: Option<String>,
+    /// What the host calls itself.
+    pub(crate) hostname: String,
+    /// Its addresses.
+    pub(crate) addresses: Vec<Address>,
+    /// Where it takes connections of other members.
+    pub(crate) port: u16,
+    /// Where it says who it is. Not the same: members who begin before it find `port` silent, not strange.
+    pub(crate) answers: u16,
+    /// Where it takes connections of other members for the manifest, if that comes as data.
+    pub(crate) prelude: u16,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+/// One address of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Address {
+    pub(crate) interface: String,
+    pub(crate) ip: IpAddr,
+    /// Length of the network prefix, bits.
+    pub(crate) prefix: u8,
+    /// Bits per second; 0: unknown.
+    pub(crate) speed: u64,
+    pub(crate) loopback: bool,
+}
+
+impl From<LocalAddress> for Address {
+    fn from(a: LocalAddress) -> Self {
+        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
+    }
+}
+
+impl From<Address> for LocalAddress {
+    fn from(a: Address) -> Self {
+        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
+    }
+}
+
+/// A member of the broadcast, as the others see it. Number 0 is the origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) number: u32,
+    /// Its key.
+    pub(crate) node: [u8; 32],
+    /// Where it can be dialled; empty if it cannot.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// What to get and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// The metainfo file; empty if it comes as data.
+    pub(crate) manifest: Vec<u8>,
+    /// How it comes as data.
+    pub(crate) bulk: Option<Bulk>,
+    /// Where to put it: the bytes of an absolute path.
+    pub(crate) dest: Vec<u8>,
+    /// Sync to disk.
+    pub(crate) durable: bool,
+    /// The right to take part; none: the data travels in the open.
+    pub(crate) right: Option<Right>,
+    /// The network on which members meet.
+    pub(crate) network: Option<(IpAddr, u8)>,
+    /// This worker's number.
+    pub(crate) me: u32,
+    /// BitTorrent's mechanisms, for comparison.
+    pub(crate) classic: bool,
+    /// A plan says who feeds whom.
+    pub(crate) planned: bool,
+    pub(crate) news: News,
+}
+
+/// A manifest that is long: it comes like data, before the data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bulk {
+    /// The metainfo of the metainfo file.
+    pub(crate) manifest: Vec<u8>,
+    /// The right to take part.
+    pub(crate) right: Option<Right>,
+    /// Everyone by number, and the ports at which they are to be called for it.
+    pub(crate) ports: Vec<(u32, u16)>,
+    /// The plan by which it comes; those who are late have none.
+    pub(crate) issue: Option<Issue>,
+}
+
+/// Members that are new or have changed, and the epoch of the plan that is now in force, if it is new.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct News {
+    pub(crate) members: Vec<Member>,
+    pub(crate) issue: Option<Issue>,
+}
+
+impl News {
+    /// These and later ones, in one.
+    pub(crate) fn add(&mut self, later: News) {
+        self.members.extend(later.members);
+        self.issue = later.issue.or(self.issue.take());
+    }
+}
+
+/// Membership of the private swarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Right {
+    /// Key of its owner.
+    pub(crate) owner: [u8; 32],
+    /// What the owner signed for this worker's key.
+    pub(crate) credential: Vec<u8>,
+}
+
+/// How far a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// Bytes wanted, and of them verified.
+    pub(crate) wanted: u64,
+    pub(crate) verified: u64,
+    /// Bytes found there already.
+    pub(crate) had: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) corrupt: u64,
+    /// Another process of this host is at work on the same destination.
+    pub(crate) waiting: bool,
+}
+
+/// A worker has all of it in place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) progress: Progress,
+    /// Milliseconds since its `Start` came.
+    pub(crate) millis: u64,
+    pub(crate) files: u64,
+    /// Files that were right already.
+    pub(crate) kept: u64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A host to start a worker on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    /// Its place in the coordinator's list.
+    pub(crate) place: u32,
+    /// Program and arguments; the ticket goes by standard input.
+    pub(crate) argv: Vec<String>,
+}
+
+/// Coordinator to worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ToWorker {
+    /// Still here.
+    Alive,
+    Start(Box<Start>),
+    News(Box<News>),
+    /// Start these.
+    Launch(Vec<Errand>),
+    /// Everyone is done.
+    Finish,
+    /// It is over before its end.
+    Stop(String),
+}
+
+/// Worker to coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ToCoordinator {
+    Hello(Hello),
+    Progress(Progress),
+    /// A member does not do its part in the plan: it is gone (0), silent (1), slow (2).
+    Complaint {
+        member: u32,
+        why: u8,
+    },
+    Done(Box<Done>),
+    Failed(String),
+    /// A worker that this one has started, or could not start, has ended.
+    LaunchEnded {
+        place: u32,
+        why: String,
+    },
+}

@@ -1,0 +1,124 @@
+//! The group ticket: what a worker must know to find and trust its coordinator.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
+use tidecast_identity::NodeId;
+
+const PREFIX: &str = "tidegroup1";
+/// Longest ticket, in characters.
+const MAX_CHARS: usize = 4096;
+/// Most addresses of a coordinator.
+pub(crate) const MAX_ADDRS: usize = 32;
+
+/// Proves that a worker was started by this coordinator. `Debug` hides it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Token([u8; 32]);
+
+impl Token {
+    pub(crate) const LEN: usize = 32;
+
+    pub(crate) fn random() -> Self {
+        Self(rand::random())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Takes as long whatever the answer.
+    pub(crate) fn is(&self, other: &[u8; 32]) -> bool {
+        self.0.ct_eq(other).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(hidden)")
+    }
+}
+
+/// A group ticket. `Display` writes it, `FromStr` reads it; it is a secret for as long as the broadcast runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GroupTicket {
+    coordinator: [u8; 32],
+    pub(crate) token: Token,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl GroupTicket {
+    pub(crate) fn new(coordinator: NodeId, token: Token, mut addresses: Vec<SocketAddr>) -> Self {
+        addresses.truncate(MAX_ADDRS);
+        Self { coordinator: coordinator.0, token, addresses }
+    }
+
+    pub(crate) fn coordinator(&self) -> NodeId {
+        NodeId(self.coordinator)
+    }
+}
+
+/// It is not a group ticket, or a damaged one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no ticket of a broadcast")]
+pub struct NoTicket;
+
+impl fmt::Display for GroupTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = postcard::to_stdvec(self).map_err(|_| fmt::Error)?;
+        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&bytes).to_ascii_lowercase())
+    }
+}
+
+impl FromStr for GroupTicket {
+    type Err = NoTicket;
+
+    fn from_str(text: &str) -> Result<Self, NoTicket> {
+        let text = text.trim();
+        let body = text.strip_prefix(PREFIX).filter(|_| text.len() <= MAX_CHARS).ok_or(NoTicket)?;
+        let bytes = BASE32_NOPAD_NOCASE.decode(body.as_bytes()).map_err(|_| NoTicket)?;
+        match postcard::take_from_bytes::<Self>(&bytes) {
+            Ok((ticket, [])) if ticket.addresses.len() <= MAX_ADDRS => Ok(ticket),
+            _ => Err(NoTicket),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ticket() -> GroupTicket {
+        let addresses = vec!["10.0.0.1:5".parse().unwrap(), "[fd00::1]:6".parse().unwrap()];
+        GroupTicket::new(NodeId([7; 32]), Token([9; 32]), addresses)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let again: GroupTicket = format!(" {}\n", ticket()).parse().unwrap();
+        assert_eq!(again.coordinator(), NodeId([7; 32]));
+        assert!(again.token.is(&[9; 32]) && !again.token.is(&[8; 32]));
+        assert_eq!(again.addresses, ticket().addresses);
+        assert!(!format!("{:?}", ticket()).contains("9, 9"), "the secret is not shown");
+    }
+
+    #[test]
+    fn most_tickets_are_short() {
+        assert!(ticket().to_string().len() < 250, "{}", ticket().to_string().len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(tidegroup1)?[a-z2-7]{0,80}", cut in 0usize..100) {
+            let _ = text.parse::<GroupTicket>();
+            let mut whole = ticket().to_string();
+            whole.truncate(whole.len().saturating_sub(cut + 1));
+            prop_assert!(whole.parse::<GroupTicket>().is_err());
+        }
+    }
+}

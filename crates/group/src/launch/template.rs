@@ -1,0 +1,172 @@
+//! A command line with blanks: `ip netns exec {host} {command}`.
+//!
+//! Promises: pure; no shell reads it. Words are split at white space, quotes and backslashes keep it, as in a shell.
+
+use crate::hosts::Host;
+
+/// Most words, and longest text in bytes.
+const MAX_WORDS: usize = 256;
+const MAX_TEXT: usize = 16_384;
+
+/// A command line in which `{host}`, `{address}` and `{command}` are filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<String>);
+
+/// Why a template cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// No word at all, or too many.
+    #[error("a launch command has 1 to {MAX_WORDS} words")]
+    Words,
+    /// A quote that is not closed, or a backslash at the end.
+    #[error("a quote is not closed")]
+    Quote,
+    /// The worker would not be started.
+    #[error("{{command}} is missing: it becomes the worker's command, as in 'ssh {{host}} \"{{command}}\"'")]
+    NoCommand,
+}
+
+impl std::str::FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        let words = split(text)?;
+        if words.is_empty() || words.len() > MAX_WORDS || text.len() > MAX_TEXT {
+            return Err(TemplateError::Words);
+        }
+        if !words.iter().any(|word| word.contains("{command}")) {
+            return Err(TemplateError::NoCommand);
+        }
+        Ok(Self(words))
+    }
+}
+
+impl Template {
+    /// The words for one host. A word that is `{command}` and nothing else becomes the words of the command; within
+    /// another word the command is quoted for a shell, since that is who will read it.
+    #[must_use]
+    pub fn fill(&self, host: &Host, command: &[String]) -> Vec<String> {
+        let mut words = Vec::new();
+        for word in &self.0 {
+            if word == "{command}" {
+                words.extend_from_slice(command);
+            } else {
+                let quoted = command.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
+                words.push(blanks(
+                    word,
+                    &[("{host}", &host.name), ("{address}", host.reach()), ("{command}", &quoted)],
+                ));
+            }
+        }
+        words
+    }
+}
+
+/// Fills all blanks in one pass, so that nothing that was filled in is looked at again.
+fn blanks(word: &str, values: &[(&str, &str)]) -> String {
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some(at) = rest.find('{') {
+        let (before, tail) = rest.split_at(at);
+        out.push_str(before);
+        match values.iter().find(|(name, _)| tail.starts_with(name)) {
+            Some((name, value)) => {
+                out.push_str(value);
+                rest = &tail[name.len()..];
+            }
+            None => {
+                out.push('{');
+                rest = &tail[1..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// One word for a POSIX shell.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Splits into words.
+fn split(text: &str) -> Result<Vec<String>, TemplateError> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, None::<char>);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quoted, c) {
+            (Some(q), c) if c == q => quoted = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => {
+                let next = chars.next().ok_or(TemplateError::Quote)?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, '\'' | '"') => {
+                quoted = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quoted.is_some() {
+        return Err(TemplateError::Quote);
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fill(template: &str) -> Vec<String> {
+        let host = Host { name: "n1".into(), address: Some("10.0.0.1".into()) };
+        let command = ["/opt/my tools/tidecast", "worker", "it's {host}"].map(str::to_owned);
+        template.parse::<Template>().unwrap().fill(&host, &command)
+    }
+
+    #[test]
+    fn words_of_the_command_stay_words() {
+        let words = fill("ip netns exec lab.{host} {command}");
+        assert_eq!(
+            words,
+            ["ip", "netns", "exec", "lab.n1", "/opt/my tools/tidecast", "worker", "it's {host}"]
+        );
+    }
+
+    #[test]
+    fn for_a_shell_the_command_is_quoted() {
+        let words = fill("ssh -o 'A B' {address} \"exec {command}\" {x}");
+        let command = "exec '/opt/my tools/tidecast' worker 'it'\\''s {host}'";
+        assert_eq!(words, ["ssh", "-o", "A B", "10.0.0.1", command, "{x}"]);
+    }
+
+    #[test]
+    fn mistakes() {
+        let bad = |text: &str| text.parse::<Template>().unwrap_err();
+        assert_eq!(bad(""), TemplateError::Words);
+        assert_eq!(bad("ssh {host}"), TemplateError::NoCommand);
+        assert_eq!(bad("ssh 'x {command}"), TemplateError::Quote);
+        assert_eq!(bad("ssh {command} \\"), TemplateError::Quote);
+    }
+
+    proptest! {
+        #[test]
+        fn a_quoted_word_is_one_word_again(word in "\\PC{0,20}") {
+            prop_assert_eq!(split(&quote(&word)).unwrap(), [word]);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}") {
+            if let Ok(template) = text.parse::<Template>() {
+                let _ = template.fill(&Host { name: "n".into(), address: None }, &["x".into()]);
+            }
+        }
+    }
+}

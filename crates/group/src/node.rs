@@ -1,0 +1,242 @@
+//! One host, as the coordinator sees it, and the times it is given.
+
+use std::time::Duration;
+
+use tidecast_identity::NodeId;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+
+use crate::control::message::{Done, Hello, Progress, ToWorker};
+use crate::control::server::ConnId;
+use crate::hosts::Host;
+use crate::launch::Job;
+use crate::launch::run::LastWords;
+use crate::network::Place;
+use crate::reach::Reached;
+
+/// A worker that has not reported by then will not.
+pub(crate) const REPORT: Duration = Duration::from_secs(60);
+/// A host that nothing happens on for so long, while it is not complete, is given up.
+pub(crate) const STALL: Duration = Duration::from_secs(60);
+/// Giving final names and dates to all files takes at most this.
+pub(crate) const PLACING: Duration = Duration::from_secs(900);
+/// Nobody waits for latecomers longer than this, or twice the time that the others took.
+const LATECOMERS: Duration = Duration::from_secs(3);
+
+/// Where a host stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its launch has its turn still to come.
+    Queued,
+    /// Being launched since.
+    Launched(Instant),
+    /// Its worker is there; its addresses are being tried.
+    Joined,
+    /// It can be told to start.
+    Ready,
+    /// It was told.
+    Running,
+    /// All is in place, so long after the start.
+    Done(Box<Done>, Duration),
+    /// It has failed.
+    Failed(String),
+}
+
+/// A host.
+pub(crate) struct Node {
+    pub(crate) host: Host,
+    /// Its number in the group, from its start on; the origin is 0.
+    pub(crate) number: Option<u32>,
+    pub(crate) stage: Stage,
+    /// What its launcher said; shared by hosts with one launcher.
+    pub(crate) words: LastWords,
+    /// Held until its worker has come.
+    pub(crate) turn: Option<OwnedSemaphorePermit>,
+    pub(crate) conn: Option<(ConnId, mpsc::Sender<ToWorker>)>,
+    pub(crate) who: Option<(NodeId, Hello)>,
+    pub(crate) reached: Vec<Reached>,
+    pub(crate) progress: Progress,
+    /// When it last got anywhere.
+    pub(crate) moved: Instant,
+    /// Who was asked to start its worker, by place, and how.
+    pub(crate) launcher: Option<(usize, Job)>,
+    /// Its worker has started others: it is kept, whatever comes of its own part.
+    pub(crate) launches: bool,
+}
+
+impl Node {
+    pub(crate) fn new(host: Host, now: Instant) -> Self {
+        Self {
+            host,
+            number: None,
+            stage: Stage::Queued,
+            words: LastWords::default(),
+            turn: None,
+            conn: None,
+            who: None,
+            reached: Vec::new(),
+            progress: Progress::default(),
+            moved: now,
+            launcher: None,
+            launches: false,
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> Place {
+        let own = |(_, hello): &(NodeId, Hello)| hello.addresses.iter().cloned().map(Into::into).collect();
+        Place { addresses: self.who.as_ref().map(own).unwrap_or_default(), reached: self.reached.clone() }
+    }
+
+    /// Neither done nor failed.
+    pub(crate) fn open(&self) -> bool {
+        !matches!(self.stage, Stage::Done(..) | Stage::Failed(_))
+    }
+
+    /// Not yet known to take part or not.
+    pub(crate) fn awaited(&self) -> bool {
+        matches!(self.stage, Stage::Queued | Stage::Launched(_) | Stage::Joined)
+    }
+
+    /// It has been told to start, or may be.
+    pub(crate) fn takes_part(&self) -> bool {
+        matches!(self.stage, Stage::Ready | Stage::Running | Stage::Done(..))
+    }
+
+    /// Says something to its worker; one that does not listen is no longer there.
+    pub(crate) fn say(&mut self, message: ToWorker) {
+        if let Some((_, to)) = &self.conn
+            && to.try_send(message).is_err()
+        {
+            self.fail("its worker does not listen".into());
+        }
+    }
+
+    /// Gives it up, unless it is done; its worker is told.
+    pub(crate) fn fail(&mut self, reason: String) {
+        if !self.open() {
+            return;
+        }
+        if let Some((_, to)) = &self.conn {
+            let _ = to.try_send(ToWorker::Stop(reason.clone()));
+        }
+        if !self.launches {
+            self.conn = None;
+        }
+        self.turn = None;
+        self.stage = Stage::Failed(reason);
+    }
+
+    /// Takes over what its worker says of itself.
+    pub(crate) fn advance(&mut self, progress: Progress, now: Instant) {
+        let old = self.progress;
+        let before = (old.verified, old.wanted, old.sent, old.received, old.waiting);
+        if (progress.verified, progress.wanted, progress.sent, progress.received, progress.waiting) != before
+        {
+            self.moved = now;
+        }
+        self.progress = progress;
+    }
+
+    /// Why it is to be given up now, if it is. `others`: when any host last got anywhere.
+    pub(crate) fn overdue(&self, now: Instant, others: Instant) -> Option<String> {
+        let said = match self.words.text() {
+            said if said.is_empty() => String::new(),
+            said => format!(": {said}"),
+        };
+        match self.stage {
+            Stage::Launched(at) if now - at > REPORT => {
+                Some(format!("its worker did not report within {} s{said}", REPORT.as_secs()))
+            }
+            Stage::Running => {
+                let p = &self.progress;
+                let (limit, since) = if p.waiting {
+                    (STALL, others)
+                } else if p.wanted > 0 && p.verified >= p.wanted {
+                    (PLACING, self.moved)
+                } else {
+                    (STALL, self.moved)
+                };
+                (now - since > limit).then(|| {
+                    format!(
+                        "nothing moved for {} s; it has {} of {} bytes",
+                        limit.as_secs(),
+                        p.verified,
+                        p.wanted
+                    )
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether the group may start: all are there, or the rest lets itself be waited for. `first`: the first launch,
+/// `last`: when a worker came last.
+pub(crate) fn gathered(nodes: &[Node], first: Instant, last: Option<Instant>, now: Instant) -> bool {
+    let ready = nodes.iter().any(|n| n.stage == Stage::Ready);
+    let awaited = nodes.iter().any(Node::awaited);
+    let patience = last.map(|last| LATECOMERS.max((last - first) * 2));
+    let late = matches!((last, patience), (Some(last), Some(patience)) if now - last > patience);
+    ready && (!awaited || late)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(stage: Stage, now: Instant) -> Node {
+        let host = Host { name: "a".into(), address: None };
+        Node { stage, ..Node::new(host, now) }
+    }
+
+    fn seconds(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[tokio::test]
+    async fn the_group_starts_without_those_who_are_late() {
+        let t = Instant::now();
+        let all = |stages: [Stage; 2]| stages.map(|s| node(s, t));
+        let launched = || Stage::Launched(t);
+        assert!(!gathered(&all([launched(), launched()]), t, None, t + seconds(50)), "nobody is there");
+        assert!(gathered(&all([Stage::Ready, Stage::Ready]), t, Some(t), t));
+        assert!(gathered(&all([Stage::Ready, Stage::Failed("x".into())]), t, Some(t), t));
+        let one = all([Stage::Ready, launched()]);
+        assert!(!gathered(&one, t, Some(t + seconds(1)), t + seconds(3)));
+        assert!(gathered(&one, t, Some(t + seconds(1)), t + seconds(5)));
+        assert!(!gathered(&one, t, Some(t + seconds(10)), t + seconds(25)), "all are slow here");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_move_is_given_up() {
+        let t = Instant::now();
+        let later = |s| t + seconds(s);
+        assert!(node(Stage::Launched(t), t).overdue(later(59), t).is_none());
+        assert!(node(Stage::Launched(t), t).overdue(later(61), t).is_some());
+        let mut running = node(Stage::Running, t);
+        let at = |verified, wanted| Progress { verified, wanted, ..Progress::default() };
+        running.advance(at(1, 9), later(30));
+        assert!(running.overdue(later(80), t).is_none());
+        running.advance(at(1, 9), later(80));
+        assert!(running.overdue(later(95), t).is_some_and(|why| why.contains("1 of 9")));
+        running.advance(at(9, 9), later(90));
+        assert!(running.overdue(later(200), t).is_none(), "it is giving names");
+        running.advance(Progress { waiting: true, ..at(0, 9) }, later(100));
+        assert!(running.overdue(later(300), later(290)).is_none(), "it waits for another that moves");
+        assert!(running.overdue(later(400), later(290)).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_once_and_done_stays_done() {
+        let t = Instant::now();
+        let mut failed = node(Stage::Running, t);
+        let (to, mut heard) = mpsc::channel(4);
+        failed.conn = Some((1, to));
+        failed.fail("first".into());
+        failed.fail("second".into());
+        assert_eq!(failed.stage, Stage::Failed("first".into()));
+        assert_eq!(heard.recv().await, Some(ToWorker::Stop("first".into())));
+        assert_eq!(heard.recv().await, None, "its connection is let go");
+    }
+}

@@ -1,0 +1,172 @@
+//! The plan as it is handed out, and everyone's part in it: who feeds whom.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidecast_identity::NodeId;
+use tidecast_swarm::Policy;
+use tidecast_swarm::plan::{self, Epoch, Part, Place, Plan, PlanError, Role, Shape};
+
+use crate::control::message::Member;
+
+/// How the data goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// By plan.
+    #[default]
+    Auto,
+    /// Stripes, each down a tree of its own.
+    Plan,
+    /// Everyone from everyone, as it comes.
+    Swarm,
+    /// As BitTorrent does it: choking, super-seeding, endgame.
+    Classic,
+    /// One after the other.
+    Chain,
+    /// Down a binomial tree.
+    Binomial,
+}
+
+/// Names, as a user writes them.
+const NAMES: &[(&str, Algorithm)] = &[
+    ("auto", Algorithm::Auto),
+    ("plan", Algorithm::Plan),
+    ("swarm", Algorithm::Swarm),
+    ("classic", Algorithm::Classic),
+    ("chain", Algorithm::Chain),
+    ("binomial", Algorithm::Binomial),
+];
+
+impl std::str::FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, a)| *a);
+        let names = || NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| format!("{text:?} is none of {}", names()))
+    }
+}
+
+impl Algorithm {
+    /// What it comes to, by name.
+    pub(crate) fn name(self) -> &'static str {
+        let same = |(_, a): &&(&str, Self)| *a == if self == Self::Auto { Self::Plan } else { self };
+        NAMES.iter().find(same).map_or("plan", |(name, _)| name)
+    }
+
+    /// The shape of its trees; none if there are none.
+    pub(crate) fn shape(self) -> Option<Shape> {
+        match self {
+            Self::Auto | Self::Plan => Some(Shape::Striped),
+            Self::Chain => Some(Shape::Chain),
+            Self::Binomial => Some(Shape::Binomial),
+            Self::Swarm | Self::Classic => None,
+        }
+    }
+
+    pub(crate) fn policy(self) -> Policy {
+        if self == Self::Classic { Policy::CLASSIC } else { Policy::TIDECAST }
+    }
+}
+
+/// An epoch on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Issue {
+    number: u32,
+    source: u32,
+    /// Place and part of each member.
+    members: Vec<(u32, u8)>,
+    /// What each place hangs on, and the rate of that link.
+    places: Vec<(Option<u32>, u64)>,
+    stripes: u16,
+    seed: u64,
+    shape: u8,
+}
+
+const PARTS: [Part; 3] = [Part::Relay, Part::Leaf, Part::Out];
+const SHAPES: [Shape; 3] = [Shape::Striped, Shape::Chain, Shape::Binomial];
+
+/// The place of something in a table; past its end if it is not there.
+fn code<T: PartialEq>(table: &[T], value: &T) -> u8 {
+    table.iter().position(|v| v == value).unwrap_or(table.len()) as u8
+}
+
+impl Issue {
+    pub(crate) fn new(epoch: &Epoch, shape: Shape) -> Self {
+        Self {
+            number: epoch.number,
+            source: epoch.source,
+            members: epoch.members.iter().map(|m| (m.place, code(&PARTS, &m.part))).collect(),
+            places: epoch.places.iter().map(|p| (p.above, p.rate)).collect(),
+            stripes: epoch.stripes,
+            seed: epoch.seed,
+            shape: code(&SHAPES, &shape),
+        }
+    }
+
+    /// The part of member `me`, and everyone as the swarm wants to know them. Whoever is not in `known` cannot be
+    /// dialled.
+    pub(crate) fn part(
+        &self,
+        me: u32,
+        known: &BTreeMap<u32, Member>,
+    ) -> Result<(Role, Vec<tidecast_net::Member>), PlanError> {
+        // What is not known to this version is out.
+        let part = |code: u8| PARTS.get(usize::from(code)).copied().unwrap_or(Part::Out);
+        let epoch = Epoch {
+            number: self.number,
+            source: self.source,
+            members: self.members.iter().map(|&(place, p)| plan::Member { place, part: part(p) }).collect(),
+            places: self.places.iter().map(|&(above, rate)| Place { above, rate }).collect(),
+            stripes: self.stripes,
+            seed: self.seed,
+        };
+        let shape = SHAPES.get(usize::from(self.shape)).copied().unwrap_or_default();
+        let plan = Plan::shaped(&epoch, shape)?;
+        let member = |number: u32| match known.get(&number) {
+            Some(member) => tidecast_net::Member {
+                node: Some(NodeId(member.node)),
+                peer_id: None,
+                addrs: member.addresses.clone(),
+                distance: plan.distance(me, number),
+            },
+            None => tidecast_net::Member::default(),
+        };
+        let members = (0..self.members.len() as u32).map(member).collect();
+        Ok((plan.role(me), members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn everyone_reckons_the_same_plan_from_what_is_handed_out() {
+        let mut epoch = Epoch::flat(9, 4, 7);
+        epoch.members[3].part = Part::Leaf;
+        epoch.members[5].part = Part::Out;
+        for shape in SHAPES {
+            let issue = Issue::new(&epoch, shape);
+            let bytes = postcard::to_stdvec(&issue).unwrap();
+            let issue: Issue = postcard::from_bytes(&bytes).unwrap();
+            let plan = Plan::shaped(&epoch, shape).unwrap();
+            for me in 0..9 {
+                let (role, members) = issue.part(me, &BTreeMap::new()).unwrap();
+                assert_eq!(role, plan.role(me));
+                assert_eq!(members.len(), 9);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_and_told() {
+        for (name, algorithm) in NAMES {
+            assert_eq!(name.parse(), Ok(*algorithm));
+        }
+        assert_eq!(Algorithm::Auto.name(), "plan");
+        assert_eq!(Algorithm::Chain.name(), "chain");
+        assert!("best".parse::<Algorithm>().unwrap_err().contains("binomial"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Dialling back: at which of its addresses can a worker be reached, and how fast is the way there?
+//!
+//! Several hosts may have the same private address, each for itself; so whoever answers says who it is. Where it
+//! matters how fast a way is and nobody knows ([`ties`](crate::network::ties)), a little is sent that way.
+//!
+//! ```text
+//!   ── connect ──▶   ◀── key (32 bytes) ──      that is all, or:
+//!   ── zeros, until it is answered ──▶          at most TRIAL_BYTES, TRIAL_TIME
+//!   ◀── bits per second, 8 bytes ──             as they came
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use tidecast_identity::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// An address that has not answered by then cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Most addresses of one node that are tried.
+const MAX_ADDRESSES: usize = 32;
+
+/// A trial of a network is this long, or this many bytes: at 10 Gbit/s they take 2 ms.
+const TRIAL_TIME: Duration = Duration::from_millis(150);
+const TRIAL_BYTES: usize = 2 << 20;
+/// Read or written at once.
+const STEP: usize = 64 << 10;
+/// Callers at a worker's door at once; the rest wait in the kernel.
+const CALLERS: usize = 64;
+
+/// An address that answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) ip: IpAddr,
+    /// How soon.
+    pub(crate) after: Duration,
+    /// How fast the way there is, bits per second, where that was tried.
+    pub(crate) rate: Option<u64>,
+}
+
+/// A socket that listens on every address of this host, at a free port.
+pub(crate) fn listener() -> Result<std::net::TcpListener, tidecast_net::Error> {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    // Not every kernel has IPv6.
+    tidecast_net::listen((any[0], 0).into()).or_else(|_| tidecast_net::listen((any[1], 0).into()))
+}
+
+/// Tries all addresses at once.
+pub(crate) async fn dial_back(addresses: Vec<IpAddr>, port: u16, node: NodeId) -> Vec<Reached> {
+    let mut trying = JoinSet::new();
+    for ip in addresses.into_iter().take(MAX_ADDRESSES) {
+        trying.spawn(async move {
+            let began = Instant::now();
+            let asked = timeout(PATIENCE, ask(SocketAddr::new(ip, port))).await;
+            let same = matches!(asked, Ok(Ok(id)) if id == node);
+            same.then(|| Reached { ip, after: began.elapsed(), rate: None })
+        });
+    }
+    let mut reached: Vec<Reached> = trying.join_all().await.into_iter().flatten().collect();
+    reached.sort_by_key(|r| r.ip);
+    reached
+}
+
+async fn ask(address: SocketAddr) -> std::io::Result<NodeId> {
+    Ok(call(address).await?.1)
+}
+
+async fn call(address: SocketAddr) -> std::io::Result<(TcpStream, NodeId)> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut id = [0; 32];
+    stream.read_exact(&mut id).await?;
+    Ok((stream, NodeId(id)))
+}
+
+/// Tries how fast the ways to these of a worker's addresses are, one after the other.
+pub(crate) async fn try_rates(reached: &mut [Reached], ips: &[IpAddr], port: u16, node: NodeId) {
+    for way in reached.iter_mut().filter(|r| ips.contains(&r.ip)) {
+        let tried = timeout(PATIENCE, try_rate(SocketAddr::new(way.ip, port), node)).await;
+        way.rate = tried.ok().and_then(Result::ok);
+        tracing::debug!(?way, "tried");
+    }
+}
+
+/// Sends until it is answered how fast that came.
+async fn try_rate(address: SocketAddr, node: NodeId) -> std::io::Result<u64> {
+    let (mut stream, id) = call(address).await?;
+    if id != node {
+        return Err(std::io::ErrorKind::ConnectionRefused.into());
+    }
+    // What is still in the socket when the answer comes is of no use to anybody.
+    stream.set_zero_linger()?;
+    let (mut answer, mut way) = stream.split();
+    let zeros = [0; STEP];
+    let send = async {
+        for _ in 0..TRIAL_BYTES / STEP {
+            way.write_all(&zeros).await?;
+        }
+        std::future::pending::<std::io::Result<u64>>().await
+    };
+    tokio::select! {
+        rate = answer.read_u64() => rate,
+        failed = send => failed,
+    }
+}
+
+/// Says to whoever dials who this is, and how fast comes what it sends, until the task is ended.
+pub(crate) async fn answer(listener: TcpListener, node: NodeId) {
+    let mut callers = JoinSet::new();
+    loop {
+        while callers.len() >= CALLERS {
+            callers.join_next().await;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => drop(callers.spawn(timeout(PATIENCE, welcome(stream, node)))),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+        while callers.try_join_next().is_some() {}
+    }
+}
+
+async fn welcome(mut stream: TcpStream, node: NodeId) -> std::io::Result<()> {
+    stream.write_all(&node.0).await?;
+    let mut sink = vec![0; STEP];
+    if stream.read(&mut sink).await? == 0 {
+        return Ok(());
+    }
+    // What came in one go with the first bytes says nothing.
+    let (began, mut bytes) = (Instant::now(), 0);
+    while bytes < TRIAL_BYTES - STEP
+        && let Some(left) = TRIAL_TIME.checked_sub(began.elapsed())
+    {
+        match timeout(left, stream.read(&mut sink)).await {
+            Ok(Ok(read @ 1..)) => bytes += read,
+            _ => break,
+        }
+    }
+    let nanos = began.elapsed().as_nanos().max(1);
+    let rate = u64::try_from(bytes as u128 * 8 * 1_000_000_000 / nanos).unwrap_or(u64::MAX);
+    stream.write_u64(rate).await?;
+    // Closing before the other has read it could cut it off.
+    while stream.read(&mut sink).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn only_who_it_is_counts() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32])));
+        let here: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap(), "127.0.0.9".parse().unwrap()];
+        let ips = async |id| {
+            let reached = dial_back(here.clone(), port, NodeId([id; 32])).await;
+            reached.into_iter().map(|r| r.ip.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(ips(1).await, ["127.0.0.1"]);
+        assert!(ips(2).await.is_empty(), "somebody else answered");
+        answering.abort();
+    }
+
+    #[tokio::test]
+    async fn a_way_is_tried_where_that_is_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32])));
+        let here: IpAddr = "127.0.0.1".parse().unwrap();
+        let reached = dial_back(vec![here], port, NodeId([1; 32])).await;
+        let tried = async |ips: &[IpAddr], id| {
+            let mut reached = reached.clone();
+            try_rates(&mut reached, ips, port, NodeId([id; 32])).await;
+            reached.first().unwrap().rate
+        };
+        assert!(tried(&[here], 1).await.is_some_and(|rate| rate > 0));
+        assert_eq!(tried(&[], 1).await, None);
+        assert_eq!(tried(&[here], 2).await, None, "somebody else's");
+        answering.abort();
+    }
+}

@@ -1,0 +1,175 @@
+//! What came of a broadcast.
+
+use std::time::Duration;
+
+/// How one host fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostReport {
+    /// Its name.
+    pub name: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is in place and verified.
+    Done {
+        /// Since the group was told to start.
+        after: Duration,
+        /// Payload received, bytes.
+        received: u64,
+        /// Payload sent to others, bytes.
+        sent: u64,
+        /// Received though it was there already, bytes.
+        duplicate: u64,
+        /// Received and not what it should be, bytes.
+        corrupt: u64,
+        /// Files that were right already.
+        kept: u64,
+    },
+    /// It does not have it.
+    Failed {
+        /// Why, as far as is known.
+        reason: String,
+    },
+}
+
+/// What came of it all.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Bytes of the source.
+    pub bytes: u64,
+    /// Its files.
+    pub files: u64,
+    /// Bytes in a piece.
+    pub piece_length: u32,
+    /// Every host, in the order of the list.
+    pub hosts: Vec<HostReport>,
+    /// How the data went: "swarm".
+    pub algorithm: &'static str,
+    /// The network on which the members met.
+    pub network: String,
+    /// Link speed by which the bound is reckoned, bits per second; 0 if none is known.
+    pub link_rate: u64,
+    /// Reading and hashing the source.
+    pub hashing: Duration,
+    /// From the first launch until the group was told to start.
+    pub gathering: Duration,
+    /// From then until the last host was done.
+    pub transfer: Duration,
+    /// Bytes that the origin sent.
+    pub origin_sent: u64,
+    /// Where the manifest was so long that it was broadcast too: its bytes, and how many of them the origin sent. They
+    /// are not in `origin_sent`.
+    pub manifest: Option<(u64, u64)>,
+}
+
+impl Report {
+    /// Hosts that have it.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.hosts.iter().filter(|h| matches!(h.outcome, Outcome::Done { .. })).count()
+    }
+
+    /// Bytes that hosts which are done have received: good, duplicate, corrupt.
+    #[must_use]
+    pub fn received(&self) -> (u64, u64, u64) {
+        let mut sums = (0, 0, 0);
+        for host in &self.hosts {
+            if let Outcome::Done { received, duplicate, corrupt, .. } = &host.outcome {
+                sums.0 += received.saturating_sub(duplicate + corrupt);
+                sums.1 += duplicate;
+                sums.2 += corrupt;
+            }
+        }
+        sums
+    }
+
+    /// The most that a single host needed, bytes: what it had before is none of it.
+    #[must_use]
+    pub fn needed(&self) -> u64 {
+        let useful = |host: &HostReport| match &host.outcome {
+            Outcome::Done { received, duplicate, corrupt, .. } => {
+                received.saturating_sub(duplicate + corrupt)
+            }
+            Outcome::Failed { .. } => 0,
+        };
+        self.hosts.iter().map(useful).max().unwrap_or(0).min(self.bytes)
+    }
+
+    /// The time that no broadcast beats: what the neediest host needed, at the rate of its link.
+    #[must_use]
+    pub fn bound(&self) -> Option<Duration> {
+        let needed = self.needed();
+        let known = needed > 0 && self.link_rate > 0;
+        known.then(|| Duration::from_secs_f64(needed as f64 * 8.0 / self.link_rate as f64))
+    }
+
+    /// Bound over measured time.
+    #[must_use]
+    pub fn efficiency(&self) -> Option<f64> {
+        let bound = self.bound()?.as_secs_f64();
+        (!self.transfer.is_zero()).then(|| bound / self.transfer.as_secs_f64())
+    }
+
+    /// Copies of what was needed that the origin sent.
+    #[must_use]
+    pub fn origin_copies(&self) -> Option<f64> {
+        let needed = self.needed();
+        (needed > 0).then(|| self.origin_sent as f64 / needed as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn report() -> Report {
+        let done = |received, duplicate| Outcome::Done {
+            after: Duration::from_secs(1),
+            received,
+            sent: 0,
+            duplicate,
+            corrupt: 0,
+            kept: 0,
+        };
+        let host = |name: &str, outcome| HostReport { name: name.into(), outcome };
+        Report {
+            bytes: 1_000_000,
+            files: 1,
+            piece_length: 16 << 10,
+            hosts: vec![
+                host("a", done(1_010_000, 10_000)),
+                host("b", done(0, 0)),
+                host("c", Outcome::Failed { reason: "dead".into() }),
+            ],
+            algorithm: "swarm",
+            network: "lo".into(),
+            link_rate: 8_000_000,
+            hashing: Duration::ZERO,
+            gathering: Duration::ZERO,
+            transfer: Duration::from_secs(2),
+            origin_sent: 1_500_000,
+            manifest: None,
+        }
+    }
+
+    #[test]
+    fn the_figures() {
+        let report = report();
+        assert_eq!((report.done(), report.received()), (2, (1_000_000, 10_000, 0)));
+        assert_eq!(report.bound(), Some(Duration::from_secs(1)));
+        assert_eq!((report.efficiency(), report.origin_copies()), (Some(0.5), Some(1.5)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let unknown = Report { link_rate: 0, ..report() };
+        assert_eq!((unknown.bound(), unknown.efficiency()), (None, None));
+        let idle = Report { hosts: report().hosts.split_off(1), ..report() };
+        assert_eq!((idle.bound(), idle.origin_copies()), (None, None), "nobody needed anything");
+    }
+}

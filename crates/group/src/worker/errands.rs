@@ -1,0 +1,49 @@
+//! Workers that this one starts for its coordinator.
+
+use tokio::task::JoinSet;
+
+use crate::control::message::Errand;
+use crate::launch::Job;
+use crate::launch::run::{self, LastWords};
+
+/// Launches under way; dropped, they end with what they started here.
+pub(super) struct Errands {
+    ticket: String,
+    running: JoinSet<(u32, String)>,
+}
+
+impl Errands {
+    pub(super) fn new(ticket: String) -> Self {
+        Self { ticket, running: JoinSet::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    pub(super) fn start(&mut self, errands: Vec<Errand>) {
+        for errand in errands {
+            let ticket = self.ticket.clone();
+            self.running.spawn(async move {
+                let job = Job { argv: errand.argv, hosts: Vec::new(), by_stdin: true, anywhere: true };
+                (errand.place, run::run(&job, &ticket, &LastWords::default()).await)
+            });
+        }
+    }
+
+    /// The next launch that ends, whose it was and why; waits for ever when there is none.
+    pub(super) async fn ended(&mut self) -> (u32, String) {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(ended)) => return ended,
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits until all have ended.
+    pub(super) async fn all_ended(&mut self) {
+        while self.running.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,70 @@
+//! Where it goes: the destination on this host.
+//!
+//! Several workers may be told the same destination on one host (one file system under several names): the store's
+//! lock lets one of them work, the others wait and then find everything there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_metainfo::Manifest;
+use tidecast_store::{DownloadOptions, Durability, Error as StoreError, Opened, Select, Store};
+
+use super::Line;
+use crate::control::message::News;
+use crate::error::Error;
+
+/// How often a destination that another process is at work on is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The directory and the name in it that a path means.
+pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
+    let wrong = || Error::Dest(dest.to_owned());
+    let name = dest.file_name().ok_or_else(wrong)?.to_owned();
+    let dir = dest.parent().filter(|_| dest.is_absolute()).ok_or_else(wrong)?;
+    Ok((dir.to_owned(), name))
+}
+
+/// Opens the destination, waiting for its turn.
+pub(super) async fn open(
+    manifest: &Arc<Manifest>,
+    dest: &Path,
+    durable: bool,
+    line: &mut Line,
+    aside: &mut Vec<News>,
+) -> Result<Opened, Error> {
+    let (dir, name) = split(dest)?;
+    let durability = if durable { Durability::Batched } else { Durability::None };
+    let options = DownloadOptions { select: Select::All, durability, name: Some(name) };
+    loop {
+        let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
+        // What is there is known before anybody sends us anything.
+        let opening = tokio::task::spawn_blocking(move || {
+            let mut opened = Store::download(manifest, &dir, &options)?;
+            opened.check()?;
+            Ok(opened)
+        });
+        let opened = line.during(opening, aside).await?;
+        let opened = opened.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))?;
+        line.progress.waiting = matches!(opened, Err(StoreError::Busy { .. }));
+        match opened {
+            Err(StoreError::Busy { .. }) => line.during(tokio::time::sleep(LOOK), aside).await?,
+            other => return Ok(other?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_directory_and_a_name() {
+        assert_eq!(split(Path::new("/a/b")).unwrap(), ("/a".into(), "b".into()));
+        for bad in ["/", "a/b", "/a/..", ""] {
+            assert!(split(Path::new(bad)).is_err(), "{bad}");
+        }
+    }
+}

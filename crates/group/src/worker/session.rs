@@ -1,0 +1,252 @@
+//! Receiving and relaying: the swarm of one broadcast on one host.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_identity::{Credential, ManifestId, NodeId, NodeKey, Tls};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{
+    Complained, LocalAddress, Membership, Network, Notice, RootsKey, Security, Swarm, SwarmOptions,
+};
+use tidecast_store::{Opened, Summary};
+use tidecast_swarm::{Complaint, Policy};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::{Left, Line, Word, place};
+use crate::control::message::{Done, Member, News, Right, Start, ToCoordinator};
+use crate::error::Error;
+
+/// Without a coordinator: how long nothing may move before an incomplete worker gives up, and a complete one leaves.
+const ALONE_INCOMPLETE: Duration = Duration::from_secs(15);
+const ALONE_COMPLETE: Duration = Duration::from_secs(5);
+
+/// One host's part in the swarm.
+pub(super) struct Session {
+    swarm: Swarm,
+    notices: Option<mpsc::Receiver<Notice>>,
+    complaints: Option<mpsc::Receiver<Complained>>,
+    me: u32,
+    planned: bool,
+    members: BTreeMap<u32, Member>,
+    began: Instant,
+    /// The coordinator is lost.
+    alone: bool,
+    /// What moved last, and when.
+    moved: (u64, Instant),
+    placing: Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
+    placed: bool,
+}
+
+impl Session {
+    /// Opens the destination and joins the swarm.
+    pub(super) async fn open(
+        start: Start,
+        key: &NodeKey,
+        listener: std::net::TcpListener,
+        local: &[LocalAddress],
+        line: &mut Line,
+    ) -> Result<Self, Error> {
+        let began = Instant::now();
+        let garbled = |what: &str| Error::Coordinator(format!("the coordinator's {what} does not parse"));
+        let manifest = Arc::new(Manifest::parse_draft(&start.manifest).map_err(|_| garbled("manifest"))?);
+        line.progress.wanted = manifest.total_len();
+        let security = security(&manifest, start.right, key)?;
+        let origin = start.news.members.iter().find(|m| m.number == 0).map(|m| RootsKey::Of(NodeId(m.node)));
+        let roots = origin.filter(|_| manifest.is_draft());
+        let mut news = vec![start.news];
+        let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
+        let opened = place::open(&manifest, dest.as_ref(), start.durable, line, &mut news).await?;
+        let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));
+        let (me, planned) = (start.me, start.planned);
+        let mut options = options(opened, listener, security, network, local);
+        options.planned = planned;
+        options.roots = roots;
+        if start.classic {
+            options.policy = Policy::CLASSIC;
+        }
+        let mut swarm = Swarm::start(options)?;
+        let notices = swarm.notices();
+        let complaints = swarm.complaints();
+        let members = BTreeMap::new();
+        let (alone, moved, placing, placed) = (false, (0, began), None, false);
+        let mut session =
+            Self { swarm, notices, complaints, me, planned, members, began, alone, moved, placing, placed };
+        for news in news {
+            session.learn(news).await?;
+        }
+        Ok(session)
+    }
+
+    /// Gets to know members, and takes its part in a plan.
+    async fn learn(&mut self, news: News) -> Result<(), Error> {
+        for member in news.members {
+            let dialled = member.number != self.me && !member.addresses.is_empty();
+            if dialled && !self.planned {
+                // The origin is dialled in any case, of the others a few.
+                self.swarm.add_peer(member.addresses.clone(), member.number == 0).await;
+            }
+            self.members.insert(member.number, member);
+        }
+        if let Some(issue) = news.issue {
+            let part = issue.part(self.me, &self.members);
+            let (role, members) =
+                part.map_err(|e| Error::Coordinator(format!("the coordinator's plan is none: {e}")))?;
+            self.swarm.plan(role, members).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on until the coordinator says that all is over, or until alone nothing moves any more.
+    pub(super) async fn run(mut self, line: &mut Line) -> Result<(), Error> {
+        let result = self.go_on(line).await;
+        // A placing that is under way is not cut off: it leaves the old or the new.
+        let _ = self.swarm.stop().await;
+        result
+    }
+
+    async fn go_on(&mut self, line: &mut Line) -> Result<(), Error> {
+        let mut progress = self.swarm.progress();
+        loop {
+            let idle = self.placing.is_none() && !self.placed;
+            tokio::select! {
+                complete = async { progress.wait_for(|p| p.complete).await.map(drop) }, if idle => {
+                    complete.map_err(|_| tidecast_net::Error::Stopped)?;
+                    self.placing = Some(tokio::task::spawn_blocking(self.swarm.finisher()));
+                }
+                placed = placed(&mut self.placing) => self.tell_done(placed?, line).await,
+                complained = next(&mut self.complaints) => {
+                    let why = match complained.why {
+                        Complaint::Gone => 0,
+                        Complaint::Silent => 1,
+                        Complaint::Slow => 2,
+                    };
+                    line.say(&ToCoordinator::Complaint { member: complained.member, why }).await;
+                }
+                notice = next(&mut self.notices) => {
+                    if let Notice::Store { error } = notice {
+                        return Err(Error::Coordinator(error.to_string()));
+                    }
+                }
+                word = line.next() => match word {
+                    Word::News(news) => self.learn(news).await?,
+                    Word::Beat => self.beat(line).await?,
+                    Word::Left(Left::Finished) => return Ok(()),
+                    Word::Left(Left::Lost) => {
+                        tracing::warn!("the coordinator is lost; going on with the other members");
+                        self.alone = true;
+                        self.moved.1 = Instant::now();
+                    }
+                    Word::Left(left) => return Err(left.into()),
+                },
+            }
+            if self.alone && self.placed && self.moved.1.elapsed() > ALONE_COMPLETE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Once a second: how far are we, and does anything move?
+    async fn beat(&mut self, line: &mut Line) -> Result<(), Error> {
+        self.look(line);
+        line.tell_progress().await;
+        let now = &line.progress;
+        let sum = now.verified + now.received + now.sent;
+        if sum != self.moved.0 {
+            self.moved = (sum, Instant::now());
+        }
+        let stuck = self.alone && !self.placed && self.placing.is_none();
+        if stuck && self.moved.1.elapsed() > ALONE_INCOMPLETE {
+            return Err(Error::Coordinator(
+                "the coordinator is lost, and the other members do not have everything".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn look(&self, line: &mut Line) {
+        let now = self.swarm.progress().borrow().clone();
+        let good = now.received_bytes.saturating_sub(now.duplicate_bytes + now.corrupt_bytes);
+        let progress = &mut line.progress;
+        progress.wanted = progress.wanted.max(now.wanted_bytes);
+        progress.verified = now.verified_bytes;
+        progress.had = now.verified_bytes.saturating_sub(good);
+        (progress.received, progress.sent) = (now.received_bytes, now.sent_bytes);
+        (progress.duplicate, progress.corrupt) = (now.duplicate_bytes, now.corrupt_bytes);
+    }
+
+    async fn tell_done(&mut self, summary: Summary, line: &mut Line) {
+        self.placing = None;
+        self.placed = true;
+        self.moved.1 = Instant::now();
+        if let Some(tell) = line.placed.take() {
+            tell();
+        }
+        self.look(line);
+        let done = Done {
+            progress: line.progress,
+            millis: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            files: summary.files,
+            kept: summary.kept,
+            warnings: summary.warnings,
+        };
+        line.say(&ToCoordinator::Done(Box::new(done))).await;
+    }
+}
+
+pub(super) fn security(manifest: &Manifest, right: Option<Right>, key: &NodeKey) -> Result<Security, Error> {
+    let Some(right) = right else { return Ok(Security::Open) };
+    let bad = || Error::Coordinator("the coordinator's credential does not parse".into());
+    let swarm = ManifestId::V2(manifest.hash_v2().ok_or_else(bad)?).swarm();
+    let credential = Credential::from_bytes(&right.credential).map_err(|_| bad())?;
+    let owner = NodeId(right.owner);
+    let membership = Membership::member(Tls::new(key)?, swarm, owner, None, Some(credential));
+    Ok(Security::Private(Box::new(membership)))
+}
+
+pub(super) fn options(
+    opened: Opened,
+    listener: std::net::TcpListener,
+    security: Security,
+    network: Option<Network>,
+    local: &[LocalAddress],
+) -> SwarmOptions {
+    SwarmOptions {
+        opened,
+        listen: Vec::<SocketAddr>::new(),
+        listeners: vec![listener],
+        // A host that is not on it reaches the others by whatever way there is.
+        network: network.filter(|n| local.iter().any(|a| n.holds(a))),
+        security,
+        policy: Policy::TIDECAST,
+        seed_only: false,
+        planned: false,
+        roots: None,
+    }
+}
+
+async fn placed(
+    placing: &mut Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
+) -> Result<Summary, Error> {
+    match placing {
+        Some(task) => {
+            let ended = task.await;
+            Ok(ended.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))??)
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The next one; waits for ever when there will be none.
+async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> T {
+    match from {
+        Some(from) => match from.recv().await {
+            Some(next) => next,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
