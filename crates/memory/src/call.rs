@@ -1,0 +1,290 @@
+//! One call of a group, as the hub sees it: who has come, and then who does what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::council::Letter;
+use crate::message::{Down, Enter, Hello, Part, What};
+
+/// On one host nothing but this window of the data lies in shared memory, bytes.
+pub(crate) const RING: u64 = 32 << 20;
+
+/// A call: gathering until all have come, then running.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Since when the others are waited for, and how long.
+    pub(crate) began: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) entered: BTreeMap<u32, Enter>,
+    payload: Bytes,
+    pub(crate) running: Option<Running>,
+}
+
+impl Call {
+    pub(crate) fn new(began: Duration, patience: Duration) -> Self {
+        Self { began, patience, entered: BTreeMap::new(), payload: Bytes::new(), running: None }
+    }
+
+    /// A rank has called; false if it is too late.
+    pub(crate) fn enter(&mut self, rank: u32, enter: Enter, payload: Bytes) -> bool {
+        if self.running.is_some() {
+            return false;
+        }
+        if matches!(enter.what, What::Offer { .. }) {
+            self.payload = payload;
+        }
+        self.entered.insert(rank, enter);
+        true
+    }
+
+    /// All have come but those who are lost: hands out the parts; true if nothing remains to be done.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        number: u64,
+        lost: &BTreeMap<u32, &str>,
+        seats: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
+        out: &mut Vec<Letter>,
+    ) -> bool {
+        let (root, len, along) = match self.offer(lost) {
+            Ok(offer) => offer,
+            Err(why) => {
+                for (rank, enter) in &self.entered {
+                    if !matches!(enter.what, What::Unfit(_)) {
+                        out.push((*rank, Down::Failed { call: number, why: why.clone() }, Bytes::new()));
+                    }
+                }
+                return true;
+            }
+        };
+        let mut missed: BTreeSet<u32> = lost.keys().copied().collect();
+        let mut receivers = Vec::new();
+        for (rank, enter) in &self.entered {
+            match &enter.what {
+                What::Offer { .. } => {}
+                What::Want { len: wanted } if *wanted == len => receivers.push(*rank),
+                What::Want { len: wanted } => {
+                    let why = format!("rank {root} sends {len} bytes, this rank's buffer has {wanted}");
+                    out.push((*rank, Down::Failed { call: number, why }, Bytes::new()));
+                    missed.insert(*rank);
+                }
+                What::Unfit(_) => {
+                    missed.insert(*rank);
+                }
+            }
+        }
+        if along || receivers.is_empty() {
+            for rank in receivers {
+                let go = Down::Go { call: number, part: Part::Along };
+                out.push((rank, go, self.payload.clone()));
+            }
+            let missed = missed.into_iter().collect();
+            out.push((root, Down::End { call: number, missed }, Bytes::new()));
+            return true;
+        }
+        self.running = Some(Running::begin(number, root, len, missed, &receivers, seats, out));
+        false
+    }
+
+    /// The root, the length, and whether the payload is all of it.
+    fn offer(&self, lost: &BTreeMap<u32, &str>) -> Result<(u32, u64, bool), String> {
+        let Some((first, root)) = self.entered.iter().next().map(|(rank, e)| (*rank, e.root)) else {
+            return Err("nobody is left".into());
+        };
+        if let Some((other, enter)) = self.entered.iter().find(|(_, e)| e.root != root) {
+            return Err(format!(
+                "the ranks disagree on the root: rank {first} says {root}, rank {other} says {}",
+                enter.root
+            ));
+        }
+        match self.entered.get(&root).map(|e| &e.what) {
+            Some(What::Offer { len, along }) => Ok((root, *len, *along)),
+            Some(What::Unfit(why)) => Err(format!("the root, rank {root}, cannot send: {why}")),
+            Some(What::Want { .. }) => Err(format!("rank {root} does not know that it is the root")),
+            None => {
+                let why = lost.get(&root).copied().unwrap_or("there is no such rank");
+                Err(format!("the root, rank {root}, is lost: {why}"))
+            }
+        }
+    }
+}
+
+/// A rank that receives.
+#[derive(Debug)]
+struct Receiver {
+    /// From whose directory it reads; a leader from its own.
+    writer: u32,
+    taken: u64,
+    busy: bool,
+}
+
+/// Data is moving.
+#[derive(Debug)]
+pub(crate) struct Running {
+    number: u64,
+    root: u32,
+    len: u64,
+    capacity: u64,
+    /// The root may have written so much.
+    room: u64,
+    /// Leaders can find the broadcast.
+    ticketed: bool,
+    receivers: BTreeMap<u32, Receiver>,
+    missed: BTreeSet<u32>,
+}
+
+impl Running {
+    fn begin<'a>(
+        number: u64,
+        root: u32,
+        len: u64,
+        missed: BTreeSet<u32>,
+        ranks: &[u32],
+        seats: &dyn Fn(u32) -> Option<(u32, &'a Hello)>,
+        out: &mut Vec<Letter>,
+    ) -> Self {
+        let host = |rank: u32| seats(rank).map(|(host, _)| host);
+        let mut writers = BTreeMap::from([(host(root), root)]);
+        let mut leaders = Vec::new();
+        for rank in ranks {
+            // The lowest of its host, since they come in order.
+            if *writers.entry(host(*rank)).or_insert(*rank) == *rank {
+                leaders.extend(seats(*rank).map(|(_, hello)| own_path(hello)));
+            }
+        }
+        // Whoever sends it to other hosts needs all of it to lie there.
+        let capacity = if leaders.is_empty() { len.min(RING) } else { len };
+        let mut say = |rank: u32, part: Part| out.push((rank, Down::Go { call: number, part }, Bytes::new()));
+        say(root, Part::Source { leaders, capacity });
+        let mut receivers = BTreeMap::new();
+        for rank in ranks {
+            let writer = writers.get(&host(*rank)).copied().unwrap_or(*rank);
+            let dir = seats(writer).map_or_else(String::new, |(_, hello)| hello.dir.clone());
+            let reader = Part::Reader { dir, capacity };
+            say(*rank, if writer == *rank { Part::Leader } else { reader });
+            receivers.insert(*rank, Receiver { writer, taken: 0, busy: true });
+        }
+        Self { number, root, len, capacity, room: capacity, ticketed: false, receivers, missed }
+    }
+
+    /// Those who still wait for what `writer` writes.
+    fn readers(&self, writer: u32) -> Vec<u32> {
+        let waits =
+            |(rank, r): (&u32, &Receiver)| (r.busy && r.writer == writer && *rank != writer).then_some(*rank);
+        self.receivers.iter().filter_map(waits).collect()
+    }
+
+    fn say(&self, rank: u32, down: Down, out: &mut Vec<Letter>) {
+        out.push((rank, down, Bytes::new()));
+    }
+
+    pub(crate) fn ready(&self, rank: u32, bytes: u64, out: &mut Vec<Letter>) {
+        for reader in self.readers(rank) {
+            self.say(reader, Down::Ready { call: self.number, bytes }, out);
+        }
+    }
+
+    pub(crate) fn taken(&mut self, rank: u32, bytes: u64, out: &mut Vec<Letter>) {
+        if let Some(receiver) = self.receivers.get_mut(&rank) {
+            receiver.taken = receiver.taken.max(bytes);
+        }
+        self.make_room(out);
+    }
+
+    /// The root may go on as far as its slowest reader allows.
+    fn make_room(&mut self, out: &mut Vec<Letter>) {
+        let readers = self.receivers.values().filter(|r| r.busy && r.writer == self.root);
+        let slowest = readers.map(|r| r.taken).min().unwrap_or(self.len);
+        let room = slowest.saturating_add(self.capacity).min(self.len);
+        if room > self.room {
+            self.room = room;
+            self.say(self.root, Down::Room { call: self.number, bytes: room }, out);
+        }
+    }
+
+    pub(crate) fn ticket(&mut self, rank: u32, ticket: &str, out: &mut Vec<Letter>) {
+        if rank == self.root {
+            self.ticketed = true;
+            for leader in self.leaders() {
+                self.say(leader, Down::Ticket { call: self.number, ticket: ticket.to_owned() }, out);
+            }
+        }
+    }
+
+    /// Those who receive from other hosts.
+    fn leaders(&self) -> Vec<u32> {
+        self.receivers.iter().filter(|(rank, r)| r.writer == **rank).map(|(rank, _)| *rank).collect()
+    }
+
+    pub(crate) fn done(&mut self, rank: u32, error: Option<String>, out: &mut Vec<Letter>) {
+        match error {
+            Some(why) if rank == self.root => {
+                self.fail_all(&format!("the root, rank {rank}, has failed: {why}"), out);
+            }
+            Some(why) => self.miss(rank, &why, out),
+            None => {
+                if let Some(receiver) = self.receivers.get_mut(&rank) {
+                    receiver.busy = false;
+                }
+            }
+        }
+        self.make_room(out);
+    }
+
+    pub(crate) fn lost(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+        if rank == self.root {
+            let why = format!("the root, rank {rank}, is lost: {why}");
+            if self.ticketed {
+                // Leaders may still complete among themselves; they know when they cannot.
+                self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));
+            } else {
+                self.fail_all(&why, out);
+            }
+            self.missed.insert(rank);
+        } else {
+            self.miss(rank, why, out);
+        }
+        self.make_room(out);
+    }
+
+    /// A receiver will not have it, nor those who wait for its copy.
+    fn miss(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+        let Some(receiver) = self.receivers.get_mut(&rank).filter(|r| r.busy) else { return };
+        receiver.busy = false;
+        self.missed.insert(rank);
+        let why = format!("rank {rank}, which receives for this host, has failed: {why}");
+        self.readers(rank).into_iter().for_each(|reader| self.fail(reader, &why, out));
+    }
+
+    fn fail_all(&mut self, why: &str, out: &mut Vec<Letter>) {
+        let busy: Vec<u32> = self.receivers.iter().filter(|(_, r)| r.busy).map(|(rank, _)| *rank).collect();
+        busy.into_iter().for_each(|rank| self.fail(rank, why, out));
+    }
+
+    fn fail(&mut self, rank: u32, why: &str, out: &mut Vec<Letter>) {
+        if let Some(receiver) = self.receivers.get_mut(&rank) {
+            receiver.busy = false;
+        }
+        self.missed.insert(rank);
+        self.say(rank, Down::Failed { call: self.number, why: why.to_owned() }, out);
+    }
+
+    /// True when nobody is busy; those who hold the data are told.
+    pub(crate) fn over(&self, out: &mut Vec<Letter>) -> bool {
+        if self.receivers.values().any(|r| r.busy) {
+            return false;
+        }
+        let missed: Vec<u32> = self.missed.iter().copied().collect();
+        for rank in std::iter::once(self.root).chain(self.leaders()) {
+            self.say(rank, Down::End { call: self.number, missed: missed.clone() }, out);
+        }
+        true
+    }
+}
+
+/// The path of a rank's directory on its host.
+fn own_path(hello: &Hello) -> String {
+    Path::new(&hello.base).join(&hello.dir).to_string_lossy().into_owned()
+}

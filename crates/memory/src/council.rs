@@ -1,0 +1,247 @@
+//! What the hub knows and decides: who belongs to the group, on which host, and what each does in a call.
+//!
+//! Pure: messages, losses and the time go in; messages come out ([`Council::take`]). Ranks are as hostile as whoever
+//! has the secret; one that breaks the rules is let go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::call::{Call, Running};
+use crate::message::{Down, Enter, Hello, Up, What};
+
+/// A message for a rank.
+pub(crate) type Letter = (u32, Down, Bytes);
+
+/// How a rank stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Awaited,
+    Here,
+    Lost(String),
+}
+
+/// A rank.
+#[derive(Debug)]
+struct Member {
+    standing: Standing,
+    hello: Option<Hello>,
+    /// The anchor of its host, once it is found.
+    host: Option<u32>,
+    /// Anchors that it has been asked about: all before this one.
+    asked: usize,
+    /// The number of its next call.
+    next: u64,
+}
+
+/// The hub's whole state.
+#[derive(Debug)]
+pub(crate) struct Council {
+    members: Vec<Member>,
+    /// The first rank of each host: those after it look for its directory.
+    anchors: Vec<u32>,
+    /// Under way, by number: at most one is running, those after it gather.
+    calls: BTreeMap<u64, Call>,
+    letters: Vec<Letter>,
+}
+
+impl Council {
+    pub(crate) fn new(size: u32) -> Self {
+        let member = |_| Member { standing: Standing::Awaited, hello: None, host: None, asked: 0, next: 0 };
+        let members = (0..size).map(member).collect();
+        Self { members, anchors: Vec::new(), calls: BTreeMap::new(), letters: Vec::new() }
+    }
+
+    /// What is to be said since the last time.
+    pub(crate) fn take(&mut self) -> Vec<Letter> {
+        std::mem::take(&mut self.letters)
+    }
+
+    /// Nobody waits for anything.
+    pub(crate) fn idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// A rank has come.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn joined(&mut self, hello: Hello) -> Result<(), String> {
+        let (rank, size) = (hello.rank, self.members.len());
+        if hello.size as usize != size {
+            return Err(format!("rank 0 makes a group of {size}, this rank one of {}", hello.size));
+        }
+        let Some(member) = self.members.get_mut(rank as usize) else {
+            return Err(format!("there is no rank {rank} in a group of {size}"));
+        };
+        match &member.standing {
+            Standing::Awaited => {}
+            Standing::Here => return Err(format!("there is a rank {rank} already")),
+            Standing::Lost(why) => return Err(format!("rank {rank} was given up: {why}")),
+        }
+        member.standing = Standing::Here;
+        member.hello = Some(hello);
+        self.ask(rank);
+        Ok(())
+    }
+
+    /// Asks a rank about the anchors that it may share memory with; seats it if there are none.
+    fn ask(&mut self, rank: u32) {
+        let all = self.anchors.len();
+        let Some(member) = self.members.get(rank as usize) else { return };
+        let place = member.hello.as_ref().map(|h| &h.place);
+        let known = self.anchors.iter().enumerate().skip(member.asked);
+        let alike = known.filter_map(|(number, anchor)| {
+            let hello = self.members.get(*anchor as usize)?.hello.as_ref()?;
+            (Some(&hello.place) == place).then(|| (number as u32, hello.dir.clone()))
+        });
+        let alike: Vec<_> = alike.collect();
+        let none = alike.is_empty();
+        if let Some(member) = self.members.get_mut(rank as usize) {
+            member.asked = all;
+        }
+        if none {
+            self.anchors.push(rank);
+            self.seat(rank, all as u32);
+        } else {
+            self.say(rank, Down::Anchors(alike));
+        }
+    }
+
+    fn seat(&mut self, rank: u32, host: u32) {
+        if let Some(member) = self.members.get_mut(rank as usize) {
+            member.host = Some(host);
+        }
+        self.say(rank, Down::Seated);
+    }
+
+    /// A rank says something.
+    pub(crate) fn heard(&mut self, rank: u32, up: Up, payload: Bytes, now: Duration) {
+        match up {
+            Up::Hello(_) => self.lost(rank, "it broke the protocol", now),
+            Up::Alive => {}
+            Up::Bye => self.lost(rank, "it has left the group", now),
+            Up::Shares(anchor) => match anchor {
+                Some(number) if (number as usize) < self.anchors.len() => self.seat(rank, number),
+                Some(_) => self.lost(rank, "it broke the protocol", now),
+                None => self.ask(rank),
+            },
+            Up::Enter(enter) => self.enter(rank, enter, payload, now),
+            Up::Ready { call, bytes } => self.running(call, now, |r, out| r.ready(rank, bytes, out)),
+            Up::Taken { call, bytes } => self.running(call, now, |r, out| r.taken(rank, bytes, out)),
+            Up::Ticket { call, ticket } => self.running(call, now, |r, out| r.ticket(rank, &ticket, out)),
+            Up::Done { call, error } => self.running(call, now, |r, out| r.done(rank, error, out)),
+        }
+    }
+
+    /// Does something to the call that is running, and ends it when nobody is busy.
+    fn running(&mut self, number: u64, now: Duration, act: impl FnOnce(&mut Running, &mut Vec<Letter>)) {
+        let Some(running) = self.calls.get_mut(&number).and_then(|c| c.running.as_mut()) else { return };
+        act(running, &mut self.letters);
+        if running.over(&mut self.letters) {
+            self.end(number, now);
+        }
+    }
+
+    /// A call is over; the patience of those who wait for the next begins now.
+    fn end(&mut self, number: u64, now: Duration) {
+        self.calls.remove(&number);
+        self.calls.values_mut().for_each(|call| call.began = now);
+    }
+
+    fn enter(&mut self, rank: u32, enter: Enter, payload: Bytes, now: Duration) {
+        let number = enter.call;
+        let Some(member) = self.members.get_mut(rank as usize) else { return };
+        let rightly = member.standing == Standing::Here && member.host.is_some() && member.next == number;
+        let length = match enter.what {
+            What::Offer { len, along: true } => len,
+            _ => 0,
+        };
+        let offers = matches!(enter.what, What::Offer { .. });
+        let own = enter.root == rank || !offers;
+        if !rightly || !own || length != payload.len() as u64 {
+            return self.lost(rank, "it broke the protocol", now);
+        }
+        member.next += 1;
+        let patience = Duration::from_millis(enter.patience);
+        let call = self.calls.entry(number).or_insert_with(|| Call::new(now, patience));
+        if call.enter(rank, enter, payload) {
+            self.advance(number, now);
+        } else {
+            self.say(
+                rank,
+                Down::Failed { call: number, why: "the others did not wait for this rank".into() },
+            );
+        }
+    }
+
+    /// Begins a call when everybody is there.
+    fn advance(&mut self, number: u64, now: Duration) {
+        let Some(call) = self.calls.get_mut(&number).filter(|c| c.running.is_none()) else { return };
+        let gone = |m: &Member| matches!(m.standing, Standing::Lost(_));
+        let mut ranks = (0u32..).zip(&self.members);
+        if !ranks.all(|(rank, member)| gone(member) || call.entered.contains_key(&rank)) {
+            return;
+        }
+        let lost: BTreeMap<u32, &str> = (0u32..)
+            .zip(&self.members)
+            .filter_map(|(rank, member)| match &member.standing {
+                Standing::Lost(why) if !call.entered.contains_key(&rank) => Some((rank, why.as_str())),
+                _ => None,
+            })
+            .collect();
+        let seats = |rank: u32| {
+            let member = self.members.get(rank as usize)?;
+            Some((member.host?, member.hello.as_ref()?))
+        };
+        if call.begin(number, &lost, &seats, &mut self.letters) {
+            self.end(number, now);
+        }
+    }
+
+    /// A rank is gone, or is let go.
+    pub(crate) fn lost(&mut self, rank: u32, why: &str, now: Duration) {
+        let Some(member) = self.members.get_mut(rank as usize) else { return };
+        if matches!(member.standing, Standing::Lost(_)) {
+            return;
+        }
+        let was_here = member.standing == Standing::Here;
+        member.standing = Standing::Lost(why.to_owned());
+        if was_here {
+            self.say(rank, Down::Lost(format!("this rank is no longer of the group: {why}")));
+        }
+        let numbers: BTreeSet<u64> = self.calls.keys().copied().collect();
+        for number in numbers {
+            let why = why.to_owned();
+            self.running(number, now, |running, out| running.lost(rank, &why, out));
+            if let Some(call) = self.calls.get_mut(&number).filter(|c| c.running.is_none()) {
+                call.entered.remove(&rank);
+                self.advance(number, now);
+            }
+        }
+    }
+
+    /// Gives up those who do not come.
+    pub(crate) fn tick(&mut self, now: Duration) {
+        let Some((_, call)) = self.calls.first_key_value().filter(|(_, c)| c.running.is_none()) else {
+            return;
+        };
+        if now.saturating_sub(call.began) < call.patience {
+            return;
+        }
+        let seconds = call.patience.as_secs_f32();
+        let missing = |rank: &u32| !call.entered.contains_key(rank);
+        let missing: Vec<u32> = (0..self.members.len() as u32).filter(missing).collect();
+        for rank in missing {
+            self.lost(rank, &format!("it did not call within {seconds} s"), now);
+        }
+    }
+
+    fn say(&mut self, rank: u32, down: Down) {
+        self.letters.push((rank, down, Bytes::new()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

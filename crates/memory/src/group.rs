@@ -1,0 +1,234 @@
+//! A group of ranks, and the calls that a program makes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidecast_net::local_addresses;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, system};
+use crate::hub::Hub;
+use crate::message::Hello;
+use crate::part::{self, Buffer, Common, Which};
+use crate::session::Session;
+use crate::shared::{BASE, Shared};
+
+/// The variable that names another directory than `/dev/shm`.
+pub const SHARED_VARIABLE: &str = "TIDECAST_SHM_DIR";
+/// Most ranks of a group.
+pub const MAX_SIZE: u32 = 65_536;
+/// A worker that serves others is waited for so long at the end.
+const SERVE: Duration = Duration::from_secs(60);
+/// What still blocks a thread at the end is given up after this.
+const GIVE_UP: Duration = Duration::from_secs(2);
+/// Threads of a group; hashing has its own.
+const THREADS: usize = 4;
+
+/// How to take part in a group.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This process's number, from 0.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+    /// What only members know. Whoever can guess it can join: it should be long and random.
+    pub secret: Vec<u8>,
+    /// How long rank 0 is sought.
+    pub patience: Duration,
+    /// Data between hosts need not be encrypted.
+    pub plain: bool,
+    /// A directory that is memory; by default [`SHARED_VARIABLE`], else `/dev/shm`.
+    pub shared: Option<PathBuf>,
+}
+
+/// A member of a group. Calls are made one at a time; every rank makes the same ones in the same order.
+///
+/// Dropping it leaves the group; rank 0 first waits for calls of others to end, at most two minutes.
+pub struct Group {
+    rank: u32,
+    size: u32,
+    address: String,
+    state: Mutex<State>,
+    hub: Option<Hub>,
+    /// Last, so that all above is gone when it ends. None only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+struct State {
+    /// None only while it is dropped.
+    session: Option<Session>,
+    common: Common,
+    /// The number of the next call.
+    next: u64,
+}
+
+impl Group {
+    /// Makes this process a member. `at`: where rank 0 listens, `host:port`, or several with commas between; rank 0
+    /// listens there itself, on all its addresses, with port 0 on any port ([`Group::address`]).
+    ///
+    /// Rank 0 does not wait for the others here; the first call does.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], [`Error::Join`], [`Error::System`].
+    pub fn open(at: &str, options: &Options) -> Result<Self, Error> {
+        let Options { rank, size, .. } = *options;
+        if rank >= size || size > MAX_SIZE {
+            return Err(Error::Usage(format!(
+                "there is no rank {rank} in a group of {size} (of {MAX_SIZE} at most)"
+            )));
+        }
+        let until = Instant::now() + options.patience;
+        let named = || std::env::var_os(SHARED_VARIABLE).map_or_else(|| BASE.into(), PathBuf::from);
+        let base = options.shared.clone().unwrap_or_else(named);
+        let shared = Arc::new(Shared::make(&base)?);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(threads).thread_name("tidecast").enable_all().build();
+        let runtime = runtime.map_err(system("start threads"))?;
+        let (hub, found) = {
+            let _within = runtime.enter();
+            if rank == 0 {
+                let hub = Hub::start(listener(at)?, size, &options.secret)?;
+                let own = vec![format!("127.0.0.1:{}", hub.port), format!("[::1]:{}", hub.port)];
+                (Some(hub), own)
+            } else {
+                (None, at.split(',').map(|one| one.trim().to_owned()).collect())
+            }
+        };
+        let hello = Hello {
+            rank,
+            size,
+            place: shared.place()?,
+            base: base.to_string_lossy().into_owned(),
+            dir: shared.name().to_owned(),
+        };
+        let joining = Session::join(&found, hello, &options.secret, shared.clone(), until);
+        let session = runtime.block_on(joining)?;
+        let address = hub.as_ref().map_or_else(|| at.to_owned(), |hub| addresses(hub.port));
+        let common = Common { shared, size, plain: options.plain, workers: JoinSet::new() };
+        let state = Mutex::new(State { session: Some(session), common, next: 0 });
+        Ok(Self { rank, size, address, state, hub, runtime: Some(runtime) })
+    }
+
+    /// This process's number.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Where the others find rank 0: `host:port`, with commas between.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Brings the root's buffer into everybody's. All buffers have the same length. `patience`: how long ranks wait for
+    /// each other to call; after that the transfer goes on as long as anything moves (for a minute nothing: it fails).
+    ///
+    /// Answers at the root: the ranks that do not have it. Empty elsewhere. A small buffer (all copies together at most
+    /// 4 MiB) has then been sent, not received, as with MPI.
+    ///
+    /// # Errors
+    /// This rank does not have it, or as root could not send it. After [`Error::Failed`] the contents of a receiving
+    /// buffer are undefined, and the group is still good.
+    pub fn bcast(&self, buffer: Buffer<'_>, root: u32, patience: Duration) -> Result<Vec<u32>, Error> {
+        self.right(root, matches!(buffer, Buffer::Send(_)))?;
+        self.call(root, patience, |which, session, common, runtime| {
+            runtime.block_on(part::take(which, buffer, session, common))
+        })
+    }
+
+    /// Tells the others that this rank has called, and cannot take part for this reason: they need not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], [`Error::Lost`].
+    pub fn abstain(&self, root: u32, why: &str, patience: Duration) -> Result<(), Error> {
+        self.right(root, root == self.rank)?;
+        self.call(root, patience, |which, session, _, runtime| {
+            runtime.block_on(part::abstain(which, why.chars().take(200).collect(), session))
+        })
+    }
+
+    fn right(&self, root: u32, sends: bool) -> Result<(), Error> {
+        if root >= self.size {
+            return Err(Error::Usage(format!("there is no rank {root} in a group of {}", self.size)));
+        }
+        if sends != (root == self.rank) {
+            return Err(Error::Usage("the root sends, the others receive".into()));
+        }
+        Ok(())
+    }
+
+    fn call<T>(
+        &self,
+        root: u32,
+        patience: Duration,
+        act: impl FnOnce(Which, &mut Session, &mut Common, &Runtime) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut state = self.state.lock();
+        let State { session, common, next } = &mut *state;
+        let (Some(session), Some(runtime)) = (session, &self.runtime) else {
+            return Err(Error::Lost("the group is closed".into()));
+        };
+        let number = *next;
+        *next += 1;
+        while common.workers.try_join_next().is_some() {}
+        act(Which { number, root, patience }, session, common, runtime)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        let state = self.state.get_mut();
+        let (session, hub, workers) = (state.session.take(), self.hub.take(), &mut state.common.workers);
+        runtime.block_on(async {
+            let served = async { while workers.join_next().await.is_some() {} };
+            let _ = timeout(SERVE, served).await;
+            workers.abort_all();
+            if let Some(session) = session {
+                session.leave().await;
+            }
+            if let Some(hub) = hub {
+                hub.end().await;
+            }
+        });
+        runtime.shutdown_timeout(GIVE_UP);
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Listens at the port of the first address, on all addresses of this host.
+fn listener(at: &str) -> Result<std::net::TcpListener, Error> {
+    let first = at.split(',').next().unwrap_or_default();
+    let port = first.rsplit_once(':').and_then(|(_, port)| port.trim().parse::<u16>().ok());
+    let port = port.ok_or_else(|| Error::Usage(format!("{at:?} is no host:port")))?;
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    // Not every kernel has IPv6.
+    let listener =
+        tidecast_net::listen((any[0], port).into()).or_else(|_| tidecast_net::listen((any[1], port).into()));
+    listener.map_err(|e| Error::Join(e.to_string()))
+}
+
+/// All addresses of this host, for others to try.
+fn addresses(port: u16) -> String {
+    let all = local_addresses().unwrap_or_default();
+    let all = all.iter().map(|a| std::net::SocketAddr::from((a.ip, port)).to_string());
+    all.collect::<Vec<_>>().join(",")
+}

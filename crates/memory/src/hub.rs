@@ -1,0 +1,258 @@
+//! The hub: the end of every rank's connection, at rank 0. One task asks the [`Council`] and carries its letters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidecast_identity::{NodeKey, Tls};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, timeout};
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use crate::council::Council;
+use crate::error::{Error, system};
+use crate::link::{self, BEAT, HANDSHAKE, SILENCE};
+use crate::message::{Down, Hello, Up};
+
+/// Connections that may be shaking hands at once; the rest wait in the kernel.
+const HANDSHAKES: usize = 256;
+/// Messages that may wait to be heard.
+const INBOX: usize = 4096;
+/// Messages that may wait for one rank; one that does not read them is let go.
+const QUEUE: usize = 1024;
+/// How often patience is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// A hub that is told to end waits so long for those who are in a call, and for last words to leave.
+const LINGER: Duration = Duration::from_secs(120);
+const LAST: Duration = Duration::from_secs(5);
+
+/// What the hub hears; a connection has a number, since a rank may try more than once.
+enum Input {
+    Joined { conn: u64, hello: Hello, to: mpsc::Sender<(Down, Bytes)> },
+    Said { conn: u64, up: Up, payload: Bytes },
+    Gone { conn: u64, why: String },
+}
+
+/// A running hub.
+pub(crate) struct Hub {
+    /// Where it listens.
+    pub(crate) port: u16,
+    ending: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Hub {
+    /// Begins to take connections; within a runtime.
+    pub(crate) fn start(listener: std::net::TcpListener, size: u32, secret: &[u8]) -> Result<Self, Error> {
+        let port = listener.local_addr().map_err(system("listen"))?.port();
+        let listener = TcpListener::from_std(listener).map_err(system("listen"))?;
+        let tls = |e: tidecast_identity::Error| Error::Join(e.to_string());
+        let key = NodeKey::generate().map_err(tls)?;
+        let acceptor = TlsAcceptor::from(Tls::new(&key).and_then(|t| t.server()).map_err(tls)?);
+        let (sender, inputs) = mpsc::channel(INBOX);
+        let door = Door { listener, acceptor, own: key.id(), secret: secret.into() };
+        let (ending, ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(door.serve(sender));
+            preside(size, inputs, ended).await;
+        });
+        Ok(Self { port, ending, task })
+    }
+
+    /// Ends it when nobody is in a call any more, or does not end.
+    pub(crate) async fn end(self) {
+        let _ = self.ending.send(());
+        let mut task = self.task;
+        if timeout(LINGER + LAST, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+/// Where ranks come in.
+struct Door {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    own: tidecast_identity::NodeId,
+    secret: Arc<[u8]>,
+}
+
+impl Door {
+    async fn serve(self, to: mpsc::Sender<Input>) {
+        let room = Arc::new(Semaphore::new(HANDSHAKES));
+        for conn in 0.. {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a rank's connection");
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (acceptor, own, secret, to) =
+                (self.acceptor.clone(), self.own, self.secret.clone(), to.clone());
+            tokio::spawn(async move {
+                let welcome = async {
+                    let mut stream = link::accept(stream, &acceptor, own, &secret).await?;
+                    match link::read(&mut stream).await? {
+                        (Up::Hello(hello), _) => Ok((stream, hello)),
+                        _ => Err(std::io::Error::other("it did not say who it is")),
+                    }
+                };
+                let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+                let welcomed = timeout(HANDSHAKE, welcome).await.unwrap_or(Err(late));
+                drop(permit);
+                match welcomed {
+                    Ok((stream, hello)) => carry(conn, stream, hello, to).await,
+                    Err(error) => tracing::info!(%error, "a connection is refused"),
+                }
+            });
+        }
+    }
+}
+
+/// Carries messages both ways until the connection ends or the hub lets go of it.
+async fn carry(conn: u64, stream: TlsStream<TcpStream>, hello: Hello, to: mpsc::Sender<Input>) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    if to.send(Input::Joined { conn, hello, to: sender }).await.is_err() {
+        return;
+    }
+    let (reader, writer) = tokio::io::split(stream);
+    let why = tokio::select! {
+        why = hear(conn, reader, &to) => why,
+        why = say(writer, queue) => why,
+    };
+    let _ = to.send(Input::Gone { conn, why }).await;
+}
+
+async fn hear(conn: u64, mut from: ReadHalf<TlsStream<TcpStream>>, to: &mpsc::Sender<Input>) -> String {
+    loop {
+        match timeout(SILENCE, link::read(&mut from)).await {
+            Ok(Ok((up, payload))) => {
+                if to.send(Input::Said { conn, up, payload }).await.is_err() {
+                    return "the hub has ended".into();
+                }
+            }
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return "its process has ended".into();
+            }
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return format!("nothing was heard from it for {} s", SILENCE.as_secs()),
+        }
+    }
+}
+
+async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<(Down, Bytes)>) -> String {
+    let mut beat = interval(BEAT);
+    loop {
+        let (down, payload) = tokio::select! {
+            next = queue.recv() => match next {
+                Some(next) => next,
+                None => break,
+            },
+            _ = beat.tick() => (Down::Alive, Bytes::new()),
+        };
+        match timeout(SILENCE, link::write(&mut to, &down, &payload)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return format!("it took nothing for {} s", SILENCE.as_secs()),
+        }
+    }
+    let _ = timeout(LAST, to.shutdown()).await;
+    "it was let go".into()
+}
+
+/// Who is connected, both ways.
+#[derive(Default)]
+struct Lines {
+    ranks: HashMap<u64, u32>,
+    to: HashMap<u32, (u64, mpsc::Sender<(Down, Bytes)>)>,
+}
+
+/// Goes on until it is told to end and nobody is in a call.
+async fn preside(size: u32, mut inputs: mpsc::Receiver<Input>, mut ending: oneshot::Receiver<()>) {
+    let (mut council, mut lines) = (Council::new(size), Lines::default());
+    let (began, mut tick, mut until) = (Instant::now(), interval(TICK), None);
+    loop {
+        tokio::select! {
+            input = inputs.recv() => match input {
+                Some(input) => lines.hear(input, &mut council, began.elapsed()),
+                None => break,
+            },
+            _ = tick.tick() => council.tick(began.elapsed()),
+            _ = &mut ending, if until.is_none() => until = Some(Instant::now() + LINGER),
+        }
+        lines.deliver(&mut council, began.elapsed());
+        if until.is_some_and(|until| council.idle() || Instant::now() > until) {
+            break;
+        }
+    }
+    // What is queued still leaves: connections end when their queues are empty.
+    lines.to.clear();
+    let ended = async {
+        while !lines.ranks.is_empty() {
+            match inputs.recv().await {
+                Some(Input::Gone { conn, .. }) => drop(lines.ranks.remove(&conn)),
+                Some(_) => {}
+                None => return,
+            }
+        }
+    };
+    let _ = timeout(LAST, ended).await;
+}
+
+impl Lines {
+    fn hear(&mut self, input: Input, council: &mut Council, now: Duration) {
+        match input {
+            Input::Joined { conn, hello, to } => {
+                let rank = hello.rank;
+                match council.joined(hello) {
+                    Ok(()) => {
+                        self.ranks.insert(conn, rank);
+                        self.to.insert(rank, (conn, to));
+                    }
+                    Err(why) => {
+                        let _ = to.try_send((Down::Lost(why), Bytes::new()));
+                    }
+                }
+            }
+            Input::Said { conn, up, payload } => {
+                if let Some(rank) = self.ranks.get(&conn) {
+                    council.heard(*rank, up, payload, now);
+                }
+            }
+            Input::Gone { conn, why } => {
+                if let Some(rank) = self.ranks.remove(&conn) {
+                    self.to.remove(&rank);
+                    council.lost(rank, &why, now);
+                }
+            }
+        }
+    }
+
+    /// Hands out letters; those for ranks that are gone go nowhere.
+    fn deliver(&mut self, council: &mut Council, now: Duration) {
+        loop {
+            let letters = council.take();
+            if letters.is_empty() {
+                return;
+            }
+            for (rank, down, payload) in letters {
+                let last = matches!(down, Down::Lost(_));
+                let Some((_, to)) = self.to.get(&rank) else { continue };
+                let sent = to.try_send((down, payload)).is_ok();
+                if last {
+                    self.to.remove(&rank);
+                } else if !sent {
+                    council.lost(rank, "it does not listen", now);
+                }
+            }
+        }
+    }
+}

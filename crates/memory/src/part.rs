@@ -1,0 +1,314 @@
+//! One rank's part in one call, from its call to its return.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidecast_group::hosts::Host;
+use tidecast_group::launch::Launch;
+use tidecast_group::{Algorithm, Event, GroupTicket, Options};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::call::RING;
+use crate::error::Error;
+use crate::link::MAX_PAYLOAD;
+use crate::message::{Down, Enter, Part, Up, What};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// A buffer goes along with the messages of the hub if all its copies together are no longer than this, bytes: by the
+/// time that a swarm has come together, they have arrived.
+const ALONG: u64 = 4 << 20;
+/// When nobody is busy any more, the broadcast between hosts ends by itself, or after this.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Bytes after which a writer says how far it is.
+const STEP: u64 = RING / 8;
+
+/// A buffer of the caller.
+#[derive(Debug)]
+pub enum Buffer<'a> {
+    /// The root's: what all shall have.
+    Send(&'a [u8]),
+    /// Another's: where it goes.
+    Receive(&'a mut [u8]),
+}
+
+/// What the calls of a group have in common.
+pub(crate) struct Common {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) size: u32,
+    pub(crate) plain: bool,
+    /// Leaders' workers: they serve others when this host has everything.
+    pub(crate) workers: JoinSet<()>,
+}
+
+/// Which call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Which {
+    pub(crate) number: u64,
+    pub(crate) root: u32,
+    pub(crate) patience: Duration,
+}
+
+/// Takes part; the root hears who does not have it.
+pub(crate) async fn take(
+    which: Which,
+    buffer: Buffer<'_>,
+    session: &mut Session,
+    common: &mut Common,
+) -> Result<Vec<u32>, Error> {
+    let number = which.number;
+    enter(which, &buffer, session, common.size).await?;
+    let done = match (session.next(number).await?, buffer) {
+        ((Down::End { missed, .. }, _), Buffer::Send(_)) => return Ok(missed),
+        ((Down::Go { part, .. }, payload), buffer) => match (part, buffer) {
+            (Part::Source { leaders, capacity }, Buffer::Send(data)) => {
+                let sent = source(number, data, &leaders, capacity, session, common).await;
+                if sent.is_err() {
+                    let _ = std::fs::remove_file(common.shared.file(number));
+                }
+                sent
+            }
+            (Part::Along, Buffer::Receive(buffer)) if payload.len() == buffer.len() => {
+                buffer.copy_from_slice(&payload);
+                return Ok(Vec::new());
+            }
+            (Part::Leader, Buffer::Receive(buffer)) => {
+                leader(number, buffer, session, common).await.map(|()| Vec::new())
+            }
+            (Part::Reader { dir, capacity }, Buffer::Receive(buffer)) => {
+                reader(number, buffer, (&dir, capacity), session, common).await.map(|()| Vec::new())
+            }
+            _ => Err(unexpected()),
+        },
+        _ => Err(unexpected()),
+    };
+    match &done {
+        Ok(_) => {}
+        Err(Error::Lost(_)) => return done,
+        Err(error) => session.say(Up::Done { call: number, error: Some(error.to_string()) }).await?,
+    }
+    done
+}
+
+fn unexpected() -> Error {
+    Error::Failed("rank 0 says what makes no sense here".into())
+}
+
+/// Calls without a buffer: the others need not wait.
+pub(crate) async fn abstain(which: Which, why: String, session: &Session) -> Result<(), Error> {
+    let patience = millis(which.patience);
+    let enter = Enter { call: which.number, root: which.root, patience, what: What::Unfit(why) };
+    session.say(Up::Enter(enter)).await
+}
+
+fn millis(patience: Duration) -> u64 {
+    u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn enter(which: Which, buffer: &Buffer<'_>, session: &Session, size: u32) -> Result<(), Error> {
+    let (what, payload) = match buffer {
+        Buffer::Send(data) => {
+            let len = data.len() as u64;
+            let copies = len.saturating_mul(u64::from(size.saturating_sub(1)));
+            let along = data.len() <= MAX_PAYLOAD && copies <= ALONG;
+            let payload = if along { Bytes::copy_from_slice(data) } else { Bytes::new() };
+            (What::Offer { len, along }, payload)
+        }
+        Buffer::Receive(buffer) => (What::Want { len: buffer.len() as u64 }, Bytes::new()),
+    };
+    let enter = Enter { call: which.number, root: which.root, patience: millis(which.patience), what };
+    session.send(Up::Enter(enter), payload).await
+}
+
+/// The root: into shared memory, and to other hosts.
+async fn source(
+    number: u64,
+    data: &[u8],
+    leaders: &[String],
+    capacity: u64,
+    session: &mut Session,
+    common: &Common,
+) -> Result<Vec<u32>, Error> {
+    let ring = common.shared.create(number, capacity)?;
+    let (mut at, mut room) = (0usize, capacity);
+    while at < data.len() {
+        let step = (room - at as u64).min(STEP);
+        let rest = data.get(at..).unwrap_or_default();
+        let now = rest.get(..usize::try_from(step).unwrap_or(usize::MAX)).unwrap_or(rest);
+        if now.is_empty() {
+            match session.next(number).await?.0 {
+                Down::Room { bytes, .. } => room = room.max(bytes),
+                // All readers are lost.
+                Down::End { missed, .. } => return Ok(missed),
+                _ => {}
+            }
+            continue;
+        }
+        ring.write(now, at as u64)?;
+        at += now.len();
+        session.say(Up::Ready { call: number, bytes: at as u64 }).await?;
+    }
+    let missed = if leaders.is_empty() { None } else { spread(number, leaders, session, common).await? };
+    match missed {
+        Some(missed) => Ok(missed),
+        None => ended(number, session).await,
+    }
+}
+
+/// Waits for the end of a call; answers who does not have it.
+async fn ended(number: u64, session: &mut Session) -> Result<Vec<u32>, Error> {
+    loop {
+        if let (Down::End { missed, .. }, _) = session.next(number).await? {
+            return Ok(missed);
+        }
+    }
+}
+
+/// Broadcasts the file to the leaders of the other hosts. Answers who does not have it if that is known by then.
+async fn spread(
+    number: u64,
+    leaders: &[String],
+    session: &mut Session,
+    common: &Common,
+) -> Result<Option<Vec<u32>>, Error> {
+    let up = session.up.clone();
+    let mut tell = move |event| {
+        if let Event::Ticket(ticket) = event {
+            // If nobody takes it, the group is lost, and the session says why.
+            let _ = up.try_send((Up::Ticket { call: number, ticket: ticket.to_string() }, Bytes::new()));
+        }
+    };
+    let options = options(number, leaders, common);
+    let mut run = std::pin::pin!(tidecast_group::run(options, std::future::pending(), &mut tell));
+    let mut missed = None;
+    loop {
+        tokio::select! {
+            ran = &mut run => {
+                ran.map_err(|e| Error::Failed(e.to_string()))?;
+                return Ok(missed);
+            }
+            next = session.next(number), if missed.is_none() => match next {
+                Ok((Down::End { missed: who, .. }, _)) => missed = Some(who),
+                Ok(_) => {}
+                Err(error) => {
+                    // Without rank 0 the others can still complete.
+                    let _ = run.await;
+                    return Err(error);
+                }
+            },
+            // Everybody has it or has failed: a host that never came to the broadcast is not waited for.
+            () = tokio::time::sleep(FAREWELL), if missed.is_some() => return Ok(missed),
+        }
+    }
+}
+
+fn options(number: u64, leaders: &[String], common: &Common) -> Options {
+    Options {
+        source: common.shared.file(number),
+        // A leader's name is the path of its directory.
+        dest: PathBuf::from(format!("{{host}}/{number}")),
+        hosts: leaders.iter().map(|dir| Host { name: dir.clone(), address: None }).collect(),
+        launch: Launch::Themselves,
+        program: PathBuf::new(),
+        algorithm: Algorithm::Auto,
+        topology: None,
+        name: None,
+        network: None,
+        plain: common.plain,
+        torrent: None,
+        durable: false,
+        // That of one file is never so long.
+        manifest_limit: usize::MAX,
+        link_rate: None,
+        threads: 0,
+    }
+}
+
+/// The one that receives for its host.
+async fn leader(
+    number: u64,
+    buffer: &mut [u8],
+    session: &mut Session,
+    common: &mut Common,
+) -> Result<(), Error> {
+    let len = buffer.len() as u64;
+    let ticket = loop {
+        if let (Down::Ticket { ticket, .. }, _) = session.next(number).await? {
+            break ticket.parse::<GroupTicket>().map_err(|e| Error::Failed(e.to_string()))?;
+        }
+    };
+    common.shared.room(len)?;
+    let (sender, mut placed) = oneshot::channel();
+    let (failing, failed) = oneshot::channel();
+    let host = common.shared.path().to_string_lossy().into_owned();
+    let worker = common.workers.spawn(async move {
+        let tell = Box::new(move || {
+            let _ = sender.send(());
+        });
+        let ended = tidecast_group::work(&ticket, Some(host), Some(tell), std::future::pending()).await;
+        let why = ended.err().map_or("the broadcast ended without this host".into(), |e| e.to_string());
+        let _ = failing.send(why);
+    });
+    let mut listening = true;
+    loop {
+        tokio::select! {
+            here = &mut placed => match here {
+                Ok(()) => break,
+                Err(_) => return Err(Error::Failed(failed.await.unwrap_or_else(|_| "a thread failed".into()))),
+            },
+            next = session.next(number), if listening => match next {
+                Err(error @ Error::Failed(_)) => {
+                    worker.abort();
+                    return Err(error);
+                }
+                // Without rank 0 the transfer may still succeed.
+                Err(_) => listening = false,
+                Ok(_) => {}
+            },
+        }
+    }
+    let ring = common.shared.open(common.shared.name(), number, len)?;
+    // The other ranks of this host copy at the same time.
+    let told = session.say(Up::Ready { call: number, bytes: len }).await;
+    ring.read(buffer, 0)?;
+    if told.is_ok() {
+        let _ = session.say(Up::Done { call: number, error: None }).await;
+    }
+    Ok(())
+}
+
+/// Takes it from the shared memory of this host, as it comes.
+async fn reader(
+    number: u64,
+    buffer: &mut [u8],
+    (dir, capacity): (&str, u64),
+    session: &mut Session,
+    common: &Common,
+) -> Result<(), Error> {
+    let len = buffer.len() as u64;
+    let (mut at, mut ring) = (0u64, None);
+    while at < len {
+        let (Down::Ready { bytes, .. }, _) = session.next(number).await? else { continue };
+        let open = || common.shared.open(dir, number, capacity);
+        let ring = match &mut ring {
+            Some(ring) => ring,
+            none => none.insert(open()?),
+        };
+        let end = bytes.min(len);
+        while at < end {
+            let to = end.min(at + STEP);
+            let range = usize::try_from(at).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
+            ring.read(buffer.get_mut(range).unwrap_or_default(), at)?;
+            at = to;
+            if capacity < len && at < len {
+                session.say(Up::Taken { call: number, bytes: at }).await?;
+            }
+        }
+    }
+    // It is all here, whether anybody hears of it or not.
+    let _ = session.say(Up::Done { call: number, error: None }).await;
+    Ok(())
+}

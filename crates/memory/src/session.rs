@@ -1,0 +1,224 @@
+//! A rank's end of its connection to the hub.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidecast_identity::NodeKey;
+use tidecast_net::{local_addresses, order_for_dialling};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
+use tokio_rustls::TlsStream;
+
+use crate::error::Error;
+use crate::link::{self, BEAT, HANDSHAKE, SILENCE};
+use crate::message::{Down, Hello, Up};
+use crate::shared::Shared;
+
+/// The next address is tried beside the last one after this; all of them again after that.
+const STAGGER: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_millis(100);
+/// Messages that wait for the hub, or for this rank.
+const QUEUE: usize = 1024;
+/// The last message is given so long to leave.
+const LAST: Duration = Duration::from_secs(2);
+
+/// A connection to the hub.
+pub(crate) struct Session {
+    /// To say something.
+    pub(crate) up: mpsc::Sender<(Up, Bytes)>,
+    down: mpsc::Receiver<(Down, Bytes)>,
+    /// Why it ended.
+    lost: Arc<Mutex<Option<String>>>,
+    writer: JoinHandle<()>,
+}
+
+impl Session {
+    /// Finds the hub, within the time given, and takes a seat.
+    pub(crate) async fn join(
+        at: &[String],
+        hello: Hello,
+        secret: &[u8],
+        shared: Arc<Shared>,
+        until: Instant,
+    ) -> Result<Self, Error> {
+        let mut stream = find(at, secret, until).await?;
+        let rank = hello.rank;
+        let join = |e: std::io::Error| Error::Join(format!("rank 0 is lost: {e}"));
+        timeout_at(until, link::write(&mut stream, &Up::Hello(hello), &[]))
+            .await
+            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+            .map_err(join)?;
+        let (reader, writer) = tokio::io::split(stream);
+        let (up, queue) = mpsc::channel(QUEUE);
+        let (sender, down) = mpsc::channel(QUEUE);
+        let lost = Arc::new(Mutex::new(None));
+        tokio::spawn(hear(reader, sender, shared.clone(), lost.clone()));
+        let writer = tokio::spawn(say(writer, queue));
+        let mut session = Self { up, down, lost, writer };
+        let seated = timeout_at(until, session.take_seat(&shared)).await;
+        seated.unwrap_or_else(|_| Err(Error::Join(format!("rank 0 gives rank {rank} no seat"))))?;
+        Ok(session)
+    }
+
+    async fn take_seat(&mut self, shared: &Shared) -> Result<(), Error> {
+        loop {
+            match self.down.recv().await {
+                Some((Down::Anchors(anchors), _)) => {
+                    let shares =
+                        anchors.iter().find(|(_, dir)| shared.reaches(dir)).map(|(number, _)| *number);
+                    self.say(Up::Shares(shares)).await?;
+                }
+                Some((Down::Seated, _)) => return Ok(()),
+                Some(_) => {}
+                None => return Err(Error::Join(self.reason())),
+            }
+        }
+    }
+
+    fn reason(&self) -> String {
+        self.lost.lock().clone().unwrap_or_else(|| "rank 0 is lost".into())
+    }
+
+    /// Says something to the hub.
+    pub(crate) async fn say(&self, up: Up) -> Result<(), Error> {
+        self.send(up, Bytes::new()).await
+    }
+
+    pub(crate) async fn send(&self, up: Up, payload: Bytes) -> Result<(), Error> {
+        self.up.send((up, payload)).await.map_err(|_| Error::Lost(self.reason()))
+    }
+
+    /// What the hub says next of this call; what it says of others is not of interest any more.
+    ///
+    /// # Errors
+    /// The call has failed for this rank, or the hub is lost: it speaks once a second as long as it lives.
+    pub(crate) async fn next(&mut self, number: u64) -> Result<(Down, Bytes), Error> {
+        loop {
+            let Some((down, payload)) = self.down.recv().await else {
+                return Err(Error::Lost(self.reason()));
+            };
+            match down {
+                Down::Failed { call, why } if call == number => return Err(Error::Failed(why)),
+                Down::Go { call, .. }
+                | Down::Ready { call, .. }
+                | Down::Room { call, .. }
+                | Down::Ticket { call, .. }
+                | Down::End { call, .. }
+                    if call == number =>
+                {
+                    return Ok((down, payload));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves.
+    pub(crate) async fn leave(self) {
+        let Self { up, writer, .. } = self;
+        let _ = timeout(LAST, up.send((Up::Bye, Bytes::new()))).await;
+        drop(up);
+        let _ = timeout(LAST, writer).await;
+    }
+}
+
+/// Tries every address until one is the hub's.
+async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<TlsStream<TcpStream>, Error> {
+    let key = NodeKey::generate().map_err(|e| Error::Join(e.to_string()))?;
+    let mut last = format!("no address in {at:?}");
+    loop {
+        let mut trying = JoinSet::new();
+        for (turn, address) in (0u32..).zip(addresses(at).await) {
+            let (key, secret) = (key.clone(), secret.to_vec());
+            trying.spawn(async move {
+                sleep(STAGGER * turn).await;
+                let dialling = async { link::dial(TcpStream::connect(address).await?, &key, &secret).await };
+                let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+                timeout(HANDSHAKE, dialling).await.unwrap_or(Err(late)).map_err(|e| (address, e))
+            });
+        }
+        let mut hopeless = false;
+        while let Ok(Some(tried)) = timeout_at(until, trying.join_next()).await {
+            match tried {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err((address, error))) => {
+                    hopeless |= link::is_final(&error);
+                    last = format!("{address}: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+        if hopeless || Instant::now() + AGAIN >= until {
+            return Err(Error::Join(format!("rank 0 is not found at {last}")));
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+async fn addresses(at: &[String]) -> Vec<SocketAddr> {
+    let mut found = Vec::new();
+    for text in at {
+        if let Ok(some) = tokio::net::lookup_host(text.as_str()).await {
+            found.extend(some);
+        }
+    }
+    order_for_dialling(&mut found, &local_addresses().unwrap_or_default());
+    found
+}
+
+/// Reads until the connection ends or falls silent.
+async fn hear(
+    mut from: ReadHalf<TlsStream<TcpStream>>,
+    to: mpsc::Sender<(Down, Bytes)>,
+    shared: Arc<Shared>,
+    lost: Arc<Mutex<Option<String>>>,
+) {
+    let why = loop {
+        let (down, payload) = match timeout(SILENCE, link::read(&mut from)).await {
+            Ok(Ok(message)) => message,
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                break "rank 0 has ended".to_owned();
+            }
+            Ok(Err(error)) => break format!("rank 0 is lost: {error}"),
+            Err(_) => break format!("nothing was heard from rank 0 for {} s", SILENCE.as_secs()),
+        };
+        match down {
+            Down::Alive => continue,
+            Down::Lost(why) => break why,
+            Down::End { call, .. } => {
+                let file = shared.file(call);
+                // Giving back gigabytes takes its time.
+                tokio::task::spawn_blocking(move || std::fs::remove_file(file));
+            }
+            _ => {}
+        }
+        if to.send((down, payload)).await.is_err() {
+            return;
+        }
+    };
+    *lost.lock() = Some(why);
+}
+
+/// Writes what is queued, and a sign of life when there is nothing.
+async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<(Up, Bytes)>) {
+    let mut beat = interval(BEAT);
+    loop {
+        let (up, payload) = tokio::select! {
+            next = queue.recv() => match next {
+                Some(next) => next,
+                None => break,
+            },
+            _ = beat.tick() => (Up::Alive, Bytes::new()),
+        };
+        if !matches!(timeout(SILENCE, link::write(&mut to, &up, &payload)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+    let _ = timeout(LAST, to.shutdown()).await;
+}

@@ -1,0 +1,217 @@
+//! Shared memory: a directory of this rank's own in a file system that is memory (`/dev/shm`).
+//!
+//! Files there are written and read as files: the kernel copies, and an end of the room is an error and no signal. The
+//! directory goes with the group; what a killed process leaves is removed by the next group of the same user.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use data_encoding::HEXLOWER;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{Error, system};
+
+/// Where shared memory is, unless the user says otherwise.
+pub(crate) const BASE: &str = "/dev/shm";
+/// What every directory of ours begins with; then come 32 hexadecimal digits.
+const PREFIX: &str = "tidecast-";
+/// A directory without an owner is left over if it is older than this: a younger one may just be in the making.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// A directory of our own, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    base: PathBuf,
+    name: String,
+    /// Locked: the owner lives.
+    _lock: File,
+}
+
+impl Shared {
+    /// Makes one, and sweeps away what the dead have left.
+    pub(crate) fn make(base: &Path) -> Result<Self, Error> {
+        sweep(base);
+        let name = format!("{PREFIX}{}", HEXLOWER.encode(&rand::random::<[u8; 16]>()));
+        let path = base.join(&name);
+        let what = || format!("make a directory in {}", base.display());
+        DirBuilder::new().mode(0o700).create(&path).map_err(system(what()))?;
+        let lock = File::open(&path).map_err(system(what()))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| system(what())(e.into()))?;
+        Ok(Self { base: base.to_owned(), name, _lock: lock })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.base.join(&self.name)
+    }
+
+    /// Kernel, file system and user: ranks for whom these differ share nothing.
+    pub(crate) fn place(&self) -> Result<String, Error> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let at = fs::metadata(&self.base).map_err(system("look at shared memory"))?;
+        Ok(format!("{}/{}/{}/{}", boot.trim(), at.dev(), at.ino(), rustix::process::geteuid().as_raw()))
+    }
+
+    /// Whether a rank's directory is to be seen from here. Its name is random: if it is there, it is that one.
+    pub(crate) fn reaches(&self, name: &str) -> bool {
+        let mine = |at: fs::Metadata| at.is_dir() && at.uid() == rustix::process::geteuid().as_raw();
+        ours(name) && fs::symlink_metadata(self.base.join(name)).is_ok_and(mine)
+    }
+
+    /// Whether there is room for so many bytes.
+    pub(crate) fn room(&self, need: u64) -> Result<(), Error> {
+        let Ok(at) = rustix::fs::statvfs(&self.base) else { return Ok(()) };
+        let free = at.f_bavail.saturating_mul(at.f_frsize);
+        // A file system of unlimited size says 0 of everything.
+        let limited = at.f_blocks > 0 && free < need;
+        if limited { Err(Error::Room { dir: self.base.clone(), free, need }) } else { Ok(()) }
+    }
+
+    /// Where the data of a call lies.
+    pub(crate) fn file(&self, call: u64) -> PathBuf {
+        self.path().join(call.to_string())
+    }
+
+    /// Begins to write the data of a call.
+    pub(crate) fn create(&self, call: u64, capacity: u64) -> Result<Ring, Error> {
+        self.room(capacity)?;
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.file(call));
+        Ok(Ring { file: opened.map_err(system("write to shared memory"))?, capacity: capacity.max(1) })
+    }
+
+    /// Opens what another rank writes, or this one's worker has written.
+    pub(crate) fn open(&self, dir: &str, call: u64, capacity: u64) -> Result<Ring, Error> {
+        let name = Some(dir).filter(|name| ours(name));
+        let name = name.ok_or_else(|| Error::Failed(format!("{dir:?} is no directory of a group")))?;
+        let opened = File::open(self.base.join(name).join(call.to_string()));
+        Ok(Ring { file: opened.map_err(system("read shared memory"))?, capacity: capacity.max(1) })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.path());
+    }
+}
+
+/// Whether a name is one of ours, and so no way to anywhere else.
+fn ours(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).map(str::as_bytes);
+    digits.is_some_and(|d| d.len() == 32 && d.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Removes directories whose owner is no more.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let old = |at: fs::Metadata| {
+            let age = at.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+            at.is_dir()
+                && at.uid() == rustix::process::geteuid().as_raw()
+                && age.is_some_and(|age| age > FRESH)
+        };
+        if !entry.file_name().to_str().is_some_and(ours) || !entry.metadata().is_ok_and(old) {
+            continue;
+        }
+        let Ok(dir) = File::open(&path) else { continue };
+        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// A file that holds a window of the data: byte `n` lies at `n % capacity`.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    file: File,
+    capacity: u64,
+}
+
+impl Ring {
+    /// Bytes from `at` on, at most `wish`, that lie in one piece.
+    fn whole(&self, at: u64, wish: usize) -> usize {
+        wish.min(usize::try_from(self.capacity - at % self.capacity).unwrap_or(usize::MAX))
+    }
+
+    pub(crate) fn write(&self, mut bytes: &[u8], mut at: u64) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at(self.whole(at, bytes.len()));
+            self.file.write_all_at(now, at % self.capacity).map_err(system("write to shared memory"))?;
+            at += now.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, mut bytes: &mut [u8], mut at: u64) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at_mut(self.whole(at, bytes.len()));
+            self.file.read_exact_at(now, at % self.capacity).map_err(system("read shared memory"))?;
+            at += now.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_ring_holds_the_last_bytes() {
+        let base = tempfile::tempdir().unwrap();
+        let shared = Shared::make(base.path()).unwrap();
+        let ring = shared.create(3, 10).unwrap();
+        let data: Vec<u8> = (0..25).collect();
+        let open = || shared.open(shared.name(), 3, 10).unwrap();
+        let mut got = vec![0; 25];
+        for at in (0..25).step_by(7) {
+            let end = (at + 7).min(25);
+            ring.write(&data[at..end], at as u64).unwrap();
+            open().read(&mut got[at..end], at as u64).unwrap();
+        }
+        assert_eq!(got, data);
+        assert_eq!(fs::metadata(shared.file(3)).unwrap().len(), 10);
+        assert!(open().read(&mut [0; 11], 25).is_ok(), "it goes round");
+    }
+
+    #[test]
+    fn it_goes_with_its_owner_and_the_dead_are_swept_away() {
+        let base = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(base.path()).unwrap().count();
+        let old = SystemTime::now() - 2 * FRESH;
+        let dead = base.path().join(format!("{PREFIX}{}", "0".repeat(32)));
+        let fresh = base.path().join(format!("{PREFIX}{}", "1".repeat(32)));
+        let other = base.path().join("tidecast-of-somebody-else");
+        for dir in [&dead, &fresh, &other] {
+            fs::create_dir(dir).unwrap();
+        }
+        for dir in [&dead, &other] {
+            File::open(dir).unwrap().set_modified(old).unwrap();
+        }
+        let living = Shared::make(base.path()).unwrap();
+        assert!(!dead.exists() && fresh.exists() && other.exists());
+        File::open(living.path()).unwrap().set_modified(old).unwrap();
+        let second = Shared::make(base.path()).unwrap();
+        assert!(living.path().exists(), "its owner lives");
+        assert!(
+            second.reaches(living.name()) && !second.reaches("..") && !second.reaches("tidecast-x/../..")
+        );
+        drop((living, second));
+        assert_eq!(names(), 2);
+    }
+
+    #[test]
+    fn too_little_room_is_told_before() {
+        let shared = Shared::make(Path::new(BASE)).unwrap();
+        assert!(matches!(shared.create(0, 1 << 60), Err(Error::Room { .. })));
+        assert_eq!(shared.place().unwrap(), Shared::make(Path::new(BASE)).unwrap().place().unwrap());
+    }
+}

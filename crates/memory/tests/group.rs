@@ -1,0 +1,152 @@
+//! Groups of threads: some share memory, some do not, since each "host" has a directory of its own.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use tidecast_memory::{Buffer, Error, Group, Options};
+
+const NOBODY: [u32; 0] = [];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Directories in memory, one for each host.
+struct Hosts(tempfile::TempDir);
+
+impl Hosts {
+    fn new(count: usize) -> Self {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        (0..count).for_each(|host| std::fs::create_dir(dir.path().join(host.to_string())).unwrap());
+        Self(dir)
+    }
+
+    fn dir(&self, host: usize) -> PathBuf {
+        self.0.path().join(host.to_string())
+    }
+
+    /// Files that lie there.
+    fn files(&self) -> usize {
+        let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().flatten().collect::<Vec<_>>();
+        let hosts = entries(self.0.path());
+        hosts.iter().flat_map(|h| entries(&h.path())).map(|dir| entries(&dir.path()).len()).sum()
+    }
+}
+
+fn options(rank: u32, size: u32, dir: PathBuf) -> Options {
+    Options { rank, size, secret: b"of the test".into(), patience: PATIENCE, plain: false, shared: Some(dir) }
+}
+
+/// Runs `work` as every rank of a group; `on`: the host of each rank.
+fn ranks<T: Send>(hosts: &Hosts, on: &[usize], work: impl Fn(Group) -> T + Sync) -> Vec<T> {
+    let size = on.len() as u32;
+    let first = Group::open(":0", &options(0, size, hosts.dir(on[0]))).unwrap();
+    let (at, work) = (first.address().to_owned(), &work);
+    thread::scope(|scope| {
+        let other = |(rank, host): (u32, &usize)| {
+            let (at, options) = (at.clone(), options(rank, size, hosts.dir(*host)));
+            scope.spawn(move || work(Group::open(&at, &options).unwrap()))
+        };
+        let others: Vec<_> = (1..).zip(&on[1..]).map(other).collect();
+        let first = work(first);
+        std::iter::once(first).chain(others.into_iter().map(|t| t.join().unwrap())).collect()
+    })
+}
+
+fn data(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|n| ((n + seed).wrapping_mul(2_654_435_761) >> 7) as u8).collect()
+}
+
+/// One call; what came, or who has missed it.
+fn cast(group: &Group, len: usize, root: u32, seed: usize) -> Result<Vec<u32>, Error> {
+    if group.rank() == root {
+        return group.bcast(Buffer::Send(&data(len, seed)), root, PATIENCE);
+    }
+    let mut buffer = vec![0; len];
+    let answer = group.bcast(Buffer::Receive(&mut buffer), root, PATIENCE)?;
+    assert!(buffer == data(len, seed), "{len} bytes at rank {}", group.rank());
+    Ok(answer)
+}
+
+#[test]
+fn on_one_host_every_size_from_every_root() {
+    let hosts = Hosts::new(1);
+    ranks(&hosts, &[0; 3], |group| {
+        for (turn, len) in [0, 1, 1000, 5_000_000, 80 << 20, 3].into_iter().enumerate() {
+            assert_eq!(cast(&group, len, turn as u32 % 3, turn).unwrap(), NOBODY);
+        }
+    });
+    assert_eq!(hosts.files(), 0, "nothing is left");
+}
+
+#[test]
+fn between_hosts_the_data_crosses_once() {
+    let hosts = Hosts::new(3);
+    ranks(&hosts, &[0, 0, 1, 1, 2], |group| {
+        for (turn, len) in [5_000_001, 100, 9_000_000].into_iter().enumerate() {
+            assert_eq!(cast(&group, len, 1 + turn as u32, turn).unwrap(), NOBODY);
+        }
+    });
+    assert_eq!(hosts.files(), 0, "nothing is left");
+}
+
+#[test]
+fn a_mistake_of_one_is_no_fault_of_others() {
+    ranks(&Hosts::new(1), &[0; 3], |group| {
+        let mut short = [0; 10];
+        match group.rank() {
+            0 => assert_eq!(cast(&group, 2_000_000, 0, 1).unwrap(), [1]),
+            1 => {
+                let refused = group.bcast(Buffer::Receive(&mut short), 0, PATIENCE).unwrap_err();
+                assert!(refused.to_string().contains("2000000 bytes"), "{refused}");
+            }
+            _ => assert_eq!(cast(&group, 2_000_000, 0, 1).unwrap(), NOBODY),
+        }
+        match group.rank() {
+            0 => group.abstain(0, "no buffer", PATIENCE).unwrap(),
+            _ => assert!(cast(&group, 9, 0, 1).unwrap_err().to_string().contains("no buffer")),
+        }
+        assert_eq!(cast(&group, 50, 2, 1).unwrap(), NOBODY, "the group is as good as before");
+        assert!(matches!(cast(&group, 50, 3, 1), Err(Error::Usage(_))));
+    });
+}
+
+#[test]
+fn who_leaves_or_does_not_come_is_missed_and_nobody_waits_for_ever() {
+    ranks(&Hosts::new(2), &[0, 0, 1, 1], |group| {
+        let patience = Duration::from_secs(2);
+        assert_eq!(cast(&group, 2_000_000, 0, 0).unwrap(), NOBODY);
+        match group.rank() {
+            0 => assert_eq!(group.bcast(Buffer::Send(&[7; 2_000_000]), 0, patience).unwrap(), [1, 2]),
+            // Leaves.
+            1 => {}
+            // Is elsewhere, and is told so afterwards. Rank 0 does not end before.
+            2 => {
+                thread::sleep(Duration::from_secs(5));
+                let late = group.bcast(Buffer::Receive(&mut [0; 9]), 0, patience).unwrap_err();
+                assert!(
+                    matches!(&late, Error::Lost(why) if why.contains("did not call") || why.contains("rank 0")),
+                    "{late}"
+                );
+            }
+            _ => {
+                let mut buffer = vec![0; 2_000_000];
+                group.bcast(Buffer::Receive(&mut buffer), 0, patience).unwrap();
+                assert!(buffer == [7; 2_000_000]);
+            }
+        }
+    });
+}
+
+#[test]
+fn who_is_no_member_does_not_get_in() {
+    let hosts = Hosts::new(1);
+    let first = Group::open(":0", &options(0, 2, hosts.dir(0))).unwrap();
+    let refused = |options: Options| Group::open(first.address(), &options).unwrap_err();
+    let spy = Options { secret: b"guessed".into(), ..options(1, 2, hosts.dir(0)) };
+    assert!(refused(spy).to_string().contains("secret"));
+    let wrong = refused(options(1, 3, hosts.dir(0)));
+    assert!(wrong.to_string().contains("a group of 2"), "{wrong}");
+    assert!(matches!(refused(options(2, 2, hosts.dir(0))), Error::Usage(_)));
+    let nobody = Options { patience: Duration::from_millis(300), ..options(1, 2, hosts.dir(0)) };
+    assert!(matches!(Group::open("127.0.0.1:1", &nobody), Err(Error::Join(_))));
+}
