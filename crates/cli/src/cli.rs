@@ -12,7 +12,7 @@ use crate::units::Rate;
 ///
 /// `publish` describes a file or directory in a manifest (a standard .torrent file), `seed` serves it, `get`
 /// fetches it on any number of nodes, which serve each other. `share` does the first two privately and prints
-/// a ticket; whoever has the ticket may `get`. Every piece is verified; what is interrupted goes on where it was.
+/// a ticket; whoever has the ticket may `get`. `bcast` starts the nodes itself and puts it on all of them. Every piece is verified; what is interrupted goes on where it was.
 #[derive(Parser, Debug)]
 #[command(name = "tidecast", version, propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -33,6 +33,9 @@ Examples:
   tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
   tidecast seed genomes.torrent /data/genomes
   tidecast get genomes.torrent --to /scratch
+
+  # The same path on 64 nodes, at once; within a job its nodes are known
+  tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
   # Is what is there what was published?
   tidecast verify genomes.torrent /scratch/genomes";
@@ -56,9 +59,15 @@ Examples:
       --tracker http://head:6969/announce
   tidecast seed genomes.torrent /data/genomes
 
+  # The same path on 64 nodes, at once; within a job its nodes are known
+  tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
+
   # Is what is there what was published? Who may no longer fetch?
   tidecast verify genomes.torrent /scratch/genomes
   tidecast revoke tidecast1...
+
+  # What would it cost on 4,000 nodes, with the origin on 25 Gbit/s?
+  tidecast sim leafspine:100,16,40@100gbit --origin-rate 25gbit --size 100GiB
 
 Exit codes:
   0  done
@@ -116,8 +125,11 @@ pub(crate) enum Command {
     Seed(cmd::seed::Args),
     Share(cmd::share::Args),
     Get(cmd::get::Args),
+    Bcast(cmd::bcast::Args),
+    Worker(cmd::worker::Args),
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
+    Sim(cmd::sim::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -182,8 +194,15 @@ mod tests {
             "share P --plain",
             "get T --to D --peer a:1 --file *.fa --seed-for 1h --timeout 30s --plain --json",
             "get T --to D --durable none --net ib0",
+            "bcast S --to D --hosts node[001-064,100] --launch srun --algorithm swarm --net ib0 --plain --json",
+            "bcast S --to D --hosts @F --durable batched --link-rate 10gbit --program /opt/tidecast",
+            "bcast S --to D --algorithm chain --topology F --origin n0",
             "tracker --listen :6969",
             "revoke T",
+            "sim single:8@1gbit --size 1GiB --algorithm chain,nfs --fault crash:3@1s --seed 7 --plot o.svg --json",
+            "sim F --nodes 4000 --origin-rate 25gbit --size 1GB --piece-size 1MiB --segment 64KiB --exact",
+            "sim fattree:8@100gbit --print-topology",
+            "sim --seeds 1..1000 --for 2h",
             "completions bash",
             "man D",
         ] {
@@ -198,11 +217,18 @@ mod tests {
             "",
             "get T",
             "get --to D",
+            "bcast S",
+            "bcast --to D",
             "publish",
             "seed M",
             "publish P --format v3",
             "get T --to D --timeout soon",
             "publish P --piece-size 10M",
+            "sim",
+            "sim single:8",
+            "sim single:8 --size 1GiB --fault explode:3",
+            "sim --seeds 9..1",
+            "sim single:8 --size 1GiB --for 2h",
         ] {
             let words = std::iter::once("tidecast").chain(line.split(' ').filter(|w| !w.is_empty()));
             assert_eq!(Cli::try_parse_from(words).unwrap_err().exit_code(), 2, "{line}");

@@ -20,6 +20,9 @@ pub(crate) fn start(global: &Global, settings: &Settings) -> Result<()> {
     let filter = EnvFilter::builder()
         .parse(asked.unwrap_or(level))
         .with_context(|| format!("the log filter {:?} does not parse", asked.unwrap_or(level)))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true).init();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(true);
+    // When nobody reads standard error any more, complaining about that would end the program.
+    log.log_internal_errors(false).init();
     Ok(())
 }

@@ -39,9 +39,12 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Verify(args) => cmd::verify::run(args, &context, reporter),
         Command::Seed(args) => cmd::seed::run(args, &context, reporter),
         Command::Share(args) => cmd::share::run(args, &context, reporter),
+        Command::Bcast(args) => cmd::bcast::run(args, &context, reporter),
+        Command::Worker(args) => cmd::worker::run(args, &context, reporter),
         Command::Get(args) => cmd::get::run(args, &context, reporter),
         Command::Tracker(args) => cmd::tracker::run(args, &context, reporter),
         Command::Revoke(args) => cmd::revoke::run(args, &context, reporter),
+        Command::Sim(args) => cmd::sim::run(args, &context, reporter),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args, reporter),
     }

@@ -8,6 +8,8 @@
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,6 +44,10 @@ pub(crate) struct Snapshot {
     pub(crate) received: u64,
     /// Payload sent, bytes.
     pub(crate) sent: u64,
+    /// Of a simulation: what runs, and seconds that it has simulated.
+    pub(crate) run: Option<(String, Option<f64>)>,
+    /// Of a broadcast: hosts that have it, that have failed, and in all.
+    pub(crate) hosts: Option<(usize, usize, usize)>,
 }
 
 /// Says it. One a command.
@@ -125,6 +131,18 @@ impl Reporter {
             self.event("warning", json!({ "message": text }), Map::new());
         } else {
             self.aside(|| complain(&format!("tidecast: warning: {text}")));
+        }
+    }
+
+    /// Any BitTorrent client can join, by this file, at these peers.
+    pub(crate) fn open(&self, torrent: &Path, peers: &[SocketAddr]) {
+        if self.json {
+            self.event("open", json!({ "torrent": torrent, "peers": peers }), Map::new());
+        } else {
+            let peers = peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+            self.aside(|| {
+                complain(&format!("tidecast: open to any client: {}, peer {peers}", torrent.display()))
+            });
         }
     }
 
@@ -268,6 +286,15 @@ fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
         map.insert("rate_in".into(), (received.round() as u64).into());
         map.insert("rate_out".into(), (sent.round() as u64).into());
     }
+    if let (Some((name, simulated)), Value::Object(map)) = (&s.run, &mut all) {
+        map.insert("run".into(), name.as_str().into());
+        map.extend(simulated.map(|seconds| ("simulated_seconds".into(), seconds.into())));
+    }
+    if let (Some((done, failed, hosts)), Value::Object(map)) = (s.hosts, &mut all) {
+        map.insert("hosts".into(), hosts.into());
+        map.insert("hosts_done".into(), done.into());
+        map.insert("hosts_failed".into(), failed.into());
+    }
     all
 }
 
@@ -275,10 +302,13 @@ fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
 fn line(s: &Snapshot, rates: &Rates) -> String {
     let (work, _, sent) = rates.get();
     let mut parts = Vec::new();
-    if s.total > 0 {
-        let percent = s.bytes.min(s.total) as f64 * 100.0 / s.total as f64;
-        // Never 100% before the end.
-        let percent = if s.bytes < s.total { percent.min(99.9) } else { percent };
+    let percent = s.bytes.min(s.total) as f64 * 100.0 / s.total.max(1) as f64;
+    // Never 100% before the end.
+    let percent = if s.bytes < s.total { percent.min(99.9) } else { percent };
+    if let Some((name, simulated)) = &s.run {
+        parts.push(if s.total > 0 { format!("{name}: {percent:.1}%") } else { name.clone() });
+        parts.extend(simulated.map(|seconds| format!("{seconds:.3} s simulated")));
+    } else if s.total > 0 {
         parts.push(format!("{}: {percent:.1}% of {}", s.stage, Size(s.total)));
         parts.push(bytes_per_second(work));
     } else {
@@ -287,6 +317,12 @@ fn line(s: &Snapshot, rates: &Rates) -> String {
     }
     if let Some(peers) = s.peers {
         parts.push(count(peers as u64, "peer"));
+    }
+    if let Some((done, failed, hosts)) = s.hosts {
+        parts.push(format!("{done} of {} done", count(hosts as u64, "host")));
+        if failed > 0 {
+            parts.push(format!("{failed} failed"));
+        }
     }
     if s.bytes < s.total && work > 0.0 {
         let left = (s.total - s.bytes) as f64 / work;
@@ -326,6 +362,9 @@ mod tests {
         rates.note(t + Duration::from_secs(1), &at(250_000));
         assert_eq!(line(&at(250_000), &rates), "get: 25.0% of 1.00 MB, 250 kB/s, 1 peer, 3.00 s left");
         assert!(line(&at(999_999), &rates).contains("99.9%"), "not yet all");
+        let run = Some(("chain".to_owned(), Some(1.5)));
+        let simulating = Snapshot { run, peers: None, ..at(250_000) };
+        assert_eq!(line(&simulating, &rates), "chain: 25.0%, 1.500 s simulated, 3.00 s left");
         let seeding = Snapshot { stage: "seed", sent: 5, peers: Some(2), ..Snapshot::default() };
         assert_eq!(line(&seeding, &Rates::default()), "seed: 5 B sent, 0 B/s, 2 peers");
     }

@@ -98,7 +98,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         for warning in manifest.warnings() {
             reporter.warning(&warning.to_string());
         }
-        let options = DownloadOptions { select: select::select(&manifest, &args.file)?, durability };
+        let select = select::select(&manifest, &args.file)?;
+        let options = DownloadOptions { select, durability, name: None };
         let opened = open(Arc::new(manifest), &args.to, options).await?;
         let mut running = Running::start(opened, security, &choices, false)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+pub(crate) mod bcast;
 pub(crate) mod completions;
 pub(crate) mod describe;
 pub(crate) mod find;
@@ -12,10 +13,12 @@ pub(crate) mod seed;
 pub(crate) mod select;
 pub(crate) mod share;
 pub(crate) mod show;
+pub(crate) mod sim;
 pub(crate) mod source;
 pub(crate) mod swarm;
 pub(crate) mod tracker;
 pub(crate) mod verify;
+pub(crate) mod worker;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,20 +1,16 @@
 //! `tidecast share PATH`: publish and seed in one, privately; the first line is the ticket.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tidecast_metainfo::Manifest;
 use tidecast_net::Security;
-use tidecast_store::Opened;
 
 use super::describe::{Describe, Extras, describe, open_notice};
 use super::swarm::{Choices, Running};
 use super::{Context, member, seed};
 use crate::cli::SwarmArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::report::Reporter;
 use crate::stop::{Stop, block_on};
 
@@ -47,8 +43,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let published =
             describe(&args.path, how, extras, Some(leaves.path()), context, reporter, &stop).await?;
         let manifest = Arc::new(published.manifest);
-        let opened = seed::open(&manifest, &args.path, &state_dir)?;
-        let opened = believe(opened, &manifest, leaves.as_file())?;
+        let mut opened = seed::open(&manifest, &args.path, &state_dir)?;
+        // Every byte has just been read and hashed.
+        opened.believe(leaves.as_file())?;
         let ssl = manifest.ssl_cert().is_some();
         let (security, authority) = if ssl {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
@@ -68,28 +65,4 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         open_notice(&manifest, choices.plain, reporter);
         seed::serve(running, &choices, &stop, reporter).await
     })
-}
-
-/// Every byte has just been read and hashed: the store need not do it again. The leaves were written in the order
-/// of the manifest's leaf table.
-fn believe(mut opened: Opened, manifest: &Manifest, leaves: &File) -> Result<Opened, Failure> {
-    if !manifest.version().has_v2() {
-        return Ok(opened);
-    }
-    let mut bytes = Vec::new();
-    for piece in opened.to_check.clone().into_iter().flatten() {
-        let range = manifest.leaf_range(piece);
-        bytes.resize(usize::try_from(range.end - range.start)? * 32, 0);
-        leaves.read_exact_at(&mut bytes, range.start * 32).context("cannot read the hashes back")?;
-        let (digests, _) = bytes.as_chunks::<32>();
-        // The leaves must lead to the manifest's hash, or the piece is left to be checked.
-        if manifest.check_leaves(piece, digests) != Some(true) {
-            return Ok(opened);
-        }
-        opened.store.set_leaves(piece, digests)?;
-        opened.store.piece_done(piece)?;
-    }
-    opened.have = std::iter::once(0..manifest.piece_count()).filter(|r| !r.is_empty()).collect();
-    opened.to_check.clear();
-    Ok(opened)
 }

@@ -128,10 +128,13 @@ impl Running {
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
             listen: vec![choices.listen],
+            listeners: Vec::new(),
             network: choices.network.clone(),
             security,
             policy: choices.policy,
             seed_only,
+            planned: false,
+            roots: None,
         })?;
         let notices = swarm.notices();
         Ok(Self {
@@ -285,6 +288,8 @@ pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
         peers: Some(now.peers),
         received: now.received_bytes,
         sent: now.sent_bytes,
+        run: None,
+        hosts: None,
     }
 }
 

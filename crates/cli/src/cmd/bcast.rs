@@ -1,0 +1,311 @@
+//! `tidecast bcast SRC --to DEST`: the same bytes at the same path on every host.
+
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::json;
+use tidecast_group::hosts::{Host, job, parse, parse_file};
+use tidecast_group::launch::Launch;
+use tidecast_group::{Algorithm, Event, Options, State};
+use tidecast_net::Network;
+use tidecast_swarm::plan::topology::Map;
+
+use super::Context;
+use crate::failure::{Code, Failure, Outcome};
+use crate::report::{Reporter, Snapshot, object};
+use crate::stop::{Stop, block_on};
+use crate::units::{Rate, count};
+
+/// No file of hosts is longer (bytes).
+const MAX_FILE: u64 = 64 << 20;
+
+/// A manifest up to this goes to every host over the control channel (bytes).
+const MANIFEST_LIMIT: usize = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Within a Slurm, PBS, LSF or Open MPI job the hosts are known
+  tidecast bcast model.bin --to /tmp/model.bin
+
+  # By ssh (keys, no passwords); one host a line in a file: --hosts @nodes.txt
+  tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
+
+  # Each host has a directory of its own; whatever starts a command there will do
+  tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] --launch 'ip netns exec {host} {command}'";
+
+const AFTER: &str = "\
+Examples:
+  # Within a Slurm, PBS, LSF or Open MPI job the hosts are known
+  tidecast bcast model.bin --to /tmp/model.bin
+
+  # By ssh (keys, no passwords); one host a line in a file: --hosts @nodes.txt
+  tidecast bcast /sw/env --to /scratch/env --hosts node[001-064,100]
+
+  # Each host has a directory of its own; whatever starts a command there
+  # will do
+  tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] \\
+      --launch 'ip netns exec {host} {command}'
+
+Hosts:
+  node[001-064,100]      ranges, several brackets, commas between hosts
+  a=10.0.0.1             a name, and where to reach it
+  @FILE                  a list on each line; # begins a comment
+  Without --hosts: SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE,
+  LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE, or Open MPI's default host file.
+
+Launching:
+  auto     srun within a Slurm job, else ssh; this host itself needs neither
+  ssh      ssh -o BatchMode=yes
+  srun, mpirun (of Open MPI)     one for all
+  COMMAND  words with {host}, {address} and {command}. A word {command} becomes
+           the worker's words; within a word it is quoted for a shell.
+  Of more than 32 hosts, those that have come start some of the others, by the
+  same command; what they cannot start is started from here.
+  Tidecast must be installed at the same path everywhere, or see --program.
+  The ticket, a secret, goes by standard input (srun, mpirun: environment).
+
+Networks:
+  The fastest on which all can be reached, by what drivers say; between those
+  of which they say the same, or nothing, short trials (0.3 s each) decide.
+
+Topology:
+  A line a place, as a path, and the hosts there: east/rack1 node[01-32]
+  10.1.1.0/24 w-*; before them the rate upwards, if known: rate=10gbit. Or
+  Slurm's topology.conf as it is. A wrong one costs speed, nothing else.
+
+A host that has all of it already is done at once; of a part or another
+version only what differs is fetched. A host that fails is listed, the others
+complete, and the exit code is 1.
+
+Other clients:
+  With --plain --torrent FILE any BitTorrent client can join: as soon as the
+  data is hashed, the file is there and a line says at which peer. A client
+  that is still fetching when all hosts have theirs is served on while it takes
+  something (10 s), for 10 minutes at most. What it gets counts as sent.
+
+Events with --json, one a line:
+  started   command, source, dest, hosts
+  progress  seconds, stage (hash, launch, bcast), bytes, total (of all hosts),
+            rate, hosts, hosts_done, hosts_failed
+  warning   message
+  open      torrent, peers: any client can join
+  done      seconds (whole command), bytes, files, piece_length, algorithm,
+            network, hash_seconds, gather_seconds (launching), transfer_seconds
+            (all ready to last verified), rate (bytes a second and host),
+            received, duplicate, corrupt, origin_sent, origin_copies, hosts
+            [name, ok, seconds, received, sent, kept, or reason], hosts_done,
+            hosts_failed; where the manifest was long and was broadcast before
+            the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
+            bound_seconds and efficiency
+  error     seconds, code, kind, message; if hosts failed, all of done";
+
+/// Put a file or tree at the same path on many hosts, at once
+///
+/// Starts a worker on every host and hands them the data, which they pass on to each other. DEST is the path that
+/// SRC's copy will have, not a directory to put it into (unless it ends with '/'). Nothing half-written ever has that
+/// name.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = AFTER)]
+pub(crate) struct Args {
+    /// The file or directory
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// The path that it will have on each host; {host} becomes the host's name
+    #[arg(long, value_name = "DEST")]
+    to: PathBuf,
+    /// The hosts: node[001-064,100], NAME=ADDR, or @FILE [default: those of the batch job]
+    #[arg(long, value_name = "LIST|@FILE")]
+    hosts: Option<String>,
+    /// How to start workers: auto, ssh, srun, mpirun, or a command with {host} and {command}
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    launch: String,
+    /// How the data goes: auto, plan, swarm; for comparison classic, chain, binomial
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    algorithm: Algorithm,
+    /// Where hosts are: Slurm's topology.conf, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// What this host is called there [default: its own name]
+    #[arg(long, value_name = "NAME", requires = "topology")]
+    origin: Option<String>,
+    /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest on which all can be reached]
+    #[arg(long, value_name = "IFACE|CIDR")]
+    net: Option<String>,
+    /// The data need not be encrypted: faster on fast networks
+    #[arg(long)]
+    plain: bool,
+    /// Write the metainfo file here, by which any BitTorrent client can join; its peer is named
+    #[arg(long, value_name = "FILE", requires = "plain")]
+    torrent: Option<PathBuf>,
+    /// batched: synced to disk before it counts as done; none: nothing is synced
+    #[arg(long, value_name = "batched|none", default_value = "none", value_parser = ["batched", "none"], hide_possible_values = true)]
+    durable: String,
+    /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what the drivers say]
+    #[arg(long, value_name = "RATE")]
+    link_rate: Option<Rate>,
+    /// A longer manifest is broadcast like the data, before it (bytes)
+    #[arg(long, value_name = "BYTES", default_value_t = MANIFEST_LIMIT, hide = true)]
+    manifest_limit: usize,
+    /// Where Tidecast is on the hosts [default: where it is here]
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let options = options(args, context)?;
+    let (hosts, dest) = (options.hosts.len(), options.dest.display().to_string());
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        let fields = json!({ "source": args.source, "dest": dest, "hosts": hosts });
+        reporter.started("bcast", object(fields));
+        let mut tell = |event| show(event, reporter);
+        let report = match tidecast_group::run(options, stop.wait(), &mut tell).await {
+            Ok(report) => report,
+            Err(error @ tidecast_group::Error::Stopped) => {
+                let (code, error) = (Code::Cut, error.into());
+                return Err(Failure { code, error, fields: serde_json::Map::new() });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let whole = reporter.seconds();
+        reporter.clear();
+        table::text(&report, whole).iter().for_each(|line| reporter.result(line));
+        let fields = table::json(&report);
+        match report.hosts.len() - report.done() {
+            0 => Ok(fields),
+            failed => {
+                let error = anyhow!("{failed} of {} failed", count(report.hosts.len() as u64, "host"));
+                Err(Failure { code: Code::Fault, error, fields })
+            }
+        }
+    })
+}
+
+/// The user's wishes, flags over settings.
+fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
+    let settings = context.settings;
+    let network = args.net.as_ref().or(settings.net.as_ref()).map(|n| n.parse::<Network>());
+    let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
+    let launch: Launch = args.launch.parse().map_err(|e| Failure::usage(anyhow!("--launch: {e}")))?;
+    let own = std::env::current_exe().context("cannot find out where this program is");
+    Ok(Options {
+        source: args.source.clone(),
+        dest: dest(&args.to, &args.source)?,
+        hosts: hosts(args.hosts.as_deref())?,
+        launch,
+        algorithm: args.algorithm,
+        topology: args.topology.as_deref().map(topology).transpose()?,
+        name: args.origin.clone().or_else(|| std::env::var("SLURMD_NODENAME").ok()),
+        program: args.program.clone().map_or_else(|| own, Ok)?,
+        network,
+        plain: args.plain || settings.plain == Some(true),
+        torrent: args.torrent.clone(),
+        durable: args.durable == "batched",
+        manifest_limit: args.manifest_limit,
+        link_rate: args.link_rate.or(settings.link_rate).map(|rate| rate.0),
+        threads: context.threads(),
+    })
+}
+
+/// Those of the user, else those of the job.
+fn hosts(list: Option<&str>) -> Result<Vec<Host>, Failure> {
+    match list {
+        Some(list) => match list.strip_prefix('@') {
+            Some(file) => parse_file(&read(Path::new(file)).map_err(Failure::usage)?)
+                .with_context(|| format!("in {file}"))
+                .map_err(Failure::usage),
+            None => parse(list).map_err(|e| Failure::usage(anyhow!("--hosts: {e}"))),
+        },
+        None => {
+            let read = |path: &Path| read(path).map_err(std::io::Error::other);
+            let found = job::find(|name| std::env::var(name).ok(), read).map_err(Failure::usage)?;
+            let none = || anyhow!("to which hosts? This is no batch job: say it with --hosts");
+            Ok(found.ok_or_else(|| Failure::usage(none()))?.hosts)
+        }
+    }
+}
+
+/// Which of the three texts it is shows in the first word.
+fn topology(path: &Path) -> Result<Map, Failure> {
+    let text = read(path).map_err(Failure::usage)?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let first = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    let map = if first.starts_with("switchname=") || first.starts_with("blockname=") {
+        Map::from_slurm(&text)
+    } else if first.starts_with("switch ") {
+        Map::from_lab(&text)
+    } else {
+        Map::from_rules(&text)
+    };
+    map.with_context(|| format!("--topology {}", path.display())).map_err(Failure::usage)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > MAX_FILE {
+        return Err(anyhow!("{shown} is too long for a list of hosts"));
+    }
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))
+}
+
+/// An absolute path; one that ends with a slash is a directory to put it into by its own name.
+fn dest(to: &Path, source: &Path) -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().context("cannot find out where we are")?;
+    let whole = here.join(to);
+    if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        let source =
+            std::fs::canonicalize(source).with_context(|| format!("cannot find {}", source.display()))?;
+        let name = source.file_name().ok_or_else(|| anyhow!("{} has no name", source.display()))?;
+        return Ok(whole.join(name));
+    }
+    match whole.file_name() {
+        Some(_) => Ok(whole),
+        None => Err(Failure::usage(anyhow!("--to {}: that is no path for a copy", to.display()))),
+    }
+}
+
+/// Shows what happens.
+fn show(event: Event, reporter: &mut Reporter) {
+    match event {
+        Event::State(state) => reporter.progress(&snapshot(&state)),
+        Event::Warning(text) => reporter.warning(&text),
+        Event::Network(name, speed) => {
+            let speed = if speed > 0 { format!(", links of {}", Rate(speed)) } else { String::new() };
+            reporter.note(&format!("network: {name}{speed}"));
+        }
+        Event::Open(torrent, peers) => reporter.open(&torrent, &peers),
+        Event::Failed { .. } | Event::Ticket(_) => {}
+    }
+}
+
+fn snapshot(state: &State) -> Snapshot {
+    let hosts = Some((state.done, state.failed, state.hosts));
+    if state.started {
+        let (bytes, total, sent) = (state.verified, state.wanted, state.origin_sent);
+        return Snapshot { stage: "bcast", bytes, total, sent, hosts, ..Snapshot::default() };
+    }
+    if state.total == 0 || state.hashed < state.total {
+        let (bytes, total) = (state.hashed, state.total);
+        return Snapshot { stage: "hash", bytes, total, hosts, ..Snapshot::default() };
+    }
+    let (bytes, total) = (state.joined as u64, state.hosts as u64);
+    Snapshot { stage: "launch", bytes, total, hosts, ..Snapshot::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn destinations() {
+        let to = |to: &str| dest(Path::new(to), Path::new("/etc/hostname")).map(|d| d.display().to_string());
+        assert_eq!(to("/tmp/x").unwrap(), "/tmp/x");
+        assert_eq!(to("/tmp/").unwrap(), "/tmp/hostname");
+        assert!(to("x").unwrap().ends_with("/x"));
+        assert_eq!(to("..").unwrap_err().code, Code::Usage);
+    }
+}

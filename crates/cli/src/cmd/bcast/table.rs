@@ -1,0 +1,158 @@
+//! The end of a broadcast, for people and for programs.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tidecast_group::{HostReport, Outcome, Report};
+
+use crate::cmd::show::plain;
+use crate::report::{object, round};
+use crate::units::{Rate, Size, Span, bytes_per_second, count};
+
+/// Slowest hosts that are named.
+const SLOWEST: usize = 4;
+/// Failed hosts that are named; programs get all.
+const NAMED: usize = 40;
+
+/// The lines for people. `whole`: seconds of the whole command.
+pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (good, duplicate, corrupt) = report.received();
+    let hosts = count(report.hosts.len() as u64, "host");
+    if report.done() > 0 {
+        lines.push(format!(
+            "{} in {} on {} of {hosts}, every piece verified, in {}",
+            Size(report.bytes),
+            count(report.files, "file"),
+            report.done(),
+            Span(report.transfer),
+        ));
+        lines.push(format!(
+            "whole command {}: hashing {}, launching {} (at the same time), then the transfer",
+            Span(Duration::from_secs_f64(whole)),
+            Span(report.hashing),
+            Span(report.gathering),
+        ));
+    }
+    if good > 0 {
+        lines.push(bound(report));
+        let mut parts = vec![bytes_per_second(rate(report)) + " a host"];
+        parts.extend(report.origin_copies().map(|copies| format!("origin sent {copies:.2} copies")));
+        parts.push(format!("duplicates {:.2}%", duplicate as f64 * 100.0 / good as f64));
+        if corrupt > 0 {
+            parts.push(format!("damaged {}", Size(corrupt)));
+        }
+        let (how, piece) = (report.algorithm, Size(report.piece_length.into()));
+        parts.push(format!("{how} on {}, pieces of {piece}", plain(&report.network)));
+        lines.push(parts.join(", "));
+        lines.extend(report.manifest.map(|(bytes, sent)| {
+            let copies = sent as f64 / bytes.max(1) as f64;
+            format!(
+                "the manifest, {}, went before by a plan too: origin sent {copies:.2} copies",
+                Size(bytes)
+            )
+        }));
+        lines.extend(slowest(report));
+    } else if report.done() > 0 {
+        lines.push("nothing had to be sent: it was there already".into());
+    }
+    lines.extend(failures(report));
+    lines
+}
+
+/// How close it came, and to what.
+fn bound(report: &Report) -> String {
+    match (report.efficiency(), report.bound()) {
+        (Some(efficiency), Some(bound)) => format!(
+            "efficiency {:.1}%: links of {} could have brought it in {}",
+            efficiency * 100.0,
+            Rate(report.link_rate),
+            Span(bound)
+        ),
+        _ => "efficiency unknown: the links' rate is not known (--link-rate says it)".into(),
+    }
+}
+
+/// Bytes a second that a host received while the transfer ran.
+fn rate(report: &Report) -> f64 {
+    match report.transfer.as_secs_f64() {
+        seconds if seconds > 0.0 => report.needed() as f64 / seconds,
+        _ => 0.0,
+    }
+}
+
+fn slowest(report: &Report) -> Option<String> {
+    let time = |host: &HostReport| match &host.outcome {
+        Outcome::Done { after, .. } => Some((*after, host.name.clone())),
+        Outcome::Failed { .. } => None,
+    };
+    let mut times: Vec<(Duration, String)> = report.hosts.iter().filter_map(time).collect();
+    times.sort_by(|a, b| b.cmp(a));
+    let median = times.get(times.len() / 2)?.0;
+    let named = times.iter().take(SLOWEST).map(|(after, name)| format!("{name} {}", Span(*after)));
+    let named = named.collect::<Vec<_>>().join(", ");
+    (times.len() > SLOWEST).then(|| format!("slowest: {named}; median {}", Span(median)))
+}
+
+fn failures(report: &Report) -> Vec<String> {
+    let failed = report.hosts.iter().filter_map(|host| match &host.outcome {
+        Outcome::Failed { reason } => Some((host.name.as_str(), reason)),
+        Outcome::Done { .. } => None,
+    });
+    let failed: Vec<_> = failed.collect();
+    let width = failed.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut lines: Vec<String> = failed
+        .iter()
+        .take(NAMED)
+        .map(|(name, reason)| format!("FAILED {name:width$}  {}", plain(reason)))
+        .collect();
+    if failed.len() > NAMED {
+        lines.push(format!("and {} more", failed.len() - NAMED));
+    }
+    lines
+}
+
+/// The fields of the last JSON event.
+pub(super) fn json(report: &Report) -> Map<String, Value> {
+    let seconds = |time: Duration| round(time.as_secs_f64());
+    let (received, duplicate, corrupt) = report.received();
+    let mut fields = object(json!({
+        "bytes": report.bytes,
+        "files": report.files,
+        "piece_length": report.piece_length,
+        "algorithm": report.algorithm,
+        "network": report.network,
+        "hash_seconds": seconds(report.hashing),
+        "gather_seconds": seconds(report.gathering),
+        "transfer_seconds": seconds(report.transfer),
+        "rate": rate(report).round() as u64,
+        "received": received,
+        "duplicate": duplicate,
+        "corrupt": corrupt,
+        "origin_sent": report.origin_sent,
+        "origin_copies": report.origin_copies().map(round),
+        "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
+        "hosts_done": report.done(),
+        "hosts_failed": report.hosts.len() - report.done(),
+    }));
+    if let Some((bytes, sent)) = report.manifest {
+        fields.insert("manifest_bytes".into(), bytes.into());
+        fields.insert("manifest_sent".into(), sent.into());
+    }
+    if let (Some(bound), Some(efficiency)) = (report.bound(), report.efficiency()) {
+        fields.insert("link_rate".into(), report.link_rate.into());
+        fields.insert("bound_seconds".into(), seconds(bound).into());
+        fields.insert("efficiency".into(), round(efficiency).into());
+    }
+    fields
+}
+
+fn host(host: &HostReport) -> Value {
+    match &host.outcome {
+        Outcome::Done { after, received, sent, duplicate, corrupt, kept } => json!({
+            "name": host.name, "ok": true, "seconds": round(after.as_secs_f64()), "received": received,
+            "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
+        }),
+        Outcome::Failed { reason } => json!({ "name": host.name, "ok": false, "reason": reason }),
+    }
+}

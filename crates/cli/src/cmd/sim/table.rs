@@ -1,0 +1,146 @@
+//! What came out, for people in a table and for programs in JSON.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tidecast_sim::outcome::Outcome as Run;
+use tidecast_sim::report::{Crossing, Summary, busiest, seconds};
+
+use super::plan::{Plan, grouped};
+use crate::report::object;
+use crate::units::Span;
+
+/// Wires named below the table, for each algorithm.
+const BUSIEST: usize = 3;
+/// Names of nodes in a list, at most.
+const LISTED: usize = 8;
+
+/// Fields of the event `started`.
+pub(super) fn started(plan: &Plan) -> Map<String, Value> {
+    let names: Vec<&str> = plan.ways.iter().map(|(name, _)| name.as_str()).collect();
+    let faults: Vec<String> = plan.faults.iter().map(ToString::to_string).collect();
+    object(json!({
+        "topology": plan.form, "nodes": plan.topology.len(), "total": plan.size, "piece_size": plan.piece, "grain": plan.grain,
+        "algorithms": names, "faults": faults, "seed": plan.seed,
+    }))
+}
+
+/// One run's figures and everything they were made of.
+pub(super) fn json(run: &Run, figures: &Summary) -> Value {
+    let finished: Vec<Option<f64>> = run.finished.iter().map(|at| at.map(seconds)).collect();
+    let mut all = object(json!({ "algorithm": run.algorithm }));
+    all.extend(object(json!(figures)));
+    all.extend(object(json!({
+        "origin_sent": run.origin_sent, "control_bytes": run.control, "duplicate_bytes": run.duplicate,
+        "ended": seconds(run.ended), "events": run.events, "trace": format!("{:016x}", run.trace),
+        "ports": run.ports, "finished": finished,
+    })));
+    all.into()
+}
+
+/// The table, and what explains it.
+pub(super) fn text(plan: &Plan, runs: &[Run], figures: &[Summary]) -> Vec<String> {
+    let mut lines = vec![format!("{} ({})", plan.title(), plan.subtitle()), String::new()];
+    let links = figures.iter().any(|f| f.narrowest.is_some());
+    let mut head = vec!["", "median", "99%", "last", "efficiency", "origin sent", "sent twice"];
+    if links {
+        head.push("narrowest link");
+    }
+    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    rows.extend(runs.iter().zip(figures).map(|(run, f)| row(run, f, links)));
+    lines.extend(aligned(&rows, 1));
+    lines.push(String::new());
+    let bound = Span(duration(seconds(plan.bound.time)));
+    lines.push(format!("bound: {bound}, set by {}", plan.bound.limit));
+    for (run, figures) in runs.iter().zip(figures) {
+        lines.extend(missing(run, figures));
+    }
+    lines.push(String::new());
+    let mut rows = vec![["", "busiest wires", "events", "trace"].map(str::to_owned).to_vec()];
+    rows.extend(runs.iter().map(|run| {
+        vec![run.algorithm.clone(), wires(run, plan), grouped(run.events), format!("{:016x}", run.trace)]
+    }));
+    lines.extend(aligned(&rows, 2));
+    lines
+}
+
+fn row(run: &Run, f: &Summary, links: bool) -> Vec<String> {
+    let never = || "never".to_owned();
+    let time = |at: Option<f64>| at.map_or_else(never, shown);
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let mut row = vec![run.algorithm.clone(), time(f.median), time(f.p99), time(f.last)];
+    row.push(f.efficiency.map_or_else(|| "-".to_owned(), percent));
+    row.push(copies(f.origin_copies));
+    row.push(format!("{:.2}%", f.duplicates * 100.0));
+    if links {
+        row.push(
+            f.narrowest
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |c| format!("{} {}", c.link, copies(c.copies))),
+        );
+    }
+    row
+}
+
+/// Who is not there, in a sentence; nothing where everyone is.
+fn missing(run: &Run, f: &Summary) -> Option<String> {
+    let unfinished = u64::from(f.receivers - f.complete);
+    let mut parts = Vec::new();
+    if f.lost > 0 {
+        parts.push(format!("{} lost to faults", grouped(f.lost.into())));
+    }
+    if unfinished > 0 {
+        parts.push(format!("{} of {} never complete", grouped(unfinished), grouped(f.receivers.into())));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let absent = run.finished.iter().enumerate().filter(|(_, at)| at.is_none()).map(|(i, _)| i + 1);
+    let mut names: Vec<String> = absent.take(LISTED + 1).map(|n| format!("n{n}")).collect();
+    if names.len() > LISTED {
+        names.truncate(LISTED);
+        names.push("..".to_owned());
+    }
+    Some(format!("{}: {} ({})", run.algorithm, parts.join(", "), names.join(" ")))
+}
+
+/// The wires that were used most.
+fn wires(run: &Run, plan: &Plan) -> String {
+    let all = busiest(run, &plan.model, true);
+    let one = |c: &Crossing| format!("{} {:.0}% ({})", c.link, c.load * 100.0, copies(c.copies));
+    let named: Vec<String> = all.iter().take(BUSIEST).map(one).collect();
+    named.join(", ")
+}
+
+fn copies(n: f64) -> String {
+    match n {
+        n if n < 9.995 => format!("{n:.2} x"),
+        n if n < 99.95 => format!("{n:.1} x"),
+        n => format!("{n:.0} x"),
+    }
+}
+
+/// A time for people; short runs in milliseconds.
+fn shown(time: f64) -> String {
+    if time < 1.0 { format!("{:.3} ms", time * 1000.0) } else { Span(duration(time)).to_string() }
+}
+
+fn duration(time: f64) -> Duration {
+    Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX)
+}
+
+/// Rows of equal length as lines: the first columns, `words` of them, to the left, the others to the right.
+fn aligned(rows: &[Vec<String>], words: usize) -> Vec<String> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |i: usize| {
+        rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
+            if i < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
