@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint unit e2e fuzz demo bench-transfer clean
+.PHONY: help setup build test lint unit e2e fuzz sim-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -29,11 +29,31 @@ e2e: setup ## the end-to-end tests alone (ARGS='-k magnet' chooses)
 fuzz: ## every fuzz target for 10 minutes
 	@scripts/fuzz 600
 
+sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at every step
+	cargo run --release --quiet -p tidecast-cli -- sim --seeds random --for $(or $(HOURS),2)h
+
 demo: setup ## 8 nodes receive a real Python environment, each verified, each uploading
 	@scripts/demo
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
 	@scripts/bench-transfer
+
+bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)
+	@scripts/bench-sim simgrid
+
+bench-sim-lab: ## the simulator beside the real program on the emulated cluster (as root)
+	@scripts/bench-sim lab
+
+bench-sim: ## both
+	@scripts/bench-sim
+
+experiments: ## "MPI vs BitTorrent" on the emulated cluster, half an hour (ARGS='--only tidecast,ompi-pipe'; as root)
+	@lab/experiments/setup
+	@lab/lab experiment short $(ARGS)
+
+experiments-long: ## all settings and sizes of it; interrupted, it goes on where it was (as root)
+	@lab/experiments/setup
+	@lab/lab experiment long --resume $(ARGS)
 
 clean: ## remove what was built
 	cargo clean

@@ -85,6 +85,15 @@ class Run:
         return next((e for e in reversed(self.events()) if e.get("event") == kind), {})
 
 
+def save(name: str, results) -> pathlib.Path:
+    """Writes results under `name` and the time; where, seen from the project's root."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    path = root / "bench/results" / time.strftime(f"{name}-%Y%m%d-%H%M%S.json")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    return path.relative_to(root)
+
+
 def median(rows: list[dict]) -> dict:
     """The median of every number in rows of the same keys."""
     keys = [k for k, v in rows[0].items() if isinstance(v, (int, float))]

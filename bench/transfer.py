@@ -6,7 +6,6 @@ list of: publish one four bound memory small) to run a part, LARGE_FILES (100000
 """
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -19,7 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from bench import synthetic  # noqa: E402
-from bench.measure import Failed, median, size_of  # noqa: E402
+from bench.measure import Failed, median, save, size_of  # noqa: E402
 from bench.programs import LTPEER, ROOT, Bench, free_port, repeat  # noqa: E402
 
 REPEATS = int(os.environ.get("REPEATS", "5"))
@@ -213,11 +212,7 @@ def main() -> int:
         after = idle()
         free = (after[0] - before[0]) / (after[1] - before[1]) * 100
         print(f"\n{free:.0f}% of the CPU was idle over the run")
-    out = ROOT / "bench/results"
-    out.mkdir(exist_ok=True)
-    path = out / time.strftime("transfer-%Y%m%d-%H%M%S.json")
-    path.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"written to {path.relative_to(ROOT)}")
+    print(f"written to {save('transfer', results)}")
     return 0
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 
 from . import netns, state
 from .netns import LabError
-from .topology import Link, Topology
+from .topology import Link, Topology, buildable
 
 QUEUE = 256 << 10  # bytes behind a switch port
 GSO = 8000  # largest unit handed to a link: keeps a token bucket from being one packet
@@ -110,6 +110,7 @@ def up(lab: str, topology: Topology, cc: str = "cubic") -> None:
     """Raise the cluster; whatever was up under this name goes first, and a failure leaves nothing."""
     if os.geteuid():
         raise LabError("network namespaces need root")
+    buildable(topology)
     with state.locked():
         _down(lab)
         os.makedirs(state.folder(lab), exist_ok=True)

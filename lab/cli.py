@@ -6,13 +6,15 @@ import json
 import sys
 
 from . import build, counters, faults, netns, run, state
+from .forms import parse
 from .netns import LabError
-from .topology import TopologyError, parse
+from .units import TopologyError
 
 USAGE = """an emulated cluster in network namespaces
 
   lab up TOPOLOGY [--cc cubic]      single:16@100mbit  bordeaux:32,25,7@20mbit[,bottleneck=R,trunk=R,delay=T,loss=P]
-                                    nat:8@100mbit (node 0 outside)  or a file
+                                    nat:8@100mbit (node 0 outside)  sites:8,8,8@1gbit,wan=100mbit,delay=10ms
+                                    more forms in README.md  or a file
   lab exec NODE -- COMMAND..        on one node (number, n003 or address), in place of this process
   lab each [--nodes 0,3-5] [--timeout S] [--logs DIR] [--json] -- COMMAND..
                                     on all at once; {n} {ip} {name} {root} {N} are filled in
@@ -20,6 +22,7 @@ USAGE = """an emulated cluster in network namespaces
   lab cut NODE|LINK                 silently: packets vanish, nobody is told        lab heal [NODE|LINK]
   lab slow NODE RATE                another rate for a node; heal puts it back
   lab status | hosts | topology TOPOLOGY | down
+  lab experiment short|long|..      broadcasts by Tidecast and others, compared (experiments/README.md)
 """
 
 
@@ -102,6 +105,9 @@ def act(a: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["experiment"]:  # a command line of its own
+        from .experiments import cli
+        return cli.main(sys.argv[2:])
     a = parser().parse_args()
     try:
         return act(a)

@@ -9,7 +9,8 @@ from . import netns, state
 from .build import QUEUE, port, shape
 from .netns import LabError
 from .run import find_node
-from .topology import Topology, format_rate, rate
+from .topology import Topology
+from .units import format_rate, rate
 
 
 def ports_of(lab: str, t: Topology, what: str) -> tuple[str, list[tuple[str, str]]]:

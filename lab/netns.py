@@ -47,7 +47,7 @@ def of_lab(lab: str) -> list[str]:
 def remove_all(lab: str) -> None:
     """End every process in the lab's namespaces, wait until they are gone, delete the namespaces."""
     names = of_lab(lab)
-    left = _pids(names)
+    left = pids(names)
     deadline = time.monotonic() + 10
     while left and time.monotonic() < deadline:
         for pid in left:
@@ -56,14 +56,14 @@ def remove_all(lab: str) -> None:
             except ProcessLookupError:
                 pass
         time.sleep(0.02)
-        left = _pids(names)
+        left = pids(names)
     if names:
         run(["ip", "-batch", "-"], "".join(f"netns del {n}\n" for n in names))
     if left:
         raise LabError(f"processes {left} do not end")
 
 
-def _pids(names: list[str]) -> list[int]:
+def pids(names: list[str]) -> list[int]:
     """Processes whose network namespace is one of these (one walk over /proc, zombies left out)."""
     inodes = {os.stat(f"{RUN_NETNS}/{n}").st_ino for n in names}
     found = []

@@ -1,0 +1,12 @@
+"""Experiments beside the matrices, by name."""
+from __future__ import annotations
+
+from .common import MORE, Experiment
+from .faults import Faults
+from .loopback import Loopback
+from .survive import OriginKilled, Rerun
+from .trees import Manifest, Tree
+
+MORE |= {"faults": Faults(), "tree": Tree(), "origin-killed": OriginKilled(), "rerun": Rerun(), "loopback": Loopback(),
+         "manifest": Manifest()}
+__all__ = ["MORE", "Experiment"]

@@ -1,0 +1,55 @@
+"""The clusters of the experiment, by name.
+
+The paper (Dichev, Lastovetsky: MPI vs BitTorrent, 2012) has 64 nodes at 1 Gbit/s on up to three switches. Two cores
+carry 64 nodes at 20 Mbit/s, or 16 at 50; so sizes and rates have the paper's proportions, not its figures. The delay
+is what 0.5 ms are at the paper's rate: the same share of the time that a segment takes.
+"""
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from ..forms import parse
+from ..topology import Topology
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cluster, and in which order the hosts are named to those programs that heed it."""
+
+    name: str
+    form: str
+    about: str
+    shuffled: bool = False
+
+    def topology(self) -> Topology:
+        return parse(self.form)
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The link whose copies are counted."""
+        return "s0-s1" if self.form.startswith("bordeaux") else None
+
+    def order(self) -> list[int]:
+        """Node numbers; the origin is always the first."""
+        nodes = list(range(1, len(self.topology().nodes)))
+        if self.shuffled:
+            # of this seed: it crosses the first link as often as orders do on average (4 times of 16 nodes, 16 of 64)
+            random.Random(15).shuffle(nodes)
+        return [0, *nodes]
+
+
+_ALL = [
+    Setting("one16", "single:16@50mbit", "16 nodes, one switch"),
+    Setting("site16", "bordeaux:8,6,2@50mbit", "8, 6 and 2 nodes, hosts in switch order"),
+    Setting("site16-shuffled", "bordeaux:8,6,2@50mbit", "8, 6 and 2 nodes, hosts shuffled", True),
+    Setting("site16-delay", "bordeaux:8,6,2@50mbit,delay=10ms", "8, 6 and 2 nodes, 10 ms on the bottleneck"),
+    Setting("one64", "single:64@20mbit", "64 nodes, one switch (figure 3a)"),
+    Setting("two55", "bordeaux:55,9@20mbit,bottleneck=200mbit", "55 and 9 nodes, a wide link (figure 3b)"),
+    Setting("two32", "bordeaux:32,32@20mbit", "32 and 32 nodes (figure 4a)"),
+    Setting("two32-shuffled", "bordeaux:32,32@20mbit", "32 and 32 nodes, hosts shuffled", True),
+    Setting("site64", "bordeaux:32,25,7@20mbit", "32, 25 and 7 nodes (figure 4b)"),
+    Setting("site64-shuffled", "bordeaux:32,25,7@20mbit", "32, 25 and 7 nodes, hosts shuffled", True),
+    Setting("site64-delay", "bordeaux:32,25,7@20mbit,delay=25ms", "32, 25 and 7 nodes, 25 ms on the bottleneck"),
+]
+SETTINGS = {s.name: s for s in _ALL}
