@@ -36,7 +36,8 @@ def needs(*programs: str) -> None:
 def built() -> pathlib.Path:
     """The folder of the release programs, built once."""
     if not os.environ.get("TIDECAST_NO_BUILD"):
-        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "tidecast-cli", "-p", "tidecast-wan"],
+        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "tidecast-cli", "-p", "tidecast-wan",
+                        "-p", "tidecast-capi"],
                        cwd=ROOT, check=True)
     return TARGET / "release"
 

@@ -74,15 +74,37 @@ fn check(m: &Manifest) {
     check_files(m);
     check_pieces(m);
     let bytes = m.to_bytes();
-    let again = Manifest::parse(&bytes).expect("what was read can be written and read");
+    let again = Manifest::parse_draft(&bytes).expect("what was read can be written and read");
     assert_eq!(again.to_bytes(), bytes);
-    assert_eq!(again.swarm_hashes(), m.swarm_hashes());
+    assert_eq!((again.swarm_hashes(), again.is_draft()), (m.swarm_hashes(), m.is_draft()));
     let _ = (m.warnings(), m.magnet().to_string(), m.missing_layers());
 }
 
+/// With any roots a draft becomes a manifest with the same files.
+fn seal(m: Manifest) {
+    assert!(Manifest::parse(&m.to_bytes()).is_err(), "a draft passes for a manifest");
+    if m.piece_count() > 1000 {
+        return;
+    }
+    for p in 0..m.piece_count() {
+        assert!(m.sealed_hash().is_none());
+        let mut root = [1; 32];
+        root[..4].copy_from_slice(&p.to_be_bytes());
+        assert!(m.learn_root(p, root));
+    }
+    let sealed = m.seal().expect("all roots are known");
+    assert_eq!((sealed.hash_v2(), sealed.layout()), (m.sealed_hash(), m.layout()));
+    check(&sealed);
+}
+
 fuzz_target!(|input: &[u8]| {
-    for m in [Manifest::parse(input), Manifest::from_info(input, Vec::new())] {
+    let whole = [Manifest::parse(input), Manifest::from_info(input, Vec::new())];
+    for m in whole.into_iter().chain([Manifest::parse_draft(input)]) {
         match m {
+            Ok(m) if m.is_draft() => {
+                check(&m);
+                seal(m);
+            }
             Ok(m) => check(&m),
             Err(e) => assert!(e.to_string().len() < 2000),
         }

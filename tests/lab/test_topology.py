@@ -1,7 +1,9 @@
-"""Topologies: the short forms, the file, and what is refused."""
+"""Topologies: the short forms, the file, what is refused, and what only the simulator can run."""
 import pytest
 
-from lab.topology import Link, Node, TopologyError, chance, delay, from_text, parse, rate
+from lab.forms import parse
+from lab.topology import Link, Node, buildable, from_text
+from lab.units import TopologyError, chance, delay, format_chance, rate
 
 
 def test_single():
@@ -40,7 +42,8 @@ def test_nat_puts_only_the_origin_outside():
 
 @pytest.mark.parametrize("spec", [
     "single:16@100mbit", "bordeaux:32,25,7@20mbit", "bordeaux:2,3@1.5mbit,delay=7ms,loss=0.25%,dup=1%,reorder=2%",
-    "nat:3@10mbit"])
+    "nat:3@10mbit", "sites:3,2@1gbit,wan=100mbit,delay=10ms,origin=25gbit", "fattree:4@10gbit,oversubscribe=3",
+    "leafspine:3,2,4@10gbit", "dragonfly:2,2,1@10gbit,global=25gbit,delay=1us", "bordeaux:2,2@1mbit,loss=0.001%"])
 def test_text_form_says_the_same(spec):
     t = parse(spec)
     assert from_text(t.to_text()) == t
@@ -62,7 +65,9 @@ def test_addresses_are_distinct_beyond_one_octet():
 @pytest.mark.parametrize("spec", [
     "single:0@1mbit", "single:2,2@1mbit", "single:x@1mbit", "single:2@fast", "single:2@1mbit,delay=1ms",
     "single:2@1mbit,colour=red", "bordeaux:4@1mbit", "bordeaux:2,2@1mbit,loss=100%", "bordeaux:2,2@1mbit,delay=11s",
-    "nat:1@1mbit", "nat:2@1mbit,delay=1ms", "single:1001@1mbit", "ring:4", "single:2@0mbit"])
+    "nat:1@1mbit", "nat:2@1mbit,delay=1ms", "single:200001@1mbit", "ring:4", "single:2@0mbit", "single:2@1mbit,2mbit",
+    "bordeaux:200000,1", "single:2@1mbit,origin=", "fattree:3", "fattree:94", "fattree:4,oversubscribe=0",
+    "leafspine:2,2", "leafspine:999999,999999,999999", "dragonfly:1,1", "dragonfly:999999,999999,999999", "sites:8"])
 def test_refused_short_forms(spec):
     with pytest.raises(TopologyError):
         parse(spec)
@@ -71,12 +76,38 @@ def test_refused_short_forms(spec):
 @pytest.mark.parametrize("text", [
     "", "switch a", "switch A\nnodes 1 A 1mbit", "switch a\nswitch a\nnodes 1 a 1mbit", "switch a\nnodes 1 b 1mbit",
     "switch a\nswitch b\nnodes 1 a 1mbit", "switch a\nnodes 1 a 1mbit\nlink a a 1mbit",
-    "switch a\nswitch b\nnodes 1 a 1mbit\nlink a b 1mbit\nlink b a 1mbit",
+    "switch a\nswitch b\nnodes 1 a 1mbit\nlink a b 1mbit nat\nlink b a 1mbit",
+    "switch a\nswitch b\nnodes 1 a 1mbit\nlink a b 1mbit nat\nlink b a 1mbit nat",
+    "switch a\nnodes 999999 a 1mbit\nnodes 999999 a 1mbit",
     "switch a\nswitch b\nnodes 1 a 1mbit\nlink a b 1mbit magic=1", "switch a\nnodes 1 a 1mbit\nhub b",
     "switch a\nswitch b\nswitch c\nnodes 1 a 1mbit\nlink a b 1mbit nat\nlink a c 1mbit nat"])
 def test_refused_files(text):
     with pytest.raises(TopologyError):
         from_text(text)
+
+
+def test_sites_meet_in_the_middle():
+    t = parse("sites:2,3@1gbit,wan=100mbit,delay=10ms,loss=1%")
+    assert t.switches == ("s0", "s1", "wan")
+    assert t.links == tuple(Link(a, 2, 100_000_000, delay_us=10_000, loss=0.01) for a in (0, 1))
+    assert buildable(t) is t
+
+
+def test_the_origin_may_have_its_own_rate():
+    t = parse("single:3@10gbit,origin=25gbit")
+    assert [n.rate for n in t.nodes] == [25_000_000_000, 10_000_000_000, 10_000_000_000]
+
+
+@pytest.mark.parametrize("spec", ["fattree:4", "leafspine:2,2,2", "dragonfly:2,1,1"])
+def test_rings_are_for_the_simulator(spec):
+    with pytest.raises(TopologyError, match="closes a ring.*tidecast sim"):
+        buildable(parse(spec))
+
+
+@pytest.mark.parametrize("spec", ["single:1001", "bordeaux:" + ",".join(["1"] * 65)])
+def test_what_is_too_big_for_the_lab_is_for_the_simulator(spec):
+    with pytest.raises(TopologyError, match="tidecast sim"):
+        buildable(parse(spec))
 
 
 def test_errors_name_the_line():
@@ -87,3 +118,4 @@ def test_errors_name_the_line():
 def test_units():
     assert rate("1.5gbit") == 1_500_000_000 and delay("250us") == 250 and delay("1s") == 1_000_000
     assert chance("0.1%") == chance("0.001") == 0.001
+    assert rate("4.35gbit") == 4_350_000_000 and format_chance(chance("0.001%")) == "0.00001"

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lab.topology import parse
+from lab.forms import parse
 
 pytestmark = pytest.mark.root
 
@@ -54,8 +54,8 @@ socket.create_connection(("10.77.0.1", 7002)).sendall(data)
 @pytest.fixture
 def sites(built, lab, start):
     """sites(options, server) -> the lab, two sites of one node each, with `server` running on node 0."""
-    def raise_it(options: str, server: str):
-        lab("up", f"bordeaux:1,1@200mbit,{options}")
+    def raise_it(options: str, server: str, form: str = "bordeaux:1,1@200mbit"):
+        lab("up", f"{form},{options}")
         proc = start(lab.on(0, sys.executable, "-c", server), env=lab.env)
         proc.until("server", lambda: "ready" in proc.out)
         return proc
@@ -68,6 +68,12 @@ def test_delay(lab, sites):
     trips = sorted(map(float, lab("exec", 1, "--", sys.executable, "-c", ROUND_TRIPS).split()))
     assert trips[0] >= 40, "nothing arrives early"
     assert trips[0] < 60, "nor much late (the quickest of 20, whatever else runs here)"
+
+
+def test_between_sites_the_line_is_passed_twice(lab, sites):
+    sites("delay=10ms", ECHO, form="sites:1,1@200mbit,wan=100mbit")
+    trips = sorted(map(float, lab("exec", 1, "--", sys.executable, "-c", ROUND_TRIPS).split()))
+    assert 40 <= trips[0] < 60
 
 
 @pytest.mark.parametrize("options, lost, twice, overtaken", [
