@@ -18,13 +18,13 @@ pub enum Outcome {
     Done {
         /// Since the group was told to start.
         after: Duration,
-        /// Payload received, bytes.
+        /// Payload received that was of use, bytes.
         received: u64,
         /// Payload sent to others, bytes.
         sent: u64,
-        /// Received though it was there already, bytes.
+        /// Received besides, though it was there already, bytes.
         duplicate: u64,
-        /// Received and not what it should be, bytes.
+        /// Received besides, and not what it should be, bytes.
         corrupt: u64,
         /// Files that were right already.
         kept: u64,
@@ -79,9 +79,7 @@ impl Report {
         let mut sums = (0, 0, 0);
         for host in &self.hosts {
             if let Outcome::Done { received, duplicate, corrupt, .. } = &host.outcome {
-                sums.0 += received.saturating_sub(duplicate + corrupt);
-                sums.1 += duplicate;
-                sums.2 += corrupt;
+                sums = (sums.0 + received, sums.1 + duplicate, sums.2 + corrupt);
             }
         }
         sums
@@ -90,13 +88,11 @@ impl Report {
     /// The most that a single host needed, bytes: what it had before is none of it.
     #[must_use]
     pub fn needed(&self) -> u64 {
-        let useful = |host: &HostReport| match &host.outcome {
-            Outcome::Done { received, duplicate, corrupt, .. } => {
-                received.saturating_sub(duplicate + corrupt)
-            }
+        let received = |host: &HostReport| match host.outcome {
+            Outcome::Done { received, .. } => received,
             Outcome::Failed { .. } => 0,
         };
-        self.hosts.iter().map(useful).max().unwrap_or(0).min(self.bytes)
+        self.hosts.iter().map(received).max().unwrap_or(0).min(self.bytes)
     }
 
     /// The time that no broadcast beats: what the neediest host needed, at the rate of its link.
@@ -142,7 +138,7 @@ mod tests {
             files: 1,
             piece_length: 16 << 10,
             hosts: vec![
-                host("a", done(1_010_000, 10_000)),
+                host("a", done(1_000_000, 10_000)),
                 host("b", done(0, 0)),
                 host("c", Outcome::Failed { reason: "dead".into() }),
             ],

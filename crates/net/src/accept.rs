@@ -13,6 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::conn::establish::{LIMIT, establish};
 use crate::dial::tune;
 use crate::error::{ConnError, Error};
+use crate::intake::Intake;
 use crate::security::Security;
 use crate::shared::Shared;
 use crate::transport::{Booked, Transport};
@@ -101,7 +102,7 @@ async fn secure(
         (Security::Ssl(ssl), true) => ssl.server(),
     };
     let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let accepting = TlsAcceptor::from(config).accept(Booked::socket(stream, &shared.cpu));
+    let accepting = TlsAcceptor::from(config).accept(Intake::below_tls(Booked::socket(stream, &shared.cpu)));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
     let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;

@@ -17,6 +17,7 @@ use crate::cpu::Cpu;
 use crate::driver::Input;
 use crate::driver::progress::Notice;
 use crate::error::ConnError;
+use crate::intake::Intake;
 use crate::security::Security;
 use crate::shared::Shared;
 use crate::transport::{Booked, Transport};
@@ -113,7 +114,7 @@ async fn secure(
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
     let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let connecting = TlsConnector::from(config).connect(name, Booked::socket(stream, cpu));
+    let connecting = TlsConnector::from(config).connect(name, Intake::below_tls(Booked::socket(stream, cpu)));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream =
         timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;

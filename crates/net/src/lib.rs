@@ -19,6 +19,7 @@ mod driver;
 mod error;
 mod fetch;
 mod iface;
+mod intake;
 mod pool;
 mod roots;
 mod security;

@@ -1,15 +1,16 @@
 //! One connection's byte stream, plain or TLS, split into a reading and a writing half, with the
 //! CPU time of socket calls and of TLS booked apart.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use rustix::net::SendFlags;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::timeout;
@@ -17,13 +18,14 @@ use tokio_rustls::TlsStream;
 
 use crate::cpu::{Cpu, Stage, thread_nanos};
 use crate::error::ConnError;
+use crate::intake::{Intake, Missing};
 
 /// The other end takes nothing for so long: it never will. That it takes something, however little, is
 /// enough: the kernel asks for more only when a good part of its buffer has gone.
 const STUCK: Duration = Duration::from_secs(60);
 
 /// A TLS stream over a booked socket.
-pub(crate) type Secure = TlsStream<Booked<TcpStream>>;
+pub(crate) type Secure = TlsStream<Intake<Booked<TcpStream>>>;
 
 /// An established byte stream, before any BitTorrent handshake.
 pub(crate) enum Transport {
@@ -32,7 +34,10 @@ pub(crate) enum Transport {
 }
 
 /// The reading half.
-pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) struct Reader {
+    stream: Box<dyn AsyncRead + Send + Unpin>,
+    missing: Missing,
+}
 
 /// The writing half: kept apart by kind, because a plain socket can be fed by the kernel.
 pub(crate) enum Writer {
@@ -46,15 +51,36 @@ impl Transport {
         match self {
             Transport::Plain(stream) => {
                 let (reader, writer) = stream.into_split();
-                (Box::new(Booked::socket(reader, cpu)), Writer::Plain(Booked::socket(writer, cpu)))
+                let reader = Intake::plain(Booked::socket(reader, cpu));
+                let missing = reader.missing();
+                (Reader::new(reader, missing), Writer::Plain(Booked::socket(writer, cpu)))
             }
             Transport::Tls(stream) => {
-                let below = stream.get_ref().0.spent.clone();
+                let intake = stream.get_ref().0;
+                let (missing, below) = (intake.missing(), intake.get_ref().spent.clone());
                 let (reader, writer) = tokio::io::split(*stream);
                 let writer = Writer::Tls(Booked::tls(writer, cpu, &below));
-                (Box::new(Booked::tls(reader, cpu, &below)), writer)
+                (Reader::new(Booked::tls(reader, cpu, &below), missing), writer)
             }
         }
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static, missing: Missing) -> Reader {
+        Reader { stream: Box::new(stream), missing }
+    }
+
+    /// Reads some of what `out` has room for. `whole`: it is of use only when there is much of it.
+    pub(crate) async fn read(&mut self, out: &mut [u8], whole: bool) -> io::Result<usize> {
+        self.missing.set(if whole { out.len() } else { 1 });
+        self.stream.read(out).await
+    }
+
+    /// Reads some bytes onto the end of `out`, as soon as there are any.
+    pub(crate) async fn read_buf(&mut self, out: &mut BytesMut) -> io::Result<usize> {
+        self.missing.set(1);
+        self.stream.read_buf(out).await
     }
 }
 
@@ -169,6 +195,12 @@ impl<S> Booked<S> {
     }
 }
 
+impl<S: AsRef<TcpStream>> AsRef<TcpStream> for Booked<S> {
+    fn as_ref(&self) -> &TcpStream {
+        self.inner.as_ref()
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Booked<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -182,6 +214,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Booked<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Booked<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.book(|s| Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.book(|s| Pin::new(s).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -174,7 +174,7 @@ impl Session {
         progress.wanted = progress.wanted.max(now.wanted_bytes);
         progress.verified = now.verified_bytes;
         progress.had = now.verified_bytes.saturating_sub(good);
-        (progress.received, progress.sent) = (now.received_bytes, now.sent_bytes);
+        (progress.received, progress.sent) = (good, now.sent_bytes);
         (progress.duplicate, progress.corrupt) = (now.duplicate_bytes, now.corrupt_bytes);
     }
 

@@ -9,7 +9,6 @@ use tidecast_identity::NodeId;
 use tidecast_swarm::Protocol;
 use tidecast_wire::ext::{self, Caps, Offer, Reason};
 use tidecast_wire::{Codec, ExtIds, Extension, Handshake, Message, Reserved};
-use tokio::io::AsyncReadExt;
 
 use super::framed::Input;
 use crate::cpu::Cpu;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tidecast_wire::{Codec, Decoded, Frame, Message};
-use tokio::io::AsyncReadExt;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::ConnError;
@@ -19,6 +19,9 @@ const STALL: Duration = Duration::from_secs(20);
 /// 256 bytes a second, what each of 500 connections has of a link of 1 Mbit/s. So much patience costs one
 /// connection and its buffer, of which there is one for each; the engine asks others long before.
 const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
+
+/// So long a reader sleeps until much of a block is there. What comes slower may as well come segment by segment.
+const GATHER: Duration = Duration::from_millis(500);
 
 /// What the bytes so far amount to.
 pub(crate) enum Ready {
@@ -100,7 +103,7 @@ impl Input {
         while !rest.is_empty() {
             let silent = Instant::now() + STALL;
             let limit = if silent < end { STALL } else { most };
-            match timeout_at(silent.min(end), self.reader.read(rest)).await {
+            match self.some(rest, silent.min(end)).await {
                 Err(_) => {
                     return Err(ConnError::Late { what: "go on with a block", seconds: limit.as_secs() });
                 }
@@ -112,6 +115,15 @@ impl Input {
         }
         Ok(())
     }
+
+    /// Reads some of a block until `end`: at first when there is much of it, then whatever there is.
+    async fn some(&mut self, rest: &mut [u8], end: Instant) -> Result<std::io::Result<usize>, Elapsed> {
+        let gathered = end.min(Instant::now() + GATHER);
+        if let Ok(read) = timeout_at(gathered, self.reader.read(rest, true)).await {
+            return Ok(read);
+        }
+        timeout_at(end, self.reader.read(rest, false)).await
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +131,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::intake::Missing;
     use tidecast_wire::ext::Offer;
     use tidecast_wire::{ExtIds, Reserved};
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
@@ -129,7 +142,8 @@ mod tests {
     fn input() -> (Input, DuplexStream) {
         let (ours, theirs) = duplex(BLOCK);
         let codec = Codec::new(Reserved::default(), ExtIds::default(), Offer::default());
-        (Input::new(Box::new(ours), BytesMut::new(), codec, 4096), theirs)
+        let reader = Reader::new(ours, Missing::default());
+        (Input::new(reader, BytesMut::new(), codec, 4096), theirs)
     }
 
     /// `part` bytes of a block come, then nothing for `pause`, again and again, so many `times`. How the

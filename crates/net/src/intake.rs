@@ -1,0 +1,197 @@
+//! The reading side of a socket, woken once for many segments.
+//!
+//! Who reads a block says how much of it is missing, and the kernel wakes it when that has come (SO_RCVLOWAT), not at
+//! every segment: on a node with many slow connections waking costs more than reading. Below TLS, which reads by small
+//! bites, a buffer takes in what is there by one call.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use nix::sys::socket::SetSockOpt;
+use nix::{libc, setsockopt_impl, sockopt_impl};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// The most that is waited for: with more, the sender would have filled the window before the reader is awake.
+const MOST: usize = 32 << 10;
+/// What a TLS layer may hold of a record that is not whole (RFC 8446: 16 KiB of payload a record).
+const RECORD: usize = 16 << 10;
+
+sockopt_impl!(
+    /// Bytes that must be there before a reader is woken.
+    ReceiveLow, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32
+);
+
+/// How many bytes a reader misses; shared by who reads and the socket far below.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Missing(Arc<AtomicUsize>);
+
+impl Missing {
+    /// Nothing less than so many bytes is of use now.
+    pub(crate) fn set(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A socket, or its reading half.
+pub(crate) struct Intake<S> {
+    socket: Socket<S>,
+    /// Below TLS only.
+    ahead: Option<Ahead>,
+}
+
+struct Socket<S> {
+    inner: S,
+    missing: Missing,
+    /// What the kernel was told.
+    low: usize,
+}
+
+/// What was read and not asked for yet.
+struct Ahead {
+    bytes: Box<[u8]>,
+    unread: Range<usize>,
+}
+
+impl<S> Intake<S> {
+    pub(crate) fn plain(inner: S) -> Intake<S> {
+        Intake { socket: Socket { inner, missing: Missing::default(), low: 1 }, ahead: None }
+    }
+
+    pub(crate) fn below_tls(inner: S) -> Intake<S> {
+        let ahead = Ahead { bytes: vec![0; MOST].into(), unread: 0..0 };
+        Intake { ahead: Some(ahead), ..Intake::plain(inner) }
+    }
+
+    pub(crate) fn missing(&self) -> Missing {
+        self.socket.missing.clone()
+    }
+
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.socket.inner
+    }
+}
+
+impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
+    /// Reads what there is. If nothing is, says when to wake us; the kernel looks at once whether that is already so.
+    /// `above`: bytes of the missing ones that a layer above may have.
+    fn poll(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, above: usize) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if read.is_pending() {
+            let low = self.missing.0.load(Ordering::Relaxed).saturating_sub(above).clamp(1, MOST);
+            if low != self.low && ReceiveLow.set(self.inner.as_ref(), &(low as u32)).is_ok() {
+                self.low = low;
+            }
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Intake { socket, ahead } = &mut *self;
+        let Some(Ahead { bytes, unread }) = ahead else { return socket.poll(cx, buf, 0) };
+        if unread.start == unread.end {
+            let mut room = ReadBuf::new(bytes);
+            ready!(socket.poll(cx, &mut room, RECORD))?;
+            *unread = 0..room.filled().len();
+        }
+        let taken = unread.len().min(buf.remaining());
+        buf.put_slice(&bytes[unread.start..unread.start + taken]);
+        unread.start += taken;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::cpu::Cpu;
+    use crate::transport::Booked;
+
+    async fn pair() -> (Booked<TcpStream>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        theirs.set_nodelay(true).unwrap();
+        (Booked::socket(listener.accept().await.unwrap().0, &Arc::new(Cpu::default())), theirs)
+    }
+
+    #[tokio::test]
+    async fn a_reader_sleeps_until_what_it_misses_is_there() {
+        for make in [Intake::plain, Intake::below_tls] {
+            let (ours, mut theirs) = pair().await;
+            let mut intake = make(ours);
+            let above = if intake.ahead.is_some() { RECORD } else { 0 };
+            intake.missing().set(20_000 + above);
+            let reading = tokio::spawn(async move {
+                let mut out = vec![0; 40_000];
+                intake.read(&mut out).await.unwrap()
+            });
+            yield_now().await;
+            for _ in 0..2 {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                assert!(!reading.is_finished(), "half of it wakes nobody");
+                theirs.write_all(&[7; 10_000]).await.unwrap();
+            }
+            assert_eq!(reading.await.unwrap(), 20_000);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_wants_less_has_what_is_there() {
+        let (ours, mut theirs) = pair().await;
+        let (mut intake, mut out) = (Intake::plain(ours), vec![0; 30_000]);
+        let missing = intake.missing();
+        missing.set(30_000);
+        let soon = Duration::from_millis(30);
+        assert!(tokio::time::timeout(soon, intake.read(&mut out)).await.is_err());
+        theirs.write_all(&[7; 10]).await.unwrap();
+        assert!(tokio::time::timeout(soon, intake.read(&mut out)).await.is_err());
+        missing.set(1);
+        assert_eq!(intake.read(&mut out).await.unwrap(), 10);
+        drop(theirs);
+        missing.set(30_000);
+        assert_eq!(intake.read(&mut out).await.unwrap(), 0, "an end wakes always");
+    }
+}
