@@ -70,10 +70,6 @@ impl<S> Intake<S> {
     pub(crate) fn missing(&self) -> Missing {
         self.socket.missing.clone()
     }
-
-    pub(crate) fn get_ref(&self) -> &S {
-        &self.socket.inner
-    }
 }
 
 impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {

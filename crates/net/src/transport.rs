@@ -4,7 +4,6 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
-use crate::cpu::{Cpu, Stage, thread_nanos};
+use crate::cpu::{Cpu, Stage};
 use crate::error::ConnError;
 use crate::intake::{Intake, Missing};
 
@@ -56,11 +55,10 @@ impl Transport {
                 (Reader::new(reader, missing), Writer::Plain(Booked::socket(writer, cpu)))
             }
             Transport::Tls(stream) => {
-                let intake = stream.get_ref().0;
-                let (missing, below) = (intake.missing(), intake.get_ref().spent.clone());
+                let missing = stream.get_ref().0.missing();
                 let (reader, writer) = tokio::io::split(*stream);
-                let writer = Writer::Tls(Booked::tls(writer, cpu, &below));
-                (Reader::new(Booked::tls(reader, cpu, &below), missing), writer)
+                let writer = Writer::Tls(Booked::tls(writer, cpu));
+                (Reader::new(Booked::tls(reader, cpu), missing), writer)
             }
         }
     }
@@ -159,39 +157,27 @@ pub(crate) fn send_more(socket: &TcpStream, bytes: &[u8]) -> usize {
     socket.try_io(Interest::WRITABLE, send).unwrap_or(0)
 }
 
-/// A stream whose calls are booked to a stage: a socket, or a TLS layer above one, less what the
-/// layer below took.
+/// A stream whose calls are booked to a stage: a socket, or a TLS layer above one.
 pub(crate) struct Booked<S> {
     inner: S,
     cpu: Arc<Cpu>,
     stage: Stage,
-    /// Nanoseconds that this layer took; what is above leaves them out.
-    spent: Arc<AtomicU64>,
-    /// Those of the layer below.
-    below: Arc<AtomicU64>,
 }
 
 impl<S> Booked<S> {
     /// A socket, or half of one.
     pub(crate) fn socket(inner: S, cpu: &Arc<Cpu>) -> Booked<S> {
-        Booked { inner, cpu: cpu.clone(), stage: Stage::Socket, spent: Arc::default(), below: Arc::default() }
+        Booked { inner, cpu: cpu.clone(), stage: Stage::Socket }
     }
 
-    /// Half of a TLS stream over a socket that books to `below`.
-    fn tls(inner: S, cpu: &Arc<Cpu>, below: &Arc<AtomicU64>) -> Booked<S> {
-        Booked { inner, cpu: cpu.clone(), stage: Stage::Tls, spent: Arc::default(), below: below.clone() }
+    /// Half of a TLS stream.
+    fn tls(inner: S, cpu: &Arc<Cpu>) -> Booked<S> {
+        Booked { inner, cpu: cpu.clone(), stage: Stage::Tls }
     }
 
     fn book<T>(&mut self, call: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
-        let below = self.below.load(Ordering::Relaxed);
-        let start = thread_nanos();
-        let result = call(&mut self.inner);
-        let all = thread_nanos().saturating_sub(start);
-        let below = self.below.load(Ordering::Relaxed).saturating_sub(below);
-        let own = all.saturating_sub(below);
-        self.cpu.add(self.stage, own);
-        self.spent.fetch_add(own, Ordering::Relaxed);
-        result
+        let Booked { inner, cpu, stage } = self;
+        cpu.measure(*stage, || call(inner))
     }
 }
 
