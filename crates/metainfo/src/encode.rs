@@ -15,7 +15,7 @@ const PAD_DIR: &[u8] = b".pad";
 
 /// The info dictionary. `links` are the hard links by index.
 pub(crate) fn info(b: &Builder, links: Vec<(u32, u32)>) -> Result<Vec<u8>, Error> {
-    let targets = symlink_targets(&b.files)?;
+    let targets = symlink_targets(b)?;
     let extra = extra::write(&columns(b, links, &targets)?);
     let single = b.files.iter().any(|f| f.path.is_empty());
     let mut w = Writer::new();
@@ -66,9 +66,9 @@ fn components(path: &[u8]) -> Vec<&[u8]> {
 /// `symlink path` of each symbolic link, by index.
 type Targets<'a> = BTreeMap<usize, Vec<&'a [u8]>>;
 
-fn symlink_targets(files: &[Entry]) -> Result<Targets<'_>, Error> {
+fn symlink_targets(b: &Builder) -> Result<Targets<'_>, Error> {
     let mut targets = BTreeMap::new();
-    for (index, entry) in files.iter().enumerate() {
+    for (index, entry) in b.files.iter().enumerate() {
         let Content::Symlink(text) = &entry.content else {
             continue;
         };
@@ -76,6 +76,8 @@ fn symlink_targets(files: &[Entry]) -> Result<Targets<'_>, Error> {
         let from = &path[..path.len() - 1];
         match symlink::resolve(from, text) {
             Ok(target) => drop(targets.insert(index, target)),
+            // To other clients it is a link to the root.
+            Err(_) if b.outside_links => drop(targets.insert(index, Vec::new())),
             Err(why) => {
                 return Err(Error::Symlink { path: printable(&entry.path), target: printable(text), why });
             }

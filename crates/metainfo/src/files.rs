@@ -68,7 +68,8 @@ impl<'a> FileRef<'a> {
         self.manifest.tree.flags(self.index) & flag != 0
     }
 
-    /// The text of a symbolic link, to be given to `symlink(2)`; never leads out of the tree.
+    /// The text of a symbolic link, to be given to `symlink(2)`; does not lead out of the tree, but in what
+    /// [`Manifest::parse_own`] has read.
     pub fn symlink(self) -> Option<Cow<'a, [u8]>> {
         let m = self.manifest;
         let at = m.tree.symlink_at(self.index)?;

@@ -2,7 +2,8 @@
 //!
 //! BEP 47 stores the target as components from the root of the torrent; Linux wants a text
 //! relative to the link. Promise: a link that passes [`check`] cannot lead out of the tree,
-//! neither by its own text nor through other links of the tree.
+//! neither by its own text nor through other links of the tree, unless the reader takes such links
+//! ([`Manifest::parse_own`](crate::Manifest::parse_own)).
 
 use crate::Error;
 use crate::bencode::Cursor;
@@ -41,17 +42,24 @@ pub(crate) fn relative(link: Vec<&[u8]>, target: &[&[u8]]) -> Vec<u8> {
     parts.join(&b'/')
 }
 
+/// Why no link can have this text, wherever it leads.
+pub(crate) fn no_text(text: &[u8]) -> Option<&'static str> {
+    match text {
+        [] => Some("it is empty"),
+        _ if text.len() > MAX_TEXT => Some("its text is longer than 4095 bytes"),
+        _ if text.contains(&0) => Some("its text has a NUL"),
+        _ => None,
+    }
+}
+
 /// The components, from the root of the tree, that the text of a link in the directory `from`
 /// names, without looking at other links. An error says why the text is not acceptable.
 pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Result<Vec<&'a [u8]>, &'static str> {
-    if text.is_empty() {
-        return Err("it is empty");
+    if let Some(why) = no_text(text) {
+        return Err(why);
     }
     if text.first() == Some(&b'/') {
         return Err("an absolute link leads out of the published tree");
-    }
-    if text.len() > MAX_TEXT {
-        return Err("its text is longer than 4095 bytes");
     }
     let mut at = from.to_vec();
     for part in text.split(|b| *b == b'/') {
@@ -75,13 +83,14 @@ pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Result<Vec<&'a [
 }
 
 /// Checks one link of a finished tree: the target at `symlink path`, and the exact text if
-/// Tidecast's key has one.
+/// Tidecast's key has one. `outside`: that text may lead anywhere.
 pub(crate) fn check(
     tree: &Tree,
     index: &Index,
     info: &[u8],
     file: u32,
     text: Option<&[u8]>,
+    outside: bool,
 ) -> Result<(), Error> {
     let Some(at) = tree.symlink_at(file) else {
         return Ok(());
@@ -103,6 +112,9 @@ pub(crate) fn check(
     let Some(text) = text else {
         return Ok(());
     };
+    if outside {
+        return no_text(text).map_or(Ok(()), fail);
+    }
     let mut from = Vec::new();
     let mut dir = tree.file_place(info, file).0;
     let link_dir = dir;

@@ -116,6 +116,32 @@ fn who_wants_a_manifest_gets_no_draft() {
 }
 
 #[test]
+fn links_out_of_the_tree_are_for_those_who_trust_its_maker() {
+    let (tree, mut all) = museum();
+    all.extend([
+        symlink("python", "/usr/bin/python3"),
+        symlink("up", "../../x"),
+        symlink("via", "alias/../big"),
+    ]);
+    let new = || Builder::new(b"root", Version::V2, PIECE, all.clone()).unwrap();
+    assert!(matches!(new().draft(), Err(Error::Symlink { .. })));
+    let mut builder = new();
+    builder.outside_links = true;
+    let draft = builder.draft().unwrap();
+    let bytes = draft.to_bytes();
+    assert!(matches!(Manifest::parse_draft(&bytes), Err(Error::Symlink { .. })));
+    let own = Manifest::parse_own(&bytes).unwrap();
+    for (piece, root) in (0..).zip(roots(&own, &tree)) {
+        assert!(own.learn_root(piece, root));
+    }
+    let sealed = own.seal().unwrap();
+    assert!(matches!(Manifest::parse(&sealed.to_bytes()), Err(Error::Symlink { .. })));
+    let sealed = Manifest::parse_own(&sealed.to_bytes()).unwrap();
+    let links: Vec<_> = sealed.files().filter_map(|f| f.symlink().map(|t| t.into_owned())).collect();
+    assert_eq!(links, [&b"a/big"[..], b"/usr/bin/python3", b"../../x", b"alias/../big"]);
+}
+
+#[test]
 fn only_v2_is_drafted_and_what_has_no_content_is_done() {
     for version in [Version::V1, Version::Hybrid] {
         let builder = Builder::new(b"root", version, PIECE, vec![file("a", 10)]).unwrap();

@@ -96,6 +96,7 @@ pub(crate) async fn describe(
         piece_length: how.piece_length(context)?,
         threads: NonZero::new(context.threads()),
         state: Some(state),
+        outside_links: false,
         leaves: leaves.map(Path::to_owned),
     };
     let root = if how.ssl_torrent { Some(SslRoot::load_or_create(&context.state_dir()?)?) } else { None };

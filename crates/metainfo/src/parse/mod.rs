@@ -61,10 +61,10 @@ fn text(input: &[u8], at: Option<usize>) -> Option<String> {
 impl Manifest {
     /// Reads a whole metainfo file.
     pub fn parse(torrent: &[u8]) -> Result<Self, Error> {
-        Self::read(torrent, false)
+        Self::read(torrent, Trust::default())
     }
 
-    pub(crate) fn read(torrent: &[u8], drafts: bool) -> Result<Self, Error> {
+    pub(crate) fn read(torrent: &[u8], trust: Trust) -> Result<Self, Error> {
         check_len(torrent)?;
         let mut c = Cursor::new(torrent);
         let keys =
@@ -82,7 +82,7 @@ impl Manifest {
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
         };
-        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;
+        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, trust)?;
         if let Some(at) = layers.filter(|_| manifest.version.has_v2()) {
             manifest.read_layers(&mut Cursor::at(torrent, at))?;
         }
@@ -92,14 +92,12 @@ impl Manifest {
     /// Reads an info dictionary alone, as BEP 9 delivers it; v2 piece layers are then missing
     /// ([`Manifest::missing_layers`]).
     pub fn from_info(info: &[u8], trackers: Vec<Vec<String>>) -> Result<Self, Error> {
-        check_len(info)?;
-        let outer = Outer { trackers, ..Outer::default() };
-        read_info(info, outer, false)
+        Self::from_info_of(info, trackers, Trust::default())
     }
 
-    pub(crate) fn from_info_or_draft(info: &[u8], trackers: Vec<Vec<String>>) -> Result<Self, Error> {
+    pub(crate) fn from_info_of(info: &[u8], trackers: Vec<Vec<String>>, trust: Trust) -> Result<Self, Error> {
         check_len(info)?;
-        read_info(info, Outer { trackers, ..Outer::default() }, true)
+        read_info(info, Outer { trackers, ..Outer::default() }, trust)
     }
 
     /// BEP 52 `piece layers`: each is checked against the root that it stands under. Layers of
@@ -280,8 +278,17 @@ impl Fields {
     }
 }
 
-/// Reads and checks an info dictionary, which may be a draft's if the caller takes `drafts`.
-fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error> {
+/// What is taken beyond what anybody may send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trust {
+    /// A draft.
+    pub(crate) drafts: bool,
+    /// Symbolic links that lead out of the tree.
+    pub(crate) outside_links: bool,
+}
+
+/// Reads and checks an info dictionary.
+fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error> {
     let mut whole = Cursor::new(info);
     whole.skip()?;
     if !whole.is_empty() {
@@ -310,7 +317,7 @@ fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error>
     raw_extra.add_empty_dirs(info, &mut builder)?;
     let (tree, index) = builder.finish(|file| layout.file_len(file))?;
     let draft = tree.is_draft(info)?;
-    match (draft, drafts, version) {
+    match (draft, trust.drafts, version) {
         (false, ..) | (true, true, Version::V2) => {}
         (true, false, _) => return Err(Error::Draft("it has no hashes")),
         (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
@@ -318,7 +325,7 @@ fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error>
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
     for file in 0..tree.file_count() {
         let text = extra.symlink_text(file).and_then(|r| info.get(r));
-        symlink::check(&tree, &index, info, file, text)?;
+        symlink::check(&tree, &index, info, file, text, trust.outside_links)?;
     }
     let private = keys.private.map(|at| Cursor::at(info, at).int()).transpose()?;
     Ok(Manifest {
