@@ -18,7 +18,7 @@ const FIXED: Range<u64> = 0..200;
 const FRESH: u64 = 60;
 /// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
 /// they are; what can be written down as a test of its own is one, beside.
-const FOUND: [(u64, &str); 9] = [
+const FOUND: [(u64, &str); 11] = [
     (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
     (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
     (762, "runs of pieces longer than what the other queues"),
@@ -28,9 +28,11 @@ const FOUND: [(u64, &str); 9] = [
     (64_305_801_459_664_110, "a textbook origin that holds back is called a withholder"),
     (64_305_801_459_668_121, "an origin that everyone asks for everything in the endgame, likewise"),
     (17_768_879_791_014_166, "liars robbed one another in turn, each with its patience anew"),
+    (68_644_058_720_909_924, "who rejects everything is above suspicion, and was waited for"),
+    (68_644_058_720_900_899, "what was stolen in short cells was more than the thief queues"),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 7] = [
+const PLANNED: [(u64, &str); 11] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),
@@ -38,6 +40,13 @@ const PLANNED: [(u64, &str); 7] = [
     (2836, "what is pushed filled the queue beyond its limit"),
     (4028, "who loses a piece was not told who else has it"),
     (4405, "the checker's bound forgot what parents send unasked"),
+    (68_644_058_720_896_310, "the model told members of their parents only, of whom none could be dialled"),
+    (
+        68_644_058_720_912_200,
+        "the checker took the first piece of each of 16 stripes, leaf by leaf, for idle steps",
+    ),
+    (68_644_058_720_895_279, "the checker forgot what is pushed to those who do not want it"),
+    (68_644_058_720_902_710, "the time of a scenario knew nothing of loss"),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

@@ -205,10 +205,59 @@ impl Engine {
         .map(|(&piece, _)| piece)
     }
 
-    /// Whether this peer can be expected to deliver `piece`.
+    /// Whether this peer can be expected to deliver `piece`. Who was silent or rejected the last time is not
+    /// waited for: clean as it is, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
         self.peers
             .get(&id)
-            .is_some_and(|p| !p.closing && p.have.has(piece) && !p.chokes_us && !p.patience.stalled())
+            .is_some_and(|p| !p.closing && p.have.has(piece) && !p.chokes_us && !p.patience.doubtful())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use crate::api::{Action, Block, Event, Limits, PeerId, Policy, Protocol, Setup, Time};
+    use crate::engine::Engine;
+
+    #[test]
+    fn whoever_rejects_is_not_waited_for_though_it_is_no_suspect() {
+        let (lengths, limits) = (vec![64 << 10].into(), Limits::default());
+        let setup =
+            Setup { lengths, have: vec![], want: vec![0..1], policy: Policy::TIDECAST, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let mut give = |at: u64, event: Event| {
+            engine.handle(Time(at), event);
+            engine.check().unwrap();
+            std::iter::from_fn(|| engine.poll()).collect::<Vec<_>>()
+        };
+        let up = |id: u32| {
+            let peer = PeerId(id);
+            let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+            [Event::PeerUp { peer, protocol, candidate: None }, Event::HasAll { peer }]
+        };
+        let half = |id: u32, begin: u32| {
+            let (peer, block) = (PeerId(id), Block { piece: 0, begin, len: 32 << 10 });
+            [Event::Received { peer, block }, Event::Stored { peer, block, proven: false }]
+        };
+        // Two have delivered it and one of them lied; a third rejects whatever it is asked for.
+        let before = up(1).into_iter().chain(up(2)).chain(up(3)).chain(half(1, 0)).chain(half(2, 32 << 10));
+        before.for_each(|event| drop(give(0, event)));
+        let mut actions = give(0, Event::PieceFailed { piece: 0 });
+        let mut asked = Vec::new();
+        for at in (1..100).map(|n| n * 100_000_000) {
+            for action in std::mem::replace(&mut actions, give(at, Event::Tick)) {
+                let (peer, block) = match action {
+                    Action::Request { peer, block } => (peer, block),
+                    Action::RequestPieces { peer, .. } => (peer, Block { piece: 0, begin: 0, len: 64 << 10 }),
+                    _ => continue,
+                };
+                asked.push(peer);
+                if peer == PeerId(3) {
+                    actions.extend(give(at, Event::Rejected { peer, block }));
+                }
+            }
+        }
+        assert!(asked.first() == Some(&PeerId(3)) && asked.iter().any(|p| *p != PeerId(3)), "{asked:?}");
     }
 }

@@ -272,7 +272,12 @@ impl Engine {
         pieces.dedup();
         for piece in pieces {
             while left > 0 && self.may_ask(thief, piece) {
-                let most = u32::try_from(left / u64::from(CELL)).unwrap_or(u32::MAX).max(1);
+                // The last cells of pieces are short: fewer bytes than so many cells may be as many requests.
+                let spare = self.peers.get(&thief).map_or(0, |t| t.spare_requests());
+                if spare == 0 {
+                    return;
+                }
+                let most = u32::try_from(left / u64::from(CELL)).unwrap_or(u32::MAX).clamp(1, spare);
                 let partial = self.pieces.partial(piece);
                 let Some(cells) = partial.and_then(|p| p.last_asked(victim, most)) else { break };
                 let bytes = self.take_back(victim, piece, cells.clone(), true);

@@ -22,15 +22,18 @@ const PATIENCE: u64 = 400 * SECOND;
 const PATIENCE_CLASSIC: u64 = 2_000 * SECOND;
 /// Steps of the world at one instant: a base, and for each node.
 const AT_ONCE: (u64, u64) = (20_000, 5_000);
-/// Steps without anything verified: a base, for each possible connection (handshakes), and for each node
-/// and second.
-const IDLE: (u64, u64, u64) = (100_000, 64, 400);
+/// Steps without anything verified: a base, for each possible connection (handshakes), for each leaf that may
+/// come before the first piece is whole, and for each node and second.
+const IDLE: (u64, u64, u64, u64) = (100_000, 64, 8, 400);
+/// What a relay passes on at once, bytes.
+const LEAF: u64 = 16 << 10;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     nodes: u64,
-    connections: u64,
+    /// Steps that may come to nothing in no time.
+    least: u64,
     patience: u64,
     until: Time,
     now: Time,
@@ -49,12 +52,15 @@ impl Life {
         let peers = nodes.min(job.limits.peers as u64);
         let classic = job.policy.choking || job.policy.distribution;
         let base = if classic { PATIENCE_CLASSIC } else { PATIENCE };
-        // The largest piece may have to be fetched by everyone at once from one that is slow.
+        // The largest piece may have to be fetched by everyone at once over one wire that is slow.
         let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
-        let piece = u128::from(4 * longest * peers) * u128::from(SECOND) / u128::from(slowest(job).max(1));
+        let piece = u128::from(4 * longest * nodes) * u128::from(SECOND) / u128::from(slowest(job).max(1));
+        // Every stripe of a plan may bring its first piece at the same time, leaf by leaf.
+        let stripes = job.plan.map_or(0, |(_, stripes)| u64::from(stripes));
+        let leaves = nodes * stripes * longest.div_ceil(LEAF);
         Life {
             nodes,
-            connections: nodes * peers,
+            least: IDLE.0 + nodes * peers * IDLE.1 + leaves * IDLE.2,
             patience: base.saturating_add(u64::try_from(piece).unwrap_or(u64::MAX)),
             until: job.until,
             ..Life::default()
@@ -88,9 +94,11 @@ impl Life {
     }
 
     fn idle_most(&self) -> u64 {
-        let least = IDLE.0 + self.connections * IDLE.1;
         // Without the division, which is seldom worth it.
-        if self.idle <= least { least } else { least + self.nodes * IDLE.2 * (self.waited() / SECOND) }
+        if self.idle <= self.least {
+            return self.least;
+        }
+        self.least + self.nodes * IDLE.3 * (self.waited() / SECOND)
     }
 
     /// Whether things go on happening, or nothing does, and nothing comes of it though it could.

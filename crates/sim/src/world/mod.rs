@@ -42,6 +42,8 @@ use crate::topology::NodeId;
 const ANNOUNCE: u64 = 60_000_000_000;
 /// Nodes start within this time of each other, nanoseconds.
 const START: u64 = 10_000_000;
+/// Random neighbours beside the parents that a plan names, as in crate `net`.
+const PLANNED_NEIGHBOURS: usize = 4;
 /// Steps between two words of progress.
 const TELL: u64 = 4096;
 
@@ -205,7 +207,10 @@ impl World {
     fn setup(&mut self, id: NodeId, lengths: &Arc<[u32]>, wants: Option<Vec<Range<u32>>>) -> Setup {
         let all = vec![0..lengths.len() as u32];
         let (have, want) = if id.0 == 0 { (all, vec![]) } else { (vec![], wants.unwrap_or(all)) };
-        let Job { policy, limits, .. } = self.job;
+        let Job { policy, mut limits, .. } = self.job;
+        if self.planning.is_some() {
+            limits.random_neighbours = limits.random_neighbours.min(PLANNED_NEIGHBOURS);
+        }
         Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.dice.next() }
     }
 
@@ -395,6 +400,9 @@ impl World {
             self.mind(judged);
         }
         self.announce(id);
+        for candidate in self.spares(id) {
+            self.give(id, Event::Candidate { candidate, told: false });
+        }
         self.give(id, Event::Tick);
     }
 
@@ -412,8 +420,9 @@ impl World {
 
     /// Whom a newcomer hears of: the origin, as long as it can hold everyone, and some by chance.
     fn acquaintances(&mut self, id: NodeId) -> Vec<(Candidate, bool)> {
-        if let Some(parents) = self.parents(id) {
-            return parents;
+        if self.planning.is_some() {
+            // The plan has told it.
+            return Vec::new();
         }
         let Limits { peers, .. } = self.job.limits;
         let mut out = Vec::new();

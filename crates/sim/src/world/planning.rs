@@ -1,6 +1,7 @@
 //! The coordinator of a planned broadcast: it sits with the origin, makes the plan, hears complaints and
 //! makes the next epoch. What it says and hears takes the time that a message takes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidecast_swarm::plan::{PlanError, Planner};
@@ -10,6 +11,9 @@ use super::{Thing, World};
 use crate::job::Job;
 use crate::planned;
 use crate::topology::NodeId;
+
+/// Members beside the parents that a node is told of.
+const SPARE: usize = 64;
 
 /// See the head of the file.
 #[derive(Debug)]
@@ -39,10 +43,18 @@ impl World {
         self.give(id, Event::Plan(role));
     }
 
-    /// Whom a member of a plan hears of: those who feed it.
-    pub(super) fn parents(&mut self, id: NodeId) -> Option<Vec<(Candidate, bool)>> {
-        let role = self.planning.as_ref()?.planner.plan().role(id.0);
-        Some(parents(&role).into_iter().map(|parent| (parent, true)).collect())
+    /// Members that a program is told of when it starts, beside its parents, should the plan not hold: as many
+    /// as crate `net` tells it of.
+    pub(super) fn spares(&mut self, id: NodeId) -> BTreeSet<Candidate> {
+        let count = self.nodes.len() as u64;
+        let mut out = BTreeSet::new();
+        if self.planning.is_some() {
+            let most = SPARE.min(count as usize - 1);
+            while out.len() < most {
+                out.extend(Some(self.dice.below(count) as u32).filter(|n| *n != id.0).map(Candidate));
+            }
+        }
+        out
     }
 
     /// The engine learns who a connection's other end is.
