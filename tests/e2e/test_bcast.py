@@ -63,7 +63,7 @@ def test_a_file_to_eight_hosts_and_again(tide, tmp_path):
     assert "efficiency" not in done, "what loopback can do is not known"
     again = bcast(tide, data, tmp_path / "got/{host}/copy").ok().last("done")
     # Offers of the first moments cross the news that nothing is missing.
-    assert again["received"] < 0.02 * 8 * 9_000_000 and all(h["kept"] == 1 for h in again["hosts"])
+    assert again["received"] < 0.1 * 8 * 9_000_000 and all(h["kept"] == 1 for h in again["hosts"])
 
 
 def test_a_tree_in_the_open_and_only_what_differs(tide, tmp_path):
@@ -341,7 +341,8 @@ def test_hosts_that_refuse_calls_are_leaves(lab, node, tmp_path, algorithm):
         trees.assert_same(data, tmp_path / name / "data")
     if algorithm == "plan":
         # Nobody can call them: they feed nobody. Whom they called may have asked them for a late piece all the same.
-        assert all(hosts[name]["sent"] < 1_000_000 for name in closed)
+        others = min(hosts[name]["sent"] for name in hosts if name not in closed)
+        assert all(hosts[name]["sent"] < max(others / 2, 1_000_000) for name in closed)
     assert done["origin_copies"] < 4, "the others feed them, and not the origin alone"
 
 
