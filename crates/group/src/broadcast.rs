@@ -8,6 +8,7 @@ mod end;
 mod hear;
 mod launching;
 mod origin;
+mod places;
 mod planning;
 mod prelude;
 mod start;
@@ -30,10 +31,11 @@ use tokio::time::Instant;
 pub(crate) use self::begin::hostname;
 use self::launching::LAUNCHES;
 use self::origin::Origin;
+use self::places::{Door, Finding};
 use self::planning::Planning;
 use self::prelude::Prelude;
 use crate::control::BEAT;
-use crate::control::message::ToWorker;
+use crate::control::message::{Met, ToWorker};
 use crate::control::server::{ConnId, Heard};
 use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
@@ -69,7 +71,7 @@ pub struct Options {
     pub program: PathBuf,
     /// How the data goes.
     pub algorithm: Algorithm,
-    /// Where hosts are, for the plan; without it all are taken to be at one switch.
+    /// Where hosts are, for the plan; without it they are tried, where that can pay.
     pub topology: Option<Map>,
     /// What this host is called in the topology; by default its own name.
     pub name: Option<String>,
@@ -125,6 +127,8 @@ pub enum Event {
     Warning(String),
     /// The network is chosen: its name, and its known link speed in bits per second (0: unknown).
     Network(String, u64),
+    /// Which hosts are together, as far as was found out; told only where there are several places.
+    Places(Vec<Vec<String>>),
     /// Any BitTorrent client can join now: the metainfo file is written, the origin listens there.
     Open(PathBuf, Vec<SocketAddr>),
     /// A host has failed; the others go on.
@@ -149,6 +153,8 @@ enum Input {
         conn: ConnId,
         reached: Vec<Reached>,
     },
+    /// The origin has met a worker.
+    Met(Met),
     /// The source can be served.
     Source(Box<Result<Source, Error>>),
 }
@@ -206,6 +212,10 @@ struct Group {
     hashing: Arc<Hashing>,
     source: Option<Source>,
     origin: Option<Origin>,
+    /// Where others meet the origin; the search for places, and what came of it.
+    door: Option<Door>,
+    finding: Option<Finding>,
+    places: Option<Vec<Vec<String>>>,
     planning: Option<Planning>,
     prelude: Option<Prelude>,
     choice: Option<Choice>,
@@ -247,6 +257,9 @@ impl Group {
             hashing: Arc::new(Hashing::new()),
             source: None,
             origin: None,
+            door: None,
+            finding: None,
+            places: None,
             planning: None,
             prelude: None,
             choice: None,
@@ -257,6 +270,7 @@ impl Group {
             started: None,
             last_beat: now,
         };
+        group.open_door()?;
         let ticket = group.open_control()?;
         group.hash();
         group.launch_all(ticket, tell);
@@ -322,8 +336,9 @@ impl Group {
         {
             self.start(tell)?;
             self.started = Some(Instant::now());
+            self.begin_finding();
         }
-        if self.started.is_some() {
+        if self.started.is_some() && !self.find_places(tell) {
             self.start_ready().await?;
             self.replan().await?;
         }

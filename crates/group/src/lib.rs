@@ -19,6 +19,7 @@ mod control;
 mod error;
 pub mod hosts;
 pub mod launch;
+mod meet;
 mod network;
 mod node;
 mod plan;

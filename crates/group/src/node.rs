@@ -60,6 +60,8 @@ pub(crate) struct Node {
     pub(crate) moved: Instant,
     /// Who was asked to start its worker, by place, and how.
     pub(crate) launcher: Option<(usize, Job)>,
+    /// Its link was found slower than others'.
+    pub(crate) slow: bool,
     /// Its worker has started others: it is kept, whatever comes of its own part.
     pub(crate) launches: bool,
 }
@@ -78,6 +80,7 @@ impl Node {
             progress: Progress::default(),
             moved: now,
             launcher: None,
+            slow: false,
             launches: false,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   ── connect ──▶   ◀── key (32 bytes) ──      that is all, or:
-//!   ── zeros, until it is answered ──▶          at most TRIAL_BYTES, TRIAL_TIME
+//!   ── zeros, until it is answered ──▶          at most TRIAL_BYTES, TRIAL_TIME; or a meeting, see `meet`
 //!   ◀── bits per second, 8 bytes ──             as they came
 //! ```
 
@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::meet;
+
 /// An address that has not answered by then cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Most addresses of one node that are tried.
@@ -27,7 +29,7 @@ const MAX_ADDRESSES: usize = 32;
 const TRIAL_TIME: Duration = Duration::from_millis(150);
 const TRIAL_BYTES: usize = 2 << 20;
 /// Read or written at once.
-const STEP: usize = 64 << 10;
+pub(crate) const STEP: usize = 64 << 10;
 /// Callers at a worker's door at once; the rest wait in the kernel.
 const CALLERS: usize = 64;
 
@@ -68,7 +70,7 @@ async fn ask(address: SocketAddr) -> std::io::Result<NodeId> {
     Ok(call(address).await?.1)
 }
 
-async fn call(address: SocketAddr) -> std::io::Result<(TcpStream, NodeId)> {
+pub(crate) async fn call(address: SocketAddr) -> std::io::Result<(TcpStream, NodeId)> {
     let mut stream = TcpStream::connect(address).await?;
     let mut id = [0; 32];
     stream.read_exact(&mut id).await?;
@@ -106,27 +108,38 @@ async fn try_rate(address: SocketAddr, node: NodeId) -> std::io::Result<u64> {
     }
 }
 
-/// Says to whoever dials who this is, and how fast comes what it sends, until the task is ended.
-pub(crate) async fn answer(listener: TcpListener, node: NodeId) {
+/// Says to whoever dials who this is, and how fast comes what it sends, and meets who shows the pass, until the task is
+/// ended.
+pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], tell: meet::Tell) {
     let mut callers = JoinSet::new();
     loop {
         while callers.len() >= CALLERS {
             callers.join_next().await;
         }
         match listener.accept().await {
-            Ok((stream, _)) => drop(callers.spawn(timeout(PATIENCE, welcome(stream, node)))),
+            Ok((stream, _)) => {
+                let tell = tell.clone();
+                callers.spawn(timeout(PATIENCE, async move { welcome(stream, node, &pass, &tell).await }));
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
         while callers.try_join_next().is_some() {}
     }
 }
 
-async fn welcome(mut stream: TcpStream, node: NodeId) -> std::io::Result<()> {
+async fn welcome(
+    mut stream: TcpStream,
+    node: NodeId,
+    pass: &[u8; 16],
+    tell: &meet::Tell,
+) -> std::io::Result<()> {
     stream.write_all(&node.0).await?;
-    let mut sink = vec![0; STEP];
-    if stream.read(&mut sink).await? == 0 {
-        return Ok(());
+    match stream.read_u8().await {
+        Ok(meet::MEET) => return meet::welcome(stream, pass, tell).await,
+        Ok(_) => {}
+        Err(_) => return Ok(()),
     }
+    let mut sink = vec![0; STEP];
     // What came in one go with the first bytes says nothing.
     let (began, mut bytes) = (Instant::now(), 0);
     while bytes < TRIAL_BYTES - STEP
@@ -154,7 +167,7 @@ mod tests {
     async fn only_who_it_is_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32])));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
         let here: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap(), "127.0.0.9".parse().unwrap()];
         let ips = async |id| {
             let reached = dial_back(here.clone(), port, NodeId([id; 32])).await;
@@ -169,7 +182,7 @@ mod tests {
     async fn a_way_is_tried_where_that_is_asked() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answering = tokio::spawn(answer(listener, NodeId([1; 32])));
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
         let here: IpAddr = "127.0.0.1".parse().unwrap();
         let reached = dial_back(vec![here], port, NodeId([1; 32])).await;
         let tried = async |ips: &[IpAddr], id| {

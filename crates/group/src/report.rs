@@ -51,6 +51,8 @@ pub struct Report {
     pub algorithm: &'static str,
     /// The network on which the members met.
     pub network: String,
+    /// Which hosts are together, if that was found out.
+    pub places: Option<Vec<Vec<String>>>,
     /// Link speed by which the bound is reckoned, bits per second; 0 if none is known.
     pub link_rate: u64,
     /// Reading and hashing the source.
@@ -144,6 +146,7 @@ mod tests {
             ],
             algorithm: "swarm",
             network: "lo".into(),
+            places: None,
             link_rate: 8_000_000,
             hashing: Duration::ZERO,
             gathering: Duration::ZERO,

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use tidecast_identity::NodeKey;
 use tidecast_net::{LocalAddress, local_addresses};
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::errands::Errands;
@@ -22,10 +24,10 @@ use self::session::Session;
 use crate::broadcast::hostname;
 use crate::control::BEAT;
 use crate::control::client::Client;
-use crate::control::message::{Hello, News, Progress, Start, ToCoordinator, ToWorker};
+use crate::control::message::{Hello, Met, News, Progress, Start, ToCoordinator, ToWorker};
 use crate::control::ticket::GroupTicket;
 use crate::error::{Error, system};
-use crate::reach;
+use crate::{meet, reach};
 
 /// How long the last message may take to leave.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -67,14 +69,16 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
         port: listener.local_addr().map_err(system("listen"))?.port(),
         answers: door.local_addr().map_err(system("listen"))?.port(),
         prelude: before.local_addr().map_err(system("listen"))?.port(),
+        pass: rand::random(),
         pid: std::process::id(),
     };
     let door = tokio::net::TcpListener::from_std(door).map_err(system("listen"))?;
-    let answering = tokio::spawn(reach::answer(door, key.id()));
+    let (tell, told) = meet::channel();
+    let answering = tokio::spawn(reach::answer(door, key.id(), hello.pass, tell.clone()));
     let client = Client::connect(ticket, &key, &local, hello).await;
     let client = client.map_err(|e| Error::Coordinator(format!("cannot reach the coordinator: {e}")))?;
     let mut line = Line::new(client, placed, Errands::new(ticket.to_string()));
-    let start = line.wait_for_start().await;
+    let start = line.wait_for_start(tell, told).await;
     answering.abort();
     let done = match start {
         Ok(start) => get(start, &key, [before, listener], &local, &mut line).await,
@@ -164,13 +168,16 @@ impl Line {
         Self { client: Some(client), beat, progress: Progress::default(), placed, errands, finished: false }
     }
 
-    async fn wait_for_start(&mut self) -> Result<Start, Left> {
+    /// Until then it meets whom it is told to.
+    async fn wait_for_start(&mut self, tell: meet::Tell, mut told: Receiver<Met>) -> Result<Start, Left> {
+        let mut meetings = JoinSet::new();
         loop {
             let Some(client) = &mut self.client else { return Err(Left::Lost) };
             tokio::select! {
                 heard = client.heard.recv() => match heard {
                     Some(ToWorker::Start(start)) => return Ok(*start),
                     Some(ToWorker::Launch(errands)) => self.errands.start(errands),
+                    Some(ToWorker::Meet(all)) => drop(meetings.spawn(meet::keep(all, tell.clone()))),
                     Some(ToWorker::Finish) => {
                         self.finished = true;
                         return Err(Left::Finished);
@@ -180,6 +187,7 @@ impl Line {
                     None => return Err(Left::Lost),
                 },
                 (place, why) = self.errands.ended() => self.say(&ToCoordinator::LaunchEnded { place, why }).await,
+                Some(met) = told.recv() => self.say(&ToCoordinator::Met(met)).await,
                 _ = self.beat.tick() => self.tell_progress().await,
             }
         }
@@ -201,7 +209,7 @@ impl Line {
                         return Word::Left(Left::Finished);
                     }
                     Some(ToWorker::Stop(why)) => return Word::Left(Left::Stopped(why)),
-                    Some(ToWorker::Alive | ToWorker::Start(_)) => {}
+                    Some(ToWorker::Alive | ToWorker::Start(_) | ToWorker::Meet(_)) => {}
                     None => {
                         self.client = None;
                         return Word::Left(Left::Lost);

@@ -74,6 +74,8 @@ Topology:
   A line a place, as a path, and the hosts there: east/rack1 node[01-32]
   10.1.1.0/24 w-*; before them the rate upwards, if known: rate=10gbit. Or
   Slurm's topology.conf as it is. A wrong one costs speed, nothing else.
+  Untold, short transfers between pairs of hosts, at most 2 s, find out which
+  share a bottleneck, where the data takes longer than 1.5 s.
 
 A host that has all of it already is done at once; of a part or another
 version only what differs is fetched. A host that fails is listed, the others
@@ -127,6 +129,9 @@ pub(crate) struct Args {
     /// Where hosts are: Slurm's topology.conf, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
+    /// Write down where hosts were found to be, for --topology of the next time
+    #[arg(long, value_name = "FILE", conflicts_with = "topology")]
+    save_topology: Option<PathBuf>,
     /// What this host is called there [default: its own name]
     #[arg(long, value_name = "NAME", requires = "topology")]
     origin: Option<String>,
@@ -171,6 +176,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let whole = reporter.seconds();
         reporter.clear();
+        if let Some((path, places)) = args.save_topology.as_ref().zip(report.places.as_ref()) {
+            let written = std::fs::write(path, table::rules(places));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+        }
         table::text(&report, whole).iter().for_each(|line| reporter.result(line));
         let fields = table::json(&report);
         match report.hosts.len() - report.done() {
@@ -276,6 +285,7 @@ fn show(event: Event, reporter: &mut Reporter) {
             let speed = if speed > 0 { format!(", links of {}", Rate(speed)) } else { String::new() };
             reporter.note(&format!("network: {name}{speed}"));
         }
+        Event::Places(places) => reporter.note(&table::places(&places)),
         Event::Open(torrent, peers) => reporter.open(&torrent, &peers),
         Event::Failed { .. } | Event::Ticket(_) => {}
     }

@@ -112,6 +112,7 @@ impl Group {
             algorithm: self.options.algorithm.name(),
             link_rate: self.options.link_rate.unwrap_or(choice.as_ref().map_or(0, |c| c.speed)),
             network: choice.map_or_else(String::new, |c| c.name),
+            places: self.places,
             gathering: started - self.began,
             transfer,
             origin_sent,

@@ -1,5 +1,6 @@
 //! What the coordinator hears, and what it makes of it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tidecast_identity::NodeId;
@@ -30,6 +31,7 @@ impl Group {
                     }
                 }
             }
+            Input::Met(met) => self.met(None, met),
             Input::Reached { place, conn, reached } => self.reached(place, conn, reached),
             Input::Source(source) => {
                 let mut source = (*source)?;
@@ -78,17 +80,15 @@ impl Group {
         });
     }
 
-    /// A worker's addresses have been dialled. Of the first ones it may have to be tried on which the way is fastest.
+    /// A worker's addresses have been dialled. Of the first ones it may have to be tried on which the way is fastest, and
+    /// how fast that is.
     fn reached(&mut self, place: usize, conn: ConnId, reached: Vec<Reached>) {
         let node = self.nodes.get_mut(place).filter(|n| n.stage == Stage::Joined);
         let Some(node) = node.filter(|n| n.conn.as_ref().is_some_and(|(id, _)| *id == conn)) else { return };
         node.reached = reached;
-        let ties = if self.trials > 0 && self.started.is_none() && self.options.network.is_none() {
-            ties(&self.local, &node.place())
-        } else {
-            Vec::new()
-        };
-        let untried = !ties.is_empty() && node.reached.iter().all(|r| r.rate.is_none());
+        let ways = self.ways_to_try(place);
+        let Some(node) = self.nodes.get_mut(place) else { return };
+        let untried = !ways.is_empty() && node.reached.iter().all(|r| r.rate.is_none());
         let Some((id, hello)) = node.who.as_ref().filter(|_| untried) else {
             node.stage = Stage::Ready;
             return;
@@ -96,9 +96,20 @@ impl Group {
         self.trials -= 1;
         let (id, port, mut reached, inbox) = (*id, hello.answers, node.reached.clone(), self.inbox.clone());
         self.tasks.spawn(async move {
-            try_rates(&mut reached, &ties, port, id).await;
+            try_rates(&mut reached, &ways, port, id).await;
             let _ = inbox.send(Input::Reached { place, conn, reached }).await;
         });
+    }
+
+    /// The addresses of a worker to which a little is sent to see how fast that goes; mostly none.
+    fn ways_to_try(&self, place: usize) -> Vec<IpAddr> {
+        let Some(node) = self.nodes.get(place) else { return Vec::new() };
+        if self.trials == 0 || self.started.is_some() {
+            return Vec::new();
+        }
+        let network = self.options.network.is_some();
+        let ties = if network { Vec::new() } else { ties(&self.local, &node.place()) };
+        if ties.is_empty() { self.lone_way(node).into_iter().collect() } else { ties }
     }
 
     fn said(&mut self, conn: ConnId, message: ToCoordinator, tell: &mut (dyn FnMut(Event) + Send)) {
@@ -127,6 +138,10 @@ impl Group {
                 }
             }
             ToCoordinator::Failed(why) => node.fail(why),
+            ToCoordinator::Met(met) => {
+                let by = self.conns.get(&conn).copied();
+                self.met(by, met);
+            }
             ToCoordinator::LaunchEnded { place, why } => {
                 if let Some(by) = self.conns.get(&conn).copied() {
                     self.handed_back(by, place as usize, &why);

@@ -91,18 +91,23 @@ impl Planning {
 }
 
 impl Group {
-    /// A host's place and part: who cannot be dialled relays nothing.
+    /// A host's place and part: who cannot be dialled, or was found slow, relays nothing.
     pub(super) fn planned(&self, node: &Node, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();
         let address = addresses.first().copied().or_else(|| node.host.reach().parse().ok());
         let place = map.map_or(0, |map| map.place(&node.host.name, address));
-        Member { place, part: if addresses.is_empty() { Part::Leaf } else { Part::Relay } }
+        Member { place, part: if addresses.is_empty() || node.slow { Part::Leaf } else { Part::Relay } }
     }
 
     /// The origin's.
     pub(super) fn planned_origin(&self, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();
-        let name = self.options.name.clone().unwrap_or_else(super::hostname);
-        Member { place: map.map_or(0, |map| map.place(&name, addresses.first().copied())), part: Part::Relay }
+        let place = map.map_or(0, |map| map.place(&self.own_name(), addresses.first().copied()));
+        Member { place, part: Part::Relay }
+    }
+
+    /// What this host is called in a topology.
+    pub(super) fn own_name(&self) -> String {
+        self.options.name.clone().unwrap_or_else(super::hostname)
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Hello {
     pub(crate) answers: u16,
     /// Where it takes connections of other members for the manifest, if that comes as data.
     pub(crate) prelude: u16,
+    /// What to show at `answers` to be met there.
+    pub(crate) pass: [u8; 16],
     /// Its process.
     pub(crate) pid: u32,
 }
@@ -149,6 +151,34 @@ pub(crate) struct Done {
     pub(crate) warnings: Vec<String>,
 }
 
+/// A transfer of a moment from one host to another and back, while others have theirs: it is to be dialled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meeting {
+    /// In which round, and who dials whom, by numbers that only the coordinator understands.
+    pub(crate) round: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Where the other is, its key, and what it wants to be shown.
+    pub(crate) address: SocketAddr,
+    pub(crate) node: [u8; 32],
+    pub(crate) pass: [u8; 16],
+    /// Milliseconds from this message to its start, and from there to its end.
+    pub(crate) after: u32,
+    pub(crate) lasts: u32,
+}
+
+/// How a meeting went, as one of the two saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Met {
+    pub(crate) round: u32,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Who says so is the one who dialled.
+    pub(crate) dialled: bool,
+    /// Bits per second that came, over the whole time.
+    pub(crate) rate: u64,
+}
+
 /// A host to start a worker on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Errand {
@@ -167,6 +197,8 @@ pub(crate) enum ToWorker {
     News(Box<News>),
     /// Start these.
     Launch(Vec<Errand>),
+    /// Meet these.
+    Meet(Vec<Meeting>),
     /// Everyone is done.
     Finish,
     /// It is over before its end.
@@ -190,4 +222,5 @@ pub(crate) enum ToCoordinator {
         place: u32,
         why: String,
     },
+    Met(Met),
 }

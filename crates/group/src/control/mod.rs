@@ -7,6 +7,7 @@
 //!   ── token (32 bytes) ──▶                  compared in constant time
 //!   ── Hello ──▶                             who, where, how fast its links are
 //!   ◀── Launch ── ── LaunchEnded ──▶         other hosts to start, if there are many
+//!   ◀── Meet ── ── Met ──▶                   short transfers among workers, by which places are found
 //!   ◀── Start ──                             what to get, from whom, to where
 //!   ── Progress, once a second ──▶ ◀── Alive, Members ──
 //!   ── Done or Failed ──▶
@@ -25,7 +26,7 @@ pub(crate) mod ticket;
 /// First bytes in both directions.
 pub(crate) const MAGIC: [u8; 16] = *b"tidecast group\r\n";
 /// Version of the messages; both ends must have the same.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Everything until the worker is known must be over within this.
 pub(crate) const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often either end says something, and after how long a silence the other is taken for lost.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod clusters;
+mod discover;
 mod measure;
 mod planner;
 mod random;

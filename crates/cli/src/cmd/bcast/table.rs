@@ -11,6 +11,8 @@ use crate::units::{Rate, Size, Span, bytes_per_second, count};
 
 /// Slowest hosts that are named.
 const SLOWEST: usize = 4;
+/// Hosts of a place that are named.
+const TOGETHER: usize = 3;
 /// Failed hosts that are named; programs get all.
 const NAMED: usize = 40;
 
@@ -58,6 +60,23 @@ pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
     }
     lines.extend(failures(report));
     lines
+}
+
+/// Which hosts are together.
+pub(super) fn places(places: &[Vec<String>]) -> String {
+    let named = |hosts: &Vec<String>| {
+        let names: Vec<_> = hosts.iter().take(TOGETHER).map(|name| plain(name)).collect();
+        let more = if hosts.len() > TOGETHER { ".." } else { "" };
+        format!("{} ({}{more})", hosts.len(), names.join(" "))
+    };
+    let all: Vec<_> = places.iter().take(NAMED).map(named).collect();
+    format!("hosts found to be together: {}; --save-topology FILE keeps it", all.join(", "))
+}
+
+/// The same as rules, which `--topology` reads.
+pub(super) fn rules(places: &[Vec<String>]) -> String {
+    let line = |(number, hosts): (usize, &Vec<String>)| format!("place{number} {}\n", hosts.join(" "));
+    (1..).zip(places).map(line).collect()
 }
 
 /// How close it came, and to what.
@@ -135,6 +154,9 @@ pub(super) fn json(report: &Report) -> Map<String, Value> {
         "hosts_done": report.done(),
         "hosts_failed": report.hosts.len() - report.done(),
     }));
+    if let Some(places) = &report.places {
+        fields.insert("places".into(), json!(places));
+    }
     if let Some((bytes, sent)) = report.manifest {
         fields.insert("manifest_bytes".into(), bytes.into());
         fields.insert("manifest_sent".into(), sent.into());

@@ -2,8 +2,10 @@
 //!
 //! Three texts are read, each into the same [`Map`]: Slurm's `topology.conf`, the file of our own lab, and
 //! rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
-//! that the text does not name. Texts are bounded and may hold anything.
+//! that the text does not name. Texts are bounded and may hold anything. Where nobody has written one, [`discover`] finds
+//! out.
 
+pub mod discover;
 mod hostlist;
 mod lab;
 mod rules;
@@ -22,7 +24,7 @@ use rules::Rule;
 pub const MAX_TEXT: usize = 16 << 20;
 
 /// Places, and who is at which.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     places: Vec<Place>,
     names: BTreeMap<String, u32>,
@@ -114,6 +116,21 @@ impl Map {
         rules::read(text)
     }
 
+    /// Hosts by name, those of each list at one place below the first; who is named twice is where it is named first.
+    #[must_use]
+    pub fn of(places: &[Vec<String>]) -> Map {
+        let mut map = Map { places: vec![Place::default()], ..Map::default() };
+        for hosts in places.iter().take(MAX_PLACES - 1) {
+            let place = map.places.len() as u32;
+            map.places.push(Place { above: Some(0), rate: 0 });
+            map.names.insert(format!("place{place}"), place);
+            for host in hosts {
+                map.hosts.entry(host.clone()).or_insert(place);
+            }
+        }
+        map
+    }
+
     /// The places: number 0 is above all others.
     #[must_use]
     pub fn places(&self) -> &[Place] {
@@ -141,8 +158,7 @@ impl Map {
         if text.len() > MAX_TEXT {
             return Err(TopologyError::Long(text.len()));
         }
-        let (names, hosts) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Map { places: vec![Place::default()], names, hosts, rules: Vec::new() })
+        Ok(Map::of(&[]))
     }
 
     /// Itself, where its places are a tree.

@@ -1,0 +1,244 @@
+//! Where hosts are, where nobody has said it: before the first epoch pairs of them send to each other for a moment, all
+//! pairs at once, and what they see says who is near to whom (`swarm::plan::topology::discover`, which is pure).
+//!
+//! It is tried only where it can pay: data that takes a while, at the rate that the first workers were tried with, for
+//! some hosts that are not this one. On one switch two rounds are the whole cost.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidecast_net::Network;
+use tidecast_swarm::plan::topology::Map;
+use tidecast_swarm::plan::topology::discover::Discovery;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Event, Group, Input};
+use crate::control::message::{Meeting, Met, ToWorker};
+use crate::error::{Error, system};
+use crate::node::Node;
+use crate::{meet, reach};
+
+/// Fewer hosts than this, without the origin, need no places.
+const FEWEST: usize = 3;
+/// Data that takes less than this is there before places are found.
+const SHORTEST: Duration = Duration::from_millis(1500);
+/// The same where no rate is known, bytes.
+const SMALLEST: u64 = 16 << 20;
+/// A round, and what lies between two: what is on its way then comes in.
+const LASTS: Duration = Duration::from_millis(60);
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long figures may be under way after the last round. One that is lost costs little.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// All rounds together.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// The search under way.
+pub(super) struct Finding {
+    discovery: Discovery,
+    /// Hosts by the discovery's number, less one: the origin is its number 0.
+    hosts: Vec<usize>,
+    began: Instant,
+    rounds: u32,
+    /// What is still to be told, by round, who dials and who is dialled; what one of them has told.
+    open: BTreeMap<(u32, u32, u32), Option<u64>>,
+    until: Instant,
+}
+
+impl Finding {
+    /// Does without what has not been told; half is better than nothing.
+    fn give_up(&mut self) {
+        for ((_, from, to), rate) in std::mem::take(&mut self.open) {
+            rate.into_iter().for_each(|rate| self.discovery.saw(from, to, rate));
+        }
+    }
+}
+
+/// The origin's own door.
+pub(super) struct Door {
+    port: u16,
+    pass: [u8; 16],
+    tell: meet::Tell,
+}
+
+impl Group {
+    /// Opens the origin's door, at which others meet it.
+    pub(super) fn open_door(&mut self) -> Result<(), Error> {
+        let listener = reach::listener()?;
+        let port = listener.local_addr().map_err(system("listen"))?.port();
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(system("listen"))?;
+        let pass = rand::random();
+        let (tell, mut told): (_, mpsc::Receiver<Met>) = meet::channel();
+        self.tasks.spawn(reach::answer(listener, self.key.id(), pass, tell.clone()));
+        let inbox = self.inbox.clone();
+        self.tasks.spawn(async move {
+            while let Some(met) = told.recv().await {
+                if inbox.send(Input::Met(met)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.door = Some(Door { port, pass, tell });
+        Ok(())
+    }
+
+    /// Whether places are to be found: nobody has told them, and there is a plan that they are for.
+    pub(super) fn places_wanted(&self) -> bool {
+        let elsewhere = self.nodes.iter().filter(|node| node.open() && !self.is_here(node)).count();
+        self.options.topology.is_none() && self.options.algorithm.shape().is_some() && elsewhere >= FEWEST
+    }
+
+    /// All of a worker's addresses are this host's. Who has not come yet may be anywhere.
+    fn is_here(&self, node: &Node) -> bool {
+        let addresses = node.place().addresses;
+        let ours = |ip| self.local.iter().any(|own| own.ip == ip);
+        !addresses.is_empty() && addresses.iter().all(|a| a.loopback || ours(a.ip))
+    }
+
+    /// By which of a worker's addresses to try how fast a way is while nobody else sends.
+    pub(super) fn lone_way(&self, node: &Node) -> Option<std::net::IpAddr> {
+        let place = node.place();
+        let wanted = |network: &Network, ip| place.addresses.iter().any(|a| a.ip == ip && network.holds(a));
+        let fits = |ip| self.options.network.as_ref().is_none_or(|network| wanted(network, ip));
+        let reached = place.reached.iter().map(|r| r.ip).find(|ip| !ip.is_loopback() && fits(*ip));
+        reached.filter(|_| self.places_wanted() && !self.is_here(node))
+    }
+
+    /// Begins to find places, if that can pay.
+    pub(super) fn begin_finding(&mut self) {
+        let bytes = self.source.as_ref().map_or(0, |s| s.manifest.total_len());
+        let alone = self.nodes.iter().flat_map(|n| &n.reached).filter_map(|r| r.rate).max().unwrap_or(0);
+        let long = match alone {
+            0 => bytes >= SMALLEST,
+            rate => u128::from(bytes) * 8000 / u128::from(rate) >= SHORTEST.as_millis(),
+        };
+        if !long || !self.places_wanted() {
+            return;
+        }
+        let there = |(place, node): (usize, &Node)| node.takes_part().then_some(place);
+        let hosts: Vec<usize> = self.nodes.iter().enumerate().filter_map(there).collect();
+        let discovery = Discovery::new(hosts.len() as u32 + 1, alone, rand::random());
+        let now = Instant::now();
+        self.finding =
+            Some(Finding { discovery, hosts, began: now, rounds: 0, open: BTreeMap::new(), until: now });
+    }
+
+    /// Goes on with it; answers whether there is more to come.
+    pub(super) fn find_places(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> bool {
+        let now = Instant::now();
+        let Some(mut finding) = self.finding.take() else { return false };
+        if !finding.open.is_empty() && now < finding.until {
+            self.finding = Some(finding);
+            return true;
+        }
+        finding.give_up();
+        let over = now - finding.began >= LONGEST;
+        let rounds = if over { Vec::new() } else { finding.discovery.next_rounds() };
+        if rounds.is_empty() {
+            self.take_places(&finding, tell);
+            return false;
+        }
+        let (mut lists, mut after) = (BTreeMap::new(), PAUSE);
+        for round in rounds {
+            for (a, b) in round {
+                self.pair_up(&mut finding, (a, b), after, &mut lists);
+            }
+            finding.rounds += 1;
+            after += LASTS + PAUSE;
+        }
+        finding.until = now + after + PATIENCE;
+        for (host, meetings) in lists {
+            match host {
+                0 => {
+                    let tell = self.door.as_ref().map(|door| door.tell.clone());
+                    drop(tell.map(|tell| self.tasks.spawn(meet::keep(meetings, tell))));
+                }
+                _ => {
+                    let place = finding.hosts.get(host as usize - 1);
+                    let node = place.and_then(|place| self.nodes.get_mut(*place));
+                    node.into_iter().for_each(|node| node.say(ToWorker::Meet(meetings.clone())));
+                }
+            }
+        }
+        self.finding = Some(finding);
+        true
+    }
+
+    /// One of two hosts is to dial the other, if that can be dialled.
+    fn pair_up(
+        &self,
+        finding: &mut Finding,
+        (a, b): (u32, u32),
+        after: Duration,
+        lists: &mut BTreeMap<u32, Vec<Meeting>>,
+    ) {
+        let turn = |from, to| Some((from, to, self.door_of(finding, to)?));
+        let Some((from, to, (address, node, pass))) = turn(a, b).or_else(|| turn(b, a)) else { return };
+        let round = finding.rounds;
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let (after, lasts) = (millis(after), millis(LASTS));
+        let meeting = Meeting { round, from, to, address, node, pass, after, lasts };
+        lists.entry(from).or_default().push(meeting);
+        finding.open.insert((round, from, to), None);
+    }
+
+    /// Where a host is met: address, key, pass.
+    fn door_of(&self, finding: &Finding, host: u32) -> Option<(SocketAddr, [u8; 32], [u8; 16])> {
+        let choice = self.choice.as_ref()?;
+        let Some(place) = host.checked_sub(1) else {
+            let door = self.door.as_ref()?;
+            return Some(((*choice.origin.first()?, door.port).into(), self.key.id().0, door.pass));
+        };
+        let place = *finding.hosts.get(place as usize)?;
+        let (id, hello) = self.nodes.get(place)?.who.as_ref()?;
+        Some(((*choice.nodes.get(place)?.first()?, hello.answers).into(), id.0, hello.pass))
+    }
+
+    /// One of two hosts says how their meeting went; `by`: the node that says so, none for the origin.
+    pub(super) fn met(&mut self, by: Option<usize>, met: Met) {
+        let Some(finding) = &mut self.finding else { return };
+        let key = (met.round, met.from, met.to);
+        let says = if met.dialled { met.from } else { met.to };
+        let right = by == says.checked_sub(1).and_then(|h| finding.hosts.get(h as usize).copied());
+        let Some(before) = finding.open.get_mut(&key).filter(|_| right) else { return };
+        // The second one, or the only one: who reached nobody was met by nobody.
+        if before.is_some() || met.dialled && met.rate == 0 {
+            let rate = met.rate.min(before.unwrap_or(met.rate));
+            finding.open.remove(&key);
+            finding.discovery.saw(met.from, met.to, rate);
+        } else {
+            *before = Some(met.rate);
+        }
+    }
+
+    /// Makes a topology of what was found.
+    fn take_places(&mut self, finding: &Finding, tell: &mut (dyn FnMut(Event) + Send)) {
+        let found = finding.discovery.found();
+        let took = finding.began.elapsed();
+        tracing::debug!(?found, rounds = finding.rounds, ?took, "places");
+        let slow = found.slow.iter().filter(|slow| **slow).count();
+        let mut places = vec![Vec::new(); found.count() as usize];
+        for (host, place) in (0_usize..).zip(&found.places) {
+            let node =
+                host.checked_sub(1).and_then(|h| finding.hosts.get(h)).and_then(|p| self.nodes.get_mut(*p));
+            let name = match node {
+                Some(node) => {
+                    // Many slow ones are no exception, but what there is.
+                    node.slow = slow * 4 <= finding.hosts.len() && found.slow.get(host) == Some(&true);
+                    node.host.name.clone()
+                }
+                None => self.own_name(),
+            };
+            places
+                .get_mut(*place as usize)
+                .into_iter()
+                .for_each(|names: &mut Vec<String>| names.push(name.clone()));
+        }
+        if places.len() > 1 {
+            self.options.topology = Some(Map::of(&places));
+            tell(Event::Places(places.clone()));
+        }
+        self.places = Some(places);
+    }
+}

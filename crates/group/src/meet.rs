@@ -1,0 +1,152 @@
+//! Meetings: two hosts send to each other for a moment, as fast as they can, and count what comes.
+//!
+//! From what many see who meet at once, the coordinator finds out where hosts are (`broadcast/places.rs`). Who dials shows
+//! what the coordinator has told it, after the other has said who it is (see [`reach`](crate::reach)):
+//!
+//! ```text
+//!   ── 1, pass (16 bytes), round, from, to, milliseconds that are left (4 bytes each) ──▶
+//!   ── zeros ──▶ ◀── zeros ──                until the time is over
+//! ```
+//!
+//! The time runs from the round's start, not from the first byte: a way so full that nothing gets through is slow too.
+
+use std::time::Duration;
+
+use tidecast_identity::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::control::message::{Meeting, Met};
+use crate::reach::{STEP, call};
+
+/// First byte of who wants to meet; who tries a way begins with another.
+pub(crate) const MEET: u8 = 1;
+/// Longest meeting.
+const LONGEST: Duration = Duration::from_secs(1);
+/// What came, and what is yet to be told of it.
+const QUEUE: usize = 64;
+
+/// Where meetings are told.
+pub(crate) type Tell = mpsc::Sender<Met>;
+
+/// The way from those who meet to who listens.
+pub(crate) fn channel() -> (Tell, mpsc::Receiver<Met>) {
+    mpsc::channel(QUEUE)
+}
+
+/// Keeps all these appointments, at their times from now on.
+pub(crate) async fn keep(meetings: Vec<Meeting>, tell: Tell) {
+    let now = Instant::now();
+    let mut going = JoinSet::new();
+    for meeting in meetings {
+        let tell = tell.clone();
+        let start = now + Duration::from_millis(meeting.after.into()).min(LONGEST * 10);
+        going.spawn(async move {
+            sleep_until(start).await;
+            let Meeting { round, from, to, lasts, .. } = meeting;
+            let time = Duration::from_millis(lasts.into()).min(LONGEST);
+            let rate = rate(dial(&meeting, start + time).await, time);
+            let _ = tell.send(Met { round, from, to, dialled: true, rate }).await;
+        });
+    }
+    while going.join_next().await.is_some() {}
+}
+
+/// Bytes that came until then; none where nobody was reached.
+async fn dial(meeting: &Meeting, end: Instant) -> u64 {
+    let greet = async {
+        let (mut stream, id) = call(meeting.address).await?;
+        if id != NodeId(meeting.node) {
+            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+        }
+        let left = u32::try_from(end.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(0);
+        let mut head = vec![MEET];
+        head.extend(meeting.pass);
+        for word in [meeting.round, meeting.from, meeting.to, left] {
+            head.extend(word.to_be_bytes());
+        }
+        stream.write_all(&head).await?;
+        Ok(stream)
+    };
+    match timeout_at(end, greet).await {
+        Ok(Ok(stream)) => exchange(stream, end).await,
+        _ => 0,
+    }
+}
+
+/// The other end, once the first byte is read. Only who was told the pass is met.
+pub(crate) async fn welcome(mut stream: TcpStream, pass: &[u8; 16], tell: &Tell) -> std::io::Result<()> {
+    let came = Instant::now();
+    let mut shown = [0; 16];
+    stream.read_exact(&mut shown).await?;
+    if shown != *pass {
+        return Ok(());
+    }
+    let (round, from, to) = (stream.read_u32().await?, stream.read_u32().await?, stream.read_u32().await?);
+    let time = Duration::from_millis(stream.read_u32().await?.into()).min(LONGEST);
+    let rate = rate(exchange(stream, came + time).await, time);
+    let _ = tell.send(Met { round, from, to, dialled: false, rate }).await;
+    Ok(())
+}
+
+/// Sends and takes until the end; answers how many bytes came.
+async fn exchange(mut stream: TcpStream, end: Instant) -> u64 {
+    // What is still in the socket then is of no use to anybody.
+    let _ = stream.set_zero_linger();
+    let (mut from, mut to) = stream.split();
+    let (zeros, mut sink) = (vec![0; STEP], vec![0; STEP]);
+    let mut came = 0;
+    let send = async { while to.write_all(&zeros).await.is_ok() {} };
+    let take = async {
+        while let Ok(read @ 1..) = from.read(&mut sink).await {
+            came += read as u64;
+        }
+    };
+    let _ = timeout_at(end, async { tokio::join!(send, take) }).await;
+    came
+}
+
+fn rate(bytes: u64, time: Duration) -> u64 {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+    bytes.saturating_mul(8000) / millis
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::reach;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn two_meet_and_both_tell_and_strangers_are_not_met() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, mut told) = channel();
+        let answering = tokio::spawn(reach::answer(listener, NodeId([1; 32]), [7; 16], tell.clone()));
+        let meeting = |round, pass, node| Meeting {
+            round,
+            from: 3,
+            to: 4,
+            address,
+            node: [node; 32],
+            pass: [pass; 16],
+            after: 0,
+            lasts: 50,
+        };
+        keep(vec![meeting(0, 7, 1)], tell.clone()).await;
+        for _ in 0..2 {
+            let met = told.recv().await.unwrap();
+            assert!((met.round, met.from, met.to) == (0, 3, 4) && met.rate > 0, "{met:?}");
+        }
+        keep(vec![meeting(1, 7, 2)], tell.clone()).await;
+        assert_eq!(told.recv().await.unwrap(), Met { round: 1, from: 3, to: 4, dialled: true, rate: 0 });
+        keep(vec![meeting(2, 8, 1)], tell).await;
+        assert_eq!(told.recv().await.unwrap().rate, 0, "the wrong pass");
+        answering.abort();
+        assert!(told.recv().await.is_none(), "nobody else tells");
+    }
+}
