@@ -144,6 +144,9 @@ pub struct Limits {
     pub queued_requests: usize,
     /// Bytes received and not yet stored, over all peers; above it no new request goes out.
     pub unsettled: u64,
+    /// Copies of the data, in percent, that the source of a plan sends before members must help one another;
+    /// 0: as many as they ask for.
+    pub origin_copies: u32,
 }
 
 impl Default for Limits {
@@ -157,6 +160,7 @@ impl Default for Limits {
             upload_slots: 3,
             queued_requests: 4096,
             unsettled: 256 << 20,
+            origin_copies: 150,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::announce::Announcer;
 use crate::api::{Action, Candidate, Event, Limits, PeerId, Policy, Protocol, Reason, Setup, Time};
 use crate::availability::{Availability, level};
 use crate::blame::Blame;
+use crate::budget::Spared;
 use crate::choker::Choker;
 use crate::course::Course;
 use crate::neighbours::{End, Neighbours};
@@ -69,6 +70,9 @@ pub struct Engine {
     pub(crate) given: Given,
     pub(crate) neighbours: Neighbours,
     pub(crate) course: Option<Course>,
+    /// Bytes that we send as the source of a plan before others must help.
+    pub(crate) budget: u64,
+    pub(crate) spared: Spared,
     /// The members of the plan that are connected.
     pub(crate) members: BTreeMap<u32, PeerId>,
     pub(crate) out: VecDeque<Action>,
@@ -121,6 +125,7 @@ impl Engine {
             now,
             policy: setup.policy,
             limits: setup.limits,
+            budget: budget(&setup),
             rng: Rng::new(setup.seed),
             pieces: Pieces::new(setup.lengths),
             availability: Availability::new(count),
@@ -134,6 +139,7 @@ impl Engine {
             given: Given::default(),
             neighbours: Neighbours::new(setup.limits.random_neighbours),
             course: None,
+            spared: Spared::default(),
             members: BTreeMap::new(),
             out: VecDeque::new(),
             totals: Counts::default(),
@@ -169,6 +175,7 @@ impl Engine {
         self.upkeep_due();
         self.rotate_due();
         self.give_out();
+        self.spared_due();
         self.serve();
         self.refill();
         self.dial();
@@ -185,7 +192,8 @@ impl Engine {
     pub fn wakeup(&self) -> Option<Time> {
         let room = self.limits.peers > self.peers.len() + self.neighbours.dialing();
         let dial = self.neighbours.wakeup().filter(|_| room);
-        let own = [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due()];
+        let own =
+            [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due(), self.spared.due()];
         let timers = own.into_iter().chain([self.upkeep_at, self.rotate_at(), dial]);
         timers.flatten().min().map(|at| at.max(self.now))
     }
@@ -391,6 +399,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.closing = true;
         self.turns.forget(id, &mut peer.queue);
+        self.spared.forget(id);
         for piece in peer.asked_pieces() {
             self.take_back(id, piece, 0..u32::MAX, false);
         }
@@ -467,6 +476,15 @@ impl Engine {
         };
         let at = self.now.after(pause);
         self.upkeep_at = Some(self.upkeep_at.map_or(at, |old| old.min(at)));
+    }
+}
+
+/// Bytes of as many copies as the source of a plan sends.
+fn budget(setup: &Setup) -> u64 {
+    let size: u64 = setup.lengths.iter().map(|&len| u64::from(len)).sum();
+    match setup.limits.origin_copies {
+        0 => u64::MAX,
+        percent => (size / 100).saturating_mul(u64::from(percent)),
     }
 }
 

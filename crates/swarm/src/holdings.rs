@@ -141,12 +141,13 @@ impl Engine {
     }
 
     fn add_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
-        let count = self.pieces.count();
+        let (now, count) = (self.now, self.pieces.count());
         let Some(peer) = self.peers.get_mut(&id) else { return };
         for piece in pieces {
             if !peer.have.add(piece, count) {
                 continue;
             }
+            peer.grew = now;
             peer.lacking += u32::from(self.pieces.lacks(piece));
             let (from, to) = self.availability.add(piece);
             if from != to {

@@ -23,7 +23,7 @@
 //! | requests of peers; fair turns, few at a time; telling what we have | `serve`, `upload`, `lanes`, `announce` |
 //! | whom to dial; who makes room for another | `neighbours`, `rotate` |
 //! | who feeds whom: the trees of a broadcast | `plan` |
-//! | the plan under way: feeding children, minding parents | `course`, `push`, `follow` |
+//! | the plan under way: feeding children, minding parents, sparing the origin | `course`, `push`, `follow`, `budget` |
 //! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` |
 //! | numbers, and whether the invariants hold | `stats`, `report` |
 //! | bugs to test the tester with | `planted` |
@@ -39,6 +39,7 @@ mod api;
 mod availability;
 mod bitset;
 mod blame;
+mod budget;
 mod choker;
 mod course;
 mod delivery;

@@ -76,6 +76,9 @@ pub(crate) struct Peer {
     /// When it last told us of something that we lack.
     pub(crate) useful: Time,
     pub(crate) allowed_fast: BTreeSet<u32>,
+    /// When it last had a piece more, and until when it is served at once whatever others have (`budget`).
+    pub(crate) grew: Time,
+    pub(crate) needy: Time,
 
     /// What it was asked for, oldest first.
     pub(crate) asked: VecDeque<Asked>,
@@ -132,6 +135,8 @@ impl Peer {
             we_want: false,
             useful: now,
             allowed_fast: BTreeSet::new(),
+            grew: now,
+            needy: Time(0),
             asked: VecDeque::new(),
             outstanding: 0,
             cells: 0,

@@ -20,7 +20,7 @@ const LOOK: usize = 32;
 const SKIPS: usize = 64;
 
 /// What is left of `range` without these parts, in order.
-fn without(range: Range<u32>, parts: &[Range<u32>]) -> Vec<Range<u32>> {
+pub(crate) fn without(range: Range<u32>, parts: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut parts = parts.to_vec();
     parts.sort_unstable_by_key(|p| p.start);
     let (mut at, mut out) = (range.start, Vec::new());
@@ -182,10 +182,11 @@ impl Engine {
         }
     }
 
-    /// Sets what a connected member is to get, and notes that it is there. Who has just come gets all; who
-    /// was fed by another until now gets what is new, and fetches what that one left out. But what the
-    /// source has given to somebody and nobody has must come from the source again.
+    /// Sets what a connected member is to get, and notes that it is there. Who has just come gets all, where
+    /// that is within the budget; who was fed by another until now gets what is new, and fetches what that one
+    /// left out. But what the source has given to somebody and nobody has must come from the source again.
     pub(crate) fn meet(&mut self, id: PeerId, member: u32, new: bool) {
+        let new = new && !self.over_budget();
         let Engine { course: Some(course), availability, .. } = self else { return };
         let source = course.is_source();
         course.open_orders(id, member, |p| new || (source && availability.holders(p) == 0));

@@ -83,6 +83,7 @@ impl Engine {
         let cells: usize = self.pieces.in_flight().map(|(_, partial)| partial.footprint()).sum();
         let waiting = self.out.len() + self.hungry.len() + self.announcer.waiting() + self.deadlines.len();
         let orders = self.course.as_ref().map_or(0, |c| c.footprint());
+        let waiting = waiting + self.spared.len();
         peers + cells + waiting + orders + self.neighbours.len() + self.blame.footprint() + self.given.len()
     }
 

@@ -27,6 +27,14 @@ impl Engine {
             }
             return;
         }
+        if !self.spare(id, block) {
+            self.queue_request(id, block);
+        }
+    }
+
+    /// A request that may be served waits for its turn.
+    pub(crate) fn queue_request(&mut self, id: PeerId, block: Block) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.queue.len() >= self.limits.queued_requests {
             return self.refuse(id, block);
         }
@@ -55,21 +63,22 @@ impl Engine {
         if peer.queue.len() + pieces.len() > self.limits.queued_requests {
             return self.disconnect(id, Reason::Flooding);
         }
+        let choked = peer.we_choke;
         for piece in pieces {
             let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
-            if self.pieces.servable(piece) && !peer.we_choke {
-                peer.queue.push(block);
-            } else {
+            if !self.pieces.servable(piece) || choked {
                 self.out.push_back(Action::Reject { peer: id, block });
+            } else if !self.spare(id, block) {
+                self.queue_request(id, block);
             }
         }
-        self.turns.enter(id, &mut peer.queue);
     }
 
     /// A peer no longer wants what lies within this block.
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let gone = peer.queue.cancel(block);
+        self.spared.cancel(id, block);
         self.declined(id, block);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.is_stock() && peer.rejects() {
@@ -116,7 +125,10 @@ impl Engine {
 
     fn serve_block(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let here = self.pieces.passable(block.piece, block.begin) >= block.begin.saturating_add(block.len);
+        // A piece that is not verified is passed on in a plan only, leaf by leaf.
+        let passed =
+            || self.pieces.passable(block.piece, block.begin) >= block.begin.saturating_add(block.len);
+        let here = self.course.is_some() && passed();
         if here || self.pieces.servable(block.piece) {
             self.out.push_back(Action::Serve { peer: id, block });
             return;

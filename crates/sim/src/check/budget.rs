@@ -10,8 +10,10 @@ use crate::fault::Fault;
 use crate::job::{Job, Speech};
 use crate::outcome::Outcome;
 
-/// Copies that the origin of an undisturbed run sends, in tenths.
+/// Copies that the origin of an undisturbed run sends, in tenths; and of one that has a plan
+/// (`Limits::origin_copies`).
 const COPIES: u64 = 35;
+const COPIES_PLANNED: u64 = 15;
 /// ... and to each receiver so much beside, bytes: what is asked of the origin at the start, before
 /// anyone knows of anyone else who has something.
 const FIRST: u64 = 4 << 20;
@@ -36,6 +38,7 @@ pub(super) struct Budget {
     own: bool,
     calm: bool,
     tidecast: bool,
+    planned: bool,
     size: u64,
     nodes: u64,
     peers: u64,
@@ -56,6 +59,7 @@ impl Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty(),
             tidecast: job.speech == Speech::Tidecast,
+            planned: job.plan.is_some(),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
             nodes,
             peers: nodes.min(job.limits.peers as u64),
@@ -79,7 +83,8 @@ impl Budget {
         self.within(Rule::Duplicates, outcome.duplicate, most)?;
         if self.calm {
             let first = (FIRST + 2 * self.longest).min(self.size);
-            let most = (self.size * COPIES / 10 + done * first).saturating_add(self.deaf);
+            let copies = if self.planned { COPIES_PLANNED } else { COPIES };
+            let most = (self.size * copies / 10 + done * first).saturating_add(self.deaf);
             self.within(Rule::OriginBudget, outcome.origin_sent, most)?;
         }
         if self.calm && self.tidecast && self.least >= CONTROL_PIECE {

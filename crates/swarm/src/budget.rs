@@ -1,0 +1,225 @@
+//! The origin's budget: when the source of a plan has sent so many copies of the data, members help one another.
+//!
+//! Beyond it the source lets a request for what others claim wait ([`WAIT`]), and does not push old pieces to
+//! newcomers. Who asks finds them elsewhere meanwhile and takes its request back; else it is served after all.
+//! Who got nothing new while it waited depends on us, and does not wait again for a while ([`NEEDY`]): so what the
+//! budget costs is bounded, whoever is out of reach for whom. What nobody else has is served at once, and what
+//! stock clients ask for, which get nothing by the plan.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::api::{Block, PeerId, Time};
+use crate::course::Course;
+use crate::engine::Engine;
+use crate::push::without;
+
+/// How long a request waits for others to serve it.
+const WAIT: Duration = Duration::from_millis(500);
+/// Who found no help is served at once for so long.
+const NEEDY: Duration = Duration::from_secs(8);
+
+/// Requests that wait for others to serve them, by when they have waited long enough.
+#[derive(Debug, Default)]
+pub(crate) struct Spared(VecDeque<(Time, PeerId, Block)>);
+
+impl Spared {
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// When the first has waited long enough.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.0.front().map(|entry| entry.0)
+    }
+
+    /// A peer no longer wants what lies within this block.
+    pub(crate) fn cancel(&mut self, id: PeerId, block: Block) {
+        let gone = block.begin..block.begin.saturating_add(block.len);
+        let touches = |(_, peer, own): &(Time, PeerId, Block)| (*peer, own.piece) == (id, block.piece);
+        if !self.0.iter().any(touches) {
+            return;
+        }
+        for entry in std::mem::take(&mut self.0) {
+            let (at, peer, own) = entry;
+            if !touches(&entry) {
+                self.0.push_back(entry);
+                continue;
+            }
+            let whole = own.begin..own.begin.saturating_add(own.len);
+            let rest = without(whole, std::slice::from_ref(&gone)).into_iter();
+            self.0.extend(rest.map(|r| (at, peer, Block { begin: r.start, len: r.end - r.start, ..own })));
+        }
+    }
+
+    /// A peer is gone.
+    pub(crate) fn forget(&mut self, id: PeerId) {
+        self.0.retain(|(_, peer, _)| *peer != id);
+    }
+}
+
+impl Engine {
+    /// We are the source of a plan and have sent all copies of the data that we are to send.
+    pub(crate) fn over_budget(&self) -> bool {
+        self.totals.served >= self.budget && self.course.as_ref().is_some_and(Course::is_source)
+    }
+
+    /// Whether this request waits for others to serve it.
+    pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
+        let claimed = self.over_budget() && self.availability.holders(block.piece) > 0;
+        // A full list sends nobody away.
+        if !claimed || self.spared.len() >= self.limits.queued_requests {
+            return false;
+        }
+        let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && p.needy <= self.now);
+        if waits {
+            self.spared.0.push_back((self.now.after(WAIT), id, block));
+        }
+        waits
+    }
+
+    /// Who has waited long enough is served.
+    pub(crate) fn spared_due(&mut self) {
+        let now = self.now;
+        while let Some((_, id, block)) = self.spared.0.pop_front_if(|entry| entry.0 <= now) {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            if now.since(peer.grew) >= WAIT {
+                peer.needy = now.after(NEEDY);
+            }
+            self.queue_request(id, block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::{Action, Event, Limits, Policy, Protocol, Setup};
+    use crate::plan::{Edges, Role};
+
+    const LEN: u32 = 64 << 10;
+    const MS: u64 = 1_000_000;
+
+    /// The source of a plan over ten pieces in which it has sent its budget, a tenth of the data, and its clock.
+    /// Peer 1 takes what it is served at once, peer 2 has piece 3.
+    struct Origin(Engine, u64);
+
+    impl Origin {
+        fn new() -> Self {
+            let limits = Limits { origin_copies: 10, ..Limits::default() };
+            let (lengths, policy) = (vec![LEN; 10].into(), Policy::TIDECAST);
+            let setup = Setup { lengths, have: vec![0..10], want: vec![], policy, limits, seed: 1 };
+            let mut origin = Origin(Engine::new(setup, Time(0)).unwrap(), 0);
+            let stripes = vec![Edges { parent: None, children: vec![9] }];
+            origin.give(Event::Plan(Arc::new(Role { epoch: 1, member: 0, source: 0, stripes })));
+            for (peer, pieces) in [(PeerId(1), vec![]), (PeerId(2), vec![3..4])] {
+                origin.up(peer);
+                origin.give(Event::HasExactly { peer, pieces });
+            }
+            assert_eq!(origin.ask(0), [0]);
+            origin
+        }
+
+        fn up(&mut self, peer: PeerId) {
+            let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+            self.give(Event::PeerUp { peer, protocol, candidate: None });
+        }
+
+        fn give(&mut self, event: Event) -> Vec<Action> {
+            self.0.handle(Time(self.1), event);
+            self.0.check().unwrap();
+            std::iter::from_fn(|| self.0.poll()).collect()
+        }
+
+        /// The pieces served to peer 1 by this event; they are sent at once.
+        fn served(&mut self, event: Event) -> Vec<u32> {
+            let (mut events, mut out) = (vec![event], Vec::new());
+            while let Some(event) = events.pop() {
+                for action in self.give(event) {
+                    if let Action::Serve { peer, block } = action {
+                        assert_eq!(peer, PeerId(1));
+                        out.push(block.piece);
+                        events.push(Event::Sent { peer, block });
+                    }
+                }
+            }
+            out
+        }
+
+        fn ask(&mut self, piece: u32) -> Vec<u32> {
+            self.served(Event::RequestedPieces { peer: PeerId(1), pieces: piece..piece + 1 })
+        }
+
+        fn pass(&mut self, ms: u64) -> Vec<u32> {
+            self.1 += ms * MS;
+            self.served(Event::Tick)
+        }
+    }
+
+    #[test]
+    fn what_others_have_waits_and_is_served_after_all() {
+        let mut origin = Origin::new();
+        assert_eq!(origin.ask(4), [4], "nobody else has it");
+        assert_eq!(origin.ask(3), []);
+        assert_eq!(origin.pass(499), []);
+        assert!(origin.0.wakeup().is_some_and(|at| at <= Time(500 * MS)));
+        assert_eq!(origin.pass(1), [3]);
+        // It has found no help, and does not wait again for a while.
+        assert_eq!(origin.ask(3), [3]);
+        assert_eq!(origin.pass(9000), []);
+        assert_eq!(origin.ask(3), []);
+    }
+
+    #[test]
+    fn who_finds_it_elsewhere_takes_it_back_and_goes_on_waiting() {
+        let mut origin = Origin::new();
+        assert_eq!(origin.ask(3), []);
+        origin.pass(300);
+        origin.give(Event::Has { peer: PeerId(1), pieces: 5..6 });
+        let block = Block { piece: 3, begin: 0, len: LEN };
+        origin.give(Event::Canceled { peer: PeerId(1), block });
+        assert_eq!(origin.pass(300), []);
+        assert_eq!(origin.ask(3), []);
+        origin.pass(100);
+        let half = Block { len: LEN / 2, ..block };
+        origin.give(Event::Canceled { peer: PeerId(1), block: half });
+        // It got piece 6 from somebody meanwhile.
+        origin.give(Event::Has { peer: PeerId(1), pieces: 6..7 });
+        assert_eq!(origin.pass(400), [3]);
+        assert_eq!(origin.0.stats().served, u64::from(LEN) * 3 / 2);
+        assert_eq!(origin.ask(3), []);
+    }
+
+    #[test]
+    fn a_newcomer_is_pushed_only_what_nobody_has() {
+        for (copies, all) in [(10, false), (0, true)] {
+            let mut origin = Origin::new();
+            if copies == 0 {
+                origin.0.budget = u64::MAX;
+            }
+            // A child that took everything, and is gone.
+            let (child, next) = (PeerId(3), PeerId(4));
+            origin.up(child);
+            origin.give(Event::Member { peer: child, member: 9, distance: 0 });
+            origin.give(Event::HasExactly { peer: child, pieces: vec![0..10] });
+            origin.give(Event::PeerDown { peer: child });
+            origin.up(next);
+            origin.give(Event::Member { peer: next, member: 9, distance: 0 });
+            let mut offered = Vec::new();
+            let mut actions = VecDeque::from(origin.give(Event::HasNone { peer: next }));
+            while let Some(action) = actions.pop_front() {
+                match action {
+                    Action::Offer { piece, .. } => offered.push(piece),
+                    Action::Serve { peer, block } => actions.extend(origin.give(Event::Sent { peer, block })),
+                    _ => {}
+                }
+            }
+            assert_eq!(offered.contains(&3), all, "{offered:?}");
+            assert_eq!(offered.len(), if all { 10 } else { 9 }, "{offered:?}");
+        }
+    }
+}
