@@ -21,7 +21,7 @@
 //! | faults | none 1/5, else log 1 to 8, each of a kind drawn from `KINDS` |
 //! | whom | one receiver 2/3, a share of 5 to 50% 1/4, else the origin where it survives that |
 //! | when | vices and closed doors at the start 3/4; all others uniform over twice the ideal time |
-//! | plan | 3/10 of those with Tidecast's protocol and policy; it knows the topology or not; stripes: what suits, or 1 to 16 |
+//! | plan | 3/10 of those with Tidecast's protocol and policy in which all want everything; it knows the topology or not; stripes: what suits, or 1 to 16 |
 //! | how long | 7/8 of what can end does: 1/4, 1 or 4 ideal times, or 1, 30 or 200 s |
 //!
 //! The origin dies (crash, death, full disk, leave) for good in one seed of 24, near the end.
@@ -125,9 +125,13 @@ impl Scenario {
     }
 }
 
-/// The plan of one broadcast in some, drawn by itself.
+/// The plan of one broadcast in some, drawn by itself. A broadcast gives everybody everything: who wants parts is
+/// no member, and would be pushed the beginning of every piece, each time anew.
 fn plan(job: &Job) -> Option<(Knows, u16)> {
     let mut draw = Draw(Dice::new(job.seed ^ 0x00D1_CE0F_71A2_0002));
+    if !job.wants.is_empty() {
+        return None;
+    }
     if job.speech != Speech::Tidecast || job.policy != Policy::TIDECAST || !draw.chance(3, 10) {
         return None;
     }

@@ -19,8 +19,10 @@ const TOLD_MOST: usize = 1 << 17;
 /// First pause after a failure, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MOST: Duration = Duration::from_secs(60);
-/// Failures in a row after which a random address is forgotten.
+/// Failures in a row after which a random address is forgotten, unless we know of few others: they may be all
+/// there are, behind a link that comes back.
 const FAILS_MOST: u32 = 8;
+const FEW: usize = 64;
 /// A connection that lasted this long clears the failures before it.
 const LASTED: Duration = Duration::from_secs(5);
 
@@ -143,7 +145,7 @@ impl Neighbours {
     fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
         if let Some(&old) = self.known.get(&candidate) {
             self.leave(candidate, old);
-            if old.told || fails < FAILS_MOST {
+            if old.told || fails < FAILS_MOST || self.known.len() < FEW {
                 self.enter(candidate, Known { state, fails, ..old });
             }
         }
@@ -318,14 +320,18 @@ mod tests {
     #[test]
     fn a_random_one_that_fails_is_replaced_and_forgotten() {
         let (mut n, mut rng) = (Neighbours::new(1), Rng::new(5));
-        n.add(Time(0), Candidate(1), false);
+        for c in 0..=FEW as u32 {
+            n.add(Time(0), Candidate(c), false);
+        }
         let mut now = Time(0);
-        for _ in 0..FAILS_MOST {
-            assert_eq!(n.dial(now, 9, &mut rng).len(), 1);
-            n.failed(now, Candidate(1), &mut rng);
+        for _ in 0..FAILS_MOST as usize * FEW * 2 {
+            for candidate in n.dial(now, 9, &mut rng) {
+                n.failed(now, candidate, &mut rng);
+            }
             now = now.after(PAUSE_MOST * 2);
         }
-        assert_eq!(n.len(), 0);
+        // The last few are tried again and again.
+        assert_eq!(n.len(), FEW);
         n.check().unwrap();
     }
 

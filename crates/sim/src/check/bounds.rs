@@ -122,9 +122,7 @@ pub(super) fn numbers(
             return Err((Rule::Unbounded, format!("{is} {what}, {most} at most")));
         }
     }
-    // What is not wanted may come all the same, pushed by a parent that has not heard it yet, and is kept.
-    let lacked = u64::from(stats.pieces - stats.verified);
-    let cells = lacked * longest.div_ceil(CELL) + u64::from(stats.pieces);
+    let cells = stats.wanted_left_bytes / CELL + u64::from(stats.pieces);
     let entries = REMEMBERED as u64 + 4 * cells + (count + 1) * (2 * limits.queued_requests as u64 + 4_096);
     match engine.footprint() as u64 {
         held if held > entries => Err((Rule::Unbounded, format!("{held} entries held, {entries} at most"))),
