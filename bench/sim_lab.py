@@ -217,7 +217,7 @@ def simulated(case: Case) -> list[dict]:
     faults = [word for h in case.happenings for word in ("--fault", fault(h))]
     runs = []
     for seed in range(1, SEEDS + 1):
-        run = simulate(case.form, "--size", case.size, "--piece-size", case.piece, "--seed", seed, *faults)
+        run = simulate(case.form, "--algorithm", "swarm", "--size", case.size, "--piece-size", case.piece, "--seed", seed, *faults)
         lost = case.lost()
         runs.append({"seconds": {n: t for n, t in enumerate(run["finished"], 1) if n not in lost},
                      "origin": run["origin_copies"], "link": (run["narrowest"] or {}).get("copies")})

@@ -28,14 +28,14 @@ def test_a_broadcast_in_figures(tide):
 
 
 def test_a_table_for_people(tide):
-    shown = tide("sim", *SMALL, "--algorithm", "tidecast,chain", "--algorithm", "flat")
+    shown = tide("sim", *SMALL, "--algorithm", "plan,chain", "--algorithm", "flat")
     rows = [line.split()[0] for line in shown.out.splitlines() if "%" in line and not line.startswith(" ")]
-    assert [name for name in rows if not name.endswith(":")][:3] == ["tidecast", "chain", "flat"], shown.out
+    assert [name for name in rows if not name.endswith(":")][:3] == ["plan", "chain", "flat"], shown.out
     assert "bound" in shown.out and "trace" in shown.out, shown.out
 
 
 def test_a_run_is_its_seed(tide):
-    first, again, other = (simulate(tide, *SMALL, "--algorithm", "tidecast,chain-shuffled,sbcast", "--seed", seed)
+    first, again, other = (simulate(tide, *SMALL, "--algorithm", "plan,chain-shuffled,sbcast", "--seed", seed)
                            for seed in ("7", "7", "8"))
     assert first["runs"] == again["runs"]
     assert [run["trace"] for run in first["runs"]] != [run["trace"] for run in other["runs"]]
@@ -71,10 +71,10 @@ def test_a_large_cluster_is_simulated_in_grains(tide):
 
 def test_the_picture_holds_all_runs(tide, tmp_path):
     picture = tmp_path / "out.svg"
-    tide("sim", "bordeaux:4,3@100mbit", "--size", "5MB", "--algorithm", "tidecast,chain,nfs", "--plot", picture)
+    tide("sim", "bordeaux:4,3@100mbit", "--size", "5MB", "--algorithm", "plan,chain,nfs", "--plot", picture)
     drawn = ElementTree.parse(picture).getroot()
     series = [g.get("data-algorithm") for g in drawn.iter(SVG + "g") if g.get("class") == "series"]
-    assert sorted(series) == ["chain", "nfs", "tidecast"]
+    assert sorted(series) == ["chain", "nfs", "plan"]
     assert {path.get("data-link") for path in drawn.iter(SVG + "path")} >= {"s0-s1"}
     assert [line for line in drawn.iter(SVG + "line") if line.get("class") == "bound"]
 

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use tidecast_sim::check::Watch;
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
 use tidecast_sim::progress::Progress;
@@ -81,6 +81,7 @@ fn broadcast(name: &str, topology: &Topology, size: u64) -> Outcome {
         joins: vec![],
         faults: vec![],
         jitter: 0,
+        spread: SPREAD,
         wants: vec![],
         until: FOREVER,
         seed: 1,
@@ -117,6 +118,6 @@ fn storms(most: u32) {
             let storm = Storm { topology: &topology, model: Model::default(), server, load, until: FOREVER };
             line += &format!(" {:.1} |", last(&storm::run(&storm, &Progress::new())));
         }
-        println!("{line} {:.1} |", last(&broadcast("tidecast", &topology, load.size)));
+        println!("{line} {:.1} |", last(&broadcast("swarm", &topology, load.size)));
     }
 }

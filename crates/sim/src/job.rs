@@ -21,6 +21,9 @@ pub enum Speech {
     Mixed,
 }
 
+/// Nodes that begin by themselves do so within this time of each other, nanoseconds.
+pub const SPREAD: u64 = 10_000_000;
+
 /// What a host can do, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -53,6 +56,9 @@ pub struct Job {
     pub plan: Option<(Knows, u16)>,
     /// Nodes each node hears of when it joins; everyone where there are no more.
     pub acquaintances: u32,
+    /// Nodes start within this time of each other, nanoseconds: [`SPREAD`], or none where a coordinator waits
+    /// until all are there.
+    pub spread: u64,
     /// Nodes that come later than the start, and when.
     pub joins: Vec<(Time, NodeId)>,
     /// What goes wrong.

@@ -34,7 +34,7 @@ use tidecast_swarm::{Limits, Policy, Time};
 
 use crate::dice::Dice;
 use crate::fault::{Item, Spec, Verb, What, Who};
-use crate::job::{Host, Job, Speech};
+use crate::job::{Host, Job, SPREAD, Speech};
 use crate::network::Model;
 use crate::planned::Knows;
 use crate::topology::units::format_rate;
@@ -109,6 +109,7 @@ impl Scenario {
             joins: Vec::new(),
             faults: Vec::new(),
             jitter: 0,
+            spread: SPREAD,
             wants: Vec::new(),
             until: Time(0),
             lengths,

@@ -6,7 +6,7 @@
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::print_stdout)]
 
 use tidecast_sim::check::Watch;
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::topology::{NodeId, Topology};
 use tidecast_sim::world::World;
@@ -45,6 +45,7 @@ fn per_file(policy: Policy, speech: Speech) -> ([Client; 2], u64) {
         joins: vec![(Time(0), NodeId(1)), (Time(20 * MS), NodeId(2))],
         faults: vec![],
         jitter: 0,
+        spread: SPREAD,
         wants: vec![(NodeId(1), vec![0..1]), (NodeId(2), vec![0..1])],
         until: Time(600_000 * MS),
         seed: 1,

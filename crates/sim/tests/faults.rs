@@ -3,7 +3,7 @@
 
 use tidecast_sim::Time;
 use tidecast_sim::fault::Spec;
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::progress::Progress;
 use tidecast_sim::topology::Topology;
@@ -28,6 +28,7 @@ fn job() -> Job {
         joins: vec![],
         faults: vec![],
         jitter: 0,
+        spread: SPREAD,
         wants: vec![],
         until: Time(2000 * SECOND),
         seed: 5,

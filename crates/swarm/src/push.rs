@@ -96,16 +96,19 @@ impl Engine {
 
     /// Queues what a child is to get and can get now.
     pub(crate) fn feed(&mut self, id: PeerId) {
-        let Some(course) = &mut self.course else { return };
-        let Some(mut orders) = course.orders.remove(&id) else { return };
+        let Some(orders) = self.course.as_mut().and_then(|c| c.orders.get_mut(&id)) else { return };
+        let mut orders = std::mem::take(orders);
         // They take turns at what room there is.
         orders.rotate_left(1);
         for order in &mut orders {
             self.feed_order(id, order);
         }
         orders.retain(|o| !o.last || o.open.is_some());
-        if let Some(course) = self.course.as_mut().filter(|_| !orders.is_empty()) {
-            course.orders.insert(id, orders);
+        if let Some(course) = &mut self.course {
+            match course.orders.get_mut(&id) {
+                Some(kept) if !orders.is_empty() => *kept = orders,
+                _ => drop(course.orders.remove(&id)),
+            }
         }
         if let Some(peer) = self.peers.get_mut(&id) {
             self.turns.enter(id, &mut peer.queue);

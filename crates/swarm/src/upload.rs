@@ -15,6 +15,7 @@
 //! they help one another with the rest. Stock peers are served in their own order.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
 use crate::lanes::Lanes;
@@ -31,6 +32,11 @@ const BLOCK_FIRST: u64 = 128 << 10;
 /// Blocks to a child in the plan, likewise: a relay passes on what is whole.
 const FED_LEAST: u64 = 16 << 10;
 const FED_MOST: u64 = 256 << 10;
+
+/// A peer's rate is measured over this long; at first over less where so many bytes have moved: what comes
+/// in bursts with pauses between them would never be measured, and go out in the least blocks.
+const SAMPLE: Duration = Duration::from_millis(50);
+const FIRST_SAMPLE: (Duration, u64) = (Duration::from_millis(2), 1 << 20);
 
 /// New blocks for one of those that others were given.
 const NEW: u32 = 15;
@@ -420,7 +426,8 @@ impl Turns {
         if gone > 0 && queue.in_flight == 0 && std::mem::take(&mut queue.in_lane) {
             self.lanes.leave();
         }
-        queue.meter.add(now, len, std::time::Duration::from_millis(50));
+        let first = queue.meter.rate() == 0 && queue.meter.moved() >= FIRST_SAMPLE.1;
+        queue.meter.add(now, len, if first { FIRST_SAMPLE.0 } else { SAMPLE });
         self.enter(id, queue);
     }
 

@@ -44,6 +44,11 @@ impl Meter {
         self.rate
     }
 
+    /// Bytes of the sample that is being taken.
+    pub(crate) fn moved(&self) -> u64 {
+        self.bytes
+    }
+
     /// When something has moved, or begun to.
     pub(crate) fn last(&self) -> Time {
         self.last

@@ -44,8 +44,8 @@ pub(crate) struct Args {
     /// How much is broadcast
     #[arg(long, value_name = "SIZE", required_unless_present_any = ["seeds", "print_topology"])]
     size: Option<Size>,
-    /// In which way: tidecast, chain, sbcast, classic, nfs, ... (all with --help); several with commas
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "tidecast")]
+    /// In which way: plan, swarm, chain, sbcast, classic, nfs, ... (all with --help); several with commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "plan")]
     algorithm: Vec<String>,
     /// What goes wrong: crash:12@3s, slow:5%=1gbit, ... (all with --help); may be repeated
     #[arg(long, value_name = "FAULT")]
@@ -91,7 +91,7 @@ Examples:
   tidecast sim leafspine:100,16,40@100gbit --origin-rate 25gbit --size 100GiB
 
   # Beside other ways, with a picture
-  tidecast sim single:64@10gbit --size 10GiB --algorithm tidecast,chain,sbcast,nfs --plot out.svg
+  tidecast sim single:64@10gbit --size 10GiB --algorithm plan,chain,sbcast,nfs --plot out.svg
 
   # A node in twenty dies on the way
   tidecast sim single:64@10gbit --size 10GiB --fault die:5%@2s";
@@ -115,6 +115,9 @@ fn more() -> String {
          \x20 --print-topology shows one.\n\n\
          Algorithms:\n\
          \x20 {names}\n\
+         \x20 plan: bcast, told the topology; plan-untold: not told; swarm: nobody\n\
+         \x20 knows who takes part (get); classic, stock: BitTorrent with all of its\n\
+         \x20 mechanisms and with none\n\
          \x20 file servers that all read: {servers}\n\
          \x20 -shuffled after those from flat on: ranks ignore the switches;\n\
          \x20 sbcast-4: --fanout 4.\n\n\

@@ -35,8 +35,8 @@ pub(super) struct Ledger {
     lost: BTreeSet<u32>,
     /// Good on its disk, about to be said.
     settled: BTreeSet<u32>,
-    /// Leaves of pieces that are not whole: good on its disk, and proven.
-    leaves: BTreeSet<(u32, u32)>,
+    /// Leaves of pieces that are not whole, by piece: good on its disk, and proven.
+    leaves: BTreeMap<u32, PieceSet>,
     /// The piece that the last event was about.
     touched: Option<u32>,
     /// Whom it was told of.
@@ -63,7 +63,7 @@ impl Ledger {
             runs: false,
             lost: BTreeSet::new(),
             settled: BTreeSet::new(),
-            leaves: BTreeSet::new(),
+            leaves: BTreeMap::new(),
             touched: None,
             known: BTreeSet::new(),
             failed: BTreeMap::new(),
@@ -131,12 +131,15 @@ impl Ledger {
 
     /// Good bytes are on its disk, each leaf compared with its hash.
     pub(super) fn proven(&mut self, block: Block) {
-        self.leaves.extend(leaves(block));
+        let most = self.longest.div_ceil(LEAF.into()) as u32;
+        let proven = self.leaves.entry(block.piece).or_insert_with(|| PieceSet::new(most));
+        leaves(block).for_each(|leaf| proven.insert(leaf));
     }
 
     /// Whether all of a block is good and known to be.
     fn may_serve(&self, block: Block) -> bool {
-        self.good.has(block.piece) || leaves(block).all(|leaf| self.leaves.contains(&leaf))
+        let proven = || self.leaves.get(&block.piece);
+        self.good.has(block.piece) || proven().is_some_and(|p| leaves(block).all(|leaf| p.has(leaf)))
     }
 
     /// Its engine is about to be told.
@@ -147,14 +150,14 @@ impl Ledger {
             Event::PieceVerified { piece } => {
                 self.touched = Some(piece);
                 self.good.insert(piece);
-                self.forget_leaves(piece);
+                self.leaves.remove(&piece);
                 if !self.settled.remove(&piece) {
                     return Err((Rule::Driver, format!("piece {piece} is called verified and is not good")));
                 }
             }
             Event::PieceFailed { piece } => {
                 self.touched = Some(piece);
-                self.forget_leaves(piece);
+                self.leaves.remove(&piece);
             }
             Event::PieceLost { piece } => {
                 self.touched = Some(piece);
@@ -171,13 +174,6 @@ impl Ledger {
             _ => {}
         }
         Ok(())
-    }
-
-    fn forget_leaves(&mut self, piece: u32) {
-        let its: Vec<_> = self.leaves.range((piece, 0)..=(piece, u32::MAX)).copied().collect();
-        for leaf in its {
-            self.leaves.remove(&leaf);
-        }
     }
 
     /// Its engine wants something done.
@@ -260,7 +256,7 @@ impl Ledger {
     }
 }
 
-/// The leaves of a block: piece and number.
-fn leaves(block: Block) -> impl Iterator<Item = (u32, u32)> {
-    (block.begin / LEAF..(block.begin + block.len).div_ceil(LEAF)).map(move |leaf| (block.piece, leaf))
+/// The leaves of a block, by number within its piece.
+fn leaves(block: Block) -> std::ops::Range<u32> {
+    block.begin / LEAF..(block.begin + block.len).div_ceil(LEAF)
 }

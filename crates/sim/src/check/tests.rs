@@ -8,7 +8,7 @@ use tidecast_swarm::{
 };
 
 use super::*;
-use crate::job::{Host, Speech};
+use crate::job::{Host, SPREAD, Speech};
 use crate::network::Model;
 use crate::topology::Topology;
 
@@ -30,6 +30,7 @@ fn job() -> Job {
         joins: vec![],
         faults: vec![],
         jitter: 0,
+        spread: SPREAD,
         wants: vec![],
         until: Time(10_000 * S),
         seed: 7,

@@ -192,7 +192,7 @@ mod tests {
     use tidecast_swarm::{Limits, Policy};
 
     use super::*;
-    use crate::job::{Host, Speech};
+    use crate::job::{Host, SPREAD, Speech};
     use crate::network::Model;
     use crate::topology::{Link, Node};
 
@@ -220,6 +220,7 @@ mod tests {
             joins: vec![],
             faults: vec![],
             jitter: 0,
+            spread: SPREAD,
             wants: vec![],
             until: Time(u64::MAX),
             seed,

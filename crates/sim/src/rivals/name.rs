@@ -58,9 +58,9 @@ pub struct UnknownAlgorithm(pub String);
 impl Algorithm {
     /// All names; from `flat` on, `-shuffled` may follow, and a fanout follows `sbcast` (`sbcast-4`).
     pub const NAMES: [&'static str; 19] = [
-        "tidecast",
         "plan",
         "plan-untold",
+        "swarm",
         "classic",
         "classic-no-choking",
         "classic-no-distribution",
@@ -85,7 +85,7 @@ impl Algorithm {
     /// When there is none.
     pub fn parse(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
         let way = match name {
-            "tidecast" => Some(Way::Tidecast(None)),
+            "swarm" => Some(Way::Tidecast(None)),
             "plan" => Some(Way::Tidecast(Some(Knows::Topology))),
             "plan-untold" => Some(Way::Tidecast(Some(Knows::Nothing))),
             _ => torrent(name).map(Way::Torrent),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(Algorithm::parse("chain-shuffled").unwrap().way, way);
         let way = Way::Rival { rival: Rival::Sbcast(4), shuffled: true };
         assert_eq!(Algorithm::parse("sbcast-4-shuffled").unwrap().way, way);
-        for wrong in ["tidecast-shuffled", "classic-shuffled", "sbcast-0", "sbcast-9", "sbcast-", "", "Chain"]
+        for wrong in ["swarm-shuffled", "classic-shuffled", "sbcast-0", "sbcast-9", "sbcast-", "", "Chain"]
         {
             let said = Algorithm::parse(wrong).unwrap_err().to_string();
             assert!(said.contains("scatter-allgather"), "{said}");

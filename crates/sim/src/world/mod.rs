@@ -40,8 +40,6 @@ use crate::topology::NodeId;
 
 /// A node asks this often who else is there, nanoseconds.
 const ANNOUNCE: u64 = 60_000_000_000;
-/// Nodes start within this time of each other, nanoseconds.
-const START: u64 = 10_000_000;
 /// Random neighbours beside the parents that a plan names, as in crate `net`.
 const PLANNED_NEIGHBOURS: usize = 4;
 /// Steps between two words of progress.
@@ -189,7 +187,7 @@ impl World {
             world.nodes.push(Node::new(setup, rate));
         }
         for id in (0..count as u32).map(NodeId) {
-            let spread = if id.0 == 0 { 0 } else { world.dice.below(START) };
+            let spread = if id.0 == 0 { 0 } else { world.dice.below(job.spread) };
             let at = joins.get(&id).copied().unwrap_or(Time(spread));
             world.agenda.push(at, Thing::Join(id));
             world.await_node(id);
@@ -382,7 +380,7 @@ impl World {
         self.start(id);
         if !std::mem::replace(&mut self.node(id).joined, true) {
             self.present.push(id);
-            if self.now.0 > START {
+            if self.now.0 > self.job.spread {
                 self.met.insert("join");
             }
         }

@@ -11,7 +11,7 @@ impl World {
             self.links.finish(self.now, &self.job.topology, |port| self.net.carried_by(self.now, port));
         let nodes = &self.nodes[1..];
         Outcome {
-            algorithm: String::from("tidecast"),
+            algorithm: String::from("swarm"),
             finished: nodes.iter().map(|n| n.finished).collect(),
             lost: nodes.iter().filter(|n| n.finished.is_none() && !n.awaited).count() as u32,
             size: self.job.lengths.iter().map(|&l| u64::from(l)).sum(),

@@ -9,7 +9,7 @@ use tidecast_metainfo::choose_piece_length;
 use tidecast_sim::Time;
 use tidecast_sim::bound::{Bound, bound};
 use tidecast_sim::fault::{Fault, Spec};
-use tidecast_sim::job::{Host, Job, Speech};
+use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
 use tidecast_sim::planned::Knows;
@@ -234,6 +234,7 @@ impl Plan {
             joins: Vec::new(),
             faults: Vec::new(),
             jitter: self.jitter(),
+            spread: if plan.is_some() { 0 } else { SPREAD },
             wants: Vec::new(),
             until: Time(0),
             seed: self.seed,

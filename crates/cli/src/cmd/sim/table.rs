@@ -42,7 +42,7 @@ pub(super) fn json(run: &Run, figures: &Summary) -> Value {
 pub(super) fn text(plan: &Plan, runs: &[Run], figures: &[Summary]) -> Vec<String> {
     let mut lines = vec![format!("{} ({})", plan.title(), plan.subtitle()), String::new()];
     let links = figures.iter().any(|f| f.narrowest.is_some());
-    let mut head = vec!["", "median", "99%", "last", "efficiency", "origin sent", "sent twice"];
+    let mut head = vec!["", "median", "99%", "last", "efficiency", "origin sent", "sent twice", "control"];
     if links {
         head.push("narrowest link");
     }
@@ -71,7 +71,7 @@ fn row(run: &Run, f: &Summary, links: bool) -> Vec<String> {
     let mut row = vec![run.algorithm.clone(), time(f.median), time(f.p99), time(f.last)];
     row.push(f.efficiency.map_or_else(|| "-".to_owned(), percent));
     row.push(copies(f.origin_copies));
-    row.push(format!("{:.2}%", f.duplicates * 100.0));
+    row.extend([f.duplicates, f.control].map(|share| format!("{:.2}%", share * 100.0)));
     if links {
         row.push(
             f.narrowest
