@@ -64,9 +64,9 @@ def test_an_origin_and_nodes_of_ones_choice(tide):
     assert slow["seconds"] == pytest.approx(3.2) and "writing" in slow["limit"]
 
 
-def test_a_large_cluster_is_simulated_in_grains(tide):
+def test_of_what_is_large_a_beginning_is_simulated(tide):
     proc = tide.run("sim", "single:4000@100gbit", "--size", "100GiB")
-    proc.until("it says so", lambda: "each simulated piece stands for 32" in proc.err)
+    proc.until("it says so", lambda: "simulated are the first" in proc.err)
 
 
 def test_the_picture_holds_all_runs(tide, tmp_path):

@@ -76,6 +76,20 @@ fn one_switch_is_filled_and_the_origin_sends_one_copy() {
     }
 }
 
+/// At 1,000 nodes or 100,000 pieces the share is no other: each piece has its offer and leaf hashes, and
+/// announcements are paid for by payload (docs/simulator.md has the command).
+#[test]
+fn control_messages_are_half_a_percent_at_most() {
+    for plan in [Some((Knows::Topology, 8)), None] {
+        let mut job = job("single:48@10gbit", &[]);
+        job.lengths = vec![PIECE; 2000];
+        job.plan = plan;
+        let outcome = run(&job);
+        let payload = 47 * 2000 * u64::from(PIECE);
+        assert!(missing(&outcome) == 0 && outcome.control * 200 <= payload, "{plan:?}: {}", outcome.control);
+    }
+}
+
 #[test]
 fn behind_a_bottleneck_nobody_is_blamed_for_what_others_wait_for() {
     for form in ["bordeaux:32,25,7@20mbit", "bordeaux:8,6,2@50mbit"] {

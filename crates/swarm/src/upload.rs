@@ -524,6 +524,26 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
+        let mut queues = [Queue::default()];
+        queues[0].feed(true);
+        let mut turns = Turns::new(64 << 20, 1000);
+        turns.follow_plan(true);
+        let (mut now, mut last) = (0, 0);
+        for piece in 0..3 {
+            now += 100_000_000;
+            queues[0].push(Block { piece, begin: 0, len: 4 * PIECE });
+            turns.enter(PeerId(0), &mut queues[0]);
+            while let Some(&(_, len)) = serve(&mut turns, &mut queues, now, 1).first() {
+                now += u64::from(len);
+                turns.sent(Time(now), PeerId(0), &mut queues[0], len);
+                last = len;
+            }
+        }
+        assert_eq!(u64::from(last), FED_MOST);
+    }
+
+    #[test]
     fn cancel_takes_out_exactly_what_it_names() {
         let mut q = Queue::default();
         whole(&mut q, 3..6);

@@ -1,7 +1,7 @@
 //! Broadcasts that are too long to simulate message by message.
 //!
 //! A pipeline of segments, once it runs, repeats itself: each further segment takes as long as the one
-//! before. So a beginning and half of it are simulated, and each node's time goes on along the line
+//! before; so does what a plan or a swarm moves when nothing happens to it. So a beginning and half of it are simulated, and each node's time goes on along the line
 //! through both. Where flows of one chain share wires (ranks in shuffled order) the beginning is long
 //! enough to fill the chain, since only then do all of them run at once.
 
@@ -24,28 +24,30 @@ pub(super) fn beginning(rival: Rival, shuffled: bool, ranks: u64, parts: u64) ->
 }
 
 /// The outcome of `size` bytes from those of a beginning, `long`, and of half of it.
-pub(super) fn extend(half: &Outcome, mut long: Outcome, size: u64) -> Outcome {
-    let begun = u128::from(long.size);
-    let grow = |bytes: u64| (u128::from(bytes) * u128::from(size) / begun) as u64;
-    let more = u128::from(size - long.size);
-    let later = |long: Time, half: Time| {
-        let takes = u128::from(long.0.saturating_sub(half.0)) * more / (begun / 2);
-        Time(long.0.saturating_add(takes as u64))
+#[must_use]
+pub fn extend(half: &Outcome, mut long: Outcome, size: u64) -> Outcome {
+    let begun = u128::from(long.size.max(2));
+    let more = u128::from(size.saturating_sub(long.size));
+    let line = |long: u64, half: u64| {
+        let grows = u128::from(long.saturating_sub(half)) * more / (begun / 2);
+        long.saturating_add(u64::try_from(grows).unwrap_or(u64::MAX))
     };
     for (long, half) in long.finished.iter_mut().zip(&half.finished) {
-        *long = long.zip(*half).map(|(long, half)| later(long, half));
+        *long = long.zip(*half).map(|(long, half)| Time(line(long.0, half.0)));
     }
-    let ended = later(long.ended, half.ended);
+    let ended = Time(line(long.ended.0, half.ended.0));
     for (at, used) in &mut long.samples {
         at.0 = (u128::from(at.0) * u128::from(ended.0) / u128::from(long.ended.0.max(1))) as u64;
-        used.iter_mut().for_each(|bytes| *bytes = grow(*bytes));
+        used.iter_mut().for_each(|bytes| *bytes = (u128::from(*bytes) * u128::from(size) / begun) as u64);
     }
-    long.ports.iter_mut().for_each(|port| port.bytes = grow(port.bytes));
+    for (port, half) in long.ports.iter_mut().zip(&half.ports) {
+        port.bytes = line(port.bytes, half.bytes);
+    }
     Outcome {
         size,
-        origin_sent: grow(long.origin_sent),
-        control: grow(long.control),
-        duplicate: grow(long.duplicate),
+        origin_sent: line(long.origin_sent, half.origin_sent),
+        control: line(long.control, half.control),
+        duplicate: line(long.duplicate, half.duplicate),
         events: long.events + half.events,
         ended,
         ..long

@@ -14,6 +14,7 @@ mod tree;
 
 use std::ops::Range;
 
+pub use extend::extend;
 pub use name::{Algorithm, Rival, UnknownAlgorithm, Way};
 pub use run::{Broadcast, Mpi, RivalError, run};
 

@@ -149,8 +149,7 @@ mod tests {
         assert_eq!(Algorithm::parse("chain-shuffled").unwrap().way, way);
         let way = Way::Rival { rival: Rival::Sbcast(4), shuffled: true };
         assert_eq!(Algorithm::parse("sbcast-4-shuffled").unwrap().way, way);
-        for wrong in ["swarm-shuffled", "classic-shuffled", "sbcast-0", "sbcast-9", "sbcast-", "", "Chain"]
-        {
+        for wrong in ["swarm-shuffled", "classic-shuffled", "sbcast-0", "sbcast-9", "sbcast-", "", "Chain"] {
             let said = Algorithm::parse(wrong).unwrap_err().to_string();
             assert!(said.contains("scatter-allgather"), "{said}");
         }

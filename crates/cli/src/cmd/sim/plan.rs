@@ -8,10 +8,9 @@ use anyhow::{Context as _, anyhow};
 use tidecast_metainfo::choose_piece_length;
 use tidecast_sim::Time;
 use tidecast_sim::bound::{Bound, bound};
-use tidecast_sim::fault::{Fault, Spec};
+use tidecast_sim::fault::Spec;
 use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
-use tidecast_sim::outcome::Outcome;
 use tidecast_sim::planned::Knows;
 use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
 use tidecast_sim::storm::{Load, Server, Storm};
@@ -25,9 +24,13 @@ use crate::units::{Rate, Size};
 
 /// Longest topology file, bytes.
 const MAX_FILE: u64 = 16 << 20;
-/// Pieces received, over all nodes, that are simulated in minutes. Beyond, one stands for several.
-const SOON: u64 = 4_200_000;
-/// The same, for what cannot grow: beyond, it would take hours.
+/// Blocks received, over all nodes, that are simulated in minutes. Of more a beginning is simulated.
+const SOON: u64 = 16_000_000;
+/// The block that relays of a plan pass on, where links are fast.
+const PASSED: u64 = 256 << 10;
+/// Pieces of each stripe in half of a beginning, at least, and pieces in all.
+const BEGUN: (u64, u64) = (8, 64);
+/// Pieces received, of what is simulated whole: beyond, it would take hours.
 const LATE: u64 = 200_000_000;
 /// A stock client's block.
 const STOCK_BLOCK: u64 = 16 << 10;
@@ -36,10 +39,6 @@ const BLOCK: u64 = 1 << 20;
 /// Messages are held up at random by this part of a block's time, and no more than so many nanoseconds:
 /// fluid flows of equal rate would else march in step, which nodes of a real cluster do not.
 const JITTER: (u64, u64) = (40, 5_000_000);
-/// Connections of a node whose pieces stand for many, at least.
-const CONNECTIONS: usize = 40;
-/// A queue holds two frames at least.
-const QUEUE: u64 = 3_028;
 /// Open MPI's best segment on Ethernet.
 const SEGMENT: u64 = 128 << 10;
 /// Nodes that a tracker names in an answer.
@@ -69,8 +68,8 @@ pub(super) struct Plan {
     pub(super) size: u64,
     /// Bytes in a piece.
     pub(super) piece: u32,
-    /// So many pieces are simulated as one: the data and all rates are divided by it, and times stay.
-    pub(super) grain: u64,
+    /// All of it is simulated, however long that takes.
+    whole: bool,
     segment: u64,
     /// Bytes per second that a node can verify and write.
     write: u64,
@@ -137,8 +136,8 @@ impl Plan {
             Some(asked) => piece(asked)?,
             None => choose_piece_length(size, std::iter::once(size)),
         };
-        // Who names a piece size wants each piece.
-        let grain = if args.piece_size.is_some() { 1 } else { soon_enough(piece.into(), size, receivers) };
+        // Who names a piece size wants each piece, and faults strike at their time.
+        let whole = args.piece_size.is_some() || !args.fault.is_empty();
         let ways = ways(&args.algorithm)?;
         let model = if args.exact { Model::exact() } else { Model::default() };
         let write = args.write_rate.map(|rate| usable(rate, "--write-rate")).transpose()?;
@@ -157,7 +156,7 @@ impl Plan {
             model,
             size,
             piece,
-            grain,
+            whole,
             segment: args.segment.map_or(Ok(SEGMENT), segment)?,
             write: write.map_or(u64::MAX, |bits| bits / 8),
             seed: args.seed,
@@ -174,11 +173,12 @@ impl Plan {
         let refuse = |why: String| Err(Failure::usage(anyhow!("{why}")));
         for (name, how) in &self.ways {
             let How::Engine { speech, .. } = how else { continue };
-            let pieces = (self.size / self.grain).div_ceil(self.piece.into());
+            let size = self.beginning(*speech).unwrap_or(self.size);
+            let pieces = size.div_ceil(self.piece.into());
             let (parts, advice) = match speech {
                 Speech::Tidecast => (pieces, "larger pieces"),
                 // However long its pieces are.
-                _ => ((self.size / self.grain).div_ceil(STOCK_BLOCK), "a smaller size"),
+                _ => (size.div_ceil(STOCK_BLOCK), "a smaller size"),
             };
             let work = self.receivers().saturating_mul(parts);
             if work > LATE {
@@ -197,7 +197,7 @@ impl Plan {
             }
         }
         // Faults name nodes and switches: a wrong one is found before anything runs.
-        self.job(Policy::TIDECAST, Speech::Tidecast, None).map(drop)
+        self.job(Policy::TIDECAST, Speech::Tidecast, None, self.size.min(u64::from(self.piece))).map(drop)
     }
 
     /// Bytes that a run of the engine takes, roughly: tables of each node and its connections, and a bit or
@@ -212,12 +212,29 @@ impl Plan {
         u64::from(self.topology.len()).saturating_sub(1)
     }
 
-    /// The job for an engine of this policy, on the scale of `grain`.
+    /// Bytes of the beginning that stands for the whole, which would take hours: what comes after it goes on
+    /// as its second half did. Not for BitTorrent, whose timers are longer than it.
+    pub(super) fn beginning(&self, speech: Speech) -> Option<u64> {
+        let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes()));
+        let blocks = piece.div_ceil(PASSED) * self.receivers();
+        let pieces = (SOON / blocks).max(2 * BEGUN.0 * stripes).max(BEGUN.1);
+        // Each half has equally many of each stripe.
+        let begun = pieces.div_ceil(2 * stripes) * 2 * stripes * piece;
+        (speech == Speech::Tidecast && !self.whole && begun < self.size).then_some(begun)
+    }
+
+    /// The job of so many bytes for an engine of this policy.
     ///
     /// # Errors
     /// A fault that the topology does not know.
-    pub(super) fn job(&self, policy: Policy, speech: Speech, plan: Option<Knows>) -> Result<Job, Failure> {
-        let (size, piece) = (self.size.div_ceil(self.grain), u64::from(self.piece));
+    pub(super) fn job(
+        &self,
+        policy: Policy,
+        speech: Speech,
+        plan: Option<Knows>,
+        size: u64,
+    ) -> Result<Job, Failure> {
+        let piece = u64::from(self.piece);
         let mut lengths = vec![self.piece; (size / piece) as usize];
         lengths.extend(Some((size % piece) as u32).filter(|rest| *rest > 0));
         let mut job = Job {
@@ -247,13 +264,12 @@ impl Plan {
         // Who is not complete by then never will be.
         let patience = self.bound.time.0.saturating_mul(100).saturating_add(3600 * SECOND);
         job.until = Time(last.0.saturating_add(patience));
-        self.scale_down(&mut job);
         Ok(job)
     }
 
     /// Trees of a plan.
     fn stripes(&self) -> u16 {
-        stripes_for(self.topology.len().saturating_sub(1), self.size / self.grain, self.piece)
+        stripes_for(self.topology.len().saturating_sub(1), self.size, self.piece)
     }
 
     fn jitter(&self) -> u64 {
@@ -261,47 +277,9 @@ impl Plan {
             return 0;
         }
         let rate = self.topology.nodes.iter().map(|node| node.rate).max().unwrap_or(1).max(1);
-        let block = u64::from(self.piece).min(BLOCK) * 8 * self.grain;
+        let block = u64::from(self.piece).min(BLOCK) * 8;
         let time = u128::from(block) * u128::from(SECOND) / u128::from(rate);
         u64::try_from(time).unwrap_or(u64::MAX).checked_div(JITTER.0).unwrap_or(0).min(JITTER.1)
-    }
-
-    /// Divides all rates, and the queues with them.
-    fn scale_down(&self, job: &mut Job) {
-        if self.grain == 1 {
-            return;
-        }
-        // Everybody who asks the origin at the start has a piece under way: that must take as long as in reality.
-        job.limits.peers = (job.limits.peers / self.grain as usize).max(CONNECTIONS);
-        let part = |rate: &mut u64| *rate = if *rate == 0 { 0 } else { (*rate / self.grain).max(1) };
-        let queue = |bytes: &mut u64| *bytes = if *bytes == 0 { 0 } else { (*bytes / self.grain).max(QUEUE) };
-        job.topology.nodes.iter_mut().for_each(|node| part(&mut node.rate));
-        for link in &mut job.topology.links {
-            part(&mut link.rate);
-            queue(&mut link.queue);
-        }
-        queue(&mut job.model.queue);
-        part(&mut job.host.settle);
-        for timed in &mut job.faults {
-            if let Fault::NodeRate { rate, .. } | Fault::LinkRate { rate, .. } = &mut timed.fault {
-                part(rate);
-            }
-        }
-    }
-
-    /// Puts what came of [`Plan::job`] on its real scale again.
-    pub(super) fn scale_up(&self, run: &mut Outcome) {
-        if self.grain == 1 {
-            return;
-        }
-        let times = |bytes: &mut u64| *bytes = bytes.saturating_mul(self.grain);
-        run.size = self.size;
-        [&mut run.origin_sent, &mut run.control, &mut run.duplicate].into_iter().for_each(times);
-        for port in &mut run.ports {
-            times(&mut port.bytes);
-            times(&mut port.rate);
-        }
-        run.samples.iter_mut().flat_map(|(_, bytes)| bytes).for_each(times);
     }
 
     /// What a schedule needs.
@@ -326,15 +304,17 @@ impl Plan {
     /// What the user should know before the run: where a choice of ours differs from the real program.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let has = |engine: bool| self.ways.iter().any(|(_, how)| matches!(how, How::Engine { .. }) == engine);
-        if self.grain > 1 && has(true) {
+        let ours = |how: &How| matches!(how, How::Engine { speech: Speech::Tidecast, .. });
+        let ours = self.ways.iter().any(|(_, how)| ours(how));
+        if let Some(begun) = self.beginning(Speech::Tidecast).filter(|_| ours) {
             notes.push(format!(
-                "each simulated piece stands for {}, so that it takes minutes, not hours (--piece-size {} simulates each)",
-                self.grain,
+                "simulated are the first {} and half of that; the rest is taken to go on as between the two (--piece-size {} simulates all of it, in hours)",
+                Size(begun),
                 Size(self.piece.into())
             ));
         }
-        if !self.faults.is_empty() && has(false) {
+        let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. }));
+        if !self.faults.is_empty() && rivals {
             notes.push(
                 "faults strike Tidecast and BitTorrent only: other ways have no answer to them".to_owned(),
             );
@@ -357,15 +337,6 @@ impl Plan {
         parts.extend(self.faults.iter().map(ToString::to_string));
         parts.join(", ")
     }
-}
-
-/// How many parts of `length` bytes must count as one, so that there are few enough to simulate soon; a
-/// power of two.
-fn soon_enough(length: u64, size: u64, receivers: u64) -> u64 {
-    let parts = u128::from(size.div_ceil(length)) * u128::from(receivers);
-    let times = parts.div_ceil(SOON.into()).next_power_of_two();
-    // At least one part is left.
-    u64::try_from(times).unwrap_or(u64::MAX).min((size / length).max(1))
 }
 
 fn piece(size: Size) -> Result<u32, Failure> {
@@ -445,14 +416,17 @@ mod tests {
     }
 
     fn tidecast(plan: &Plan) -> Job {
-        plan.job(Policy::TIDECAST, Speech::Tidecast, None).unwrap()
+        plan.job(Policy::TIDECAST, Speech::Tidecast, None, plan.size).unwrap()
     }
 
     #[test]
     fn what_is_small_is_simulated_as_it_is() {
         let plan = plan("single:1000@10gbit,origin=25gbit --size 1GiB").unwrap();
         let job = tidecast(&plan);
-        assert_eq!((plan.grain, plan.piece, job.lengths.len()), (1, 256 << 10, 4096));
+        assert_eq!(
+            (plan.beginning(Speech::Tidecast), plan.piece, job.lengths.len()),
+            (None, 256 << 10, 4096)
+        );
         assert_eq!(
             (job.topology.nodes[0].rate, job.topology.nodes[1].rate),
             (25_000_000_000, 10_000_000_000)
@@ -461,22 +435,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_keeps_its_times() {
-        let plan =
-            plan("bordeaux:3000,1000@100gbit --size 100GiB --fault slow:7=1gbit@1s --fault cut:s0-s1@2s")
-                .unwrap();
-        let job = tidecast(&plan);
-        let total: u64 = job.lengths.iter().map(|&len| u64::from(len)).sum();
-        assert!(plan.grain.is_power_of_two() && plan.grain > 1, "{}", plan.grain);
-        assert_eq!(
-            (total * plan.grain, job.topology.nodes[5].rate * plan.grain),
-            (100 << 30, 100_000_000_000)
+    fn of_what_is_large_a_beginning_is_simulated() {
+        let plan_of = |more: &str| plan(&format!("bordeaux:3000,1000@100gbit --size 100GiB{more}")).unwrap();
+        let large = plan_of("");
+        let begun = large.beginning(Speech::Tidecast).unwrap();
+        assert!(
+            begun % (2 * u64::from(large.stripes()) * u64::from(large.piece)) == 0 && begun < 2 << 30,
+            "{begun}"
         );
-        assert!(total / u64::from(plan.piece) * 3999 <= SOON);
-        assert_eq!(job.topology.links[0].rate * plan.grain, plan.topology.links[0].rate);
-        assert_eq!(job.faults[0].fault, Fault::NodeRate { node: NodeId(7), rate: 125_000_000 / plan.grain });
-        assert_eq!(job.faults[1].fault, Fault::LinkRate { link: 0, rate: 0 }, "a cut stays a cut");
-        assert!(plan.notes()[0].contains(&plan.grain.to_string()), "{:?}", plan.notes());
+        assert_eq!(large.beginning(Speech::Stock { fast: true }), None, "its timers take longer");
+        assert!(large.notes()[0].contains("the first"), "{:?}", large.notes());
+        for whole in [" --fault slow:7=1gbit@1s", " --piece-size 4MiB"] {
+            assert_eq!(plan_of(whole).beginning(Speech::Tidecast), None, "{whole}");
+        }
     }
 
     #[test]

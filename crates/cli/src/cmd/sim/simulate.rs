@@ -65,14 +65,17 @@ pub(super) async fn watch(
 fn simulate(how: &How, plan: &Plan, progress: &Progress) -> Result<Outcome, Failure> {
     match *how {
         How::Engine { policy, speech, plan: knows } => {
-            let job = plan.job(policy, speech, knows)?;
             let watch = if plan.topology.nodes.len() > CHECKED { Watch::Light } else { Watch::Full };
-            let mut world = World::watched(&job, watch).map_err(Failure::usage)?;
-            let run = world.run(progress);
-            let broken = |what| anyhow!("a rule was broken, which is a bug of this program: {what}");
-            let mut outcome = run.map_err(broken)?;
-            plan.scale_up(&mut outcome);
-            Ok(outcome)
+            let run = |size: u64| {
+                let job = plan.job(policy, speech, knows, size)?;
+                let mut world = World::watched(&job, watch).map_err(Failure::usage)?;
+                let broken = |what| anyhow!("a rule was broken, which is a bug of this program: {what}");
+                Ok::<_, Failure>(world.run(progress).map_err(broken)?)
+            };
+            match plan.beginning(speech) {
+                Some(begun) => Ok(rivals::extend(&run(begun / 2)?, run(begun)?, plan.size)),
+                None => run(plan.size),
+            }
         }
         How::Rival { rival, shuffled } => {
             rivals::run(rival, shuffled, &plan.broadcast(), progress).map_err(Failure::usage)

@@ -20,7 +20,7 @@ pub(super) fn started(plan: &Plan) -> Map<String, Value> {
     let names: Vec<&str> = plan.ways.iter().map(|(name, _)| name.as_str()).collect();
     let faults: Vec<String> = plan.faults.iter().map(ToString::to_string).collect();
     object(json!({
-        "topology": plan.form, "nodes": plan.topology.len(), "total": plan.size, "piece_size": plan.piece, "grain": plan.grain,
+        "topology": plan.form, "nodes": plan.topology.len(), "total": plan.size, "piece_size": plan.piece,
         "algorithms": names, "faults": faults, "seed": plan.seed,
     }))
 }
