@@ -33,7 +33,7 @@ use tidecast_swarm::plan::stripes_for;
 use tidecast_swarm::{Limits, Policy, Time};
 
 use crate::dice::Dice;
-use crate::fault::{Item, Spec, Verb, What, Who};
+use crate::fault::{Fault, Item, Spec, Verb, What, Who};
 use crate::job::{Host, Job, SPREAD, Speech};
 use crate::network::Model;
 use crate::planned::Knows;
@@ -156,15 +156,27 @@ fn ideal(size: u64, slowest: u64, delay: u64) -> u64 {
 fn until(job: &Job, ideal: u64) -> Time {
     let last = job.faults.iter().map(|t| t.at.0).chain(job.joins.iter().map(|j| j.0.0)).max().unwrap_or(0);
     let patience = if job.policy.choking || job.policy.distribution { 3000 } else { 600 };
-    Time(last + 100 * ideal + lossy(job) + patience * SECOND)
+    let size = job.lengths.iter().map(|&len| u64::from(len)).sum();
+    Time(last + 100 * ideal + delayed(job, size) + slowed(job, size) + patience * SECOND)
 }
 
-/// Twice the nanoseconds in which one stream brings everything over two links of those with loss: whatever
-/// their rate, no more than about [`LOSSY`] is on its way at a time.
-fn lossy(job: &Job) -> u64 {
-    let delay = job.topology.links.iter().filter(|l| l.loss > 0).map(|l| l.delay).max().unwrap_or(0);
-    let size: u64 = job.lengths.iter().map(|&len| u64::from(len)).sum();
-    2 * (size / LOSSY) * 4 * delay
+/// Eight times the nanoseconds in which everything comes over the two longest links, a window at a time.
+fn delayed(job: &Job, size: u64) -> u64 {
+    let Limits { window, serving, serving_total, .. } = job.limits;
+    let way = if job.topology.links.iter().any(|l| l.loss > 0) { LOSSY } else { u64::MAX };
+    let way = way.min(u64::from(window.1)).min(u64::from(serving)).min(serving_total);
+    let delay = job.topology.links.iter().map(|l| l.delay).max().unwrap_or(0);
+    8 * (size / way) * 4 * delay
+}
+
+/// Nanoseconds in which eight copies cross the slowest wire that a fault leaves.
+fn slowed(job: &Job, size: u64) -> u64 {
+    let rate = |fault: &Fault| match fault {
+        Fault::NodeRate { rate, .. } | Fault::LinkRate { rate, .. } if *rate > 0 => Some(*rate),
+        _ => None,
+    };
+    let slowest = job.faults.iter().filter_map(|timed| rate(&timed.fault)).min();
+    slowest.map_or(0, |rate| 8 * size / rate * SECOND)
 }
 
 /// A cluster's form and what bounds it.

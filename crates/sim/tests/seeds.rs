@@ -18,7 +18,7 @@ const FIXED: Range<u64> = 0..200;
 const FRESH: u64 = 60;
 /// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
 /// they are; what can be written down as a test of its own is one, beside.
-const FOUND: [(u64, &str); 12] = [
+const FOUND: [(u64, &str); 13] = [
     (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
     (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
     (762, "runs of pieces longer than what the other queues"),
@@ -30,6 +30,7 @@ const FOUND: [(u64, &str); 12] = [
     (17_768_879_791_014_166, "liars robbed one another in turn, each with its patience anew"),
     (68_644_058_720_909_924, "who rejects everything is above suspicion, and was waited for"),
     (7_200_000_009_964, "a piece lost was served, leaf by leaf, while it came again"),
+    (7_300_000_007_436, "the time of a scenario knew nothing of small windows over long links"),
     (68_644_058_720_900_899, "what was stolen in short cells was more than the thief queues"),
 ];
 /// Likewise as broadcasts by a plan.
