@@ -89,7 +89,7 @@ def test_names_and_addresses_of_this_machine_need_no_launcher(tide, tmp_path):
         assert word in out.out, out.out
 
 
-@pytest.mark.parametrize("algorithm", ["plan", "swarm", "classic", "chain", "binomial"])
+@pytest.mark.parametrize("algorithm", ["plan", "swarm", "classic", "chain", "binomial", "scatter-allgather"])
 def test_every_algorithm_brings_it(tide, tmp_path, algorithm):
     data = trees.blob(tmp_path / "data", 3_000_000)
     places = tmp_path / "places"

@@ -1,8 +1,11 @@
 """`tidecast bcast`: what is special about a source."""
+import json
 import os
+import signal
 
+import pytest
 from support import trees
-from test_bcast import bcast
+from test_bcast import bcast, workers
 
 
 def test_links_that_lead_out_are_carried_as_they_are(tide, tmp_path):
@@ -30,3 +33,52 @@ def test_other_programs_are_handed_no_such_link(tide, tmp_path):
     (data / "python").symlink_to("/usr/bin/python3")
     error = bcast(tide, data, tmp_path / "{host}/v", "--plain", "--torrent", tmp_path / "t", hosts="a,b").exits(1).last("error")
     assert "leads out" in error["message"], error
+
+
+def test_several_sources_share_what_is_sent(tide, tmp_path):
+    """Every "host" here sees the source: three of them send a third each, and it is one copy in all."""
+    data = trees.blob(tmp_path / "shared/data", 9_000_000)
+    for words in ([], ["--plain"]):
+        done = bcast(tide, data, tmp_path / "{host}" / f"x{len(words)}", "--sources", "3", *words).ok().last("done")
+        shares = [s["sent"] for s in done["sources"]]
+        assert len(shares) == 2 and all(0.1 * 9e6 < share < 0.6 * 9e6 for share in shares), done
+        assert 0.95 < done["origin_copies"] < 1.5 and sum(shares) < done["origin_sent"]
+        for host in (f"h{n}" for n in range(1, 9)):
+            trees.assert_same(data, tmp_path / host / f"x{len(words)}")
+
+
+@pytest.mark.root
+def test_who_sees_another_file_is_no_source(tide, tmp_path):
+    """The second host has an older version at that path; what it would send is hashed before."""
+    data = trees.blob(tmp_path / "data", 3_000_000)
+    stale = tmp_path / "stale"
+    trees.blob(stale, 3_000_000, seed=5)
+    os.utime(stale, ns=(os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns))
+    launcher = tmp_path / "launch"
+    launcher.write_text(f'#!/bin/sh\nhost=$1; shift\n[ $host = old ] && exec unshare -m sh -c \'mount --bind {stale} {data} && exec "$@"\' sh "$@"\nexec "$@"\n')
+    launcher.chmod(0o755)
+    done = bcast(tide, data, tmp_path / "{host}/data", "--sources", "2", hosts="old,b,c", launch=f"{launcher} {{host}} {{command}}").ok().last("done")
+    for host in ("old", "b", "c"):
+        trees.assert_same(data, tmp_path / host / "data")
+    assert all(s["sent"] == 0 for s in done["sources"]), "nothing of the stale file was sent"
+
+
+@pytest.mark.root
+def test_sources_make_up_for_a_slow_origin_and_for_each_other(lab, node, tmp_path):
+    lab("up", "single:7@50mbit")
+    lab("slow", "0", "8mbit")
+    tide = node("origin", lab, 0)
+    data = trees.blob(tmp_path / "data", 12_000_000)
+    words = dict(hosts=f"{lab.name}.n[001-006]", launch="ip netns exec {host} {command}")
+    done = bcast(tide, data, tmp_path / "one/{host}", "--sources", "4", **words).ok().last("done")
+    assert len(done["sources"]) == 3 and done["transfer_seconds"] < 8, "the origin alone takes 12 s"
+    sent = lambda: json.loads(lab("counters"))["nodes"][1]["tx"]
+    before = sent()
+    proc = bcast(tide, data, tmp_path / "two/{host}", "--sources", "4", **words)
+    proc.until("it is under way", lambda: sent() > before + 1_000_000)
+    victim = f"{lab.name}.n001"
+    os.kill(workers(proc)[victim], signal.SIGKILL)
+    error = proc.exits(1).last("error")
+    assert error["hosts_done"] == 5 and error["sources"][0]["name"] == victim
+    for n in range(2, 7):
+        trees.assert_same(data, tmp_path / f"two/{lab.name}.n{n:03d}")

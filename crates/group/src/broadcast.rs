@@ -75,6 +75,8 @@ pub struct Options {
     pub topology: Option<Map>,
     /// What this host is called in the topology; by default its own name.
     pub name: Option<String>,
+    /// How many members read the source, this one among them: others that see it at the same path each give a share.
+    pub sources: u32,
     /// The network to use; by default the fastest that all share.
     pub network: Option<Network>,
     /// The data need not be encrypted.
@@ -112,7 +114,7 @@ pub struct State {
     pub done: usize,
     /// Those that have failed.
     pub failed: usize,
-    /// Payload that the origin has sent, bytes.
+    /// Payload that the origin, and the sources beside it, have sent, bytes.
     pub origin_sent: u64,
 }
 
@@ -228,6 +230,8 @@ struct Group {
     last_join: Option<Instant>,
     /// When the group was told to start.
     started: Option<Instant>,
+    /// Sources that have still to say what they have sent, and since when they are asked.
+    counting: Option<(Instant, usize)>,
     last_beat: Instant,
 }
 
@@ -268,6 +272,7 @@ impl Group {
             began: now,
             last_join: None,
             started: None,
+            counting: None,
             last_beat: now,
         };
         group.open_door()?;
@@ -310,7 +315,7 @@ impl Group {
             joined: count(|n| n.who.is_some()),
             done: count(|n| matches!(n.stage, Stage::Done(..))),
             failed: count(|n| matches!(n.stage, Stage::Failed(_))),
-            origin_sent: self.origin.as_ref().map_or(0, Origin::sent),
+            origin_sent: self.origin.as_ref().map_or(0, Origin::sent) + sum(|n| n.progress.served),
         }
     }
 
@@ -345,7 +350,7 @@ impl Group {
         Ok(())
     }
 
-    fn over(&self) -> bool {
-        !self.nodes.iter().any(Node::open)
+    fn over(&mut self) -> bool {
+        !self.nodes.iter().any(Node::open) && self.counted()
     }
 }

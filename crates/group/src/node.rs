@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) host: Host,
     /// Its number in the group, from its start on; the origin is 0.
     pub(crate) number: Option<u32>,
+    /// Its number as a source beside the origin.
+    pub(crate) seat: Option<u32>,
     pub(crate) stage: Stage,
     /// What its launcher said; shared by hosts with one launcher.
     pub(crate) words: LastWords,
@@ -71,6 +73,7 @@ impl Node {
         Self {
             host,
             number: None,
+            seat: None,
             stage: Stage::Queued,
             words: LastWords::default(),
             turn: None,

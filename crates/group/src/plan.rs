@@ -25,6 +25,8 @@ pub enum Algorithm {
     Chain,
     /// Down a binomial tree.
     Binomial,
+    /// A part to each, and all parts round in a ring.
+    ScatterAllgather,
 }
 
 /// Names, as a user writes them.
@@ -35,6 +37,7 @@ const NAMES: &[(&str, Algorithm)] = &[
     ("classic", Algorithm::Classic),
     ("chain", Algorithm::Chain),
     ("binomial", Algorithm::Binomial),
+    ("scatter-allgather", Algorithm::ScatterAllgather),
 ];
 
 impl std::str::FromStr for Algorithm {
@@ -60,6 +63,7 @@ impl Algorithm {
             Self::Auto | Self::Plan => Some(Shape::Striped),
             Self::Chain => Some(Shape::Chain),
             Self::Binomial => Some(Shape::Binomial),
+            Self::ScatterAllgather => Some(Shape::Ring),
             Self::Swarm | Self::Classic => None,
         }
     }
@@ -83,8 +87,8 @@ pub(crate) struct Issue {
     shape: u8,
 }
 
-const PARTS: [Part; 3] = [Part::Relay, Part::Leaf, Part::Out];
-const SHAPES: [Shape; 3] = [Shape::Striped, Shape::Chain, Shape::Binomial];
+const PARTS: [Part; 5] = [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost];
+const SHAPES: [Shape; 4] = [Shape::Striped, Shape::Chain, Shape::Binomial, Shape::Ring];
 
 /// The place of something in a table; past its end if it is not there.
 fn code<T: PartialEq>(table: &[T], value: &T) -> u8 {
@@ -147,6 +151,8 @@ mod tests {
         let mut epoch = Epoch::flat(9, 4, 7);
         epoch.members[3].part = Part::Leaf;
         epoch.members[5].part = Part::Out;
+        epoch.members[6].part = Part::Source;
+        epoch.members[7].part = Part::Lost;
         for shape in SHAPES {
             let issue = Issue::new(&epoch, shape);
             let bytes = postcard::to_stdvec(&issue).unwrap();

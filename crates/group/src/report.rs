@@ -61,8 +61,10 @@ pub struct Report {
     pub gathering: Duration,
     /// From then until the last host was done.
     pub transfer: Duration,
-    /// Bytes that the origin sent.
+    /// Bytes that the origin and the sources beside it sent.
     pub origin_sent: u64,
+    /// The hosts that served a share of the source, and how many of those bytes each sent.
+    pub sources: Vec<(String, u64)>,
     /// Where the manifest was so long that it was broadcast too: its bytes, and how many of them the origin sent. They
     /// are not in `origin_sent`.
     pub manifest: Option<(u64, u64)>,
@@ -112,7 +114,7 @@ impl Report {
         (!self.transfer.is_zero()).then(|| bound / self.transfer.as_secs_f64())
     }
 
-    /// Copies of what was needed that the origin sent.
+    /// Copies of what was needed that the origin and the sources beside it sent.
     #[must_use]
     pub fn origin_copies(&self) -> Option<f64> {
         let needed = self.needed();
@@ -152,6 +154,7 @@ mod tests {
             gathering: Duration::ZERO,
             transfer: Duration::from_secs(2),
             origin_sent: 1_500_000,
+            sources: Vec::new(),
             manifest: None,
         }
     }

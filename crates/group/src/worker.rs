@@ -7,6 +7,7 @@ mod errands;
 mod place;
 mod prelude;
 mod session;
+mod source;
 
 use std::future::Future;
 use std::net::TcpListener;
@@ -21,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::errands::Errands;
 use self::prelude::Prelude;
 use self::session::Session;
+use self::source::Offer;
 use crate::broadcast::hostname;
 use crate::control::BEAT;
 use crate::control::client::Client;
@@ -62,6 +64,7 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
     let listener = reach::listener()?;
     let door = reach::listener()?;
     let before = reach::listener()?;
+    let offer = Offer::look(ticket)?;
     let hello = Hello {
         host,
         hostname: hostname(),
@@ -71,6 +74,7 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
         prelude: before.local_addr().map_err(system("listen"))?.port(),
         pass: rand::random(),
         pid: std::process::id(),
+        sight: offer.as_ref().map(Offer::sight).transpose()?,
     };
     let door = tokio::net::TcpListener::from_std(door).map_err(system("listen"))?;
     let (tell, told) = meet::channel();
@@ -81,7 +85,7 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
     let start = line.wait_for_start(tell, told).await;
     answering.abort();
     let done = match start {
-        Ok(start) => get(start, &key, [before, listener], &local, &mut line).await,
+        Ok(start) => get(start, &key, [before, listener], offer, &local, &mut line).await,
         Err(Left::Finished) => Ok(()),
         Err(left) => Err(left.into()),
     };
@@ -97,19 +101,20 @@ async fn get(
     mut start: Start,
     key: &NodeKey,
     [before, listener]: [TcpListener; 2],
+    offer: Option<Offer>,
     local: &[LocalAddress],
     line: &mut Line,
 ) -> Result<(), Error> {
     let Some(bulk) = start.bulk.take() else {
         drop(before);
-        return Session::open(start, key, listener, local, line).await?.run(line).await;
+        return Session::open(start, key, (listener, offer), local, line).await?.run(line).await;
     };
     let prelude = Prelude::open(bulk, &start, key, before, local).await?;
     let mut aside = Vec::new();
     let done = async {
         start.manifest = prelude.fetch(line, &mut aside).await?;
         aside.into_iter().for_each(|news| start.news.add(news));
-        Session::open(start, key, listener, local, line).await?.run(line).await
+        Session::open(start, key, (listener, offer), local, line).await?.run(line).await
     };
     let done = done.await;
     prelude.stop().await;
@@ -144,6 +149,8 @@ pub(crate) enum Word {
     News(News),
     /// Time to say how far we are.
     Beat,
+    /// It wants to know exactly.
+    Count,
     /// There is nobody any more.
     Left(Left),
 }
@@ -183,7 +190,7 @@ impl Line {
                         return Err(Left::Finished);
                     }
                     Some(ToWorker::Stop(why)) => return Err(Left::Stopped(why)),
-                    Some(ToWorker::Alive | ToWorker::News(_)) => {}
+                    Some(ToWorker::Alive | ToWorker::News(_) | ToWorker::Count) => {}
                     None => return Err(Left::Lost),
                 },
                 (place, why) = self.errands.ended() => self.say(&ToCoordinator::LaunchEnded { place, why }).await,
@@ -209,6 +216,7 @@ impl Line {
                         return Word::Left(Left::Finished);
                     }
                     Some(ToWorker::Stop(why)) => return Word::Left(Left::Stopped(why)),
+                    Some(ToWorker::Count) => return Word::Count,
                     Some(ToWorker::Alive | ToWorker::Start(_) | ToWorker::Meet(_)) => {}
                     None => {
                         self.client = None;
@@ -253,7 +261,7 @@ impl Line {
             match self.next().await {
                 Word::Left(_) => break,
                 Word::Beat => self.tell_progress().await,
-                Word::News(_) => {}
+                Word::News(_) | Word::Count => {}
             }
         }
         let bound = if self.client.is_some() { LEAVE } else { ALONE };
@@ -272,7 +280,7 @@ impl Line {
                 done = &mut work => return Ok(done),
                 word = self.next() => match word {
                     Word::News(news) => aside.push(news),
-                    Word::Beat => self.tell_progress().await,
+                    Word::Beat | Word::Count => self.tell_progress().await,
                     Word::Left(left) => return Err(left),
                 },
             }

@@ -216,6 +216,7 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
         algorithm: Algorithm::Auto,
         topology: None,
         name: None,
+        sources: 1,
         network: None,
         plain: common.plain,
         torrent: None,

@@ -199,7 +199,7 @@ impl Swarm {
         if role.stripes.len() > usize::from(MAX_STRIPES) {
             return Err(Error::Plan("too many stripes"));
         }
-        if ![role.member, role.source].iter().chain(edges()).all(is_member) {
+        if !role.sources.iter().chain([&role.member]).chain(edges()).all(is_member) {
             return Err(Error::Plan("it names a member that is not listed"));
         }
         let input = Input::Plan { role: Arc::new(role), members };

@@ -135,7 +135,7 @@ async fn a_plan_carries_a_draft() {
             parent: stripe.iter().find(|e| e.1 == member).map(|e| e.0),
             children: stripe.iter().filter(|e| e.0 == member).map(|e| e.1).collect(),
         };
-        let role = Role { epoch: 1, member, source: 0, stripes: stripes.iter().map(edges).collect() };
+        let role = Role { epoch: 1, member, sources: vec![0], stripes: stripes.iter().map(edges).collect() };
         node.plan(role, members.clone()).await.unwrap();
     }
     for (n, node) in nodes.iter().enumerate().skip(1) {

@@ -34,7 +34,7 @@ fn role(member: u32, stripes: &[&[(u32, u32)]]) -> Role {
         parent: stripe.iter().find(|e| e.1 == member).map(|e| e.0),
         children: stripe.iter().filter(|e| e.0 == member).map(|e| e.1).collect(),
     };
-    Role { epoch: 1, member, source: 0, stripes: stripes.iter().map(edges).collect() }
+    Role { epoch: 1, member, sources: vec![0], stripes: stripes.iter().map(edges).collect() }
 }
 
 /// A node without the data, in a folder of its own.

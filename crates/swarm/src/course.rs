@@ -97,7 +97,7 @@ pub(crate) struct Course {
     awaited: BitSet,
     /// Pieces below it are no longer awaited.
     pub(crate) released: u32,
-    /// The source: pieces below it are given to stripes.
+    /// A source: pieces below it are given to stripes, by us or others.
     pub(crate) given: u32,
     /// The plan has failed; until the next epoch this is a swarm like any other.
     pub(crate) adrift: bool,
@@ -126,6 +126,8 @@ impl Course {
         self.role = role;
         self.since = now;
         self.adrift = false;
+        // Our share is larger when another source is lost.
+        self.given = 0;
         self.blamed.clear();
         for line in &mut self.lines {
             line.bytes = 0;
@@ -133,9 +135,9 @@ impl Course {
         }
     }
 
-    /// We have the data and give each piece to a stripe.
+    /// We have the data and give each piece, or each of our share, to a stripe.
     pub(crate) fn is_source(&self) -> bool {
-        self.role.member == self.role.source
+        self.role.is_source(self.role.member)
     }
 
     pub(crate) fn stripe_of(&self, piece: u32) -> Option<u16> {

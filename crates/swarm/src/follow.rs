@@ -279,23 +279,24 @@ impl Engine {
         self.course.as_ref().is_some_and(|c| !c.adrift && c.orders.contains_key(&peer.id))
     }
 
-    /// The peer is the source of the plan.
+    /// The peer is a source of the plan.
     pub(crate) fn is_source(&self, peer: &Peer) -> bool {
-        self.course.as_ref().is_some_and(|c| peer.member == Some(c.role.source))
+        self.course.as_ref().is_some_and(|c| peer.member.is_some_and(|m| c.role.is_source(m)))
     }
 
-    /// Whether the piece may be asked of this peer while there is a plan: the source gives what nobody
+    /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody
     /// else has.
     pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
-        let Some(course) = self.course.as_ref().filter(|c| !c.adrift) else { return false };
-        let source = self.members.get(&course.role.source) == Some(&id);
-        source && self.others_have(piece)
+        self.planned() && self.peers.get(&id).is_some_and(|p| self.is_source(p)) && self.others_have(piece)
     }
 
-    /// Somebody else than the source has the piece.
+    /// Somebody else than the sources has the piece.
     fn others_have(&self, piece: u32) -> bool {
-        let source = self.course.as_ref().and_then(|c| self.members.get(&c.role.source));
-        let source = source.and_then(|id| self.peers.get(id)).is_some_and(|p| p.have.has(piece));
-        self.availability.holders(piece) > u32::from(source)
+        let sources = self.course.as_ref().map_or(&[][..], |c| &c.role.sources);
+        // The first stands for those that are lost, too.
+        let there = |(turn, member): &(usize, &u32)| *turn == 0 || Some(*member) != sources.first();
+        let peers = sources.iter().enumerate().filter(there).filter_map(|(_, m)| self.members.get(m));
+        let having = peers.filter_map(|id| self.peers.get(id)).filter(|p| p.have.has(piece)).count();
+        self.availability.holders(piece) as usize > having
     }
 }

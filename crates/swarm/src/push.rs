@@ -52,12 +52,14 @@ impl Engine {
     /// The first piece here that no stripe has; none where we are not the source.
     fn next_to_give(&mut self) -> Option<u32> {
         let course = self.course.as_mut().filter(|c| c.is_source())?;
-        while course.stripe_of(course.given).is_some() {
+        let (me, to) = (Some(course.role.member), self.pieces.count());
+        while course.given < to
+            && (course.stripe_of(course.given).is_some() || course.role.giver(course.given) != me)
+        {
             course.given += 1;
         }
-        let (from, to) = (course.given, self.pieces.count());
-        let given = |p: &u32| self.pieces.verified(*p) && course.stripe_of(*p).is_none();
-        (from..to.min(from.saturating_add(LOOK as u32))).find(given)
+        let mut ours = (course.given..to).filter(|&p| course.role.giver(p) == me).take(LOOK);
+        ours.find(|&p| self.pieces.verified(p) && course.stripe_of(p).is_none())
     }
 
     /// The stripe that has got least, of those whose root has taken all that it was given but a little.

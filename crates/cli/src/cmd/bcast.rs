@@ -77,6 +77,12 @@ Topology:
   Untold, short transfers between pairs of hosts, at most 2 s, find out which
   share a bottleneck, where the data takes longer than 1.5 s.
 
+Sources:
+  With --sources 4 three hosts that see SRC at the same path, with the same
+  size and time, each read and send a quarter of it; one that fails is
+  replaced by this host. This host still reads all of it once, to hash it.
+  What they send together counts as the origin's copies.
+
 A host that has all of it already is done at once; of a part or another
 version only what differs is fetched. A host that fails is listed, the others
 complete, and the exit code is 1.
@@ -96,7 +102,8 @@ Events with --json, one a line:
   done      seconds (whole command), bytes, files, piece_length, algorithm,
             network, hash_seconds, gather_seconds (launching), transfer_seconds
             (all ready to last verified), rate (bytes a second and host),
-            received, duplicate, corrupt, origin_sent, origin_copies, hosts
+            received, duplicate, corrupt, origin_sent, origin_copies, sources
+            [name, sent: of origin_sent], hosts
             [name, ok, seconds, received, sent, kept, or reason], hosts_done,
             hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
@@ -123,7 +130,7 @@ pub(crate) struct Args {
     /// How to start workers: auto, ssh, srun, mpirun, or a command with {host} and {command}
     #[arg(long, value_name = "HOW", default_value = "auto")]
     launch: String,
-    /// How the data goes: auto, plan, swarm; for comparison classic, chain, binomial
+    /// How the data goes: auto, plan, swarm; for comparison classic, chain, binomial, scatter-allgather
     #[arg(long, value_name = "NAME", default_value = "auto")]
     algorithm: Algorithm,
     /// Where hosts are: Slurm's topology.conf, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
@@ -138,6 +145,9 @@ pub(crate) struct Args {
     /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest on which all can be reached]
     #[arg(long, value_name = "IFACE|CIDR")]
     net: Option<String>,
+    /// How many hosts read SRC, this one among them: others that see it too (a shared file system) each send a share
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    sources: u32,
     /// The data need not be encrypted: faster on fast networks
     #[arg(long)]
     plain: bool,
@@ -208,6 +218,7 @@ fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
         topology: args.topology.as_deref().map(topology).transpose()?,
         name: args.origin.clone().or_else(|| std::env::var("SLURMD_NODENAME").ok()),
         program: args.program.clone().map_or_else(|| own, Ok)?,
+        sources: sources(args)?,
         network,
         plain: args.plain || settings.plain == Some(true),
         torrent: args.torrent.clone(),
@@ -216,6 +227,14 @@ fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
         link_rate: args.link_rate.or(settings.link_rate).map(|rate| rate.0),
         threads: context.threads(),
     })
+}
+
+/// Several can only give shares by a plan.
+fn sources(args: &Args) -> Result<u32, Failure> {
+    match (args.sources, args.algorithm) {
+        (1, _) | (_, Algorithm::Auto | Algorithm::Plan) => Ok(args.sources),
+        _ => Err(Failure::usage(anyhow!("--sources: only a plan has several"))),
+    }
 }
 
 /// Those of the user, else those of the job.

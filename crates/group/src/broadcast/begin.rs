@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Group, INBOX, Input};
 use crate::control::server;
-use crate::control::ticket::{GroupTicket, Token};
+use crate::control::ticket::{GroupTicket, Look, Token};
 use crate::error::{Error, system};
 use crate::plan::Algorithm;
 use crate::{reach, source};
@@ -29,7 +29,8 @@ impl Group {
             }
         });
         let addresses = self.local.iter().map(|a| (a.ip, port).into()).collect();
-        Ok(GroupTicket::new(self.key.id(), token, addresses))
+        let look = (self.options.sources > 1).then(|| Look::new(&self.options.source)).flatten();
+        Ok(GroupTicket::new(self.key.id(), token, addresses, look))
     }
 
     /// Looks at the source while workers are being launched; it is hashed from then on, and sent meanwhile. BitTorrent's

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Event, Group, Origin, TICK};
 use crate::control::message::ToWorker;
 use crate::error::Error;
-use crate::node::Stage;
+use crate::node::{Node, Stage};
 use crate::report::{HostReport, Outcome, Report};
 
 /// Workers and launchers are given so long to leave by themselves.
@@ -20,7 +20,23 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Nor is any for longer than this, once all hosts have theirs.
 const ENCORE: Duration = Duration::from_secs(600);
 
+/// Sources have so long to say what they have sent.
+const COUNT: Duration = Duration::from_secs(1);
+
 impl Group {
+    /// All sources have said what they have sent in all, or had the time.
+    pub(super) fn counted(&mut self) -> bool {
+        if self.counting.is_none() {
+            let mut asked = 0;
+            for node in self.nodes.iter_mut().filter(|n| n.seat.is_some() && n.conn.is_some()) {
+                node.say(ToWorker::Count);
+                asked += 1;
+            }
+            self.counting = Some((Instant::now(), asked));
+        }
+        self.counting.is_none_or(|(since, left)| left == 0 || since.elapsed() > COUNT)
+    }
+
     /// Other clients that have joined get the rest, within bounds; the hosts need not wait for that.
     pub(super) async fn see_off(
         &mut self,
@@ -103,6 +119,8 @@ impl Group {
             _ => None,
         });
         let transfer = last.max().unwrap_or_default();
+        let served = |n: &Node| n.seat.map(|_| (n.host.name.clone(), n.progress.served));
+        let sources: Vec<_> = self.nodes.iter().filter_map(served).collect();
         let choice = self.choice;
         Report {
             bytes: self.source.as_ref().map_or(0, |s| s.manifest.total_len()),
@@ -115,7 +133,8 @@ impl Group {
             places: self.places,
             gathering: started - self.began,
             transfer,
-            origin_sent,
+            origin_sent: origin_sent + sources.iter().map(|(_, sent)| sent).sum::<u64>(),
+            sources,
             manifest: None,
             hosts: self
                 .nodes

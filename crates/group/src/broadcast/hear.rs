@@ -137,6 +137,17 @@ impl Group {
                     planning.complain(from, member, why);
                 }
             }
+            ToCoordinator::Blind(why) => {
+                let name = &node.host.name;
+                tell(Event::Warning(format!("{name} cannot serve the source: {why}")));
+                if let (Some(planning), Some(seat)) = (&mut self.planning, node.seat) {
+                    planning.gone(seat);
+                }
+            }
+            ToCoordinator::Counted(progress) => {
+                node.advance(progress, now);
+                self.counting.iter_mut().for_each(|(_, left)| *left = left.saturating_sub(1));
+            }
             ToCoordinator::Failed(why) => node.fail(why),
             ToCoordinator::Met(met) => {
                 let by = self.conns.get(&conn).copied();

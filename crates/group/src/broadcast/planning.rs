@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tidecast_net::Complained;
 use tidecast_swarm::plan::topology::Map;
-use tidecast_swarm::plan::{Epoch, Member, Part, Place, Planner, Shape, stripes_for};
+use tidecast_swarm::plan::{Epoch, MAX_EDGES, MAX_STRIPES, Member, Part, Place, Planner, Shape, stripes_for};
 use tidecast_swarm::{Complaint, Time};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -28,13 +28,11 @@ impl Planning {
     pub(super) fn new(
         members: Vec<Member>,
         topology: Option<&Map>,
-        (bytes, piece): (u64, u32),
+        size: (u64, u32),
         shape: Shape,
         complaints: Option<mpsc::Receiver<Complained>>,
     ) -> Result<Self, Error> {
-        let receivers = members.len().saturating_sub(1) as u32;
-        let striped = stripes_for(receivers, bytes, piece);
-        let stripes = if shape == Shape::Striped { striped } else { 1 };
+        let stripes = stripes(&members, size, shape);
         let places = topology.map_or_else(|| vec![Place::default()], |map| map.places().to_vec());
         let epoch = Epoch { number: 0, source: 0, members, places, stripes, seed: rand::random() };
         let planner = Planner::new(Time(0), epoch).map_err(|e| Error::Network(format!("no plan: {e}")))?;
@@ -51,12 +49,12 @@ impl Planning {
     }
 
     /// A first epoch for other data of the same members: so many bytes, in such pieces.
-    pub(super) fn beside(&self, (bytes, piece): (u64, u32)) -> Result<Issue, Error> {
-        let now = self.planner.epoch();
-        let receivers = now.members.len().saturating_sub(1) as u32;
-        let striped = self.shape == Shape::Striped;
-        let stripes = if striped { stripes_for(receivers, bytes, piece) } else { 1 };
-        let epoch = Epoch { number: 0, stripes, seed: rand::random(), ..now.clone() };
+    pub(super) fn beside(&self, size: (u64, u32)) -> Result<Issue, Error> {
+        let mut epoch = Epoch { number: 0, seed: rand::random(), ..self.planner.epoch().clone() };
+        // Other sources have not got that.
+        let beside = epoch.members.iter_mut().filter(|m| m.part == Part::Source);
+        beside.for_each(|m| m.part = Part::Out);
+        epoch.stripes = stripes(&epoch.members, size, self.shape);
         Ok(Issue::new(&epoch, self.shape))
     }
 
@@ -87,6 +85,23 @@ impl Planning {
         let now = self.now();
         let shape = self.shape;
         self.planner.poll(now).map(|epoch| Issue::new(epoch, shape))
+    }
+}
+
+/// How many trees it takes to bring so many bytes, in such pieces, to these members; the first of them is the origin.
+fn stripes(members: &[Member], (bytes, piece): (u64, u32), shape: Shape) -> u16 {
+    let sources = 1 + members.iter().filter(|m| m.part == Part::Source).count();
+    let receivers = members.len().saturating_sub(sources);
+    match shape {
+        Shape::Striped => {
+            // Of several sources each is the root of as many stripes.
+            let (stripes, sources) = (stripes_for(receivers as u32, bytes, piece), sources as u16);
+            if stripes > sources { stripes - stripes % sources } else { stripes }
+        }
+        Shape::Chain | Shape::Binomial => 1,
+        Shape::Ring => {
+            receivers.clamp(1, usize::from(MAX_STRIPES)).min(MAX_EDGES / members.len().max(1)) as u16
+        }
     }
 }
 

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tidecast_swarm::plan;
+use tidecast_identity::NodeId;
+use tidecast_swarm::plan::{self, Part};
 use tokio::time::Instant;
 
 use super::origin::Origin;
 use super::planning::Planning;
 use super::{Event, Group};
-use crate::control::message::{Member, News, Start, ToWorker};
+use crate::control::message::{Member, News, Seat, Start, ToWorker};
 use crate::error::Error;
 use crate::hosts::Host;
 use crate::network::{Choice, Place, choose};
@@ -91,6 +92,7 @@ impl Group {
                         me,
                         classic: self.options.algorithm == Algorithm::Classic,
                         planned: self.options.algorithm.shape().is_some(),
+                        seat: seat(node, self.origin.as_ref()),
                         news: News { members: members.clone(), issue: issue.clone() },
                     };
                     node.stage = Stage::Running;
@@ -117,11 +119,13 @@ impl Group {
             let addresses = choice.nodes.get(place).map_or(&[][..], Vec::as_slice);
             self.nodes.get(place).map(|node| (place, self.planned(node, addresses)))
         };
-        let members: Vec<(usize, plan::Member)> = fresh.iter().filter_map(|place| of(*place)).collect();
+        let mut members: Vec<(usize, plan::Member)> = fresh.iter().filter_map(|place| of(*place)).collect();
         let first = self.planning.is_none();
         if first {
             let origin = self.planned_origin(&choice.origin);
-            let all = std::iter::once(origin).chain(members.iter().map(|(_, m)| *m)).collect();
+            let beside = self.seats(&mut members);
+            let receivers = members.iter().map(|(_, m)| *m);
+            let all = std::iter::once(origin).chain(receivers).chain(beside).collect();
             let size =
                 self.source.as_ref().map_or((0, 1), |s| (s.manifest.total_len(), s.manifest.piece_length()));
             let complaints = self.origin.as_mut().and_then(|origin| origin.swarm().complaints());
@@ -140,11 +144,39 @@ impl Group {
         Ok(first.then(|| planning.issue()))
     }
 
+    /// Chooses the sources beside the origin, evenly over the list of those that see it. They send enough as it is: as
+    /// receivers they are leaves, where others can take over their relaying.
+    fn seats(&mut self, members: &mut [(usize, plan::Member)]) -> Vec<plan::Member> {
+        let sees = |(place, member): &(usize, plan::Member)| {
+            let hello = self.nodes.get(*place).and_then(|n| n.who.as_ref());
+            member.part == Part::Relay && hello.is_some_and(|(_, hello)| hello.sight.is_some())
+        };
+        let able: Vec<usize> =
+            members.iter().enumerate().filter(|(_, m)| sees(m)).map(|(at, _)| at).collect();
+        let count = able.len().min(self.options.sources.saturating_sub(1) as usize);
+        let (receivers, spare) = (members.len() as u32, members.len() >= 4 * count);
+        let mut seats = Vec::new();
+        for turn in 0..count {
+            let Some((place, member)) =
+                able.get(turn * able.len() / count).and_then(|at| members.get_mut(*at))
+            else {
+                continue;
+            };
+            seats.push(plan::Member { part: Part::Source, ..*member });
+            member.part = if spare { Part::Leaf } else { member.part };
+            if let Some(node) = self.nodes.get_mut(*place) {
+                // The origin and the receivers come first.
+                node.seat = Some(receivers + 1 + turn as u32);
+            }
+        }
+        seats
+    }
+
     /// Hands out a new epoch when there is one.
     pub(super) async fn replan(&mut self) -> Result<(), Error> {
         let Some(planning) = &mut self.planning else { return Ok(()) };
         let failed = self.nodes.iter().filter(|n| matches!(n.stage, Stage::Failed(_)));
-        failed.filter_map(|n| n.number).for_each(|number| planning.gone(number));
+        failed.flat_map(|n| [n.number, n.seat]).flatten().for_each(|number| planning.gone(number));
         let Some(issue) = planning.poll() else { return Ok(()) };
         tracing::debug!(?issue, "a new epoch");
         let members = self.members();
@@ -168,8 +200,20 @@ impl Group {
             Some(Member { number: node.number?, node: id.0, addresses: at(ips, hello.port) })
         };
         let others = self.nodes.iter().zip(&choice.nodes).filter_map(other);
-        std::iter::once(origin).chain(others).collect()
+        let source = |(node, ips): (&Node, &Vec<IpAddr>)| {
+            let (_, hello) = node.who.as_ref().filter(|_| node.takes_part())?;
+            let sight = hello.sight.as_ref()?;
+            Some(Member { number: node.seat?, node: sight.node, addresses: at(ips, sight.port) })
+        };
+        let sources = self.nodes.iter().zip(&choice.nodes).filter_map(source);
+        std::iter::once(origin).chain(others).chain(sources).collect()
     }
+}
+
+/// What a worker is told of its part as a source, if it has one.
+fn seat(node: &Node, origin: Option<&Origin>) -> Option<Seat> {
+    let sight = node.who.as_ref()?.1.sight.as_ref()?;
+    Some(Seat { number: node.seat?, right: origin.and_then(|origin| origin.right(NodeId(sight.node))) })
 }
 
 /// The path on one host.

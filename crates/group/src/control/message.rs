@@ -26,6 +26,25 @@ pub(crate) struct Hello {
     pub(crate) pass: [u8; 16],
     /// Its process.
     pub(crate) pid: u32,
+    /// The source can be read there too.
+    pub(crate) sight: Option<Sight>,
+}
+
+/// A second member at a worker, which can serve the source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sight {
+    /// Its key.
+    pub(crate) node: [u8; 32],
+    /// Where it takes connections.
+    pub(crate) port: u16,
+}
+
+/// Its place in the group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    pub(crate) number: u32,
+    /// The right to take part.
+    pub(crate) right: Option<Right>,
 }
 
 /// One address of a node.
@@ -83,6 +102,8 @@ pub(crate) struct Start {
     pub(crate) classic: bool,
     /// A plan says who feeds whom.
     pub(crate) planned: bool,
+    /// This worker serves a share of the source beside its part.
+    pub(crate) seat: Option<Seat>,
     pub(crate) news: News,
 }
 
@@ -135,6 +156,8 @@ pub(crate) struct Progress {
     pub(crate) sent: u64,
     pub(crate) duplicate: u64,
     pub(crate) corrupt: u64,
+    /// What it has sent as a source beside the origin.
+    pub(crate) served: u64,
     /// Another process of this host is at work on the same destination.
     pub(crate) waiting: bool,
 }
@@ -199,6 +222,8 @@ pub(crate) enum ToWorker {
     Launch(Vec<Errand>),
     /// Meet these.
     Meet(Vec<Meeting>),
+    /// Say once more how far you are: it is nearly over.
+    Count,
     /// Everyone is done.
     Finish,
     /// It is over before its end.
@@ -215,6 +240,9 @@ pub(crate) enum ToCoordinator {
         member: u32,
         why: u8,
     },
+    /// The source cannot be served from there.
+    Blind(String),
+    Counted(Progress),
     Done(Box<Done>),
     Failed(String),
     /// A worker that this one has started, or could not start, has ended.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::str::FromStr;
 
 use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
@@ -12,6 +15,8 @@ use tidecast_identity::NodeId;
 const PREFIX: &str = "tidegroup1";
 /// Longest ticket, in characters.
 const MAX_CHARS: usize = 4096;
+/// Longest path in a ticket.
+const MAX_PATH: usize = 1024;
 /// Most addresses of a coordinator.
 pub(crate) const MAX_ADDRS: usize = 32;
 
@@ -48,12 +53,45 @@ pub struct GroupTicket {
     coordinator: [u8; 32],
     pub(crate) token: Token,
     pub(crate) addresses: Vec<SocketAddr>,
+    /// What to look for: where workers that see it may serve it.
+    pub(crate) look: Option<Look>,
+}
+
+/// The source, as a worker would see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Look {
+    pub(crate) path: Vec<u8>,
+    len: u64,
+    mtime: (i64, i64),
+}
+
+impl Look {
+    /// None if it cannot be looked at, or its path is too long to be told.
+    pub(crate) fn new(path: &Path) -> Option<Self> {
+        let path = std::fs::canonicalize(path).ok()?;
+        let (meta, path) = (std::fs::metadata(&path).ok()?, path.into_os_string().into_vec());
+        (path.len() <= MAX_PATH).then(|| Self {
+            path,
+            len: meta.len(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+        })
+    }
+
+    /// What is there has the same length and time.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        Self::new(path).is_some_and(|found| (found.len, found.mtime) == (self.len, self.mtime))
+    }
 }
 
 impl GroupTicket {
-    pub(crate) fn new(coordinator: NodeId, token: Token, mut addresses: Vec<SocketAddr>) -> Self {
+    pub(crate) fn new(
+        coordinator: NodeId,
+        token: Token,
+        mut addresses: Vec<SocketAddr>,
+        look: Option<Look>,
+    ) -> Self {
         addresses.truncate(MAX_ADDRS);
-        Self { coordinator: coordinator.0, token, addresses }
+        Self { coordinator: coordinator.0, token, addresses, look }
     }
 
     pub(crate) fn coordinator(&self) -> NodeId {
@@ -95,7 +133,7 @@ mod tests {
 
     fn ticket() -> GroupTicket {
         let addresses = vec!["10.0.0.1:5".parse().unwrap(), "[fd00::1]:6".parse().unwrap()];
-        GroupTicket::new(NodeId([7; 32]), Token([9; 32]), addresses)
+        GroupTicket::new(NodeId([7; 32]), Token([9; 32]), addresses, None)
     }
 
     #[test]
@@ -110,6 +148,19 @@ mod tests {
     #[test]
     fn most_tickets_are_short() {
         assert!(ticket().to_string().len() < 250, "{}", ticket().to_string().len());
+    }
+
+    #[test]
+    fn a_source_is_known_again_by_its_length_and_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, other) = (dir.path().join("here"), dir.path().join("other"));
+        std::fs::write(&here, "one").unwrap();
+        let look = Look::new(&here).unwrap();
+        assert!(look.is_at(&here) && !look.is_at(&other));
+        std::fs::write(&other, "two and more").unwrap();
+        assert!(!look.is_at(&other));
+        let long = GroupTicket { look: Some(Look { path: vec![b'x'; MAX_PATH], ..look }), ..ticket() };
+        assert!(long.to_string().parse::<GroupTicket>().is_ok(), "the longest path has room");
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::source::{Offer, Source};
 use super::{Left, Line, Word, place};
 use crate::control::message::{Done, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
@@ -32,6 +33,9 @@ pub(super) struct Session {
     me: u32,
     planned: bool,
     members: BTreeMap<u32, Member>,
+    /// A share of the source that is served from here.
+    source: Option<Source>,
+    source_notices: Option<mpsc::Receiver<Notice>>,
     began: Instant,
     /// The coordinator is lost.
     alone: bool,
@@ -46,7 +50,7 @@ impl Session {
     pub(super) async fn open(
         start: Start,
         key: &NodeKey,
-        listener: std::net::TcpListener,
+        (listener, offer): (std::net::TcpListener, Option<Offer>),
         local: &[LocalAddress],
         line: &mut Line,
     ) -> Result<Self, Error> {
@@ -57,10 +61,20 @@ impl Session {
         let security = security(&manifest, start.right, key)?;
         let origin = start.news.members.iter().find(|m| m.number == 0).map(|m| RootsKey::Of(NodeId(m.node)));
         let roots = origin.filter(|_| manifest.is_draft());
+        let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));
+        let mut source = match (offer, start.seat, &start.news.issue) {
+            (Some(offer), Some(seat), Some(issue)) => {
+                let known = start.news.members.iter().map(|m| (m.number, m.clone())).collect();
+                let of = (manifest.clone(), roots.clone());
+                let opened = Source::open(offer, seat, of, (network.clone(), local), (issue, &known)).await;
+                served(opened, line).await
+            }
+            _ => None,
+        };
+        let source_notices = source.as_mut().and_then(|s| s.notices.take());
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
         let opened = place::open(&manifest, dest.as_ref(), start.durable, line, &mut news).await?;
-        let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
         options.planned = planned;
@@ -73,8 +87,21 @@ impl Session {
         let complaints = swarm.complaints();
         let members = BTreeMap::new();
         let (alone, moved, placing, placed) = (false, (0, began), None, false);
-        let mut session =
-            Self { swarm, notices, complaints, me, planned, members, began, alone, moved, placing, placed };
+        let mut session = Self {
+            swarm,
+            notices,
+            complaints,
+            me,
+            planned,
+            members,
+            source,
+            source_notices,
+            began,
+            alone,
+            moved,
+            placing,
+            placed,
+        };
         for news in news {
             session.learn(news).await?;
         }
@@ -96,6 +123,9 @@ impl Session {
             let (role, members) =
                 part.map_err(|e| Error::Coordinator(format!("the coordinator's plan is none: {e}")))?;
             self.swarm.plan(role, members).await?;
+            if let Some(source) = &self.source {
+                source.follow(&issue, &self.members).await?;
+            }
         }
         Ok(())
     }
@@ -105,6 +135,9 @@ impl Session {
         let result = self.go_on(line).await;
         // A placing that is under way is not cut off: it leaves the old or the new.
         let _ = self.swarm.stop().await;
+        if let Some(source) = self.source {
+            source.stop().await;
+        }
         result
     }
 
@@ -131,9 +164,23 @@ impl Session {
                         return Err(Error::Coordinator(error.to_string()));
                     }
                 }
+                notice = next(&mut self.source_notices) => {
+                    if let Notice::Store { error } = notice {
+                        let error = Error::Coordinator(error.to_string());
+                        self.source = served(Err(error), line).await;
+                    }
+                }
                 word = line.next() => match word {
                     Word::News(news) => self.learn(news).await?,
                     Word::Beat => self.beat(line).await?,
+                    // All are served: it ends here, and says exactly what it has sent.
+                    Word::Count => {
+                        self.look(line);
+                        if let Some(source) = self.source.take() {
+                            line.progress.served = source.stop().await;
+                        }
+                        line.say(&ToCoordinator::Counted(line.progress)).await;
+                    }
                     Word::Left(Left::Finished) => return Ok(()),
                     Word::Left(Left::Lost) => {
                         tracing::warn!("the coordinator is lost; going on with the other members");
@@ -176,6 +223,7 @@ impl Session {
         progress.had = now.verified_bytes.saturating_sub(good);
         (progress.received, progress.sent) = (good, now.sent_bytes);
         (progress.duplicate, progress.corrupt) = (now.duplicate_bytes, now.corrupt_bytes);
+        progress.served = self.source.as_ref().map_or(progress.served, Source::sent);
     }
 
     async fn tell_done(&mut self, summary: Summary, line: &mut Line) {
@@ -194,6 +242,17 @@ impl Session {
             warnings: summary.warnings,
         };
         line.say(&ToCoordinator::Done(Box::new(done))).await;
+    }
+}
+
+/// A source that is none costs the others nothing, once the coordinator knows it.
+async fn served(opened: Result<Source, Error>, line: &mut Line) -> Option<Source> {
+    match opened {
+        Ok(source) => Some(source),
+        Err(error) => {
+            line.say(&ToCoordinator::Blind(error.to_string())).await;
+            None
+        }
     }
 }
 

@@ -42,6 +42,15 @@ impl Epoch {
         Epoch { number: 0, source: 0, members, places: vec![Place::default()], stripes, seed }
     }
 
+    /// Who gives out which share of the data, and is the root of which stripes: the source, and those beside it. There
+    /// are as many in every epoch of a broadcast.
+    pub(super) fn sources(&self) -> Vec<u32> {
+        let beside =
+            (0..).zip(&self.members).filter(|(number, m)| m.part.is_source() && *number != self.source);
+        let there = |(number, m): (u32, &Member)| if m.part == Part::Source { number } else { self.source };
+        std::iter::once(self.source).chain(beside.map(there)).take(usize::from(self.stripes)).collect()
+    }
+
     /// Refuses what no plan can be made of; finds how deep each place lies.
     pub(super) fn check(&self) -> Result<Tree, PlanError> {
         if self.members.len() > MAX_MEMBERS {
@@ -57,7 +66,7 @@ impl Epoch {
             return Err(PlanError::Edges { members: self.members.len(), stripes: self.stripes });
         }
         match self.members.get(self.source as usize) {
-            Some(source) if source.part != Part::Out => {}
+            Some(source) if source.part.is_fed() => {}
             _ => return Err(PlanError::Source(self.source)),
         }
         for (i, member) in self.members.iter().enumerate() {
@@ -87,6 +96,23 @@ pub enum Part {
     Leaf,
     /// It is gone and not fed.
     Out,
+    /// It has the data too, as the epoch's source has: it feeds, and nobody feeds it.
+    Source,
+    /// It was a source and is gone: the epoch's own gives what it would have given.
+    Lost,
+}
+
+impl Part {
+    /// Others feed it.
+    #[must_use]
+    pub fn is_fed(self) -> bool {
+        matches!(self, Part::Relay | Part::Leaf)
+    }
+
+    /// It is here, or was, to feed only.
+    pub(super) fn is_source(self) -> bool {
+        matches!(self, Part::Source | Part::Lost)
+    }
 }
 
 /// A place in the topology: a site, a switch, a rack.

@@ -22,8 +22,9 @@ pub(super) fn lay(epoch: &Epoch, units: &Units) -> Vec<u32> {
     let mut plan = Layer { units, members, parents: vec![NOBODY; stripes * members] };
     if let Some(top) = &units.top {
         let ends = plan.item(top, &vec![0; stripes]);
+        let sources = epoch.sources();
         for (s, &entry) in ends.entry.iter().enumerate() {
-            plan.edge(s, epoch.source, entry);
+            plan.edge(s, sources[s % sources.len()], entry);
         }
     }
     plan.parents

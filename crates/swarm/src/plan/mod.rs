@@ -20,6 +20,9 @@
 //! from stripe to stripe; and none sends more than one copy back over its own link. Those at a place come
 //! before those beyond it, and faster links before slower ones.
 //!
+//! *Several sources.* Where others can read the same data, each gives a share of the pieces, and is the root of every
+//! k-th stripe; none is fed. The trees are the same, hung up at the first one's place.
+//!
 //! *Those who do not relay* are fed by others. What they do not send is spread over all who can, as evenly
 //! as whole children allow; a place without relays is fed by the one before it.
 //!

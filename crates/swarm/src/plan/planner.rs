@@ -104,7 +104,8 @@ impl Planner {
     /// Our connection to a member has ended.
     pub fn gone(&mut self, now: Time, member: u32) {
         let part = self.epoch.members.get(member as usize).map(|m| m.part);
-        if member != self.epoch.source && part.is_some_and(|part| part != Part::Out) {
+        let there = |part: Part| part.is_fed() || part == Part::Source;
+        if member != self.epoch.source && part.is_some_and(there) {
             self.away.entry(member).or_insert(now);
         }
     }
@@ -187,7 +188,8 @@ impl Planner {
             self.away.iter().filter(|&(&m, &since)| self.out_at(m, since) <= now).map(|(&m, _)| m).collect();
         for m in out {
             self.away.remove(&m);
-            self.epoch.members[m as usize].part = Part::Out;
+            let part = &mut self.epoch.members[m as usize].part;
+            *part = if part.is_source() { Part::Lost } else { Part::Out };
             self.changed = true;
         }
     }
@@ -198,7 +200,7 @@ impl Planner {
         let members = &self.epoch.members;
         self.complaints.retain(|&(from, about), at| {
             now.since(*at) < MEMORY
-                && members[about as usize].part == Part::Relay
+                && matches!(members[about as usize].part, Part::Relay | Part::Source)
                 && members[from as usize].part != Part::Out
         });
         let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -226,19 +228,21 @@ impl Planner {
         }
     }
 
-    /// Makes a leaf of a relay, if so many voices are enough and it can be spared.
+    /// Makes a leaf of a relay, if so many voices are enough and it can be spared; a source is lost then.
     fn demote(&mut self, about: u32, voices: &[u32]) -> bool {
         let heard = |from: &&u32| self.known[**from as usize].words < WORDS;
         let voices: Vec<u32> = voices.iter().filter(heard).copied().collect();
         let needed = if self.neighbours(about, false) == 1 { 1 } else { 2 };
-        if voices.len() < needed || !self.spare(about) {
+        let source = self.epoch.members[about as usize].part == Part::Source;
+        if voices.len() < needed || !(source || self.spare(about)) {
             return false;
         }
         for from in voices {
             self.known[from as usize].words += 1;
         }
-        self.known[about as usize].best = Part::Leaf;
-        self.epoch.members[about as usize].part = Part::Leaf;
+        let part = if source { Part::Lost } else { Part::Leaf };
+        self.known[about as usize].best = part;
+        self.epoch.members[about as usize].part = part;
         self.demoted += 1;
         self.changed = true;
         true
@@ -249,7 +253,7 @@ impl Planner {
         let place = self.epoch.members[about as usize].place;
         let others = || {
             (0..).zip(&self.epoch.members).filter(|&(m, member)| {
-                m != about && m != self.epoch.source && member.part != Part::Out && member.place == place
+                m != about && m != self.epoch.source && member.part.is_fed() && member.place == place
             })
         };
         let fed = others().next().is_none() || others().any(|(_, member)| member.part == Part::Relay);

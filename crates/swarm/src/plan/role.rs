@@ -7,10 +7,32 @@ pub struct Role {
     pub epoch: u32,
     /// The member that this is about.
     pub member: u32,
-    /// The member that has the data and gives each piece to one of the stripes.
-    pub source: u32,
+    /// The members that have the data, and give each piece to one of the stripes of which they are the root. One that was
+    /// lost is replaced by the first.
+    pub sources: Vec<u32>,
     /// One for each stripe; as many in every epoch of a broadcast.
     pub stripes: Vec<Edges>,
+}
+
+/// Pieces in a row that one source gives, where there are several: it reads them in one go.
+const RUN: u32 = 8;
+
+impl Role {
+    /// The source that gives this piece to a stripe.
+    pub(crate) fn giver(&self, piece: u32) -> Option<u32> {
+        let turn = (piece / RUN) as usize;
+        turn.checked_rem(self.sources.len()).and_then(|turn| self.sources.get(turn)).copied()
+    }
+
+    /// The pieces that a source reads, of so many.
+    pub fn share(&self, pieces: u32) -> impl Iterator<Item = u32> {
+        (0..pieces).filter(|&piece| self.giver(piece) == Some(self.member))
+    }
+
+    /// Whether a member is one of the sources.
+    pub(crate) fn is_source(&self, member: u32) -> bool {
+        self.sources.contains(&member)
+    }
 }
 
 /// A member's neighbours in one stripe.

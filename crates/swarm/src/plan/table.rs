@@ -1,6 +1,6 @@
 //! A plan: everyone's parents and children.
 
-use super::epoch::{Epoch, Part, PlanError};
+use super::epoch::{Epoch, PlanError};
 use super::lay::{NOBODY, lay};
 use super::places::{Tree, View};
 use super::role::{Edges, Role};
@@ -10,7 +10,8 @@ use super::units::Units;
 #[derive(Clone, Debug)]
 pub struct Plan {
     number: u32,
-    source: u32,
+    /// See [`Epoch::sources`].
+    sources: Vec<u32>,
     stripes: usize,
     places: Vec<u32>,
     tree: Tree,
@@ -33,10 +34,10 @@ impl Plan {
         if units.top.is_none() {
             alone(epoch, &mut parents);
         }
-        Ok(Plan::from_parents(epoch, tree, parents))
+        Ok(Plan::from_parents(epoch, tree, epoch.sources(), parents))
     }
 
-    pub(super) fn from_parents(epoch: &Epoch, tree: Tree, parents: Vec<u32>) -> Plan {
+    pub(super) fn from_parents(epoch: &Epoch, tree: Tree, sources: Vec<u32>, parents: Vec<u32>) -> Plan {
         let members = epoch.members.len();
         let mut starts = vec![0; parents.len() + 1];
         for (stripe, row) in parents.chunks(members).enumerate() {
@@ -60,8 +61,8 @@ impl Plan {
         }
         let places = epoch.members.iter().map(|m| m.place).collect();
         let stripes = usize::from(epoch.stripes);
-        let (number, source) = (epoch.number, epoch.source);
-        let mut plan = Plan { number, source, stripes, places, tree, parents, starts, children };
+        let number = epoch.number;
+        let mut plan = Plan { number, sources, stripes, places, tree, parents, starts, children };
         plan.deepest_first();
         plan
     }
@@ -84,13 +85,18 @@ impl Plan {
     /// Everyone that a stripe reaches, each after its parent.
     fn downwards(&self, stripe: usize) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.members());
-        order.push(self.source);
+        order.push(self.root(stripe));
         let mut next = 0;
         while let Some(&m) = order.get(next) {
             order.extend_from_slice(&self.children[self.range(m, stripe)]);
             next += 1;
         }
         order
+    }
+
+    /// The source of a stripe.
+    fn root(&self, stripe: usize) -> u32 {
+        self.sources[stripe % self.sources.len()]
     }
 
     fn range(&self, member: u32, stripe: usize) -> std::ops::Range<usize> {
@@ -104,10 +110,10 @@ impl Plan {
         self.number
     }
 
-    /// The member that has the data.
+    /// The member that has the data, the first of them.
     #[must_use]
     pub fn source(&self) -> u32 {
-        self.source
+        self.root(0)
     }
 
     /// How many members there are, gone or not.
@@ -144,7 +150,7 @@ impl Plan {
     pub fn role(&self, member: u32) -> Role {
         let edges = |s| Edges { parent: self.parent(member, s), children: self.children(member, s).to_vec() };
         let stripes = (0..self.stripes()).map(edges).collect();
-        Role { epoch: self.number, member, source: self.source, stripes }
+        Role { epoch: self.number, member, sources: self.sources.clone(), stripes }
     }
 
     /// How many links of the topology lie between two members: 0 at one place. The greatest for a number
@@ -157,14 +163,14 @@ impl Plan {
         }
     }
 
-    /// How many hops each member is from the source in a stripe; none where the stripe does not reach it.
+    /// How many hops each member is from the source of a stripe; none where the stripe does not reach it.
     #[must_use]
     pub fn depths(&self, stripe: u16) -> Vec<Option<u32>> {
         let mut depths = vec![None; self.members()];
         if usize::from(stripe) >= self.stripes {
             return depths;
         }
-        depths[self.source as usize] = Some(0);
+        depths[self.root(usize::from(stripe)) as usize] = Some(0);
         for m in self.downwards(usize::from(stripe)) {
             let below = depths[m as usize].map(|d| d + 1);
             for &child in self.children(m, stripe) {
@@ -175,12 +181,13 @@ impl Plan {
     }
 }
 
-/// Nobody can pass on: the source feeds everyone itself.
+/// Nobody can pass on: the sources feed everyone themselves.
 fn alone(epoch: &Epoch, parents: &mut [u32]) {
-    for row in parents.chunks_mut(epoch.members.len()) {
+    let sources = epoch.sources();
+    for (row, source) in parents.chunks_mut(epoch.members.len()).zip(sources.iter().cycle()) {
         for ((number, member), parent) in (0..).zip(&epoch.members).zip(row) {
-            if number != epoch.source && member.part != Part::Out {
-                *parent = epoch.source;
+            if number != epoch.source && member.part.is_fed() {
+                *parent = *source;
             }
         }
     }

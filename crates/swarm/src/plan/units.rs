@@ -74,7 +74,7 @@ fn lot(seed: u64, kind: u64, number: u32) -> u64 {
 /// What is at a place and cannot be one unit yet, on the way up.
 #[derive(Default)]
 struct Pending {
-    /// Everyone at the place itself but the source, gone or not, in order of lot.
+    /// Everyone at the place itself but sources, gone or not, in order of lot.
     own: Vec<u32>,
     /// Leaves from beyond, where nobody can pass on to them.
     stranded: Vec<u32>,
@@ -89,7 +89,7 @@ impl Units {
         let mut pending: Vec<Pending> = Vec::new();
         pending.resize_with(view.places.len(), Pending::default);
         for (number, member) in (0..).zip(&epoch.members) {
-            if number != epoch.source {
+            if number != epoch.source && !member.part.is_source() {
                 pending[member.place as usize].own.push(number);
             }
         }

@@ -151,8 +151,39 @@ fn shapes_to_compare_with() {
     assert_eq!((chain.load, chain.depth, chain.entries, chain.exits), (1, 63, 1, 0));
     let tree = cost_of(&epoch, &Plan::shaped(&epoch, Shape::Binomial).unwrap());
     assert_eq!((tree.load, tree.depth), (5, 6));
+    let parts = row(&[32, 25, 7], 63);
+    let ring = cost_of(&parts, &Plan::shaped(&parts, Shape::Ring).unwrap());
+    assert_eq!((ring.load, ring.depth, ring.interior), (62, 63, 62), "each is the last of one stripe");
+    let plan = Plan::shaped(&parts, Shape::Ring).unwrap();
+    let firsts: std::collections::BTreeSet<_> = (0..63).flat_map(|s| plan.children(0, s)).collect();
+    assert_eq!(firsts.len(), 63, "a part to each");
     let striped = Plan::shaped(&epoch, Shape::Striped).unwrap();
     assert_eq!(striped.role(9), Plan::new(&epoch).unwrap().role(9));
+}
+
+#[test]
+fn several_sources_give_a_share_each() {
+    let mut epoch = Epoch::flat(14, 6, 1);
+    for source in [4, 9] {
+        epoch.members[source].part = Part::Source;
+    }
+    let roots = |epoch: &Epoch| {
+        let plan = Plan::new(epoch).unwrap();
+        for (s, m) in (0..6).flat_map(|s| (0..14).map(move |m| (s, m))) {
+            let fed = m != 0 && epoch.members[m as usize].part.is_fed();
+            assert_eq!(
+                (plan.parent(m, s).is_some(), plan.depths(s)[m as usize] > Some(0)),
+                (fed, fed),
+                "{m} {s}"
+            );
+        }
+        let given = |m| (0..6).filter(|&s| !plan.children(m, s).is_empty()).count();
+        let share = |m| plan.role(m).share(240).count();
+        [0, 4, 9].map(|m| (given(m), share(m)))
+    };
+    assert_eq!(roots(&epoch), [(2, 80); 3]);
+    epoch.members[4].part = Part::Lost;
+    assert_eq!(roots(&epoch), [(4, 160), (0, 0), (2, 80)], "the first takes over");
 }
 
 #[test]

@@ -121,6 +121,8 @@ proptest! {
         prop_assert!(chain.depth <= relays);
         let tree = cost_of(&epoch, &Plan::shaped(&epoch, Shape::Binomial).unwrap());
         prop_assert!(tree.depth <= relays.ilog2() + 2);
+        let ring = cost_of(&epoch, &Plan::shaped(&epoch, Shape::Ring).unwrap());
+        prop_assert!(ring.depth <= relays + 1);
     }
 
     /// Anything at all: an error or a plan, and an end.

@@ -39,7 +39,11 @@ pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
     if good > 0 {
         lines.push(bound(report));
         let mut parts = vec![bytes_per_second(rate(report)) + " a host"];
-        parts.extend(report.origin_copies().map(|copies| format!("origin sent {copies:.2} copies")));
+        let who = match report.sources.len() {
+            0 => "origin".into(),
+            more => count(more as u64 + 1, "source"),
+        };
+        parts.extend(report.origin_copies().map(|copies| format!("{who} sent {copies:.2} copies")));
         parts.push(format!("duplicates {:.2}%", duplicate as f64 * 100.0 / good as f64));
         if corrupt > 0 {
             parts.push(format!("damaged {}", Size(corrupt)));
@@ -156,6 +160,10 @@ pub(super) fn json(report: &Report) -> Map<String, Value> {
     }));
     if let Some(places) = &report.places {
         fields.insert("places".into(), json!(places));
+    }
+    if !report.sources.is_empty() {
+        let source = |(name, sent): &(String, u64)| json!({ "name": name, "sent": sent });
+        fields.insert("sources".into(), report.sources.iter().map(source).collect());
     }
     if let Some((bytes, sent)) = report.manifest {
         fields.insert("manifest_bytes".into(), bytes.into());
