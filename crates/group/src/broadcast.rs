@@ -34,7 +34,7 @@ use self::origin::Origin;
 use self::places::{Door, Finding};
 use self::planning::Planning;
 use self::prelude::Prelude;
-use crate::control::BEAT;
+use crate::channel::BEAT;
 use crate::control::message::{Met, ToWorker};
 use crate::control::server::{ConnId, Heard};
 use crate::control::ticket::GroupTicket;

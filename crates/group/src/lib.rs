@@ -15,6 +15,7 @@
 //! when the coordinator is killed, in which case they complete among themselves if they can.
 
 mod broadcast;
+pub mod channel;
 mod control;
 mod error;
 pub mod hosts;

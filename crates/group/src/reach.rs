@@ -16,12 +16,15 @@ use tidecast_identity::NodeId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::meet;
 
 /// An address that has not answered by then cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// When one has, the others have so long, or as many times as long as it took: nobody waits seconds for an address of
+/// another world (a container's bridge, a management network) while the group could start.
+const GRACE: (Duration, u32) = (Duration::from_millis(250), 8);
 /// Most addresses of one node that are tried.
 const MAX_ADDRESSES: usize = 32;
 
@@ -61,7 +64,15 @@ pub(crate) async fn dial_back(addresses: Vec<IpAddr>, port: u16, node: NodeId) -
             same.then(|| Reached { ip, after: began.elapsed(), rate: None })
         });
     }
-    let mut reached: Vec<Reached> = trying.join_all().await.into_iter().flatten().collect();
+    let mut reached: Vec<Reached> = Vec::new();
+    let mut until = tokio::time::Instant::now() + PATIENCE;
+    while let Ok(Some(tried)) = timeout_at(until, trying.join_next()).await {
+        let Ok(Some(found)) = tried else { continue };
+        if reached.is_empty() {
+            until = until.min(tokio::time::Instant::now() + GRACE.0.max(found.after * GRACE.1));
+        }
+        reached.push(found);
+    }
     reached.sort_by_key(|r| r.ip);
     reached
 }
@@ -175,6 +186,20 @@ mod tests {
         };
         assert_eq!(ips(1).await, ["127.0.0.1"]);
         assert!(ips(2).await.is_empty(), "somebody else answered");
+        answering.abort();
+    }
+
+    #[tokio::test]
+    async fn one_that_is_silent_holds_nobody_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        // It takes the connection and says nothing.
+        let _silent = std::net::TcpListener::bind(("127.0.0.9", port)).unwrap();
+        let began = Instant::now();
+        let both = vec!["127.0.0.9".parse().unwrap(), "127.0.0.1".parse().unwrap()];
+        assert_eq!(dial_back(both, port, NodeId([1; 32])).await.len(), 1);
+        assert!(began.elapsed() < PATIENCE);
         answering.abort();
     }
 

@@ -24,7 +24,7 @@ use self::prelude::Prelude;
 use self::session::Session;
 use self::source::Offer;
 use crate::broadcast::hostname;
-use crate::control::BEAT;
+use crate::channel::BEAT;
 use crate::control::client::Client;
 use crate::control::message::{Hello, Met, News, Progress, Start, ToCoordinator, ToWorker};
 use crate::control::ticket::GroupTicket;

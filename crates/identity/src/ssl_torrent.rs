@@ -16,7 +16,7 @@ use rcgen::{
 };
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::crypto::ring as provider;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
@@ -167,20 +167,18 @@ impl SslPeer {
     }
 }
 
-/// One SSL torrent as seen by a peer that may join it: makes the TLS configurations.
+/// One SSL torrent as seen by a peer that may join it: the TLS configurations.
 #[derive(Debug)]
 pub struct SslTorrent {
-    certs: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    verifier: Arc<RootVerifier>,
-    provider: Arc<CryptoProvider>,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
 }
 
 impl SslTorrent {
     /// `root_pem` is the manifest's `ssl-cert`, `name` the torrent's name.
     ///
     /// # Errors
-    /// [`Error::Tls`] when a certificate or the key does not parse.
+    /// [`Error::Tls`] when a certificate or the key does not parse, or they do not belong together.
     pub fn new(root_pem: &str, name: &str, peer: &SslPeer) -> Result<Self, Error> {
         let provider = Arc::new(provider::default_provider());
         let mut roots = RootCertStore::empty();
@@ -193,41 +191,36 @@ impl SslTorrent {
             .map_err(tls)?;
         let key = PrivateKeyDer::from_pem_slice(peer.key_pem.as_bytes()).map_err(tls)?;
         let verifier = Arc::new(RootVerifier { roots, inner, name: name.to_owned() });
-        Ok(Self { certs: certificates(&peer.cert_pem)?, key, verifier, provider })
+        let certs = certificates(&peer.cert_pem)?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .with_client_cert_verifier(verifier.clone())
+            .with_single_cert(certs.clone(), key.clone_key())
+            .map_err(tls)?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_auth_cert(certs, key)
+            .map_err(tls)?;
+        client.resumption = Resumption::disabled();
+        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
     /// For accepting peers.
-    ///
-    /// # Errors
-    /// [`Error::Tls`] when certificate and key do not belong together.
-    pub fn server(&self) -> Result<Arc<ServerConfig>, Error> {
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_safe_default_protocol_versions()
-            .and_then(|b| {
-                b.with_client_cert_verifier(self.verifier.clone())
-                    .with_single_cert(self.certs.clone(), self.key.clone_key())
-            })
-            .map_err(tls)?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
+    #[must_use]
+    pub fn server(&self) -> Arc<ServerConfig> {
+        self.server.clone()
     }
 
     /// For connecting to peers, with [`server_name`] as the name.
-    ///
-    /// # Errors
-    /// [`Error::Tls`] when certificate and key do not belong together.
-    pub fn client(&self) -> Result<Arc<ClientConfig>, Error> {
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_safe_default_protocol_versions()
-            .and_then(|b| {
-                b.dangerous()
-                    .with_custom_certificate_verifier(self.verifier.clone())
-                    .with_client_auth_cert(self.certs.clone(), self.key.clone_key())
-            })
-            .map_err(tls)?;
-        config.resumption = Resumption::disabled();
-        Ok(Arc::new(config))
+    #[must_use]
+    pub fn client(&self) -> Arc<ClientConfig> {
+        self.client.clone()
     }
 }
 

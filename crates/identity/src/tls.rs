@@ -29,26 +29,31 @@ const MAX_CERT: usize = 1024;
 /// DER of an Ed25519 SubjectPublicKeyInfo before the 32 key bytes (RFC 8410).
 const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A node's side of TLS: makes the configurations for accepting and for connecting.
+/// A node's side of TLS: the configurations for accepting and for connecting, made once.
 #[derive(Clone, Debug)]
 pub struct Tls {
     key: NodeKey,
     cert: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
 }
 
 impl Tls {
     /// Makes the certificate that carries `key`.
     ///
     /// # Errors
-    /// [`Error::Tls`] if the certificate cannot be made.
+    /// [`Error::Tls`] if the certificate cannot be made, or rustls refuses it.
     pub fn new(key: &NodeKey) -> Result<Self, Error> {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(rcgen::DnType::CommonName, "tidecast node");
         let cert = params.self_signed(&key.rcgen()?).map_err(|e| Error::Tls(e.to_string()))?;
         debug_assert!(cert.der().len() <= MAX_CERT);
-        Ok(Self { key: key.clone(), cert: cert.der().clone(), provider: Arc::new(crypto()) })
+        let (cert, provider) = (cert.der().clone(), Arc::new(crypto()));
+        let server = server(key, &cert, &provider).map_err(refused)?;
+        let client = client(key, &cert, &provider, None).map_err(refused)?;
+        Ok(Self { key: key.clone(), cert, provider, server, client })
     }
 
     /// This node's name.
@@ -58,42 +63,61 @@ impl Tls {
     }
 
     /// For accepting connections: any node that proves its key; who may do what is decided above.
-    ///
-    /// # Errors
-    /// [`Error::Tls`] if rustls refuses the configuration.
-    pub fn server(&self) -> Result<Arc<ServerConfig>, Error> {
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(&[&TLS13])
-            .and_then(|b| {
-                b.with_client_cert_verifier(Arc::new(KeyVerifier::new(None)))
-                    .with_single_cert(vec![self.cert.clone()], self.key.private_der())
-            })
-            .map_err(|e| Error::Tls(e.to_string()))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        // A resumed session would save little in a cluster and keeps state for strangers.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
+    #[must_use]
+    pub fn server(&self) -> Arc<ServerConfig> {
+        self.server.clone()
     }
 
-    /// For connecting: to the node `expect`, or to any.
+    /// For connecting to any node.
+    #[must_use]
+    pub fn client(&self) -> Arc<ClientConfig> {
+        self.client.clone()
+    }
+
+    /// For connecting to this node and no other.
     ///
     /// # Errors
     /// [`Error::Tls`] if rustls refuses the configuration.
-    pub fn client(&self, expect: Option<NodeId>) -> Result<Arc<ClientConfig>, Error> {
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(&[&TLS13])
-            .and_then(|b| {
-                b.dangerous()
-                    .with_custom_certificate_verifier(Arc::new(KeyVerifier::new(expect)))
-                    .with_client_auth_cert(vec![self.cert.clone()], self.key.private_der())
-            })
-            .map_err(|e| Error::Tls(e.to_string()))?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        config.enable_sni = false;
-        config.resumption = Resumption::disabled();
-        Ok(Arc::new(config))
+    pub fn client_of(&self, node: NodeId) -> Result<Arc<ClientConfig>, Error> {
+        client(&self.key, &self.cert, &self.provider, Some(node)).map_err(refused)
     }
+}
+
+fn refused(error: rustls::Error) -> Error {
+    Error::Tls(error.to_string())
+}
+
+fn server(
+    key: &NodeKey,
+    cert: &CertificateDer<'static>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Arc::new(KeyVerifier::new(None)))
+        .with_single_cert(vec![cert.clone()], key.private_der())?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A resumed session would save little in a cluster and keeps state for strangers.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn client(
+    key: &NodeKey,
+    cert: &CertificateDer<'static>,
+    provider: &Arc<CryptoProvider>,
+    expect: Option<NodeId>,
+) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let mut config = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(KeyVerifier::new(expect)))
+        .with_client_auth_cert(vec![cert.clone()], key.private_der())?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
 }
 
 /// rustls wants a name to connect to; nodes have none, and this one is neither sent nor compared.

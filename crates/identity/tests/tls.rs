@@ -106,8 +106,8 @@ fn node() -> Tls {
 #[test]
 fn each_side_learns_the_others_key() {
     let (a, b) = (node(), node());
-    for expect in [None, Some(b.id())] {
-        let (c, s) = connect(a.client(expect).unwrap(), b.server().unwrap(), placeholder_name()).unwrap();
+    for config in [a.client(), a.client_of(b.id()).unwrap()] {
+        let (c, s) = connect(config, b.server(), placeholder_name()).unwrap();
         assert_eq!(peer_node_id(c.peer_certificates()).unwrap(), b.id());
         assert_eq!(peer_node_id(s.peer_certificates()).unwrap(), a.id());
         assert_eq!(c.alpn_protocol(), Some(ALPN));
@@ -121,7 +121,7 @@ fn each_side_learns_the_others_key() {
 #[test]
 fn another_node_than_expected_is_refused() {
     let (a, b, c) = (node(), node(), node());
-    let e = connect(a.client(Some(c.id())).unwrap(), b.server().unwrap(), placeholder_name()).unwrap_err();
+    let e = connect(a.client_of(c.id()).unwrap(), b.server(), placeholder_name()).unwrap_err();
     assert!(e.to_string().contains(&c.id().to_string()), "{e}");
 }
 
@@ -129,23 +129,23 @@ fn another_node_than_expected_is_refused() {
 fn a_client_without_certificate_or_without_our_protocol_is_refused() {
     let b = node();
     let bare = careless(&TLS13, None);
-    assert!(connect(bare, b.server().unwrap(), placeholder_name()).is_err());
+    assert!(connect(bare, b.server(), placeholder_name()).is_err());
     let dir = tempfile::tempdir().unwrap();
     let p256 = SslRoot::load_or_create(dir.path()).unwrap().issue("x").unwrap();
     let other_kind = careless(&TLS13, Some(&p256));
-    assert!(connect(other_kind, b.server().unwrap(), placeholder_name()).is_err());
+    assert!(connect(other_kind, b.server(), placeholder_name()).is_err());
     let old = careless(&TLS12, Some(&p256));
-    assert!(connect(old, b.server().unwrap(), placeholder_name()).is_err());
-    let mut config = ClientConfig::clone(&node().client(None).unwrap());
+    assert!(connect(old, b.server(), placeholder_name()).is_err());
+    let mut config = ClientConfig::clone(&node().client());
     config.alpn_protocols = vec![b"h2".to_vec()];
-    assert!(connect(config.into(), b.server().unwrap(), placeholder_name()).is_err());
+    assert!(connect(config.into(), b.server(), placeholder_name()).is_err());
 }
 
 #[test]
 fn a_certificate_stolen_without_its_key_is_refused() {
     let (a, b) = (node(), node());
     // The thief shows a's certificate, seen in a handshake, but can sign only with a key of its own.
-    let (_, s) = connect(a.client(None).unwrap(), b.server().unwrap(), placeholder_name()).unwrap();
+    let (_, s) = connect(a.client(), b.server(), placeholder_name()).unwrap();
     let stolen = s.peer_certificates().unwrap()[0].clone();
     let dir = tempfile::tempdir().unwrap();
     NodeKey::load_or_create(dir.path()).unwrap();
@@ -167,9 +167,9 @@ fn a_certificate_stolen_without_its_key_is_refused() {
             true
         }
     }
-    let mut config = ClientConfig::clone(&a.client(None).unwrap());
+    let mut config = ClientConfig::clone(&a.client());
     config.client_auth_cert_resolver = Arc::new(Forged(forged));
-    let e = connect(config.into(), b.server().unwrap(), placeholder_name()).unwrap_err();
+    let e = connect(config.into(), b.server(), placeholder_name()).unwrap_err();
     assert!(e.to_string().contains("BadSignature"), "{e}");
 }
 
@@ -189,11 +189,11 @@ fn peers_of_an_ssl_torrent_meet_in_tls12_and_13() {
         let (cert, key) = peer.write(&dir.path().join("peer")).unwrap();
         let b = SslTorrent::new(root.cert_pem(), name, &SslPeer::read(&cert, &key).unwrap()).unwrap();
         let hash = [0xab; 20];
-        let (_, s) = connect(a.client().unwrap(), b.server().unwrap(), server_name(&hash)).unwrap();
+        let (_, s) = connect(a.client(), b.server(), server_name(&hash)).unwrap();
         assert_eq!(info_hash_of(s.server_name().unwrap()), Some(hash));
         // An old stock client, which has TLS 1.2 only.
         let old = careless(&TLS12, Some(&peer));
-        let (c, _) = connect(old, b.server().unwrap(), server_name(&hash)).unwrap();
+        let (c, _) = connect(old, b.server(), server_name(&hash)).unwrap();
         assert_eq!(c.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_2));
     }
 }
@@ -204,7 +204,7 @@ fn a_root_is_made_once_and_stays() {
     let (first, a) = ssl(dir.path(), "data");
     let (again, b) = ssl(dir.path(), "data");
     assert_eq!(first.cert_pem(), again.cert_pem());
-    connect(a.client().unwrap(), b.server().unwrap(), server_name(&[1; 20])).unwrap();
+    connect(a.client(), b.server(), server_name(&[1; 20])).unwrap();
 }
 
 #[test]
@@ -216,14 +216,14 @@ fn ssl_peers_of_another_root_or_torrent_are_refused() {
     // It knows the right root (it is public) but was certified by another.
     let foreign = SslTorrent::new(root.cert_pem(), "data", &other).unwrap();
     let sni = || server_name(&[7; 20]);
-    assert!(connect(foreign.client().unwrap(), good.server().unwrap(), sni()).is_err());
-    assert!(connect(good.client().unwrap(), foreign.server().unwrap(), sni()).is_err());
+    assert!(connect(foreign.client(), good.server(), sni()).is_err());
+    assert!(connect(good.client(), foreign.server(), sni()).is_err());
     let bare = careless(&TLS13, None);
-    assert!(connect(bare, good.server().unwrap(), sni()).is_err(), "no certificate at all");
+    assert!(connect(bare, good.server(), sni()).is_err(), "no certificate at all");
     // The right root, but for another torrent.
     let elsewhere = SslTorrent::new(root.cert_pem(), "data", &root.issue("secrets").unwrap()).unwrap();
-    assert!(connect(elsewhere.client().unwrap(), good.server().unwrap(), sni()).is_err());
-    assert!(connect(good.client().unwrap(), elsewhere.server().unwrap(), sni()).is_err());
+    assert!(connect(elsewhere.client(), good.server(), sni()).is_err());
+    assert!(connect(good.client(), elsewhere.server(), sni()).is_err());
 }
 
 #[test]
@@ -238,6 +238,6 @@ fn the_ssl_key_files_are_private_and_bad_pem_is_an_error() {
     assert!(SslTorrent::new("no certificate", "data", &peer).is_err());
     assert!(SslTorrent::new(&"x".repeat(1 << 20), "data", &peer).is_err());
     let swapped = SslPeer { cert_pem: root.cert_pem().to_owned(), ..peer.clone() };
-    let torrent = SslTorrent::new(root.cert_pem(), "data", &swapped).unwrap();
-    assert!(torrent.server().is_err(), "certificate and key do not belong together");
+    let mixed = SslTorrent::new(root.cert_pem(), "data", &swapped);
+    assert!(mixed.is_err(), "certificate and key do not belong together");
 }

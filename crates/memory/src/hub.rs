@@ -1,25 +1,23 @@
 //! The hub: the end of every rank's connection, at rank 0. One task asks the [`Council`] and carries its letters.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidecast_group::channel::{self, BEAT, ChannelError};
 use tidecast_identity::{NodeKey, Tls};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep, timeout};
-use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio::time::{Instant, interval, timeout};
+use tokio_rustls::TlsStream;
 
 use crate::council::Council;
 use crate::error::{Error, system};
-use crate::link::{self, BEAT, HANDSHAKE, SILENCE};
 use crate::message::{Down, Hello, Up};
+use crate::session;
 
-/// Connections that may be shaking hands at once; the rest wait in the kernel.
-const HANDSHAKES: usize = 256;
 /// Messages that may wait to be heard.
 const INBOX: usize = 4096;
 /// Messages that may wait for one rank; one that does not read them is let go.
@@ -52,13 +50,14 @@ impl Hub {
         let listener = TcpListener::from_std(listener).map_err(system("listen"))?;
         let tls = |e: tidecast_identity::Error| Error::Join(e.to_string());
         let key = NodeKey::generate().map_err(tls)?;
-        let acceptor = TlsAcceptor::from(Tls::new(&key).and_then(|t| t.server()).map_err(tls)?);
+        let tls = Tls::new(&key).map_err(tls)?;
         let (sender, inputs) = mpsc::channel(INBOX);
-        let door = Door { listener, acceptor, own: key.id(), secret: secret.into() };
+        let channel = session::channel(secret);
         let (ending, ended) = oneshot::channel();
         let task = tokio::spawn(async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(door.serve(sender));
+            let serve = move |conn, stream, _, first| carry(conn, stream, first, sender.clone());
+            tasks.spawn(channel.answer(listener, tls, serve));
             preside(size, inputs, ended).await;
         });
         Ok(Self { port, ending, task })
@@ -74,51 +73,9 @@ impl Hub {
     }
 }
 
-/// Where ranks come in.
-struct Door {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    own: tidecast_identity::NodeId,
-    secret: Arc<[u8]>,
-}
-
-impl Door {
-    async fn serve(self, to: mpsc::Sender<Input>) {
-        let room = Arc::new(Semaphore::new(HANDSHAKES));
-        for conn in 0.. {
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a rank's connection");
-                    sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let (acceptor, own, secret, to) =
-                (self.acceptor.clone(), self.own, self.secret.clone(), to.clone());
-            tokio::spawn(async move {
-                let welcome = async {
-                    let mut stream = link::accept(stream, &acceptor, own, &secret).await?;
-                    match link::read(&mut stream).await? {
-                        (Up::Hello(hello), _) => Ok((stream, hello)),
-                        _ => Err(std::io::Error::other("it did not say who it is")),
-                    }
-                };
-                let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                let welcomed = timeout(HANDSHAKE, welcome).await.unwrap_or(Err(late));
-                drop(permit);
-                match welcomed {
-                    Ok((stream, hello)) => carry(conn, stream, hello, to).await,
-                    Err(error) => tracing::info!(%error, "a connection is refused"),
-                }
-            });
-        }
-    }
-}
-
 /// Carries messages both ways until the connection ends or the hub lets go of it.
-async fn carry(conn: u64, stream: TlsStream<TcpStream>, hello: Hello, to: mpsc::Sender<Input>) {
+async fn carry(conn: u64, stream: TlsStream<TcpStream>, first: Up, to: mpsc::Sender<Input>) {
+    let Up::Hello(hello) = first else { return };
     let (sender, queue) = mpsc::channel(QUEUE);
     if to.send(Input::Joined { conn, hello, to: sender }).await.is_err() {
         return;
@@ -133,17 +90,14 @@ async fn carry(conn: u64, stream: TlsStream<TcpStream>, hello: Hello, to: mpsc::
 
 async fn hear(conn: u64, mut from: ReadHalf<TlsStream<TcpStream>>, to: &mpsc::Sender<Input>) -> String {
     loop {
-        match timeout(SILENCE, link::read(&mut from)).await {
-            Ok(Ok((up, payload))) => {
+        match channel::read(&mut from).await {
+            Ok((up, payload)) => {
                 if to.send(Input::Said { conn, up, payload }).await.is_err() {
                     return "the hub has ended".into();
                 }
             }
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                return "its process has ended".into();
-            }
-            Ok(Err(error)) => return error.to_string(),
-            Err(_) => return format!("nothing was heard from it for {} s", SILENCE.as_secs()),
+            Err(ChannelError::Closed) => return "its process has ended".into(),
+            Err(error) => return error.to_string(),
         }
     }
 }
@@ -158,10 +112,8 @@ async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<
             },
             _ = beat.tick() => (Down::Alive, Bytes::new()),
         };
-        match timeout(SILENCE, link::write(&mut to, &down, &payload)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return error.to_string(),
-            Err(_) => return format!("it took nothing for {} s", SILENCE.as_secs()),
+        if let Err(error) = channel::write(&mut to, &down, &payload).await {
+            return error.to_string();
         }
     }
     let _ = timeout(LAST, to.shutdown()).await;

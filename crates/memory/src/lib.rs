@@ -28,7 +28,6 @@ mod council;
 mod error;
 mod group;
 mod hub;
-mod link;
 mod message;
 mod part;
 mod session;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidecast_group::channel::MAX_PAYLOAD;
 use tidecast_group::hosts::Host;
 use tidecast_group::launch::Launch;
 use tidecast_group::{Algorithm, Event, GroupTicket, Options};
@@ -13,7 +14,6 @@ use tokio::task::JoinSet;
 
 use crate::call::RING;
 use crate::error::Error;
-use crate::link::MAX_PAYLOAD;
 use crate::message::{Down, Enter, Part, Up, What};
 use crate::session::Session;
 use crate::shared::Shared;

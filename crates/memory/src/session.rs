@@ -6,27 +6,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidecast_identity::NodeKey;
+use tidecast_group::channel::{self, BEAT, Channel, ChannelError};
+use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{local_addresses, order_for_dialling};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 use tokio_rustls::TlsStream;
 
 use crate::error::Error;
-use crate::link::{self, BEAT, HANDSHAKE, SILENCE};
 use crate::message::{Down, Hello, Up};
 use crate::shared::Shared;
 
-/// The next address is tried beside the last one after this; all of them again after that.
-const STAGGER: Duration = Duration::from_millis(100);
+/// First bytes in both directions.
+const MAGIC: [u8; 16] = *b"tidecast ranks\r\n";
+/// All addresses are tried again after this.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Messages that wait for the hub, or for this rank.
 const QUEUE: usize = 1024;
 /// The last message is given so long to leave.
 const LAST: Duration = Duration::from_secs(2);
+
+/// Who has the group's secret may use it.
+pub(crate) fn channel(secret: &[u8]) -> Channel {
+    Channel::new(MAGIC, secret)
+}
 
 /// A connection to the hub.
 pub(crate) struct Session {
@@ -49,11 +55,8 @@ impl Session {
     ) -> Result<Self, Error> {
         let mut stream = find(at, secret, until).await?;
         let rank = hello.rank;
-        let join = |e: std::io::Error| Error::Join(format!("rank 0 is lost: {e}"));
-        timeout_at(until, link::write(&mut stream, &Up::Hello(hello), &[]))
-            .await
-            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-            .map_err(join)?;
+        let said = channel::write(&mut stream, &Up::Hello(hello), &[]).await;
+        said.map_err(|e| Error::Join(format!("rank 0 is lost: {e}")))?;
         let (reader, writer) = tokio::io::split(stream);
         let (up, queue) = mpsc::channel(QUEUE);
         let (sender, down) = mpsc::channel(QUEUE);
@@ -130,32 +133,19 @@ impl Session {
 
 /// Tries every address until one is the hub's.
 async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<TlsStream<TcpStream>, Error> {
-    let key = NodeKey::generate().map_err(|e| Error::Join(e.to_string()))?;
-    let mut last = format!("no address in {at:?}");
+    let tls = NodeKey::generate().and_then(|key| Tls::new(&key)).map_err(|e| Error::Join(e.to_string()))?;
+    let (channel, config, mut last) = (channel(secret), tls.client(), format!("no address in {at:?}"));
     loop {
-        let mut trying = JoinSet::new();
-        for (turn, address) in (0u32..).zip(addresses(at).await) {
-            let (key, secret) = (key.clone(), secret.to_vec());
-            trying.spawn(async move {
-                sleep(STAGGER * turn).await;
-                let dialling = async { link::dial(TcpStream::connect(address).await?, &key, &secret).await };
-                let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                timeout(HANDSHAKE, dialling).await.unwrap_or(Err(late)).map_err(|e| (address, e))
-            });
-        }
-        let mut hopeless = false;
-        while let Ok(Some(tried)) = timeout_at(until, trying.join_next()).await {
-            match tried {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err((address, error))) => {
-                    hopeless |= link::is_final(&error);
-                    last = format!("{address}: {error}");
+        let finding = channel.find(addresses(at).await, tls.id(), &config);
+        match timeout_at(until, finding).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err((address, error))) => {
+                last = address.map_or(last, |address| format!("{address}: {error}"));
+                if error.is_final() || Instant::now() + AGAIN >= until {
+                    return Err(Error::Join(format!("rank 0 is not found at {last}")));
                 }
-                Err(_) => {}
             }
-        }
-        if hopeless || Instant::now() + AGAIN >= until {
-            return Err(Error::Join(format!("rank 0 is not found at {last}")));
+            Err(_) => return Err(Error::Join(format!("rank 0 is not found at {last}"))),
         }
         sleep(AGAIN).await;
     }
@@ -180,13 +170,10 @@ async fn hear(
     lost: Arc<Mutex<Option<String>>>,
 ) {
     let why = loop {
-        let (down, payload) = match timeout(SILENCE, link::read(&mut from)).await {
-            Ok(Ok(message)) => message,
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                break "rank 0 has ended".to_owned();
-            }
-            Ok(Err(error)) => break format!("rank 0 is lost: {error}"),
-            Err(_) => break format!("nothing was heard from rank 0 for {} s", SILENCE.as_secs()),
+        let (down, payload) = match channel::read(&mut from).await {
+            Ok(message) => message,
+            Err(ChannelError::Closed) => break "rank 0 has ended".to_owned(),
+            Err(error) => break format!("rank 0 is lost: {error}"),
         };
         match down {
             Down::Alive => continue,
@@ -216,7 +203,7 @@ async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<
             },
             _ = beat.tick() => (Up::Alive, Bytes::new()),
         };
-        if !matches!(timeout(SILENCE, link::write(&mut to, &up, &payload)).await, Ok(Ok(()))) {
+        if channel::write(&mut to, &up, &payload).await.is_err() {
             return;
         }
     }

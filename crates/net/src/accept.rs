@@ -101,7 +101,6 @@ async fn secure(
         (Security::Private(membership), true) => membership.tls.server(),
         (Security::Ssl(ssl), true) => ssl.server(),
     };
-    let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
     let accepting = TlsAcceptor::from(config).accept(Intake::below_tls(Booked::socket(stream, &shared.cpu)));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;

@@ -110,10 +110,9 @@ async fn secure(
 ) -> Result<(Transport, Option<NodeId>), ConnError> {
     let (config, name): (_, ServerName<'static>) = match security {
         Security::Open => return Ok((Transport::Plain(stream), None)),
-        Security::Private(membership) => (membership.tls.client(None), placeholder_name()),
+        Security::Private(membership) => (membership.tls.client(), placeholder_name()),
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
-    let config = config.map_err(|e| ConnError::Tls(e.to_string()))?;
     let connecting = TlsConnector::from(config).connect(name, Intake::below_tls(Booked::socket(stream, cpu)));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream =

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::fake::{Fake, Heard};
 use common::{assert_same, log, options, publish_with, soon};
+use tempfile::TempDir;
 use tidecast_identity::NodeKey;
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_net::{Edges, Error, Member, Notice, Role, RootsKey, Security, Swarm, SwarmOptions};
@@ -69,6 +70,25 @@ async fn place(swarm: &Swarm) -> Result<tidecast_store::Summary, Error> {
     tokio::task::spawn_blocking(swarm.finisher()).await.unwrap()
 }
 
+/// A file of so many bytes at an origin, its draft, and a place for a copy.
+struct Scene {
+    /// Where the file is.
+    _from: TempDir,
+    to: TempDir,
+    source: PathBuf,
+    key: NodeKey,
+    manifest: Arc<Manifest>,
+}
+
+fn scene(bytes: u32) -> Scene {
+    log();
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = from.path().join("data");
+    std::fs::write(&source, noise(5, bytes)).unwrap();
+    let manifest = draft_of(&source);
+    Scene { _from: from, to, source, key: NodeKey::generate().unwrap(), manifest }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_flows_while_it_is_hashed_and_only_what_differs_flows_again() {
     log();
@@ -114,11 +134,7 @@ async fn a_tree_flows_while_it_is_hashed_and_only_what_differs_flows_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_carries_a_draft() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 20_000_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
+    let Scene { _from, to, source, key, manifest } = scene(20_000_000);
     let start = |options: SwarmOptions| Swarm::start(SwarmOptions { planned: true, ..options }).unwrap();
     let mut nodes = vec![start(origin(&manifest, &source, &key))];
     for n in 1..4 {
@@ -152,11 +168,7 @@ async fn a_plan_carries_a_draft() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_one_goes_on_but_believes_nothing() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 6_000_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
+    let Scene { _from, to, source, key, manifest } = scene(6_000_000);
     // A part is there, as a run that was cut off leaves it: some right, one piece of it wrong.
     let mut part = noise(5, 6_000_000);
     part[3 * PIECE as usize + 5] ^= 1;
@@ -203,11 +215,7 @@ async fn roots_of(node: &Swarm, manifest: &Manifest) -> Vec<Ext> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_lies_is_let_go_and_named() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 1_000_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
+    let Scene { _from, to, source, key, manifest } = scene(1_000_000);
     let seed = Swarm::start(origin(&manifest, &source, &key)).unwrap();
     let said = roots_of(&seed, &manifest).await;
     let mut node = Swarm::start(receiver(&manifest, to.path(), &key)).unwrap();
@@ -272,11 +280,7 @@ async fn a_relay_that_lies_is_let_go_and_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_sealed_otherwise_gets_no_name() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 300_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
+    let Scene { _from, to, source, key, manifest } = scene(300_000);
     let seed = Swarm::start(origin(&manifest, &source, &key)).unwrap();
     let mut said = roots_of(&seed, &manifest).await;
     let Some(Ext::Seal { info_hash, number, signature, .. }) = said.last_mut() else { unreachable!() };
@@ -303,11 +307,7 @@ async fn what_was_sealed_otherwise_gets_no_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_changes_under_way_is_named() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 300_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
+    let Scene { _from, to, source, key, manifest } = scene(300_000);
     let options = origin(&manifest, &source, &key);
     std::fs::write(&source, noise(6, 299_000)).unwrap();
     let mut seed = Swarm::start(options).unwrap();
@@ -325,12 +325,8 @@ async fn a_source_that_changes_under_way_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_has_nothing_in_common_is_left_alone() {
-    log();
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let source = from.path().join("data");
-    std::fs::write(&source, noise(5, 300_000)).unwrap();
+    let Scene { _from, to, source, key, manifest } = scene(300_000);
     std::fs::write(to.path().join("data"), noise(9_999_999, 300_000)).unwrap();
-    let (key, manifest) = (NodeKey::generate().unwrap(), draft_of(&source));
     let seed = Swarm::start(origin(&manifest, &source, &key)).unwrap();
     let mut node = Swarm::start(receiver(&manifest, to.path(), &key)).unwrap();
     node.add_peer(seed.listen_addrs().to_vec(), true).await;

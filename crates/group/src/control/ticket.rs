@@ -9,7 +9,6 @@ use std::str::FromStr;
 
 use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq as _;
 use tidecast_identity::NodeId;
 
 const PREFIX: &str = "tidegroup1";
@@ -25,19 +24,12 @@ pub(crate) const MAX_ADDRS: usize = 32;
 pub(crate) struct Token([u8; 32]);
 
 impl Token {
-    pub(crate) const LEN: usize = 32;
-
     pub(crate) fn random() -> Self {
         Self(rand::random())
     }
 
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
-    }
-
-    /// Takes as long whatever the answer.
-    pub(crate) fn is(&self, other: &[u8; 32]) -> bool {
-        self.0.ct_eq(other).into()
     }
 }
 
@@ -140,7 +132,7 @@ mod tests {
     fn what_is_written_is_read() {
         let again: GroupTicket = format!(" {}\n", ticket()).parse().unwrap();
         assert_eq!(again.coordinator(), NodeId([7; 32]));
-        assert!(again.token.is(&[9; 32]) && !again.token.is(&[8; 32]));
+        assert_eq!(again.token.bytes(), &[9; 32]);
         assert_eq!(again.addresses, ticket().addresses);
         assert!(!format!("{:?}", ticket()).contains("9, 9"), "the secret is not shown");
     }

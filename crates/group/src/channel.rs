@@ -1,0 +1,408 @@
+//! A channel between two processes that share a secret: of workers to their coordinator, of ranks to their hub.
+//!
+//! ```text
+//! caller                                    callee
+//!   ── TCP, TLS ──▶                          both keys are proven
+//!   ── magic, version ──▶ ◀── the same ──    another build is told so, not misunderstood
+//!   ── HMAC(secret, "caller", keys) ──▶      only who has the secret; nobody between, or the keys would differ
+//!   ◀── HMAC(secret, "callee", keys) ──
+//!   ── first message ──▶ ...
+//! ```
+//!
+//! A frame is the length of the message, that of the payload (4 bytes each, big-endian), the message in postcard's
+//! encoding, and the payload.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ring::hmac;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+/// Version of the messages; both ends must have the same.
+const VERSION: u16 = 2;
+/// Longest message, bytes.
+const MAX_MESSAGE: usize = 16 << 20;
+/// Longest payload, bytes.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+/// A buffer grows as bytes come, not as a length promises.
+const STEP: usize = 64 << 10;
+/// Everything until the first message has come must be over within this.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The next address is tried beside the last one after this.
+const STAGGER: Duration = Duration::from_millis(100);
+/// Connections that may be shaking hands at once; the rest wait in the kernel.
+const HANDSHAKES: usize = 256;
+/// How often either end says something, and after how long a silence the other is taken for lost.
+pub const BEAT: Duration = Duration::from_secs(1);
+/// See [`BEAT`].
+pub const SILENCE: Duration = Duration::from_secs(30);
+
+/// What went wrong on a channel.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The other end has closed it.
+    #[error("the connection ended")]
+    Closed,
+    /// As the system says.
+    #[error("{0}")]
+    Io(std::io::Error),
+    /// A message or payload beyond the limits.
+    #[error("a message of {0} bytes is too long")]
+    TooLong(usize),
+    /// A message that is none.
+    #[error("a message does not parse")]
+    Garbage,
+    /// Something else listens or calls there.
+    #[error("the other end is not Tidecast's")]
+    Stranger,
+    /// Another build.
+    #[error(
+        "the other end speaks version {theirs} of this channel, this program {VERSION}: install the same Tidecast everywhere"
+    )]
+    Version {
+        /// The other end's.
+        theirs: u16,
+    },
+    /// It is not one of ours.
+    #[error("the other end has another secret")]
+    Secret,
+    /// It took too long.
+    #[error("it took longer than {} s", .0.as_secs())]
+    Late(Duration),
+    /// Nothing was heard.
+    #[error("nothing heard for {} s", SILENCE.as_secs())]
+    Silent,
+}
+
+impl ChannelError {
+    /// Whether trying again is of no use.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Stranger | Self::Version { .. } | Self::Secret)
+    }
+}
+
+impl From<std::io::Error> for ChannelError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What both ends must know.
+#[derive(Clone)]
+pub struct Channel {
+    magic: [u8; 16],
+    secret: hmac::Key,
+}
+
+impl Channel {
+    /// A kind of channel, and who may use it.
+    #[must_use]
+    pub fn new(magic: [u8; 16], secret: &[u8]) -> Self {
+        Self { magic, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+    }
+
+    /// Calls all of these addresses, one a little after the other, until one is the other end.
+    ///
+    /// # Errors
+    /// The last failure, with its address; one that is final rather than others.
+    pub async fn find(
+        &self,
+        addresses: Vec<SocketAddr>,
+        own: NodeId,
+        config: &Arc<ClientConfig>,
+    ) -> Result<TlsStream<TcpStream>, (Option<SocketAddr>, ChannelError)> {
+        let mut trying = JoinSet::new();
+        for (turn, address) in (0u32..).zip(addresses) {
+            let (channel, config) = (self.clone(), config.clone());
+            trying.spawn(async move {
+                sleep(STAGGER * turn).await;
+                let call = async { channel.call(TcpStream::connect(address).await?, own, config).await };
+                let called = timeout(HANDSHAKE, call).await;
+                called.unwrap_or(Err(ChannelError::Late(HANDSHAKE))).map_err(|e| (Some(address), e))
+            });
+        }
+        let mut last = (None, ChannelError::Closed);
+        while let Some(tried) = trying.join_next().await {
+            match tried {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(failed)) if !last.1.is_final() => last = failed,
+                _ => {}
+            }
+        }
+        Err(last)
+    }
+
+    async fn call(
+        &self,
+        stream: TcpStream,
+        own: NodeId,
+        config: Arc<ClientConfig>,
+    ) -> Result<TlsStream<TcpStream>, ChannelError> {
+        stream.set_nodelay(true)?;
+        let mut stream = TlsConnector::from(config).connect(placeholder_name(), stream).await?;
+        let callee =
+            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|_| ChannelError::Stranger)?;
+        let keys = (own, callee);
+        self.greet(&mut stream).await?;
+        self.prove(&mut stream, "caller", keys).await?;
+        match self.check(&mut stream, "callee", keys).await {
+            // One that is not convinced says nothing more.
+            Err(ChannelError::Closed) => Err(ChannelError::Secret),
+            other => other.map(|()| stream.into()),
+        }
+    }
+
+    /// Takes connections until the task is ended: `serve` goes on with each, by number, whose caller has proven itself
+    /// and said its first message.
+    pub async fn answer<M, F>(
+        self,
+        listener: TcpListener,
+        tls: Tls,
+        serve: impl Fn(u64, TlsStream<TcpStream>, NodeId, M) -> F + Clone + Send + 'static,
+    ) where
+        M: DeserializeOwned + Send,
+        F: Future<Output = ()> + Send,
+    {
+        let (acceptor, own) = (TlsAcceptor::from(tls.server()), tls.id());
+        let room = Arc::new(Semaphore::new(HANDSHAKES));
+        for number in 0.. {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let (stream, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (channel, acceptor, serve) = (self.clone(), acceptor.clone(), serve.clone());
+            tokio::spawn(async move {
+                let welcomed = timeout(HANDSHAKE, channel.welcome(stream, own, &acceptor)).await;
+                drop(permit);
+                match welcomed.unwrap_or(Err(ChannelError::Late(HANDSHAKE))) {
+                    Ok((stream, caller, first)) => serve(number, stream, caller, first).await,
+                    Err(error) => tracing::warn!(%from, %error, "a connection is refused"),
+                }
+            });
+        }
+    }
+
+    async fn welcome<M: DeserializeOwned>(
+        &self,
+        stream: TcpStream,
+        own: NodeId,
+        acceptor: &TlsAcceptor,
+    ) -> Result<(TlsStream<TcpStream>, NodeId, M), ChannelError> {
+        stream.set_nodelay(true)?;
+        let mut stream = acceptor.accept(stream).await?;
+        let caller =
+            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|_| ChannelError::Stranger)?;
+        let keys = (caller, own);
+        self.greet(&mut stream).await?;
+        self.check(&mut stream, "caller", keys).await?;
+        self.prove(&mut stream, "callee", keys).await?;
+        let (first, _) = read(&mut stream).await?;
+        Ok((stream.into(), caller, first))
+    }
+
+    /// Says what this is, and hears whether the other is the same.
+    async fn greet(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(), ChannelError> {
+        stream.write_all(&self.magic).await?;
+        stream.write_all(&VERSION.to_be_bytes()).await?;
+        stream.flush().await?;
+        let mut magic = [0; 16];
+        stream.read_exact(&mut magic).await?;
+        match stream.read_u16().await? {
+            _ if magic != self.magic => Err(ChannelError::Stranger),
+            VERSION => Ok(()),
+            theirs => Err(ChannelError::Version { theirs }),
+        }
+    }
+
+    /// What one side proves its knowledge of the secret with: good for this pair of keys only.
+    fn proven(&self, side: &str, keys: (NodeId, NodeId)) -> Vec<u8> {
+        [&self.magic[..], side.as_bytes(), &keys.0.0, &keys.1.0].concat()
+    }
+
+    async fn prove(
+        &self,
+        to: &mut (impl AsyncWrite + Unpin),
+        side: &str,
+        keys: (NodeId, NodeId),
+    ) -> Result<(), ChannelError> {
+        to.write_all(hmac::sign(&self.secret, &self.proven(side, keys)).as_ref()).await?;
+        Ok(to.flush().await?)
+    }
+
+    async fn check(
+        &self,
+        from: &mut (impl AsyncRead + Unpin),
+        side: &str,
+        keys: (NodeId, NodeId),
+    ) -> Result<(), ChannelError> {
+        let mut tag = [0; 32];
+        from.read_exact(&mut tag).await?;
+        hmac::verify(&self.secret, &self.proven(side, keys), &tag).map_err(|_| ChannelError::Secret)
+    }
+}
+
+/// Writes one message and its payload; one that is not taken for [`SILENCE`] is an error.
+///
+/// # Errors
+/// The channel is broken, or it is too long.
+pub async fn write<T: Serialize>(
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+    payload: &[u8],
+) -> Result<(), ChannelError> {
+    let body = postcard::to_stdvec(message).map_err(|_| ChannelError::Garbage)?;
+    if body.len() > MAX_MESSAGE || payload.len() > MAX_PAYLOAD {
+        return Err(ChannelError::TooLong(body.len().max(payload.len())));
+    }
+    let lengths = [body.len(), payload.len()].map(|n| (n as u32).to_be_bytes());
+    let frame = [lengths.as_flattened(), &body, payload].concat();
+    let written = async {
+        to.write_all(&frame).await?;
+        to.flush().await
+    };
+    Ok(timeout(SILENCE, written).await.map_err(|_| ChannelError::Late(SILENCE))??)
+}
+
+/// Reads one message and its payload; nothing within [`SILENCE`] is an error.
+///
+/// # Errors
+/// The channel is broken or silent, or what comes is no message.
+pub async fn read<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> Result<(T, Bytes), ChannelError> {
+    timeout(SILENCE, read_frame(from)).await.unwrap_or(Err(ChannelError::Silent))
+}
+
+async fn read_frame<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> Result<(T, Bytes), ChannelError> {
+    let (body, payload) = (from.read_u32().await? as usize, from.read_u32().await? as usize);
+    if body > MAX_MESSAGE || payload > MAX_PAYLOAD {
+        return Err(ChannelError::TooLong(body.max(payload)));
+    }
+    let mut bytes = Vec::new();
+    while bytes.len() < body + payload {
+        let start = bytes.len();
+        bytes.resize((body + payload).min(start + STEP), 0);
+        from.read_exact(bytes.get_mut(start..).unwrap_or_default()).await?;
+    }
+    let mut bytes = Bytes::from(bytes);
+    let payload = bytes.split_off(body);
+    match postcard::take_from_bytes(&bytes) {
+        Ok((message, [])) => Ok((message, payload)),
+        _ => Err(ChannelError::Garbage),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidecast_identity::NodeKey;
+
+    use super::*;
+
+    const MAGIC: [u8; 16] = *b"tidecast testing";
+
+    #[tokio::test]
+    async fn messages_and_payloads_come_as_they_went() {
+        let (mut a, mut b) = tokio::io::duplex(1 << 22);
+        for (message, payload) in [(vec![], vec![]), (vec![7u8; 200_000], vec![7; MAX_PAYLOAD])] {
+            write(&mut a, &message, &payload).await.unwrap();
+            assert_eq!(read::<Vec<u8>>(&mut b).await.unwrap(), (message, payload.into()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_garbled_or_cut_is_refused() {
+        let refused = async |bytes: &[u8]| read::<Vec<u8>>(&mut &bytes[..]).await.unwrap_err();
+        assert!(matches!(refused(&[255; 8]).await, ChannelError::TooLong(_)));
+        assert!(
+            matches!(refused(&[0, 0, 0, 3, 0, 0, 0, 0, 1, 9, 9]).await, ChannelError::Garbage),
+            "a byte over"
+        );
+        assert!(
+            matches!(refused(&[0, 0, 0, 2, 0, 0, 0, 0, 5, 9]).await, ChannelError::Garbage),
+            "five promised"
+        );
+        assert!(matches!(refused(&[0, 255, 0, 0, 0, 0, 0, 0, 1]).await, ChannelError::Closed));
+        assert!(matches!(refused(&[]).await, ChannelError::Closed));
+        let mut sink = Vec::new();
+        let long = vec![0u8; MAX_MESSAGE + 1];
+        assert!(matches!(write(&mut sink, &long, &[]).await, Err(ChannelError::TooLong(_))));
+        assert!(matches!(
+            write(&mut sink, &0u8, &vec![0; MAX_PAYLOAD + 1]).await,
+            Err(ChannelError::TooLong(_))
+        ));
+        assert!(sink.is_empty());
+    }
+
+    #[tokio::test]
+    async fn another_version_is_told() {
+        let channel = Channel::new(MAGIC, b"");
+        let heard = async |bytes: &[u8]| {
+            let (mut a, mut b) = tokio::io::duplex(100);
+            a.write_all(bytes).await.unwrap();
+            channel.greet(&mut b).await
+        };
+        let other = [&MAGIC[..], &9u16.to_be_bytes()].concat();
+        assert!(matches!(heard(&other).await, Err(ChannelError::Version { theirs: 9 })));
+        assert!(matches!(heard(b"GET / HTTP/1.1\r\n\r\n").await, Err(ChannelError::Stranger)));
+    }
+
+    /// Whether a caller with one secret gets its word to a callee with another.
+    async fn meet(callers: &[u8], callees: &[u8]) -> Result<u8, ChannelError> {
+        let tls = || Tls::new(&NodeKey::generate().unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (heard, mut hear) = tokio::sync::mpsc::channel(1);
+        let serve = move |_, _, _, first: u8| {
+            let heard = heard.clone();
+            async move { heard.send(first).await.unwrap() }
+        };
+        let answering = tokio::spawn(Channel::new(MAGIC, callees).answer(listener, tls(), serve));
+        let caller = tls();
+        let found = Channel::new(MAGIC, callers).find(vec![at], caller.id(), &caller.client()).await;
+        let said = async {
+            write(&mut found.map_err(|(_, e)| e)?, &7u8, &[]).await?;
+            Ok(hear.recv().await.unwrap())
+        };
+        let said = said.await;
+        answering.abort();
+        said
+    }
+
+    #[tokio::test]
+    async fn only_who_has_the_secret_is_let_in() {
+        assert_eq!(meet(b"one", b"one").await.unwrap(), 7);
+        let error = meet(b"one", b"two").await.unwrap_err();
+        assert!(matches!(error, ChannelError::Secret) && error.is_final());
+    }
+
+    #[test]
+    fn a_proof_is_good_for_one_side_and_one_pair_of_keys() {
+        let (a, b, channel) = (NodeId([1; 32]), NodeId([2; 32]), Channel::new(MAGIC, b"x"));
+        assert_ne!(channel.proven("caller", (a, b)), channel.proven("callee", (a, b)));
+        assert_ne!(channel.proven("caller", (a, b)), channel.proven("caller", (b, a)));
+    }
+}
