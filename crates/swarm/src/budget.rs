@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
-use crate::course::Course;
 use crate::engine::Engine;
 use crate::push::without;
 
@@ -60,9 +59,12 @@ impl Spared {
 }
 
 impl Engine {
-    /// We are the source of a plan and have sent all copies of the data that we are to send.
+    /// We are a source of a plan and have sent all copies of the data, or of our share of it, that we are to send.
     pub(crate) fn over_budget(&self) -> bool {
-        self.totals.served >= self.budget && self.course.as_ref().is_some_and(Course::is_source)
+        let Some(course) = self.course.as_ref().filter(|c| c.is_source()) else { return false };
+        let sources = &course.role.sources;
+        let ours = sources.iter().filter(|s| **s == course.role.member).count() as u64;
+        self.totals.served >= self.budget / sources.len() as u64 * ours
     }
 
     /// Whether this request waits for others to serve it.
@@ -115,7 +117,7 @@ mod tests {
             let setup = Setup { lengths, have: vec![0..10], want: vec![], policy, limits, seed: 1 };
             let mut origin = Origin(Engine::new(setup, Time(0)).unwrap(), 0);
             let stripes = vec![Edges { parent: None, children: vec![9] }];
-            origin.give(Event::Plan(Arc::new(Role { epoch: 1, member: 0, source: 0, stripes })));
+            origin.give(Event::Plan(Arc::new(Role { epoch: 1, member: 0, sources: vec![0], stripes })));
             for (peer, pieces) in [(PeerId(1), vec![]), (PeerId(2), vec![3..4])] {
                 origin.up(peer);
                 origin.give(Event::HasExactly { peer, pieces });
