@@ -76,8 +76,8 @@ fn one_switch_is_filled_and_the_origin_sends_one_copy() {
     }
 }
 
-/// At 1,000 nodes or 100,000 pieces the share is no other: each piece has its offer and leaf hashes, and
-/// announcements are paid for by payload (docs/simulator.md has the command).
+/// Each piece has its offer and leaf hashes, and announcements are paid for by payload: the share does not grow with nodes
+/// or pieces.
 #[test]
 fn control_messages_are_half_a_percent_at_most() {
     for plan in [Some((Knows::Topology, 8)), None] {
