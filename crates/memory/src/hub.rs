@@ -81,9 +81,14 @@ async fn carry(conn: u64, stream: TlsStream<TcpStream>, first: Up, to: mpsc::Sen
         return;
     }
     let (reader, writer) = tokio::io::split(stream);
+    let mut hearing = std::pin::pin!(hear(conn, reader, &to));
     let why = tokio::select! {
-        why = hear(conn, reader, &to) => why,
-        why = say(writer, queue) => why,
+        why = &mut hearing => why,
+        said = say(writer, queue) => match said {
+            Ok(()) => "it was let go".into(),
+            // What it said before it left counts, though it takes nothing any more.
+            Err(why) => timeout(LAST, hearing).await.unwrap_or(why),
+        },
     };
     let _ = to.send(Input::Gone { conn, why }).await;
 }
@@ -102,7 +107,10 @@ async fn hear(conn: u64, mut from: ReadHalf<TlsStream<TcpStream>>, to: &mpsc::Se
     }
 }
 
-async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<(Down, Bytes)>) -> String {
+async fn say(
+    mut to: WriteHalf<TlsStream<TcpStream>>,
+    mut queue: mpsc::Receiver<(Down, Bytes)>,
+) -> Result<(), String> {
     let mut beat = interval(BEAT);
     loop {
         let (down, payload) = tokio::select! {
@@ -112,12 +120,10 @@ async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<
             },
             _ = beat.tick() => (Down::Alive, Bytes::new()),
         };
-        if let Err(error) = channel::write(&mut to, &down, &payload).await {
-            return error.to_string();
-        }
+        channel::write(&mut to, &down, &payload).await.map_err(|error| error.to_string())?;
     }
     let _ = timeout(LAST, to.shutdown()).await;
-    "it was let go".into()
+    Ok(())
 }
 
 /// Who is connected, both ways.

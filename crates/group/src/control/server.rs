@@ -75,7 +75,8 @@ async fn serve(
         // Closing while the worker still speaks would reset the connection, and cut off our last words.
         said = say => match said {
             Ok(()) => timeout(LAST, hear).await.unwrap_or(Ok(())),
-            Err(error) => Err(error),
+            // What it said before it left counts, though it takes nothing any more.
+            Err(error) => timeout(LAST, hear).await.unwrap_or(Ok(())).and(Err(error)),
         },
     };
     let why = ended.err().map_or_else(|| "let go".to_owned(), |e| e.to_string());
