@@ -6,7 +6,7 @@ mod dispatch;
 pub(crate) mod plan;
 pub(crate) mod progress;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -162,7 +162,10 @@ pub(crate) struct Driver {
     gone: BTreeMap<PeerId, (SocketAddr, Option<NodeId>)>,
     /// Pieces not wanted by the user are not fetched after a failed check either.
     wanted: Arc<Vec<bool>>,
-    unchecked: u32,
+    /// Pieces that may be on disk and have not been judged.
+    unchecked: BTreeSet<u32>,
+    /// The engine knows that all below it are.
+    judged: u32,
     corrupt: u64,
     stopping: Option<oneshot::Sender<Summary>>,
     progress: watch::Sender<Progress>,
@@ -177,7 +180,7 @@ pub(crate) struct Driver {
 pub(crate) struct Start {
     pub(crate) engine: Engine,
     pub(crate) wanted: Arc<Vec<bool>>,
-    pub(crate) unchecked: u32,
+    pub(crate) unchecked: BTreeSet<u32>,
     pub(crate) verified_bytes: u64,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) notices: mpsc::Sender<Notice>,
@@ -210,6 +213,7 @@ impl Driver {
             gone: BTreeMap::new(),
             wanted: start.wanted,
             unchecked: start.unchecked,
+            judged: u32::MAX,
             corrupt: 0,
             stopping: None,
             progress: start.progress,
@@ -225,6 +229,7 @@ impl Driver {
     /// Runs until stopped, or until nobody is left who could say anything.
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Input>) {
         let mut batch = Vec::with_capacity(BATCH);
+        self.judge_found();
         self.drain();
         self.publish();
         while self.stopping.is_none() {
@@ -237,6 +242,7 @@ impl Driver {
             for input in batch.drain(..) {
                 self.take(input);
             }
+            self.judge_found();
             self.drain();
             self.regular();
         }
@@ -449,7 +455,7 @@ impl Driver {
 
     /// A piece was hashed that might have been there: wanted now, if it was not.
     fn checked(&mut self, piece: u32) {
-        self.unchecked = self.unchecked.saturating_sub(1);
+        self.unchecked.remove(&piece);
         if self.engine.have(piece) {
             return;
         }
@@ -457,6 +463,15 @@ impl Driver {
             self.notify(Notice::Damaged { piece });
         } else if self.is_wanted(piece) {
             self.engine_event(Event::Priority { pieces: piece..piece + 1, priority: 1 });
+        }
+    }
+
+    /// In a plan others offer us what they have: they are told what not yet, as it may be here.
+    fn judge_found(&mut self) {
+        let below = self.unchecked.first().copied().unwrap_or(u32::MAX);
+        if below != self.judged && self.planned && !self.shared.seed_only {
+            self.judged = below;
+            self.engine_event(Event::Judged { below });
         }
     }
 
@@ -491,7 +506,7 @@ impl Driver {
     /// Every wanted piece is verified, none is left that may turn out to be wanted, and a draft is sealed.
     fn is_complete(&self) -> bool {
         let sealed = self.shared.roots.as_ref().is_none_or(|roots| roots.seal().is_some());
-        self.unchecked == 0 && sealed && self.engine.is_complete()
+        self.unchecked.is_empty() && sealed && self.engine.is_complete()
     }
 
     /// What is done now and then rather than in answer to something.
@@ -519,7 +534,7 @@ impl Driver {
             verified_bytes: self.verified_bytes,
             pieces: self.manifest.piece_count(),
             verified_pieces: stats.verified,
-            unchecked_pieces: self.unchecked,
+            unchecked_pieces: self.unchecked.len() as u32,
             peers: self.conns.len(),
             // What comes from a connection that has just ended counts too.
             received_bytes: stats.received,

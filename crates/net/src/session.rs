@@ -1,5 +1,6 @@
 //! One swarm, from start to stop: what the program holds in its hand.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
@@ -105,9 +106,9 @@ impl Swarm {
         let handed = (roots.clone(), inbox.clone(), cpu.clone());
         let settler = Settler::start(manifest.clone(), store.clone(), handed.0, handed.1, handed.2, threads)
             .map_err(|source| Error::System { what: "start a thread", source })?;
-        let unchecked: u32 = to_check.iter().map(|r| r.end - r.start).sum();
+        let unchecked: BTreeSet<u32> = to_check.iter().cloned().flatten().collect();
         let to_hash = minus(&to_check, &ranges_of(&hashed));
-        settler.keep_found(unchecked as usize, hashed);
+        settler.keep_found(unchecked.len(), hashed);
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
         let limits = limits(planned);
         let shared = Arc::new(Shared {

@@ -132,13 +132,27 @@ impl Engine {
                 continue;
             }
             // The source is told too, though it has all: it gives again what was lost with a relay. And so
-            // is who may take our silence for death.
-            let told = self.is_source(peer) || self.feeds(peer);
+            // is who may take our silence for death, and who waits to hear what we need not be offered.
+            let told = self.is_source(peer) || self.feeds(peer) || self.judging();
             let pieces = to_ranges(news.iter().copied().filter(|&piece| told || !peer.have.has(piece)));
             if !pieces.is_empty() {
                 self.announcer.spent += cost(&pieces);
                 self.out.push_back(Action::Announce { peer: peer.id, pieces });
             }
+        }
+    }
+
+    /// Some of what an earlier run has left is not judged yet.
+    fn judging(&self) -> bool {
+        self.judged < self.pieces.count()
+    }
+
+    /// More is judged of what an earlier run has left: what is right is told before the rest may be offered.
+    pub(crate) fn on_judged(&mut self, below: u32) {
+        self.flush_announcements();
+        self.judged = below;
+        for peer in self.peers.values().filter(|p| !p.is_stock() && !p.closing) {
+            self.out.push_back(Action::OfferBelow { peer: peer.id, below });
         }
     }
 
@@ -158,6 +172,9 @@ impl Engine {
     pub(crate) fn announce_all(&mut self, id: PeerId) {
         // Whoever was here before is told first, so that nobody hears of a piece twice.
         self.flush_announcements();
+        if self.judging() && self.peers.get(&id).is_some_and(|p| !p.is_stock()) {
+            self.out.push_back(Action::OfferBelow { peer: id, below: self.judged });
+        }
         let have = self.pieces.verified_ranges();
         self.out.push_back(Action::AnnounceAll { peer: id, have });
     }

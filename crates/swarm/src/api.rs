@@ -232,6 +232,9 @@ pub enum Event {
     PieceFailed { piece: u32 },
     /// Verified data turned out to be lost or changed on our disk.
     PieceLost { piece: u32 },
+    /// What an earlier run may have left of the pieces below this one is judged: `PieceVerified` has said what is right.
+    /// Others may turn out to be here, and nobody need offer them yet. Until it is said, all are judged.
+    Judged { below: u32 },
     /// A block that we were told to serve has left for the socket (or the peer is gone).
     Sent { peer: PeerId, block: Block },
 
@@ -247,6 +250,8 @@ pub enum Event {
     Member { peer: PeerId, member: u32, distance: u8 },
     /// The peer sends this piece of its own accord, block by block, as the plan has it for this stripe.
     Offered { peer: PeerId, piece: u32, stripe: u16 },
+    /// The peer takes offers of pieces below this one: it may have others. It takes all until it says so.
+    OfferBelow { peer: PeerId, below: u32 },
 }
 
 /// What is to be done.
@@ -283,6 +288,8 @@ pub enum Action {
     /// Tell the peer that all blocks of this piece follow, unasked (Tidecast); its leaf hashes go ahead.
     /// `Serve` follows for each block as it gets here. The peer declines by cancelling the whole piece.
     Offer { peer: PeerId, piece: u32, stripe: u16 },
+    /// Tell the peer to offer us pieces below this one only (Tidecast).
+    OfferBelow { peer: PeerId, below: u32 },
     /// Tell who makes the plan that our parent in this stripe does not do its part: it is gone, silent or
     /// slow.
     Complain { member: u32, stripe: u16, why: Complaint },
@@ -309,7 +316,8 @@ impl Action {
             | Action::Cancel { peer, .. }
             | Action::Serve { peer, .. }
             | Action::Reject { peer, .. }
-            | Action::Offer { peer, .. } => Some(peer),
+            | Action::Offer { peer, .. }
+            | Action::OfferBelow { peer, .. } => Some(peer),
         }
     }
 }

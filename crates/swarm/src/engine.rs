@@ -65,6 +65,8 @@ pub struct Engine {
     pub(crate) peers: Peers,
     pub(crate) turns: Turns,
     pub(crate) announcer: Announcer,
+    /// Pieces below it are here or not; others may turn out to be.
+    pub(crate) judged: u32,
     pub(crate) blame: Blame,
     pub(crate) choker: Choker,
     pub(crate) given: Given,
@@ -134,6 +136,7 @@ impl Engine {
             peers: Peers::default(),
             turns: Turns::new(setup.limits.serving_total, count),
             announcer: Announcer::default(),
+            judged: u32::MAX,
             blame: Blame::default(),
             choker: Choker::default(),
             given: Given::default(),
@@ -214,6 +217,7 @@ impl Engine {
             Event::PieceVerified { piece } => self.on_piece_verified(piece),
             Event::PieceFailed { piece } => self.on_piece_failed(piece),
             Event::PieceLost { piece } => self.on_piece_lost(piece),
+            Event::Judged { below } => self.on_judged(below),
             Event::Priority { pieces, priority } => self.on_priority(pieces, priority),
             Event::Deadline { pieces, at } => self.on_deadline(pieces, at),
             Event::Plan(role) => self.on_plan(role),
@@ -252,6 +256,7 @@ impl Engine {
             Event::Sent { peer, block } => self.on_sent(peer, block),
             Event::Member { peer, member, .. } => self.on_member(peer, member),
             Event::Offered { peer, piece, stripe } => self.on_offered(peer, piece, stripe),
+            Event::OfferBelow { peer, below } => self.on_offer_below(peer, below),
             Event::QueueLimit { peer, requests } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.limit_queue(requests);
@@ -509,6 +514,7 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::QueueLimit { peer, .. }
         | Event::Member { peer, .. }
         | Event::Offered { peer, .. }
+        | Event::OfferBelow { peer, .. }
         | Event::Sent { peer, .. } => Some(*peer),
         _ => None,
     }

@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     pub(crate) have: Holding,
     /// It has said what it has: nothing is sent unasked before.
     pub(crate) introduced: bool,
+    /// Pieces below it may be offered to it.
+    pub(crate) offer_below: u32,
     /// Pieces it has that we lack; kept for peers that do not have all.
     pub(crate) lacking: u32,
     /// How often it had all and then lost one: each time costs a walk over all pieces.
@@ -127,6 +129,7 @@ impl Peer {
             end: End::Lost,
             have: Holding::default(),
             introduced: false,
+            offer_below: u32::MAX,
             lacking: 0,
             relapses: 0,
             chokes_us: stock,

@@ -145,13 +145,14 @@ impl Engine {
         }
     }
 
-    /// Takes the next piece out of a list that the child lacks and of which something is here.
+    /// Takes the next piece out of a list that the child surely lacks and of which something is here.
     fn next_of(&self, id: PeerId, order: &mut Order) -> Option<u32> {
-        let have = &self.peers.get(&id)?.have;
+        let peer = self.peers.get(&id)?;
+        let have = &peer.have;
         while order.pending.front().is_some_and(|&p| have.has(p)) {
             order.pending.pop_front();
         }
-        let ready = |&p: &u32| !have.has(p) && self.pieces.passable(p, 0) > 0;
+        let ready = |&p: &u32| p < peer.offer_below && !have.has(p) && self.pieces.passable(p, 0) > 0;
         let at = order.pending.iter().take(LOOK).position(ready)?;
         order.pending.remove(at)
     }
@@ -185,6 +186,14 @@ impl Engine {
         if new {
             self.feed(id);
         }
+    }
+
+    /// A child knows by now what it has of the pieces below this one, and has told us.
+    pub(crate) fn on_offer_below(&mut self, id: PeerId, below: u32) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.offer_below = below;
+        }
+        self.feed(id);
     }
 
     /// Sets what a connected member is to get, and notes that it is there. Who has just come gets all, where
@@ -221,7 +230,87 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::api::{Event, Limits, Policy, Protocol, Setup, Time};
+    use crate::plan::{Edges, Role};
+
+    const PEER: PeerId = PeerId(1);
+    const TIDE: Protocol = Protocol::Tidecast { max_block: 1 << 20 };
+
+    /// One of two members of a plan, with a connection to the other. The source, 0, has ten pieces.
+    fn member(member: u32) -> Engine {
+        let (parent, children) = if member == 0 { (None, vec![1]) } else { (Some(0), vec![]) };
+        let have = if member == 0 { vec![0..10] } else { vec![] };
+        let (lengths, limits) = (vec![1 << 14; 10].into(), Limits::default());
+        let setup = Setup { lengths, have, want: vec![], policy: Policy::TIDECAST, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let stripes = vec![Edges { parent, children }];
+        give(&mut engine, Event::Plan(Arc::new(Role { epoch: 1, member, sources: vec![0], stripes })));
+        if member == 1 {
+            give(&mut engine, Event::Judged { below: 3 });
+        }
+        let up = give(&mut engine, Event::PeerUp { peer: PEER, protocol: TIDE, candidate: None });
+        let below = Action::OfferBelow { peer: PEER, below: 3 };
+        assert_eq!(up.first() == Some(&below), member == 1, "before all else: {up:?}");
+        give(&mut engine, Event::Member { peer: PEER, member: 1 - member, distance: 0 });
+        engine
+    }
+
+    /// What becomes of an event; what is to be sent is sent at once.
+    fn give(engine: &mut Engine, event: Event) -> Vec<Action> {
+        let (mut events, mut out) = (VecDeque::from([event]), Vec::new());
+        while let Some(event) = events.pop_front() {
+            engine.handle(Time(0), event);
+            engine.check().unwrap();
+            for action in std::iter::from_fn(|| engine.poll()) {
+                if let Action::Serve { peer, block } = action {
+                    events.push_back(Event::Sent { peer, block });
+                }
+                out.push(action);
+            }
+        }
+        out
+    }
+
+    fn offered(engine: &mut Engine, event: Event) -> Vec<u32> {
+        let piece = |action| if let Action::Offer { piece, .. } = action { Some(piece) } else { None };
+        give(engine, event).into_iter().filter_map(piece).collect()
+    }
+
+    #[test]
+    fn a_child_is_offered_what_it_surely_lacks() {
+        let mut source = member(0);
+        assert_eq!(offered(&mut source, Event::OfferBelow { peer: PEER, below: 3 }), []);
+        assert_eq!(offered(&mut source, Event::HasNone { peer: PEER }), [0, 1, 2]);
+        assert_eq!(offered(&mut source, Event::HasMore { peer: PEER, pieces: vec![3..5] }), []);
+        assert_eq!(offered(&mut source, Event::OfferBelow { peer: PEER, below: 7 }), [5, 6]);
+        assert_eq!(offered(&mut source, Event::OfferBelow { peer: PEER, below: u32::MAX }), [7, 8, 9]);
+    }
+
+    #[test]
+    fn a_child_says_what_it_has_before_it_takes_more() {
+        let mut child = member(1);
+        give(&mut child, Event::HasAll { peer: PEER });
+        for piece in 3..5 {
+            give(&mut child, Event::PieceVerified { piece });
+        }
+        give(&mut child, Event::Priority { pieces: 5..6, priority: 1 });
+        let said = give(&mut child, Event::Judged { below: 6 });
+        let about = |a: &Action| matches!(a, Action::Announce { .. } | Action::OfferBelow { .. });
+        let said: Vec<Action> = said.into_iter().filter(about).collect();
+        let news = |from| Action::Announce { peer: PEER, pieces: vec![from..5] };
+        let below = Action::OfferBelow { peer: PEER, below: 6 };
+        assert!(said == [news(3), below.clone()] || said == [news(4), below], "{said:?}");
+        let other = PeerId(2);
+        let stock = Protocol::Stock { fast: true };
+        let up = give(&mut child, Event::PeerUp { peer: other, protocol: stock, candidate: None });
+        assert!(!up.iter().any(|a| matches!(a, Action::OfferBelow { .. })), "{up:?}");
+        assert!(give(&mut child, Event::Judged { below: u32::MAX }).iter().filter(|a| about(a)).count() == 1);
+    }
 
     #[test]
     fn parts_that_are_declined_are_left_out() {

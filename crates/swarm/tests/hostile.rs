@@ -134,7 +134,7 @@ impl Driver {
             | Action::Choke { peer, .. }
             | Action::Cancel { peer, .. }
             | Action::Reject { peer, .. } => self.named(*peer, &action),
-            Action::Offer { peer, .. } => self.named(*peer, &action),
+            Action::Offer { peer, .. } | Action::OfferBelow { peer, .. } => self.named(*peer, &action),
             Action::Complain { .. } => {}
             Action::Complete => assert!(self.engine.is_complete()),
         }

@@ -252,6 +252,7 @@ fn tidecast() {
         (M::AvailabilityBits(bits), "09 0001 01 00000010 81"),
         (M::Credit { channel, bytes: 0x100000 }, "0a 0001 00100000"),
         (M::Offer { channel, stripe: 5, piece }, "0b 0001 0005 00000007"),
+        (M::OfferBelow { channel, below: 7 }, "0c 0001 00000007"),
         (
             M::Leaves { channel, piece, first: 16, hashes: vec![[0xCD; 32]] },
             &format!("10 0001 00000007 00000010 {}", "cd".repeat(32)),

@@ -216,6 +216,7 @@ impl Reading {
                 self.proven(piece..piece.saturating_add(1))?;
                 Event::Offered { peer, piece, stripe }
             }
+            M::OfferBelow { below, .. } => Event::OfferBelow { peer, below },
             M::Revoked { list, .. } => return self.revoked(&list).await,
             M::Peers { addrs, .. } => return self.link.found(addrs.into_iter()).await,
             M::Denied { text, .. } => return Err(ConnError::Denied(text)),

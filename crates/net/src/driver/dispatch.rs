@@ -67,6 +67,7 @@ impl Driver {
                 self.send(peer, message);
             }
             Action::Offer { peer, piece, stripe } => self.put(peer, Out::Offer { piece, stripe }),
+            Action::OfferBelow { peer, below } => self.offer_below(peer, below),
             Action::Complain { member, stripe, why } => self.complain(Complained { member, stripe, why }),
             // Progress says so; what is still to be checked decides too.
             Action::Complete => {}
@@ -158,6 +159,13 @@ impl Driver {
             }
         } else {
             self.send(peer, Message::DontHave(piece));
+        }
+    }
+
+    /// Only who takes part in a plan offers anything.
+    fn offer_below(&mut self, peer: PeerId, below: u32) {
+        if self.conns.get(&peer).is_some_and(|c| c.takes_offers) {
+            self.send(peer, Message::Tidecast(ext::Message::OfferBelow { channel: 0, below }));
         }
     }
 

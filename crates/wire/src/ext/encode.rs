@@ -22,6 +22,7 @@ pub(crate) mod kind {
     pub(crate) const AVAILABILITY_BITS: u8 = 9;
     pub(crate) const CREDIT: u8 = 10;
     pub(crate) const OFFER: u8 = 11;
+    pub(crate) const OFFER_BELOW: u8 = 12;
     pub(crate) const LEAVES: u8 = 16;
     pub(crate) const LEAVES_REQUEST: u8 = 17;
     pub(crate) const LEAVES_REJECT: u8 = 18;
@@ -91,7 +92,7 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
         M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
         M::Offer { stripe, .. } => fit("Offer", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1)),
-        M::CancelBlock(_) | M::RejectBlock(_) | M::Credit { .. } => Ok(()),
+        M::CancelBlock(_) | M::RejectBlock(_) | M::OfferBelow { .. } | M::Credit { .. } => Ok(()),
         M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } | M::Seal { .. } => Ok(()),
     }
 }
@@ -116,6 +117,10 @@ pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), Encode
         Message::AvailabilityBits(m) => {
             set(out, kind::AVAILABILITY_BITS, m.channel, m.mode, m.first);
             out.put_slice(&m.bits);
+        }
+        Message::OfferBelow { channel, below } => {
+            head(out, kind::OFFER_BELOW, *channel);
+            out.put_u32(*below);
         }
         Message::Credit { channel, bytes } => {
             head(out, kind::CREDIT, *channel);

@@ -186,6 +186,13 @@ pub enum Message {
         /// The piece.
         piece: u32,
     },
+    /// Offer me pieces below this one only: of the others I may turn out to have some.
+    OfferBelow {
+        /// The swarm.
+        channel: u16,
+        /// The first piece that is not to be offered.
+        below: u32,
+    },
     /// You may push so many bytes more.
     Credit {
         /// The swarm.

@@ -195,6 +195,7 @@ fn tidecast_data() -> impl Strategy<Value = ext::Message> {
             M::AvailabilityBits(ext::AvailabilityBits { channel, mode, first: first * 8, bits })
         }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, bytes)| M::Credit { channel, bytes }),
+        (any::<u16>(), any::<u32>()).prop_map(|(channel, below)| M::OfferBelow { channel, below }),
         (any::<u16>(), 0..ext::MAX_STRIPES, any::<u32>()).prop_map(|(channel, stripe, piece)| M::Offer {
             channel,
             stripe,
