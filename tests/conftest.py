@@ -36,9 +36,8 @@ def needs(*programs: str) -> None:
 def built() -> pathlib.Path:
     """The folder of the release programs, built once."""
     if not os.environ.get("TIDECAST_NO_BUILD"):
-        subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "tidecast-cli", "-p", "tidecast-wan",
-                        "-p", "tidecast-capi"],
-                       cwd=ROOT, check=True)
+        # All of it: of some crates alone, dependencies have other features and are built again.
+        subprocess.run(["cargo", "build", "--release", "--quiet", "--workspace"], cwd=ROOT, check=True)
     return TARGET / "release"
 
 
@@ -56,6 +55,18 @@ def start(tmp_path, request):
     yield begin
     for proc in reversed(running):
         proc.kill()
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    """launcher(lines) -> a template for `bcast --launch`: a worker starts after these lines of shell, to which it is $host."""
+    def write(lines: str) -> str:
+        script = tmp_path / "launch"
+        script.write_text(f'#!/bin/sh\nhost=$1; shift\n{lines}\nexec "$@"\n')
+        script.chmod(0o755)
+        return f"{script} {{host}} {{command}}"
+
+    return write
 
 
 @pytest.fixture

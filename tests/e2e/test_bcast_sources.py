@@ -48,16 +48,14 @@ def test_several_sources_share_what_is_sent(tide, tmp_path):
 
 
 @pytest.mark.root
-def test_who_sees_another_file_is_no_source(tide, tmp_path):
+def test_who_sees_another_file_is_no_source(tide, launcher, tmp_path):
     """The second host has an older version at that path; what it would send is hashed before."""
     data = trees.blob(tmp_path / "data", 3_000_000)
     stale = tmp_path / "stale"
     trees.blob(stale, 3_000_000, seed=5)
     os.utime(stale, ns=(os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns))
-    launcher = tmp_path / "launch"
-    launcher.write_text(f'#!/bin/sh\nhost=$1; shift\n[ $host = old ] && exec unshare -m sh -c \'mount --bind {stale} {data} && exec "$@"\' sh "$@"\nexec "$@"\n')
-    launcher.chmod(0o755)
-    done = bcast(tide, data, tmp_path / "{host}/data", "--sources", "2", hosts="old,b,c", launch=f"{launcher} {{host}} {{command}}").ok().last("done")
+    launch = launcher(f"""[ $host = old ] && set -- unshare -m sh -c 'mount --bind {stale} {data} && exec "$@"' sh "$@" """)
+    done = bcast(tide, data, tmp_path / "{host}/data", "--sources", "2", hosts="old,b,c", launch=launch).ok().last("done")
     for host in ("old", "b", "c"):
         trees.assert_same(data, tmp_path / host / "data")
     assert all(s["sent"] == 0 for s in done["sources"]), "nothing of the stale file was sent"
