@@ -24,9 +24,9 @@ use serde::de::DeserializeOwned;
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
@@ -46,6 +46,8 @@ const STAGGER: Duration = Duration::from_millis(100);
 const HANDSHAKES: usize = 256;
 /// How often either end says something, and after how long a silence the other is taken for lost.
 pub const BEAT: Duration = Duration::from_secs(1);
+/// Last words have so long to be heard.
+pub const LAST: Duration = Duration::from_secs(5);
 /// See [`BEAT`].
 pub const SILENCE: Duration = Duration::from_secs(30);
 
@@ -262,6 +264,66 @@ impl Channel {
     }
 }
 
+/// Carries messages both ways until the connection ends, `hear` wants no more, or `queue` does; and says that this end is
+/// `alive`, where nobody else does. What the other end has said by then is heard all the same, for [`LAST`] at most: it
+/// counts, though that end may take nothing any more; and to close while it still speaks would reset the connection, and
+/// cut off our own last words.
+///
+/// # Errors
+/// What has ended the connection, where that was not this end.
+pub async fn carry<I, O, Q, F>(
+    stream: impl AsyncRead + AsyncWrite,
+    mut hear: impl FnMut(I, Bytes) -> F,
+    mut queue: mpsc::Receiver<Q>,
+    alive: Option<O>,
+) -> Result<(), ChannelError>
+where
+    I: DeserializeOwned,
+    O: Serialize,
+    Q: Into<(O, Bytes)>,
+    F: Future<Output = bool>,
+{
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let hearing = async {
+        loop {
+            let (message, payload) = read(&mut reader).await?;
+            if !hear(message, payload).await {
+                return Ok(());
+            }
+        }
+    };
+    let saying = async {
+        let mut beat = interval(BEAT);
+        loop {
+            tokio::select! {
+                next = queue.recv() => match next {
+                    Some(next) => {
+                        let (message, payload) = next.into();
+                        write(&mut writer, &message, &payload).await?;
+                    }
+                    None => break,
+                },
+                _ = beat.tick() => if let Some(alive) = &alive {
+                    write(&mut writer, alive, &[]).await?;
+                },
+            }
+        }
+        // The other end reads to here and closes.
+        timeout(LAST, writer.shutdown()).await.unwrap_or(Ok(()))?;
+        Ok(())
+    };
+    let mut hearing = std::pin::pin!(hearing);
+    tokio::select! {
+        ended = &mut hearing => ended,
+        said = saying => match (said, timeout(LAST, hearing).await.unwrap_or(Ok(()))) {
+            // As it should, after our last words.
+            (Ok(()), Err(ChannelError::Closed)) => Ok(()),
+            (said, Ok(())) => said,
+            (_, heard) => heard,
+        },
+    }
+}
+
 /// Writes one message and its payload; one that is not taken for [`SILENCE`] is an error.
 ///
 /// # Errors
@@ -334,6 +396,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn last_words_are_heard_of_one_who_listens_no_more() {
+        let mut words = Vec::new();
+        for word in 0..3u8 {
+            write(&mut words, &word, &[]).await.unwrap();
+        }
+        let (deaf, gone) = tokio::io::duplex(1);
+        drop(gone);
+        let (heard, mut inbox) = mpsc::channel(1);
+        let hear = move |word: u8, _| {
+            let heard = heard.clone();
+            async move { heard.send(word).await.is_ok() }
+        };
+        let (_said, queue) = mpsc::channel::<(u8, Bytes)>(1);
+        let carried = carry(tokio::io::join(&words[..], deaf), hear, queue, Some(0u8));
+        let listen = async {
+            // The inbox is full until after the first word that is not taken.
+            sleep(Duration::from_millis(20)).await;
+            [inbox.recv().await, inbox.recv().await, inbox.recv().await]
+        };
+        let (carried, heard) = tokio::join!(carried, listen);
+        assert_eq!(heard, [Some(0), Some(1), Some(2)]);
+        assert!(matches!(carried, Err(ChannelError::Closed)), "{carried:?}");
+    }
+
+    #[tokio::test]
     async fn what_is_too_long_garbled_or_cut_is_refused() {
         let refused = async |bytes: &[u8]| read::<Vec<u8>>(&mut &bytes[..]).await.unwrap_err();
         assert!(matches!(refused(&[255; 8]).await, ChannelError::TooLong(_)));
@@ -375,7 +462,7 @@ mod tests {
         let tls = || Tls::new(&NodeKey::generate().unwrap()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let (heard, mut hear) = tokio::sync::mpsc::channel(1);
+        let (heard, mut hear) = mpsc::channel(1);
         let serve = move |_, _, _, first: u8| {
             let heard = heard.clone();
             async move { heard.send(first).await.unwrap() }

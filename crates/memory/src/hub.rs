@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidecast_group::channel::{self, BEAT, ChannelError};
+use tidecast_group::channel::{self, ChannelError, LAST};
 use tidecast_identity::{NodeKey, Tls};
-use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -24,9 +23,8 @@ const INBOX: usize = 4096;
 const QUEUE: usize = 1024;
 /// How often patience is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// A hub that is told to end waits so long for those who are in a call, and for last words to leave.
+/// A hub that is told to end waits so long for those who are in a call.
 const LINGER: Duration = Duration::from_secs(120);
-const LAST: Duration = Duration::from_secs(5);
 
 /// What the hub hears; a connection has a number, since a rank may try more than once.
 enum Input {
@@ -76,54 +74,20 @@ impl Hub {
 /// Carries messages both ways until the connection ends or the hub lets go of it.
 async fn carry(conn: u64, stream: TlsStream<TcpStream>, first: Up, to: mpsc::Sender<Input>) {
     let Up::Hello(hello) = first else { return };
-    let (sender, queue) = mpsc::channel(QUEUE);
+    let (sender, queue) = mpsc::channel::<(Down, Bytes)>(QUEUE);
     if to.send(Input::Joined { conn, hello, to: sender }).await.is_err() {
         return;
     }
-    let (reader, writer) = tokio::io::split(stream);
-    let mut hearing = std::pin::pin!(hear(conn, reader, &to));
-    let why = tokio::select! {
-        why = &mut hearing => why,
-        said = say(writer, queue) => match said {
-            Ok(()) => "it was let go".into(),
-            // What it said before it left counts, though it takes nothing any more.
-            Err(why) => timeout(LAST, hearing).await.unwrap_or(why),
-        },
+    let hear = {
+        let to = &to;
+        move |up, payload| async move { to.send(Input::Said { conn, up, payload }).await.is_ok() }
+    };
+    let why = match channel::carry(stream, hear, queue, Some(Down::Alive)).await {
+        Ok(()) => "it was let go".into(),
+        Err(ChannelError::Closed) => "its process has ended".into(),
+        Err(error) => error.to_string(),
     };
     let _ = to.send(Input::Gone { conn, why }).await;
-}
-
-async fn hear(conn: u64, mut from: ReadHalf<TlsStream<TcpStream>>, to: &mpsc::Sender<Input>) -> String {
-    loop {
-        match channel::read(&mut from).await {
-            Ok((up, payload)) => {
-                if to.send(Input::Said { conn, up, payload }).await.is_err() {
-                    return "the hub has ended".into();
-                }
-            }
-            Err(ChannelError::Closed) => return "its process has ended".into(),
-            Err(error) => return error.to_string(),
-        }
-    }
-}
-
-async fn say(
-    mut to: WriteHalf<TlsStream<TcpStream>>,
-    mut queue: mpsc::Receiver<(Down, Bytes)>,
-) -> Result<(), String> {
-    let mut beat = interval(BEAT);
-    loop {
-        let (down, payload) = tokio::select! {
-            next = queue.recv() => match next {
-                Some(next) => next,
-                None => break,
-            },
-            _ = beat.tick() => (Down::Alive, Bytes::new()),
-        };
-        channel::write(&mut to, &down, &payload).await.map_err(|error| error.to_string())?;
-    }
-    let _ = timeout(LAST, to.shutdown()).await;
-    Ok(())
 }
 
 /// Who is connected, both ways.

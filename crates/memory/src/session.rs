@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidecast_group::channel::{self, BEAT, Channel, ChannelError};
+use tidecast_group::channel::{self, Channel, ChannelError};
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{local_addresses, order_for_dialling};
-use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsStream;
 
 use crate::error::Error;
@@ -41,7 +40,7 @@ pub(crate) struct Session {
     down: mpsc::Receiver<(Down, Bytes)>,
     /// Why it ended.
     lost: Arc<Mutex<Option<String>>>,
-    writer: JoinHandle<()>,
+    carrying: JoinHandle<()>,
 }
 
 impl Session {
@@ -57,13 +56,11 @@ impl Session {
         let rank = hello.rank;
         let said = channel::write(&mut stream, &Up::Hello(hello), &[]).await;
         said.map_err(|e| Error::Join(format!("rank 0 is lost: {e}")))?;
-        let (reader, writer) = tokio::io::split(stream);
         let (up, queue) = mpsc::channel(QUEUE);
         let (sender, down) = mpsc::channel(QUEUE);
         let lost = Arc::new(Mutex::new(None));
-        tokio::spawn(hear(reader, sender, shared.clone(), lost.clone()));
-        let writer = tokio::spawn(say(writer, queue));
-        let mut session = Self { up, down, lost, writer };
+        let carrying = tokio::spawn(carry(stream, queue, sender, shared.clone(), lost.clone()));
+        let mut session = Self { up, down, lost, carrying };
         let seated = timeout_at(until, session.take_seat(&shared)).await;
         seated.unwrap_or_else(|_| Err(Error::Join(format!("rank 0 gives rank {rank} no seat"))))?;
         Ok(session)
@@ -124,10 +121,10 @@ impl Session {
 
     /// Leaves.
     pub(crate) async fn leave(self) {
-        let Self { up, writer, .. } = self;
+        let Self { up, carrying, .. } = self;
         let _ = timeout(LAST, up.send((Up::Bye, Bytes::new()))).await;
         drop(up);
-        let _ = timeout(LAST, writer).await;
+        let _ = timeout(LAST, carrying).await;
     }
 }
 
@@ -162,50 +159,37 @@ async fn addresses(at: &[String]) -> Vec<SocketAddr> {
     found
 }
 
-/// Reads until the connection ends or falls silent.
-async fn hear(
-    mut from: ReadHalf<TlsStream<TcpStream>>,
+/// Carries messages both ways, with a sign of life when there is nothing to say, until the hub is lost or this rank leaves.
+async fn carry(
+    stream: TlsStream<TcpStream>,
+    queue: mpsc::Receiver<(Up, Bytes)>,
     to: mpsc::Sender<(Down, Bytes)>,
     shared: Arc<Shared>,
     lost: Arc<Mutex<Option<String>>>,
 ) {
-    let why = loop {
-        let (down, payload) = match channel::read(&mut from).await {
-            Ok(message) => message,
-            Err(ChannelError::Closed) => break "rank 0 has ended".to_owned(),
-            Err(error) => break format!("rank 0 is lost: {error}"),
-        };
-        match down {
-            Down::Alive => continue,
-            Down::Lost(why) => break why,
-            Down::End { call, .. } => {
-                let file = shared.file(call);
-                // Giving back gigabytes takes its time.
-                tokio::task::spawn_blocking(move || std::fs::remove_file(file));
+    let hear = {
+        let (to, shared, lost) = (&to, &shared, &lost);
+        move |down, payload| async move {
+            match down {
+                Down::Alive => return true,
+                Down::Lost(why) => {
+                    *lost.lock() = Some(why);
+                    return false;
+                }
+                Down::End { call, .. } => {
+                    let file = shared.file(call);
+                    // Giving back gigabytes takes its time.
+                    tokio::task::spawn_blocking(move || std::fs::remove_file(file));
+                }
+                _ => {}
             }
-            _ => {}
-        }
-        if to.send((down, payload)).await.is_err() {
-            return;
+            to.send((down, payload)).await.is_ok()
         }
     };
-    *lost.lock() = Some(why);
-}
-
-/// Writes what is queued, and a sign of life when there is nothing.
-async fn say(mut to: WriteHalf<TlsStream<TcpStream>>, mut queue: mpsc::Receiver<(Up, Bytes)>) {
-    let mut beat = interval(BEAT);
-    loop {
-        let (up, payload) = tokio::select! {
-            next = queue.recv() => match next {
-                Some(next) => next,
-                None => break,
-            },
-            _ = beat.tick() => (Up::Alive, Bytes::new()),
-        };
-        if channel::write(&mut to, &up, &payload).await.is_err() {
-            return;
-        }
-    }
-    let _ = timeout(LAST, to.shutdown()).await;
+    let why = match channel::carry(stream, hear, queue, Some(Up::Alive)).await {
+        Ok(()) => return,
+        Err(ChannelError::Closed) => "rank 0 has ended".to_owned(),
+        Err(error) => format!("rank 0 is lost: {error}"),
+    };
+    lost.lock().get_or_insert(why);
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidecast_net::LocalAddress;
 
@@ -228,6 +229,13 @@ pub(crate) enum ToWorker {
     Finish,
     /// It is over before its end.
     Stop(String),
+}
+
+/// No message to a worker has a payload.
+impl From<ToWorker> for (ToWorker, Bytes) {
+    fn from(message: ToWorker) -> Self {
+        (message, Bytes::new())
+    }
 }
 
 /// Worker to coordinator.

@@ -1,22 +1,16 @@
 //! The coordinator's end of the control channel.
 
-use std::time::Duration;
-
 use tidecast_identity::{NodeId, Tls};
-use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
 use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::Token;
-use crate::channel::{self, ChannelError};
+use crate::channel;
 
 /// Messages that may wait for one worker; one that does not read them is let go.
 const QUEUE: usize = 256;
-/// The last words have so long to be read.
-const LAST: Duration = Duration::from_secs(10);
 
 /// A worker's connection, by number.
 pub(crate) type ConnId = u64;
@@ -47,38 +41,16 @@ async fn serve(
     to: mpsc::Sender<Heard>,
 ) {
     let ToCoordinator::Hello(hello) = first else { return };
-    let (sender, mut queue) = mpsc::channel::<ToWorker>(QUEUE);
+    let (sender, queue) = mpsc::channel::<ToWorker>(QUEUE);
     if to.send(Heard::Joined { conn, node, hello, to: sender }).await.is_err() {
         return;
     }
-    let (mut reader, mut writer) = tokio::io::split(stream);
-    let hear = async {
-        loop {
-            let (message, _) = channel::read(&mut reader).await?;
-            if to.send(Heard::Message { conn, message }).await.is_err() {
-                return Ok(());
-            }
-        }
+    let hear = {
+        let to = &to;
+        move |message, _| async move { to.send(Heard::Message { conn, message }).await.is_ok() }
     };
-    let say = async {
-        // Ends when the coordinator drops this worker.
-        while let Some(message) = queue.recv().await {
-            channel::write(&mut writer, &message, &[]).await?;
-        }
-        // The worker reads to here and closes.
-        timeout(LAST, writer.shutdown()).await.unwrap_or(Ok(()))?;
-        Ok(())
-    };
-    let mut hear = std::pin::pin!(hear);
-    let ended: Result<(), ChannelError> = tokio::select! {
-        ended = &mut hear => ended,
-        // Closing while the worker still speaks would reset the connection, and cut off our last words.
-        said = say => match said {
-            Ok(()) => timeout(LAST, hear).await.unwrap_or(Ok(())),
-            // What it said before it left counts, though it takes nothing any more.
-            Err(error) => timeout(LAST, hear).await.unwrap_or(Ok(())).and(Err(error)),
-        },
-    };
+    // The queue ends when the coordinator drops this worker; it speaks to all once a second itself.
+    let ended = channel::carry(stream, hear, queue, None::<ToWorker>).await;
     let why = ended.err().map_or_else(|| "let go".to_owned(), |e| e.to_string());
     let _ = to.send(Heard::Lost { conn, why }).await;
 }
