@@ -17,7 +17,6 @@ use crate::plan::Issue;
 /// Where members are; everyone at one place without a topology.
 pub(super) struct Planning {
     planner: Planner,
-    shape: Shape,
     began: Instant,
     /// The origin's own complaints.
     complaints: Option<mpsc::Receiver<Complained>>,
@@ -35,8 +34,9 @@ impl Planning {
         let stripes = stripes(&members, size, shape);
         let places = topology.map_or_else(|| vec![Place::default()], |map| map.places().to_vec());
         let epoch = Epoch { number: 0, source: 0, members, places, stripes, seed: rand::random() };
-        let planner = Planner::new(Time(0), epoch).map_err(|e| Error::Network(format!("no plan: {e}")))?;
-        Ok(Self { planner, shape, began: Instant::now(), complaints })
+        let planner = Planner::new(Time(0), epoch, shape);
+        let planner = planner.map_err(|e| Error::Network(format!("no plan: {e}")))?;
+        Ok(Self { planner, began: Instant::now(), complaints })
     }
 
     fn now(&self) -> Time {
@@ -45,7 +45,7 @@ impl Planning {
 
     /// The epoch in force.
     pub(super) fn issue(&self) -> Issue {
-        Issue::new(self.planner.epoch(), self.shape)
+        Issue::new(self.planner.epoch(), self.planner.shape())
     }
 
     /// A first epoch for other data of the same members: so many bytes, in such pieces.
@@ -54,8 +54,9 @@ impl Planning {
         // Other sources have not got that.
         let beside = epoch.members.iter_mut().filter(|m| m.part == Part::Source);
         beside.for_each(|m| m.part = Part::Out);
-        epoch.stripes = stripes(&epoch.members, size, self.shape);
-        Ok(Issue::new(&epoch, self.shape))
+        let shape = self.planner.shape();
+        epoch.stripes = stripes(&epoch.members, size, shape);
+        Ok(Issue::new(&epoch, shape))
     }
 
     /// A latecomer; answers its number.
@@ -82,8 +83,7 @@ impl Planning {
         while let Some(Ok(complained)) = self.complaints.as_mut().map(mpsc::Receiver::try_recv) {
             self.complain(0, complained.member, complained.why);
         }
-        let now = self.now();
-        let shape = self.shape;
+        let (now, shape) = (self.now(), self.planner.shape());
         self.planner.poll(now).map(|epoch| Issue::new(epoch, shape))
     }
 }

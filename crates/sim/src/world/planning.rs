@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidecast_swarm::plan::{PlanError, Planner};
+use tidecast_swarm::plan::{PlanError, Planner, Shape};
 use tidecast_swarm::{Candidate, Complaint, Event, PeerId, Time};
 
 use super::{Thing, World};
@@ -28,7 +28,7 @@ impl Planning {
     pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
         let Some((knows, stripes)) = job.plan else { return Ok(None) };
         let epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
-        Ok(Some(Planning { planner: Planner::new(Time(0), epoch)?, wake: None }))
+        Ok(Some(Planning { planner: Planner::new(Time(0), epoch, Shape::Striped)?, wake: None }))
     }
 }
 

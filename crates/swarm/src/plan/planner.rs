@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::epoch::{Epoch, Member, Part, PlanError};
+use super::shapes::Shape;
 use super::table::Plan;
 use crate::api::{Complaint, Time};
 
@@ -49,6 +50,7 @@ struct Known {
 #[derive(Clone, Debug)]
 pub struct Planner {
     epoch: Epoch,
+    shape: Shape,
     plan: Plan,
     known: Vec<Known>,
     /// Since when we have no connection to whom, of those who are not out.
@@ -64,16 +66,27 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Starts with an epoch in which everyone is connected to us.
+    /// Starts with an epoch in which everyone is connected to us, and the shape of its plan and of all later ones.
     ///
     /// # Errors
     /// No plan can be made of it.
-    pub fn new(now: Time, epoch: Epoch) -> Result<Planner, PlanError> {
-        let plan = Plan::new(&epoch)?;
+    pub fn new(now: Time, epoch: Epoch, shape: Shape) -> Result<Planner, PlanError> {
+        let plan = Plan::shaped(&epoch, shape)?;
         let known = epoch.members.iter().map(|m| Known::new(m.part)).collect();
         let (away, complaints) = (BTreeMap::new(), BTreeMap::new());
         let (demoted, changed) = (0, false);
-        Ok(Planner { epoch, plan, known, away, complaints, demoted, changed, issued: now, weighed: now })
+        Ok(Planner {
+            epoch,
+            shape,
+            plan,
+            known,
+            away,
+            complaints,
+            demoted,
+            changed,
+            issued: now,
+            weighed: now,
+        })
     }
 
     /// The current epoch.
@@ -82,7 +95,13 @@ impl Planner {
         &self.epoch
     }
 
-    /// Its plan.
+    /// The shape of every plan.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The current epoch's plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -156,7 +175,7 @@ impl Planner {
         }
         let number = self.epoch.number.checked_add(1)?;
         let last = std::mem::replace(&mut self.epoch.number, number);
-        match Plan::new(&self.epoch) {
+        match Plan::shaped(&self.epoch, self.shape) {
             Ok(plan) => self.plan = plan,
             // Cannot be: every change was checked.
             Err(_) => {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidecast_swarm::plan::planner::{EVERY, GRACE, MEMORY, RETURNS, SETTLE, WORDS};
-use tidecast_swarm::plan::{Epoch, Member, Part, Plan, PlanError, Planner};
+use tidecast_swarm::plan::{Epoch, Member, Part, Plan, PlanError, Planner, Shape};
 use tidecast_swarm::{Complaint, Time};
 
 const START: Time = Time(5_000_000_000);
 
 fn planner(members: u32, stripes: u16) -> Planner {
-    Planner::new(START, Epoch::flat(members, stripes, 11)).unwrap()
+    Planner::new(START, Epoch::flat(members, stripes, 11), Shape::Striped).unwrap()
 }
 
 fn parents(plan: &Plan, member: u32) -> Vec<u32> {
@@ -25,6 +25,20 @@ fn children(plan: &Plan, member: u32) -> Vec<u32> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+#[test]
+fn in_a_chain_the_one_before_is_heard_of() {
+    let mut planner = Planner::new(START, Epoch::flat(9, 1, 11), Shape::Chain).unwrap();
+    let (from, about) =
+        (1..9).find_map(|m| Some((m, planner.plan().parent(m, 0).filter(|p| *p > 0)?))).unwrap();
+    for member in 1..9 {
+        planner.complain(START, member, about, Complaint::Slow);
+    }
+    assert_eq!(pass(&mut planner, START, EVERY * 2).len(), 1);
+    assert_eq!(part(&planner, about), Part::Leaf, "whom it feeds has said so, and nobody else is asked");
+    assert!((1..9).all(|m| planner.plan().children(m, 0).len() <= 2));
+    assert_ne!(planner.plan().parent(from, 0), Some(about));
 }
 
 /// Lets time pass as a driver would, from one wake-up to the next.
@@ -196,7 +210,7 @@ proptest! {
         let mut epoch = Epoch::flat(32, 4, 5);
         epoch.places.push(epoch.places[0]);
         (16..32).for_each(|m| epoch.members[m].place = 1);
-        let mut planner = Planner::new(START, epoch).unwrap();
+        let mut planner = Planner::new(START, epoch, Shape::Striped).unwrap();
         let (mut now, mut last) = (START, START);
         for said in said {
             match said {
