@@ -14,8 +14,8 @@ use tidecast_swarm::{Candidate, Complaint, Event, PeerId};
 
 use super::{Conn, Driver};
 
-/// Members beside our parents that the engine may dial by chance, should the plan not hold.
-const SPARE: usize = 64;
+/// Members beside our parents that the engine may dial by chance, should the plan not hold: about so many of all.
+const SPARE: u32 = 64;
 /// Complaints that nobody has read yet; more are dropped, the engine repeats what stays true.
 pub(crate) const COMPLAINTS: usize = 256;
 
@@ -88,7 +88,8 @@ impl Driver {
         if self.role.as_ref().is_some_and(|known| known.epoch > role.epoch) {
             return;
         }
-        let first = self.role.replace(role.clone()).is_none();
+        self.role = Some(role.clone());
+        let known = self.members.list.len();
         self.members = Members::new(members, matches!(self.shared.security, crate::Security::Private(_)));
         self.engine_event(Event::Plan(role.clone()));
         for peer in self.conns.keys().copied().collect::<Vec<_>>() {
@@ -96,13 +97,9 @@ impl Driver {
         }
         let parents: BTreeSet<u32> = role.stripes.iter().filter_map(|edges| edges.parent).collect();
         parents.iter().for_each(|parent| self.propose(*parent, true));
-        if first {
-            let count = self.members.list.len();
-            let some = rand::seq::index::sample(&mut rand::rng(), count, count.min(SPARE));
-            let some = some.iter().filter_map(|at| u32::try_from(at).ok());
-            let spare: Vec<u32> = some.filter(|m| *m != role.member && !parents.contains(m)).collect();
-            spare.into_iter().for_each(|member| self.propose(member, false));
-        }
+        let spare = spares(known as u32, self.members.list.len() as u32);
+        let spare: Vec<u32> = spare.filter(|m| *m != role.member && !parents.contains(m)).collect();
+        spare.into_iter().for_each(|member| self.propose(member, false));
     }
 
     /// Gives the engine a member's addresses, to be dialled: for good if it is `told`.
@@ -152,6 +149,11 @@ impl Driver {
     }
 }
 
+/// Of the members that are new, those beyond `known`, the share of the `count` that there are now which chance gives us.
+fn spares(known: u32, count: u32) -> impl Iterator<Item = u32> {
+    (known..count).filter(move |_| rand::random_ratio(SPARE.min(count), count))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -186,6 +188,16 @@ mod tests {
             Member { addrs: addr(2), distance: 2, ..Member::default() },
         ];
         Members::new(list, keys)
+    }
+
+    #[test]
+    fn latecomers_are_spare_members_too() {
+        assert!(spares(0, SPARE).eq(0..SPARE));
+        assert!(spares(5, SPARE).eq(5..SPARE));
+        assert_eq!(spares(SPARE, SPARE).count(), 0, "nobody new");
+        // A hundredth of them on average.
+        let late = spares(3000, 6400).count();
+        assert!((1..200).contains(&late), "{late}");
     }
 
     #[test]
