@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use tidecast_sim::check::Watch;
-use tidecast_sim::job::{Host, Job, SPREAD, Speech};
+use tidecast_sim::job::{Host, Job, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
 use tidecast_sim::progress::Progress;
@@ -13,7 +13,7 @@ use tidecast_sim::rivals::{self, Algorithm, Broadcast, Mpi, Way};
 use tidecast_sim::storm::{self, Load, Server, Storm};
 use tidecast_sim::topology::Topology;
 use tidecast_sim::world::World;
-use tidecast_swarm::{Limits, Policy, Time};
+use tidecast_swarm::{Policy, Time};
 
 const FOREVER: Time = Time(100_000_000_000_000);
 
@@ -67,24 +67,15 @@ fn broadcast(name: &str, topology: &Topology, size: u64) -> Outcome {
         Way::Torrent(policy) => Some(policy),
     };
     let piece = if size > 1 << 30 { 4 << 20 } else { 256 << 10 }; // mainline's for torrents of this size
+    let lengths = (0..size.div_ceil(piece)).map(|i| piece.min(size - i * piece) as u32).collect();
     let job = Job {
-        topology: topology.clone(),
-        model: Model::default(),
-        lengths: (0..size.div_ceil(piece)).map(|i| piece.min(size - i * piece) as u32).collect(),
         policy: policy.unwrap_or(Policy::TIDECAST),
-        limits: Limits::default(),
         speech: policy.map_or(Speech::Tidecast, |_| Speech::Stock { fast: false }),
         leaves: policy.is_none(),
         host: Host { settle: 1_200_000_000, think: 50_000 },
-        plan: None,
         acquaintances: 35, // the client of the paper keeps so many
-        joins: vec![],
-        faults: vec![],
-        jitter: 0,
-        spread: SPREAD,
-        wants: vec![],
         until: FOREVER,
-        seed: 1,
+        ..Job::plain(topology.clone(), lengths)
     };
     World::watched(&job, Watch::Light).unwrap().run(&Progress::new()).unwrap()
 }

@@ -73,3 +73,29 @@ pub struct Job {
     /// Of every chance in it.
     pub seed: u64,
 }
+
+impl Job {
+    /// A swarm of Tidecast's in which nothing goes wrong, on hosts that keep up with 1 GiB/s; whoever wants more sets it.
+    #[must_use]
+    pub fn plain(topology: Topology, lengths: Vec<u32>) -> Job {
+        Job {
+            topology,
+            model: Model::default(),
+            lengths,
+            policy: Policy::TIDECAST,
+            limits: Limits::default(),
+            speech: Speech::Tidecast,
+            leaves: true,
+            host: Host { settle: 1 << 30, think: 1000 },
+            plan: None,
+            acquaintances: 16,
+            spread: SPREAD,
+            joins: vec![],
+            faults: vec![],
+            jitter: 0,
+            wants: vec![],
+            until: Time(u64::MAX),
+            seed: 1,
+        }
+    }
+}

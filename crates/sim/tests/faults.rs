@@ -3,36 +3,17 @@
 
 use tidecast_sim::Time;
 use tidecast_sim::fault::Spec;
-use tidecast_sim::job::{Host, Job, SPREAD, Speech};
-use tidecast_sim::network::Model;
+use tidecast_sim::job::Job;
 use tidecast_sim::progress::Progress;
 use tidecast_sim::topology::Topology;
 use tidecast_sim::world::World;
-use tidecast_swarm::{Limits, Policy};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// 5 MiB in 20 pieces to four receivers on two switches of 100 Mbit/s: half a second without faults.
 fn job() -> Job {
-    Job {
-        topology: Topology::parse("bordeaux:3,2@100mbit,bottleneck=100mbit").unwrap(),
-        model: Model::default(),
-        lengths: vec![256 << 10; 20],
-        policy: Policy::TIDECAST,
-        limits: Limits::default(),
-        speech: Speech::Tidecast,
-        leaves: true,
-        host: Host { settle: 1 << 30, think: 1_000 },
-        plan: None,
-        acquaintances: 16,
-        joins: vec![],
-        faults: vec![],
-        jitter: 0,
-        spread: SPREAD,
-        wants: vec![],
-        until: Time(2000 * SECOND),
-        seed: 5,
-    }
+    let topology = Topology::parse("bordeaux:3,2@100mbit,bottleneck=100mbit").unwrap();
+    Job { until: Time(2000 * SECOND), seed: 5, ..Job::plain(topology, vec![256 << 10; 20]) }
 }
 
 /// When each receiver was complete, in seconds.

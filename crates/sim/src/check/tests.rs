@@ -8,33 +8,14 @@ use tidecast_swarm::{
 };
 
 use super::*;
-use crate::job::{Host, SPREAD, Speech};
-use crate::network::Model;
 use crate::topology::Topology;
 
 const S: u64 = 1_000_000_000;
 const PIECES: u32 = 8;
 
 fn job() -> Job {
-    Job {
-        topology: Topology::parse("single:3@1gbit").unwrap(),
-        model: Model::default(),
-        lengths: vec![1 << 20; PIECES as usize],
-        policy: Policy::TIDECAST,
-        limits: Limits::default(),
-        speech: Speech::Tidecast,
-        leaves: true,
-        host: Host { settle: 1 << 30, think: 0 },
-        plan: None,
-        acquaintances: 4,
-        joins: vec![],
-        faults: vec![],
-        jitter: 0,
-        spread: SPREAD,
-        wants: vec![],
-        until: Time(10_000 * S),
-        seed: 7,
-    }
+    let topology = Topology::parse("single:3@1gbit").unwrap();
+    Job { acquaintances: 4, seed: 7, ..Job::plain(topology, vec![1 << 20; PIECES as usize]) }
 }
 
 fn engine(have: std::ops::Range<u32>) -> Engine {

@@ -189,11 +189,7 @@ fn some(names: impl ExactSizeIterator<Item = String>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tidecast_swarm::{Limits, Policy};
-
     use super::*;
-    use crate::job::{Host, SPREAD, Speech};
-    use crate::network::Model;
     use crate::topology::{Link, Node};
 
     /// Two switches of 10 nodes each, 1 Gbit/s, one link.
@@ -206,25 +202,7 @@ mod tests {
             nodes: (0..20).map(|n| node(n / 10)).collect(),
             links: vec![link],
         };
-        Job {
-            topology,
-            model: Model::default(),
-            lengths: vec![16_384; 40],
-            policy: Policy::TIDECAST,
-            limits: Limits::default(),
-            speech: Speech::Tidecast,
-            leaves: true,
-            host: Host { settle: 1 << 30, think: 1000 },
-            plan: None,
-            acquaintances: 16,
-            joins: vec![],
-            faults: vec![],
-            jitter: 0,
-            spread: SPREAD,
-            wants: vec![],
-            until: Time(u64::MAX),
-            seed,
-        }
+        Job { seed, ..Job::plain(topology, vec![16_384; 40]) }
     }
 
     fn applied(text: &str) -> Job {
