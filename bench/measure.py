@@ -7,6 +7,7 @@ import pathlib
 import signal
 import statistics
 import subprocess
+import sys
 import time
 
 LIMIT = 900  # seconds after which a run counts as failed
@@ -92,6 +93,20 @@ def save(name: str, results) -> pathlib.Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
     return path.relative_to(root)
+
+
+def conclude(name: str, results, bad: int, cases: int, goal: float) -> int:
+    """Saves the results, says how many cases are within the goal; the exit code."""
+    print(f"\n{cases - bad} of {cases} cases within {goal:.0%}; written to {save(name, results)}")
+    return int(bad > 0)
+
+
+def begin(main) -> None:
+    """Runs a benchmark's main to the end of the process."""
+    try:
+        sys.exit(main())
+    except Failed as e:
+        sys.exit(f"bench: {e}")
 
 
 def median(rows: list[dict]) -> dict:

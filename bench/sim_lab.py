@@ -25,7 +25,7 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.measure import Failed, save  # noqa: E402
+from bench.measure import Failed, begin, conclude  # noqa: E402
 from bench.programs import TIDECAST  # noqa: E402
 from bench.simulator import simulate  # noqa: E402
 
@@ -264,12 +264,8 @@ def main() -> int:
         bad += not tell(case, lab_, sim)
         rows.append({"case": case.name, "form": case.form, "size": case.size, "piece": case.piece,
                      "faults": [fault(h) for h in case.happenings], "lab": lab_, "sim": sim, "lab_runs": lab_runs, "sim_runs": sim_runs})
-    print(f"\n{len(cases) - bad} of {len(cases)} cases within {GOAL:.0%}; written to {save('sim-lab', rows)}")
-    return int(bad > 0)
+    return conclude("sim-lab", rows, bad, len(cases), GOAL)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as e:
-        sys.exit(f"bench: {e}")
+    begin(main)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.measure import Failed, save  # noqa: E402
+from bench.measure import Failed, begin, conclude  # noqa: E402
 from bench.simulator import simulate  # noqa: E402
 from lab.forms import parse  # noqa: E402
 
@@ -135,13 +135,8 @@ def main() -> int:
             file.write_text(text)
             rows.append(compare(case, str(file) if case.name else case.form, text))
             bad += not tell(case, rows[-1])
-    out = save("simgrid", {"simgrid": version, "cases": rows})
-    print(f"\n{len(cases) - bad} of {len(cases)} cases within {GOAL:.0%}; written to {out}")
-    return int(bad > 0)
+    return conclude("simgrid", {"simgrid": version, "cases": rows}, bad, len(cases), GOAL)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as e:
-        sys.exit(f"bench: {e}")
+    begin(main)

@@ -18,7 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from bench import synthetic  # noqa: E402
-from bench.measure import Failed, median, save, size_of  # noqa: E402
+from bench.measure import Failed, begin, median, save, size_of  # noqa: E402
 from bench.programs import LTPEER, ROOT, Bench, free_port, repeat  # noqa: E402
 
 REPEATS = int(os.environ.get("REPEATS", "5"))
@@ -217,7 +217,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as e:
-        sys.exit(f"bench: {e}")
+    begin(main)

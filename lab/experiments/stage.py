@@ -99,6 +99,10 @@ class Stage:
         """The nodes whose copy is not, byte for byte, the source."""
         return [self.name(n) for n in self.receivers if not same(source, self.target(n))]
 
+    def verify(self, source: pathlib.Path) -> None:
+        if wrong := self.wrong(source):
+            raise Failed(f"copies that are not the source: {wrong}")
+
     def _goodput(self) -> float:
         last = self.count - 1
         server = self.start(last, ["iperf3", "-s", "-1", "--forceflush"], "iperf3-server")
