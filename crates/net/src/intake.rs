@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use nix::sys::socket::SetSockOpt;
@@ -26,14 +26,25 @@ sockopt_impl!(
     ReceiveLow, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32
 );
 
-/// How many bytes a reader misses; shared by who reads and the socket far below.
+/// How many bytes a reader misses; shared by who reads and the socket far below, which says whether it let it wait.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Missing(Arc<AtomicUsize>);
+pub(crate) struct Missing(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    bytes: AtomicUsize,
+    waited: AtomicBool,
+}
 
 impl Missing {
     /// Nothing less than so many bytes is of use now.
     pub(crate) fn set(&self, bytes: usize) {
-        self.0.store(bytes, Ordering::Relaxed);
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether there was nothing to read at any time since this was asked last.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.0.waited.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -78,7 +89,8 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
     fn poll(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, above: usize) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if read.is_pending() {
-            let low = self.missing.0.load(Ordering::Relaxed).saturating_sub(above).clamp(1, MOST);
+            self.missing.0.waited.store(true, Ordering::Relaxed);
+            let low = self.missing.0.bytes.load(Ordering::Relaxed).saturating_sub(above).clamp(1, MOST);
             if low != self.low && ReceiveLow.set(self.inner.as_ref(), &(low as u32)).is_ok() {
                 self.low = low;
             }

@@ -1,5 +1,6 @@
 //! Hash and disk: takes received blocks, verifies them, writes them, settles pieces. One thread a
-//! core, fed by the connections, beside the engine.
+//! core, fed by the connections, beside the engine. Where the network is slower than this node, who has
+//! read a small block settles it too: to wake a thread costs more.
 //!
 //! Promises: a block that contradicts a known leaf hash is never written; a verified piece is never
 //! written to again; of two copies of a block one is written and the other reported as duplicate;
@@ -12,7 +13,8 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use tidecast_hash::{Digest, LEAF};
@@ -62,8 +64,15 @@ struct Shared {
     inbox: mpsc::Sender<Input>,
     cpu: Arc<Cpu>,
     stopped: AtomicBool,
+    began: Instant,
+    /// The disk has let a connection wait: until then, nanoseconds after `began`, blocks are for the threads.
+    slow_until: AtomicU64,
 }
 
+/// The largest block that who has read it may settle, bytes, and for how long its disk may take, before that is
+/// left to the threads: for ten times as long as it took.
+const SMALL: u32 = 64 << 10;
+const SLOW: Duration = Duration::from_millis(20);
 /// Work waiting for the threads; blocks are bounded tighter by their slots.
 const QUEUE: usize = 1024;
 /// One in work and some that wait, so that neither sockets nor threads stand still for each other.
@@ -84,7 +93,9 @@ impl Settler {
         let table = Table::new(manifest.piece_count());
         let stopped = AtomicBool::new(false);
         let found = Mutex::default();
-        let shared = Arc::new(Shared { manifest, store, roots, found, table, inbox, cpu, stopped });
+        let (began, slow_until) = (Instant::now(), AtomicU64::new(0));
+        let shared = Shared { manifest, store, roots, found, table, inbox, cpu, stopped, began, slow_until };
+        let shared = Arc::new(shared);
         for n in 0..threads {
             let (shared, queue, checks) = (shared.clone(), queue.clone(), check_queue.clone());
             let name = format!("settle-{n}");
@@ -124,6 +135,32 @@ impl Settler {
     pub(crate) fn block(&self, slot: Slot, peer: PeerId, block: Block, data: Buffer) {
         // A closed queue means that the swarm is stopping; the block is of no use then.
         let _ = self.jobs.send(Job::Block { peer, block, data, _slot: slot });
+    }
+
+    /// Whether who has read this block, and had to wait for it, may settle it.
+    pub(crate) fn is_light(&self, block: Block) -> bool {
+        let since = u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        block.len <= SMALL && since >= self.shared.slow_until.load(Ordering::Relaxed)
+    }
+
+    /// Settles a block here and now; what the engine is to hear is added to `heard`.
+    pub(crate) fn settle(
+        &self,
+        peer: PeerId,
+        block: Block,
+        data: &Buffer,
+        digests: &mut Vec<Digest>,
+        heard: &mut Vec<Input>,
+    ) {
+        let shared = &self.shared;
+        let began = Instant::now();
+        shared.settle(peer, block, data, digests, heard);
+        let took = began.elapsed();
+        if took > SLOW {
+            let until = shared.began.elapsed() + 10 * took;
+            let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+            shared.slow_until.store(until, Ordering::Relaxed);
+        }
     }
 
     /// Takes the leaf hashes of a whole piece that came ahead of its data, at once, so that all that
@@ -168,7 +205,7 @@ impl Settler {
 
 /// The loop of one thread: blocks first, checks when there are none.
 fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
-    let mut digests = Vec::new();
+    let (mut digests, mut heard) = (Vec::new(), Vec::new());
     loop {
         let job = match jobs.try_recv() {
             Ok(job) => job,
@@ -184,7 +221,12 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
             },
         };
         match job {
-            Job::Block { peer, block, data, _slot } => shared.settle(peer, block, &data, &mut digests),
+            Job::Block { peer, block, data, _slot } => {
+                shared.settle(peer, block, &data, &mut digests, &mut heard);
+                for input in heard.drain(..) {
+                    let _ = shared.inbox.blocking_send(input);
+                }
+            }
             Job::Check { piece } => shared.check(piece),
         }
     }
@@ -192,7 +234,15 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
 
 impl Shared {
     /// Verifies one block and writes what is new of it.
-    fn settle(&self, peer: PeerId, block: Block, data: &Buffer, digests: &mut Vec<Digest>) {
+    fn settle(
+        &self,
+        peer: PeerId,
+        block: Block,
+        data: &Buffer,
+        digests: &mut Vec<Digest>,
+        heard: &mut Vec<Input>,
+    ) {
+        let mut say = |event| heard.push(Input::Event(event));
         let bytes = &data[..block.len as usize];
         digests.clear();
         if self.manifest.expected(block.piece).v2.is_some() {
@@ -203,18 +253,21 @@ impl Shared {
         // The hash of a piece of one leaf is in the manifest: no leaves are sent for it.
         let alone = piece_len as usize <= LEAF && !digests.is_empty();
         if alone && !self.matches(block.piece, digests) {
-            return self.say(Event::BlockBad { peer, block });
+            return say(Event::BlockBad { peer, block });
         }
         match self.table.admit(peer, block, piece_len, digests) {
-            Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone),
-            Admitted::Duplicate => self.say(Event::Duplicate { peer, block }),
-            Admitted::Bad => self.say(Event::BlockBad { peer, block }),
+            Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone, heard),
+            Admitted::Duplicate => say(Event::Duplicate { peer, block }),
+            Admitted::Bad => say(Event::BlockBad { peer, block }),
             Admitted::Partly { parts, proven } => {
                 for (part, fresh) in parts {
                     let from = (part.begin - block.begin) as usize;
                     match fresh {
-                        true => self.write(peer, part, &bytes[from..from + part.len as usize], proven),
-                        false => self.say(Event::Duplicate { peer, block: part }),
+                        true => {
+                            let bytes = &bytes[from..from + part.len as usize];
+                            self.write(peer, part, bytes, proven, heard);
+                        }
+                        false => heard.push(Input::Event(Event::Duplicate { peer, block: part })),
                     }
                 }
             }
@@ -222,27 +275,27 @@ impl Shared {
     }
 
     /// Writes what was admitted, and settles its piece if it was the last.
-    fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool) {
+    fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, heard: &mut Vec<Input>) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
             // The store has said that it cannot go on; the verdict only keeps the books balanced.
             self.table.forget(block);
-            self.say(Event::Duplicate { peer, block });
-            return self.fail(error);
+            heard.push(Input::Event(Event::Duplicate { peer, block }));
+            return heard.push(Input::StoreFailed(error));
         }
         let stored = Event::Stored { peer, block, proven };
         match self.table.stored(block, proven) {
-            None => self.say(stored),
+            None => heard.push(Input::Event(stored)),
             Some(settled) => {
-                let verdict = self.settle_piece(block.piece, settled);
+                let verdict = self.settle_piece(block.piece, settled, heard);
                 // In one message: the engine's thread is woken once.
-                let _ = self.inbox.blocking_send(Input::Settled(stored, verdict));
+                heard.push(Input::Settled(stored, verdict));
             }
         }
     }
 
     /// All blocks of a piece are on disk: is it what the manifest says?
-    fn settle_piece(&self, piece: u32, settled: Settled) -> Event {
+    fn settle_piece(&self, piece: u32, settled: Settled, heard: &mut Vec<Input>) -> Event {
         let good = match self.manifest.expected(piece).v2 {
             Some(_) => Ok(self.matches(piece, &settled.digests)),
             None => self.cpu.measure(Stage::Hash, || self.store.check(piece)),
@@ -257,7 +310,7 @@ impl Shared {
             Ok(true) => {
                 let digests = &self.with_digests_if_suspected(piece, settled).digests;
                 for (peer, block) in self.table.verified(piece, digests) {
-                    self.say(Event::BlockBad { peer, block });
+                    heard.push(Input::Event(Event::BlockBad { peer, block }));
                 }
                 Event::PieceVerified { piece }
             }
@@ -267,7 +320,7 @@ impl Shared {
             }
             Err(error) => {
                 self.table.failed(piece, settled);
-                self.fail(error);
+                heard.push(Input::StoreFailed(error));
                 Event::PieceFailed { piece }
             }
         }

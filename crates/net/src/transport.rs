@@ -69,6 +69,11 @@ impl Reader {
         Reader { stream: Box::new(stream), missing }
     }
 
+    /// Whether there was nothing to read at any time since this was asked last.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.missing.has_waited()
+    }
+
     /// Reads some of what `out` has room for. `whole`: it is of use only when there is much of it.
     pub(crate) async fn read(&mut self, out: &mut [u8], whole: bool) -> io::Result<usize> {
         self.missing.set(if whole { out.len() } else { 1 });

@@ -75,6 +75,11 @@ impl Input {
         }
     }
 
+    /// Whether the peer, or the network, let us wait at any time since this was asked last.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.reader.has_waited()
+    }
+
     /// The next message; a block is not expected here.
     pub(crate) async fn message(&mut self) -> Result<Message, ConnError> {
         loop {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use tidecast_hash::Digest;
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
@@ -28,12 +29,15 @@ struct Reading {
     run: Option<Run>,
     /// Blocks come one by one at full size: nothing to gather.
     large: bool,
+    /// For blocks that are settled here: room for their digests, and for what the engine is to hear.
+    digests: Vec<Digest>,
+    heard: Vec<Input>,
 }
 
 /// Reads until the connection ends or the peer breaks a rule.
 pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Result<(), ConnError> {
     let large = matches!(protocol, Protocol::Tidecast { .. });
-    let mut reading = Reading { link, run: None, large };
+    let mut reading = Reading { link, run: None, large, digests: Vec::new(), heard: Vec::new() };
     loop {
         match input.ready()? {
             Ready::Frame(Frame::Message(message)) => {
@@ -42,7 +46,7 @@ pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Re
             }
             Ready::Frame(Frame::Block(header)) => reading.block(header, &mut input).await?,
             Ready::Need(bytes) => {
-                reading.hand_over().await?;
+                reading.hand_over(input.has_waited()).await?;
                 input.more(bytes).await?;
             }
         }
@@ -54,9 +58,8 @@ impl Reading {
     async fn block(&mut self, header: BlockHeader, input: &mut Framed) -> Result<(), ConnError> {
         let block = self.check(header)?;
         let len = block.len as usize;
-        let fits = self.run.as_ref().is_some_and(|run| run.is_followed_by(block));
-        if !fits {
-            self.hand_over().await?;
+        if self.run.as_ref().is_some_and(|run| !run.is_followed_by(block)) {
+            self.hand_over(input.has_waited()).await?;
         }
         let run = match &mut self.run {
             Some(run) => run,
@@ -69,7 +72,7 @@ impl Reading {
         input.payload(&mut run.data[from..from + len]).await?;
         run.block.len += block.len;
         if self.large || run.data.len() - (from + len) < len {
-            self.hand_over().await?;
+            self.hand_over(input.has_waited()).await?;
         }
         Ok(())
     }
@@ -92,10 +95,11 @@ impl Reading {
         Ok(Block { piece, begin, len })
     }
 
-    /// Gives what was gathered to the settling threads.
-    async fn hand_over(&mut self) -> Result<(), ConnError> {
-        if self.run.is_none() {
-            return Ok(());
+    /// Gives what was gathered to the settling threads; or settles it, if reading it had to wait for the network.
+    async fn hand_over(&mut self, waited: bool) -> Result<(), ConnError> {
+        let Some(run) = &self.run else { return Ok(()) };
+        if waited && self.link.shared.settler.is_light(run.block) {
+            return self.settle().await;
         }
         let settler = &self.link.shared.settler;
         let slot = settler.slot().await.ok_or(ConnError::Stopping)?;
@@ -105,6 +109,29 @@ impl Reading {
         // No wait from here on: the engine knows of the block, so it must get its verdict.
         settler.block(slot, peer, block, data);
         Ok(())
+    }
+
+    /// Settles what was gathered.
+    async fn settle(&mut self) -> Result<(), ConnError> {
+        let Reading { link, digests, heard, .. } = self;
+        let (peer, inbox) = (link.peer, &link.shared.inbox);
+        let received = inbox.reserve().await.map_err(|_| ConnError::Stopping)?;
+        let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
+        link.shared.settler.settle(peer, block, &data, digests, heard);
+        // After the work, and at once before what came of it: the engine is woken once.
+        received.send(Input::Event(Event::Received { peer, block }));
+        if let Ok(places) = inbox.try_reserve_many(heard.len()) {
+            places.zip(heard.drain(..)).for_each(|(place, input)| place.send(input));
+            return Ok(());
+        }
+        // A task of its own, so that no verdict is lost if this connection ends while the engine is behind.
+        let (inbox, heard) = (inbox.clone(), std::mem::take(heard));
+        let sending = tokio::spawn(async move {
+            for input in heard {
+                let _ = inbox.send(input).await;
+            }
+        });
+        sending.await.map_err(|_| ConnError::Stopping)
     }
 
     async fn tell(&self, event: Event) -> Result<(), ConnError> {

@@ -19,11 +19,13 @@ struct Node {
     inbox: mpsc::Receiver<Input>,
     pool: Pool,
     manifest: Arc<Manifest>,
+    /// Blocks are settled by who has read them, not by the threads.
+    light: bool,
     _to: tempfile::TempDir,
 }
 
 /// One file of these bytes, to be downloaded.
-fn node(bytes: &[u8]) -> Node {
+fn node(bytes: &[u8], light: bool) -> Node {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = from.path().join("file");
     std::fs::write(&path, bytes).unwrap();
@@ -31,7 +33,7 @@ fn node(bytes: &[u8]) -> Node {
     let opened = Store::download(manifest.clone(), to.path(), &DownloadOptions::default()).unwrap();
     let (sender, inbox) = mpsc::channel(64);
     let settler = Settler::start(manifest.clone(), Arc::new(opened.store), None, sender, Arc::default(), 2);
-    Node { settler: settler.unwrap(), inbox, pool: Pool::new(4, 256 << 10), manifest, _to: to }
+    Node { settler: settler.unwrap(), inbox, pool: Pool::new(4, 256 << 10), manifest, light, _to: to }
 }
 
 fn publish(path: &Path) -> Arc<Manifest> {
@@ -48,8 +50,17 @@ impl Node {
         let mut data = self.pool.get().await.unwrap();
         let from = block.begin as usize;
         data[..block.len as usize].copy_from_slice(&piece[from..from + block.len as usize]);
-        self.settler.block(slot, A, block, data);
-        match self.inbox.recv().await.unwrap() {
+        let first = if self.light {
+            let (mut digests, mut heard) = (Vec::new(), Vec::new());
+            assert!(self.settler.is_light(block));
+            self.settler.settle(A, block, &data, &mut digests, &mut heard);
+            assert_eq!(heard.len(), 1);
+            heard.pop().unwrap()
+        } else {
+            self.settler.block(slot, A, block, data);
+            self.inbox.recv().await.unwrap()
+        };
+        match first {
             Input::Event(event) => vec![event],
             Input::Settled(stored, verdict) => vec![stored, verdict],
             _ => panic!("neither an event nor a verdict"),
@@ -65,8 +76,14 @@ fn leaves_of(bytes: &[u8]) -> Vec<Digest> {
 
 #[tokio::test]
 async fn a_proven_block_can_be_sent_from_where_it_is_before_its_piece_is_whole() {
+    for light in [false, true] {
+        pass_on(light).await;
+    }
+}
+
+async fn pass_on(light: bool) {
     let bytes: Vec<u8> = (0..5 * LEAF as u32).map(|i| (i * 7 + i / 251) as u8).collect();
-    let mut node = node(&bytes);
+    let mut node = node(&bytes, light);
     assert_eq!(node.manifest.piece_count(), 1);
     let block = |leaf: u32, leaves: u32| Block { piece: 0, begin: leaf * LEAF_LEN, len: leaves * LEAF_LEN };
     let stored = |block, proven| Event::Stored { peer: A, block, proven };
@@ -106,7 +123,7 @@ async fn a_proven_block_can_be_sent_from_where_it_is_before_its_piece_is_whole()
 #[tokio::test]
 async fn a_piece_of_one_leaf_is_proven_by_the_manifest() {
     let bytes = [7; 1000];
-    let mut node = node(&bytes);
+    let mut node = node(&bytes, false);
     let block = Block { piece: 0, begin: 0, len: 1000 };
     assert_eq!(node.give(block, &[8; 1000]).await, [Event::BlockBad { peer: A, block }]);
     let proven = Event::Stored { peer: A, block, proven: true };

@@ -2,8 +2,10 @@
 
 /// Bytes of the blocks that relays pass on as they come, where links are slow enough for it to matter.
 const BLOCK: u64 = 16 << 10;
-/// What a link carries in the time that a block takes through a relay: 0.5 ms at 1 Gbit/s.
-const HOP: u64 = 64 << 10;
+/// What a link carries in the time that a block takes through a relay: 1 ms at 1 Gbit/s.
+const HOP: u64 = 128 << 10;
+/// What a link carries in the time that it takes to open one connection more: 0.5 ms of a core at 1 Gbit/s.
+const OPEN: u64 = 64 << 10;
 /// Beyond so many, nothing is won.
 const MOST: u16 = 16;
 
@@ -11,29 +13,25 @@ const MOST: u16 = 16;
 ///
 /// In units of bytes that a link carries, a broadcast over k stripes takes about
 ///
-/// `ceil(M / k) * k * piece + depth(k) * (k * BLOCK + HOP)`
+/// `ceil(M / k) * k * piece + depth(k) * (k * BLOCK + HOP) + k * OPEN`
 ///
 /// for M pieces: the stripe with most pieces has the M/k-th part, rounded up, and its relays send each k
-/// times; at each hop a block waits until it has gone to k children. Of small data the number that makes
-/// this least is best: about 4, and fewer than there are pieces. Where the second term is next to nothing,
-/// more stripes are better, since each lost or slow relay then matters less: the answer is the largest
-/// number that costs at most 1/128 of the data more than the best, if there is one that divides the
-/// receivers, or all but one, evenly: then no relay has children in two stripes, of which one would wait for
-/// the other. As many as there are receivers means that each piece goes to one relay, which gives it to all
-/// others: nothing is as shallow, so that is the answer for few receivers as soon as each gets a piece. In
-/// simulations of 16 nodes it beats every other number from 1 MB on, whatever the formula says.
+/// times; at each hop a block waits until it has gone to k children; and each member has k parents and as many
+/// children. Of small data the number that makes this least is best: about 4, and fewer than there are pieces.
+/// Where the other terms are next to nothing, more stripes are better, since each lost or slow relay then matters
+/// less: the answer is the largest number that costs at most 1/128 of the data more than the best, if there is one
+/// that divides the receivers, or all but one, evenly: then no relay has children in two stripes, of which one
+/// would wait for the other.
 #[must_use]
 pub fn stripes_for(receivers: u32, bytes: u64, piece: u32) -> u16 {
     let piece = u64::from(piece).min(bytes).max(1);
     let pieces = bytes.div_ceil(piece).max(1);
-    if receivers > 1 && receivers <= u32::from(MOST) && pieces >= u64::from(receivers) {
-        return receivers as u16;
-    }
     let cost = |k: u64| {
         let data = u128::from(pieces.div_ceil(k)) * u128::from(k * piece);
-        data + u128::from(u64::from(depth(receivers, k)) * (k * BLOCK + HOP))
+        data + u128::from(u64::from(depth(receivers, k)) * (k * BLOCK + HOP) + k * OPEN)
     };
-    let choice = 1..=u64::from(MOST).min(u64::from(receivers.max(1)));
+    // A chain is as long as the list of hosts.
+    let choice = u64::from(receivers.clamp(1, 2))..=u64::from(receivers.clamp(1, MOST.into()));
     let best = choice.clone().map(cost).min().unwrap_or_default();
     let good = |&k: &u64| cost(k) <= best + u128::from(bytes / 128);
     let even = |&k: &u64| {
@@ -69,15 +67,17 @@ mod tests {
         assert_eq!(stripes_for(0, 0, 0), 1);
         assert_eq!(stripes_for(1, 10 * MIB, small), 1);
         assert_eq!(stripes_for(8, 10_000 * MIB, small), 8);
-        assert_eq!(stripes_for(15, 10_000_000, 64 << 10), 15);
-        assert_eq!(stripes_for(15, 1_000_000, 64 << 10), 15);
+        assert_eq!(stripes_for(15, 10_000_000, 32 << 10), 3);
+        assert_eq!(stripes_for(15, 1_000_000, 16 << 10), 4);
         assert_eq!(stripes_for(16, 10_000 * MIB, small), 16);
         assert_eq!(stripes_for(1000, 10_000 * MIB, 4 << 20), 10);
-        assert_eq!(stripes_for(64, 10 * MIB, small), 8);
-        assert_eq!(stripes_for(64, 50 * MIB, small), 8);
+        assert_eq!(stripes_for(64, 10 * MIB, 32 << 10), 4);
+        assert_eq!(stripes_for(64, 50 * MIB, 128 << 10), 8);
         // One piece: it goes down one tree, whose degree is the number of stripes.
         assert_eq!(stripes_for(1000, 16 << 10, small), 4);
         assert_eq!(stripes_for(u32::MAX, u64::MAX, 1), 15);
+        // No chain, though three hosts would hardly notice.
+        assert_eq!(stripes_for(3, 1_000_000, 16 << 10), 3);
     }
 
     #[test]
