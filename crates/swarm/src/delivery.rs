@@ -12,7 +12,7 @@ use crate::pieces::State;
 const UNASKED_MOST: u64 = 1 << 20;
 
 /// The rate of all that comes in is measured over at least this long.
-const INTAKE: Duration = Duration::from_millis(250);
+pub(crate) const INTAKE: Duration = Duration::from_millis(250);
 
 impl Engine {
     /// Payload has come off the socket.
@@ -20,7 +20,8 @@ impl Engine {
         self.unsettled += u64::from(block.len);
         self.totals.received += u64::from(block.len);
         let now = self.now;
-        self.intake.add(now, block.len, INTAKE);
+        let asked = self.peers.get(&id).and_then(|p| p.asked_at(block.piece)).unwrap_or_default();
+        self.intake.add_asked(now, block.len, INTAKE, asked);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.counts.received += u64::from(block.len);
         peer.hear(now);

@@ -249,6 +249,11 @@ impl Peer {
         }
     }
 
+    /// When the first of what is to come of `piece` was asked for.
+    pub(crate) fn asked_at(&self, piece: u32) -> Option<Time> {
+        self.asked.iter().find(|a| a.piece == piece).map(|a| a.at)
+    }
+
     /// Notes that `bytes` of `piece` that were asked for are not awaited any more; the first entry
     /// they belonged to, as it was.
     pub(crate) fn note_gone(&mut self, piece: u32, bytes: u32) -> Option<Asked> {

@@ -40,6 +40,9 @@ impl Engine {
             self.hungry.extend(self.peers.values().filter(dry).map(|p| p.id));
         }
         let mut hungry = std::mem::take(&mut self.hungry);
+        // Who was silent or rejected gets what the others leave: what was taken from it would go back to it.
+        let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.patience.doubtful());
+        hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {
             self.refill_peer(id);
         }

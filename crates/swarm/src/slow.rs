@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::api::{Action, PeerId, Reason, Time};
+use crate::delivery::INTAKE;
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::CELL;
@@ -190,7 +191,7 @@ impl Engine {
 
     /// How long all that is asked of everyone takes at the rate at which all comes in.
     fn drain_time(&self) -> Duration {
-        self.intake.time_for(self.outstanding).unwrap_or_default()
+        self.intake.time_for_at_best(self.outstanding, INTAKE).unwrap_or_default()
     }
 
     /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
@@ -397,9 +398,76 @@ pub(crate) fn chunks(block: crate::api::Block, size: u32) -> impl Iterator<Item 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
     use super::*;
+    use crate::api::{Block, Event, Limits, Policy, Protocol, Setup};
 
     const S: u64 = 1_000_000_000;
+
+    /// Seconds until pieces of these lengths are here from one peer that answers after a tenth of a second, where so
+    /// many that never do were there before it.
+    fn fetched(lengths: &[u32], silent: u32) -> u64 {
+        let (all, limits) = (vec![0..lengths.len() as u32], Limits::default());
+        let setup = Setup {
+            lengths: lengths.into(),
+            have: vec![],
+            want: all,
+            policy: Policy::TIDECAST,
+            limits,
+            seed: 1,
+        };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let (honest, mut coming, mut left) = (PeerId(silent), Vec::new(), lengths.to_vec());
+        let mut events = Vec::new();
+        for peer in (0..=silent).map(PeerId) {
+            let protocol = Protocol::Tidecast { max_block: CELL };
+            events.extend([Event::PeerUp { peer, protocol, candidate: None }, Event::HasAll { peer }]);
+        }
+        for now in (0..).map(|tick| Time(tick * S / 100)) {
+            let due: Vec<Block> =
+                coming.extract_if(.., |(at, _)| *at <= now).map(|(_, block)| block).collect();
+            for block in due {
+                events.push(Event::Received { peer: honest, block });
+                events.push(Event::Stored { peer: honest, block, proven: true });
+                left[block.piece as usize] -= block.len;
+                if left[block.piece as usize] == 0 {
+                    events.push(Event::PieceVerified { piece: block.piece });
+                }
+            }
+            for event in events.drain(..).chain([Event::Tick]) {
+                engine.handle(now, event);
+                engine.check().unwrap();
+            }
+            if engine.is_complete() {
+                return now.0 / S;
+            }
+            let at = now.after(Duration::from_millis(100));
+            while let Some(action) = engine.poll() {
+                match action {
+                    Action::Request { peer, block } if peer == honest => coming.push((at, block)),
+                    Action::RequestPieces { peer, pieces } if peer == honest => {
+                        let whole = |piece| Block { piece, begin: 0, len: lengths[piece as usize] };
+                        coming.extend(pieces.flat_map(|p| chunks(whole(p), CELL)).map(|block| (at, block)));
+                    }
+                    Action::Cancel { peer, block } if peer == honest => {
+                        let within = |b: &Block| b.piece == block.piece && b.begin >= block.begin;
+                        coming.retain(|(_, b)| !within(b) || b.begin >= block.begin + block.len);
+                    }
+                    _ => {}
+                }
+            }
+            assert!(now.0 < 1000 * S, "{left:?}");
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn the_silence_of_some_is_not_taken_for_our_own_slowness() {
+        assert_eq!(fetched(&[47, 256 << 10], 0), 0);
+        let took = [(&[47, 256 << 10][..], 1), (&[47, 256 << 10], 6), (&[64 << 10; 8], 6)];
+        let took = took.map(|(lengths, silent)| fetched(lengths, silent));
+        assert!(took.iter().all(|&s| s <= 20), "{took:?}");
+    }
 
     #[test]
     fn the_silent_do_not_gain_time_by_being_robbed() {

@@ -44,6 +44,13 @@ impl Meter {
         self.rate
     }
 
+    /// How long `bytes` take at this rate, or at what the sample that is being taken shows already, being at least
+    /// `span` long when it is over; `None` while neither is known.
+    pub(crate) fn time_for_at_best(&self, bytes: u64, span: Duration) -> Option<Duration> {
+        let sample = self.bytes * 1000 / (span.as_millis() as u64).max(1);
+        Meter { rate: self.rate.max(sample), ..Meter::default() }.time_for(bytes)
+    }
+
     /// Bytes of the sample that is being taken.
     pub(crate) fn moved(&self) -> u64 {
         self.bytes
@@ -70,6 +77,16 @@ impl Meter {
             self.bytes = 0;
         }
         self.last = now;
+    }
+
+    /// Likewise of what comes from several, and was asked for at `asked`. Where nothing has come from anybody since
+    /// then, the wait was a long way's, or the silence of others who were asked before: taken for slowness of our own
+    /// it would make us wait as long for the next who is silent.
+    pub(crate) fn add_asked(&mut self, now: Time, bytes: u32, span: Duration, asked: Time) {
+        match asked >= self.last && now.since(self.last) > PAUSE {
+            true => (self.since, self.last, self.bytes) = (now, now, 0),
+            false => self.add(now, bytes, span),
+        }
     }
 
     /// `bytes` have moved; a sample is at least `span` long.
