@@ -56,10 +56,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Something of it has come.
-    pub(crate) fn moved(&mut self, now: Time) {
-        let pause = now.since(self.last);
-        self.gap = if self.gap.is_zero() { pause.min(STALL.0 / 8) } else { (self.gap * 7 + pause) / 8 };
+    /// Something of it has come, in an epoch that came at `since`. What took long to come first may take as long
+    /// again: a relay that passes on whole pieces waits for each.
+    pub(crate) fn moved(&mut self, now: Time, since: Time) {
+        let pause = now.since(self.last.max(since)).min(STALL.1);
+        self.gap = if self.gap.is_zero() { pause } else { (self.gap * 7 + pause) / 8 };
         self.last = now;
     }
 }
@@ -125,7 +126,6 @@ impl Course {
     pub(crate) fn renew(&mut self, role: Arc<Role>, now: Time) {
         self.role = role;
         self.since = now;
-        self.adrift = false;
         // Our share is larger when another source is lost.
         self.given = 0;
         self.blamed.clear();

@@ -46,9 +46,19 @@ impl Engine {
             Some(course) if course.lines.len() == role.stripes.len() => course.renew(role, now),
             _ => self.course = Some(Course::new(role, count, now)),
         }
+        self.await_rest();
+        for (member, id) in self.members.clone() {
+            self.meet(id, member, false);
+        }
+        self.restless = true;
+    }
+
+    /// The plan works, or may. Where it had failed, all was released: what nobody has offered is awaited again.
+    fn await_rest(&mut self) {
+        let count = self.pieces.count();
         self.turns.follow_plan(true);
         let Some(course) = &mut self.course else { return };
-        // Where the last epoch had failed, all was released: what nobody has offered is awaited again.
+        course.adrift = false;
         let whole = if course.is_source() { count } else { course.front() };
         let (from, released) = (course.released.min(whole), course.released.max(whole));
         course.released = whole;
@@ -58,10 +68,6 @@ impl Engine {
         for piece in released..count {
             self.await_piece(piece, true);
         }
-        for (member, id) in self.members.clone() {
-            self.meet(id, member, false);
-        }
-        self.restless = true;
     }
 
     /// Awaits a piece, or no longer, and moves it out of the picker or into it.
@@ -80,17 +86,31 @@ impl Engine {
             return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
         }
         let from = self.peers.get(&id).and_then(|p| p.member);
+        let room = self.has_room(id);
         if let Some(course) = self.course.as_mut().filter(|c| from.is_some() && !c.is_source()) {
-            course.assign(piece, stripe);
+            // What is declined for want of room is fetched later, and by then our children fetch it too: it would
+            // come to them twice.
+            if room {
+                course.assign(piece, stripe);
+            }
             let parent = course.role.stripes.get(usize::from(stripe)).and_then(|e| e.parent);
             if let Some(line) = course.lines.get_mut(usize::from(stripe)).filter(|_| parent == from) {
-                line.moved(now);
+                line.moved(now, course.since);
                 line.front = line.front.max(piece + 1);
+                // The first took longer than we had patience: to go on as a swarm would cost the source more copies.
+                if course.adrift {
+                    self.await_rest();
+                }
             }
         }
         self.accept(id, piece);
         self.release_due();
         self.pass_on(piece);
+    }
+
+    /// More may be awaited from this peer.
+    fn has_room(&self, id: PeerId) -> bool {
+        self.peers.get(&id).is_some_and(|p| p.spare_requests() > 0)
     }
 
     /// What is offered counts as asked for, as far as nobody else was asked; the rest is declined.
@@ -99,8 +119,8 @@ impl Engine {
         let whole = Block { piece, begin: 0, len: self.pieces.length(piece) };
         // A disk that cannot keep up slows the sockets: what is declined here is on its way already, and
         // would come twice.
-        let room = self.peers.get(&id).is_some_and(|p| p.spare_requests() > 0);
-        let wanted = room && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
+        let wanted =
+            self.has_room(id) && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
         let partial = self.pieces.partial(piece);
         let free: Vec<u32> = match partial {
             _ if !wanted || !self.blame.allows(piece, id) => Vec::new(),
@@ -138,7 +158,7 @@ impl Engine {
         let Some(stripe) = course.stripe_of(block.piece).map(usize::from) else { return };
         let parent = course.role.stripes.get(stripe).and_then(|e| e.parent);
         if let Some(line) = course.lines.get_mut(stripe).filter(|_| parent == from) {
-            line.moved(self.now);
+            line.moved(self.now, course.since);
             line.bytes += u64::from(block.len);
         }
     }
@@ -298,5 +318,87 @@ impl Engine {
         let peers = sources.iter().enumerate().filter(there).filter_map(|(_, m)| self.members.get(m));
         let having = peers.filter_map(|id| self.peers.get(id)).filter(|p| p.have.has(piece)).count();
         self.availability.holders(piece) as usize > having
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::ops::Range;
+
+    use super::*;
+    use crate::api::{Event, Limits, Policy, Protocol, Setup};
+    use crate::plan::Edges;
+
+    const LEN: u32 = 64 << 10;
+    const SOURCE: PeerId = PeerId(0);
+    const PARENT: PeerId = PeerId(1);
+    const CHILD: PeerId = PeerId(3);
+
+    /// Member 2 of a plan over eight pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
+    fn relay() -> Engine {
+        let (policy, limits) = (Policy::TIDECAST, Limits::default());
+        let setup =
+            Setup { lengths: vec![LEN; 8].into(), have: vec![], want: vec![0..8], policy, limits, seed: 1 };
+        let mut relay = Engine::new(setup, Time(0)).unwrap();
+        let stripes = vec![Edges { parent: Some(1), children: vec![3] }];
+        give(&mut relay, 0, Event::Plan(Arc::new(Role { epoch: 1, member: 2, sources: vec![0], stripes })));
+        for peer in [SOURCE, PARENT, CHILD] {
+            let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+            give(&mut relay, 0, Event::PeerUp { peer, protocol, candidate: None });
+            give(&mut relay, 0, Event::Member { peer, member: peer.0, distance: 0 });
+            give(
+                &mut relay,
+                0,
+                if peer == SOURCE { Event::HasAll { peer } } else { Event::HasNone { peer } },
+            );
+        }
+        relay
+    }
+
+    fn give(engine: &mut Engine, ms: u64, event: Event) -> Vec<Action> {
+        engine.handle(Time(ms * 1_000_000), event);
+        engine.check().unwrap();
+        std::iter::from_fn(|| engine.poll()).collect()
+    }
+
+    /// The pieces asked for from one millisecond to another.
+    fn asked(engine: &mut Engine, span: Range<u64>) -> Vec<u32> {
+        let actions = span.flat_map(|ms| give(engine, ms, Event::Tick)).collect::<Vec<_>>();
+        let pieces = |action: &Action| match action {
+            Action::RequestPieces { pieces, .. } => pieces.clone().collect(),
+            _ => vec![],
+        };
+        actions.iter().flat_map(pieces).collect()
+    }
+
+    #[test]
+    fn what_was_declined_for_want_of_room_is_not_passed_on() {
+        let mut relay = relay();
+        // So it takes one piece at a time.
+        give(&mut relay, 0, Event::QueueLimit { peer: PARENT, requests: 2 });
+        let declined = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Cancel { .. }));
+        assert!(!declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: 0, stripe: 0 })));
+        assert!(declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: 1, stripe: 0 })));
+        let mut offered = Vec::new();
+        for piece in [0, 1] {
+            for action in give(&mut relay, 2, Event::PieceVerified { piece }) {
+                offered.extend(Some(action).filter(|a| matches!(a, Action::Offer { .. })));
+            }
+        }
+        assert_eq!(offered, [Action::Offer { peer: CHILD, piece: 0, stripe: 0 }]);
+    }
+
+    #[test]
+    fn a_plan_that_works_after_all_is_followed_again() {
+        let mut relay = relay();
+        assert_eq!(asked(&mut relay, 0..1900), []);
+        // Nothing came by it for too long: a swarm like any other.
+        assert!(!asked(&mut relay, 1900..2100).is_empty() && !relay.planned());
+        give(&mut relay, 3000, Event::Offered { peer: PARENT, piece: 0, stripe: 0 });
+        assert!(relay.planned());
+        // It took three seconds to come; the next may, too.
+        let rest = relay.outstanding;
+        assert_eq!((asked(&mut relay, 3000..7000), relay.outstanding), (vec![], rest));
     }
 }
