@@ -18,7 +18,7 @@ const FIXED: Range<u64> = 0..200;
 const FRESH: u64 = 60;
 /// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
 /// they are; what can be written down as a test of its own is one, beside.
-const FOUND: [(u64, &str); 13] = [
+const FOUND: [(u64, &str); 15] = [
     (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
     (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
     (762, "runs of pieces longer than what the other queues"),
@@ -32,9 +32,17 @@ const FOUND: [(u64, &str); 13] = [
     (7_200_000_009_964, "a piece lost was served, leaf by leaf, while it came again"),
     (7_300_000_007_436, "the time of a scenario knew nothing of small windows over long links"),
     (68_644_058_720_900_899, "what was stolen in short cells was more than the thief queues"),
+    (
+        7_400_000_005_161,
+        "the silence of one peer was taken for our own slowness, so that nobody took over from it",
+    ),
+    (
+        7_400_000_009_423,
+        "so was the way of 47 bytes, and what was taken from the silent went back to them first",
+    ),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 11] = [
+const PLANNED: [(u64, &str); 13] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),
@@ -49,6 +57,11 @@ const PLANNED: [(u64, &str); 11] = [
     ),
     (7_200_000_004_862, "who could dial nobody for a while forgot all but its parent, who lied"),
     (68_644_058_720_902_710, "the time of a scenario knew nothing of loss"),
+    (7_400_000_003_961, "members that withhold were waited for in turn, longer and longer"),
+    (
+        7_400_000_009_014,
+        "what was declined for want of room was fetched, and pushed to those who had fetched it too",
+    ),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

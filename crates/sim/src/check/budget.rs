@@ -5,7 +5,7 @@
 
 use tidecast_swarm::Policy;
 
-use super::{Finding, Rule};
+use super::{Finding, Rule, life};
 use crate::fault::Fault;
 use crate::job::{Job, Speech};
 use crate::outcome::Outcome;
@@ -14,6 +14,9 @@ use crate::outcome::Outcome;
 /// (`Limits::origin_copies`).
 const COPIES: u64 = 35;
 const COPIES_PLANNED: u64 = 15;
+/// A plan that brings a member nothing for so long, seconds, has failed as far as it can know (`swarm::follow`), and it
+/// fetches as in a swarm.
+const ADRIFT: u64 = 2;
 /// ... and to each receiver so much beside, bytes: what is asked of the origin at the start, before
 /// anyone knows of anyone else who has something.
 const FIRST: u64 = 4 << 20;
@@ -59,7 +62,7 @@ impl Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty(),
             tidecast: job.speech == Speech::Tidecast,
-            planned: job.plan.is_some(),
+            planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
             nodes,
             peers: nodes.min(job.limits.peers as u64),
@@ -111,6 +114,14 @@ impl Budget {
 fn deaf(job: &Job) -> u64 {
     let rate = job.topology.nodes.first().map_or(0, |n| n.rate / 8);
     if rate > job.host.settle { u64::MAX } else { on_the_way(job, rate).saturating_mul(DEAF) }
+}
+
+/// Without leaf hashes a relay passes on whole pieces, so that each of them takes the first piece of every stripe over
+/// the slowest wire before the next hears of anything. Where that lasts too long, nobody can tell a plan that is
+/// filling from one that has failed, and the origin serves them as it serves a swarm.
+fn fills_slowly(job: &Job, stripes: u16) -> bool {
+    let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
+    !job.leaves && longest * u64::from(stripes) > ADRIFT * life::slowest(job)
 }
 
 /// Bytes that a cut lets a node get twice.
