@@ -52,9 +52,11 @@ impl Life {
         let peers = nodes.min(job.limits.peers as u64);
         let classic = job.policy.choking || job.policy.distribution;
         let base = if classic { PATIENCE_CLASSIC } else { PATIENCE };
-        // The largest piece may have to be fetched by everyone at once over one wire that is slow.
+        // The largest piece may have to be fetched by everyone at once over one wire that is slow; in the textbook's
+        // endgame from everyone, for all the requests that are out may be served before the first cancel is.
         let longest = u64::from(job.lengths.iter().copied().max().unwrap_or(0));
-        let piece = u128::from(4 * longest * nodes) * u128::from(SECOND) / u128::from(slowest(job).max(1));
+        let times = if job.policy.endgame { nodes * peers } else { nodes };
+        let piece = u128::from(4 * longest * times) * u128::from(SECOND) / u128::from(slowest(job).max(1));
         // Every stripe of a plan may bring its first piece at the same time, leaf by leaf.
         let stripes = job.plan.map_or(0, |(_, stripes)| u64::from(stripes));
         let leaves = nodes * stripes * longest.div_ceil(LEAF);
