@@ -42,7 +42,7 @@ const FOUND: [(u64, &str); 15] = [
     ),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 13] = [
+const PLANNED: [(u64, &str); 14] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),
@@ -62,6 +62,7 @@ const PLANNED: [(u64, &str); 13] = [
         7_400_000_009_014,
         "what was declined for want of room was fetched, and pushed to those who had fetched it too",
     ),
+    (8_200_000_006_126, "a new parent pushed what its child had just asked it for"),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

@@ -390,6 +390,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_child_has_asked_for_is_not_offered_to_it() {
+        let mut relay = relay();
+        for piece in [0, 1] {
+            give(&mut relay, 1, Event::Offered { peer: PARENT, piece, stripe: 0 });
+        }
+        // The first is on its way to the child, so that the second is not offered yet.
+        let offers =
+            |actions: &[Action]| actions.iter().filter(|a| matches!(a, Action::Offer { .. })).count();
+        assert_eq!(offers(&give(&mut relay, 2, Event::PieceVerified { piece: 0 })), 1);
+        assert_eq!(offers(&give(&mut relay, 3, Event::PieceVerified { piece: 1 })), 0);
+        give(&mut relay, 4, Event::RequestedPieces { peer: CHILD, pieces: 1..2 });
+        let parts = [0, LEN / 4, LEN / 2, LEN / 4 * 3].map(|begin| (begin, LEN / 4));
+        for (piece, (begin, len)) in (0..2).flat_map(|piece| parts.map(|part| (piece, part))) {
+            let block = Block { piece, begin, len };
+            assert_eq!(offers(&give(&mut relay, 5, Event::Sent { peer: CHILD, block })), 0);
+        }
+    }
+
+    #[test]
     fn a_plan_that_works_after_all_is_followed_again() {
         let mut relay = relay();
         assert_eq!(asked(&mut relay, 0..1900), []);

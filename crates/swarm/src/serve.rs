@@ -40,6 +40,9 @@ impl Engine {
         }
         peer.queue.push(block);
         self.turns.enter(id, &mut peer.queue);
+        // A child that begins to fetch a piece itself is not sent it a second time.
+        let orders = self.course.as_mut().and_then(|c| c.orders.get_mut(&id)).filter(|_| block.begin == 0);
+        orders.into_iter().flatten().for_each(|order| order.pending.retain(|&p| p != block.piece));
     }
 
     /// The queue is full: a peer that understands a reject gets one, as long as it does not go on.
