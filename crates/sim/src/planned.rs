@@ -1,6 +1,6 @@
 //! The plan of a simulated broadcast: what the coordinator of a real one does.
 
-use tidecast_swarm::plan::{Epoch, Member, Part, Place};
+use tidecast_swarm::plan::{Epoch, Member, Part, Place, stripes_for};
 
 use crate::topology::Topology;
 
@@ -20,10 +20,18 @@ pub fn first_epoch(topology: &Topology, knows: Knows, stripes: u16, seed: u64) -
         Knows::Topology => places(topology),
         Knows::Nothing => vec![Place { above: None, rate: 0 }],
     };
+    Epoch { number: 1, source: 0, members: members(topology, knows), places, stripes, seed }
+}
+
+/// How many stripes such a broadcast has.
+#[must_use]
+pub fn stripes(topology: &Topology, knows: Knows, size: u64, piece: u32) -> u16 {
+    stripes_for(&members(topology, knows), size, piece)
+}
+
+fn members(topology: &Topology, knows: Knows) -> Vec<Member> {
     let place = |switch: u32| if knows == Knows::Topology { switch } else { 0 };
-    let members = topology.nodes.iter();
-    let members = members.map(|n| Member { place: place(n.switch), part: Part::Relay }).collect();
-    Epoch { number: 1, source: 0, members, places, stripes, seed }
+    topology.nodes.iter().map(|n| Member { place: place(n.switch), part: Part::Relay }).collect()
 }
 
 /// The switches as a tree: each below the one through which the origin reaches it first.

@@ -29,14 +29,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use tidecast_swarm::plan::stripes_for;
 use tidecast_swarm::{Limits, Policy, Time};
 
 use crate::dice::Dice;
 use crate::fault::{Fault, Item, Spec, Verb, What, Who};
 use crate::job::{Host, Job, SPREAD, Speech};
 use crate::network::Model;
-use crate::planned::Knows;
+use crate::planned::{self, Knows};
 use crate::topology::units::format_rate;
 use crate::topology::{NodeId, Topology};
 
@@ -140,7 +139,7 @@ fn plan(job: &Job) -> Option<(Knows, u16)> {
     let receivers = job.topology.len() - 1;
     let longest = job.lengths.iter().copied().max().unwrap_or(1);
     let size = job.lengths.iter().map(|&len| u64::from(len)).sum();
-    let suits = stripes_for(receivers, size, longest);
+    let suits = planned::stripes(&job.topology, knows, size, longest);
     let any = 1 + draw.0.below(16.min(u64::from(receivers))) as u16;
     Some((knows, draw.0.pick(&[suits, any])))
 }

@@ -8,11 +8,10 @@ use tidecast_sim::fault::Spec;
 use tidecast_sim::job::{Host, Job, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::outcome::Outcome;
-use tidecast_sim::planned::Knows;
+use tidecast_sim::planned::{Knows, stripes};
 use tidecast_sim::progress::Progress;
 use tidecast_sim::topology::{NodeId, Topology};
 use tidecast_sim::world::World;
-use tidecast_swarm::plan::stripes_for;
 use tidecast_swarm::{Limits, Policy};
 
 const PIECE: u32 = 128 << 10;
@@ -20,7 +19,7 @@ const SIZE: u64 = 400 * PIECE as u64;
 
 fn job(form: &str, faults: &[&str]) -> Job {
     let topology = Topology::parse(form).unwrap();
-    let receivers = topology.len() - 1;
+    let stripes = stripes(&topology, Knows::Topology, SIZE, PIECE);
     let mut job = Job {
         topology,
         model: Model::default(),
@@ -30,7 +29,7 @@ fn job(form: &str, faults: &[&str]) -> Job {
         speech: Speech::Tidecast,
         leaves: true,
         host: Host { settle: 1_000_000_000, think: 20_000 },
-        plan: Some((Knows::Topology, stripes_for(receivers, SIZE, PIECE))),
+        plan: Some((Knows::Topology, stripes)),
         acquaintances: 50,
         joins: Vec::new(),
         faults: Vec::new(),

@@ -95,7 +95,7 @@ fn stripes(members: &[Member], (bytes, piece): (u64, u32), shape: Shape) -> u16 
     match shape {
         Shape::Striped => {
             // Of several sources each is the root of as many stripes.
-            let (stripes, sources) = (stripes_for(receivers as u32, bytes, piece), sources as u16);
+            let (stripes, sources) = (stripes_for(members, bytes, piece), sources as u16);
             if stripes > sources { stripes - stripes % sources } else { stripes }
         }
         Shape::Chain | Shape::Binomial => 1,

@@ -1,5 +1,9 @@
 //! How many stripes a broadcast has.
 
+use std::collections::BTreeMap;
+
+use super::epoch::Member;
+
 /// Bytes of the blocks that relays pass on as they come, where links are slow enough for it to matter.
 const BLOCK: u64 = 16 << 10;
 /// What a link carries in the time that a block takes through a relay: 1 ms at 1 Gbit/s.
@@ -7,9 +11,9 @@ const HOP: u64 = 128 << 10;
 /// What a link carries in the time that it takes to open one connection more: 0.5 ms of a core at 1 Gbit/s.
 const OPEN: u64 = 64 << 10;
 /// Beyond so many, nothing is won.
-const MOST: u16 = 16;
+const MOST: u16 = 18;
 
-/// The number of stripes for `bytes` in pieces of `piece` bytes to so many receivers that relay; 1 to 16.
+/// The number of stripes for `bytes` in pieces of `piece` bytes to these members, of whom the first is the source.
 ///
 /// In units of bytes that a link carries, a broadcast over k stripes takes about
 ///
@@ -19,13 +23,22 @@ const MOST: u16 = 16;
 /// times; at each hop a block waits until it has gone to k children; and each member has k parents and as many
 /// children. Of small data the number that makes this least is best: about 4, and fewer than there are pieces.
 /// Where the other terms are next to nothing, more stripes are better, since each lost or slow relay then matters
-/// less: the answer is the largest number that costs at most 1/128 of the data more than the best, if there is one
-/// that divides the receivers, or all but one, evenly: then no relay has children in two stripes, of which one
-/// would wait for the other.
+/// less: the answer costs at most 1/128 of the data more than the best, goes up at the places of as many receivers
+/// as can be (`is_even`), and is the largest of such numbers.
 #[must_use]
-pub fn stripes_for(receivers: u32, bytes: u64, piece: u32) -> u16 {
+pub fn stripes_for(members: &[Member], bytes: u64, piece: u32) -> u16 {
+    let mut places = BTreeMap::new();
+    for member in members.iter().skip(1).filter(|m| m.part.is_fed()) {
+        *places.entry(member.place).or_default() += 1;
+    }
+    count(&places.into_values().collect::<Vec<u32>>(), bytes, piece)
+}
+
+/// The same for so many receivers at each place.
+fn count(places: &[u32], bytes: u64, piece: u32) -> u16 {
     let piece = u64::from(piece).min(bytes).max(1);
     let pieces = bytes.div_ceil(piece).max(1);
+    let receivers: u32 = places.iter().sum();
     let cost = |k: u64| {
         let data = u128::from(pieces.div_ceil(k)) * u128::from(k * piece);
         data + u128::from(u64::from(depth(receivers, k)) * (k * BLOCK + HOP) + k * OPEN)
@@ -34,11 +47,15 @@ pub fn stripes_for(receivers: u32, bytes: u64, piece: u32) -> u16 {
     let choice = u64::from(receivers.clamp(1, 2))..=u64::from(receivers.clamp(1, MOST.into()));
     let best = choice.clone().map(cost).min().unwrap_or_default();
     let good = |&k: &u64| cost(k) <= best + u128::from(bytes / 128);
-    let even = |&k: &u64| {
-        k > 2 && (u64::from(receivers) % k == 0 || u64::from(receivers).saturating_sub(1) % k == 0)
-    };
-    let few = choice.rev().filter(good);
-    few.clone().find(even).or(few.max()).unwrap_or(1) as u16
+    let even = |k: u64| places.iter().filter(|&&n| k > 2 && is_even(u64::from(n), k)).sum::<u32>();
+    choice.filter(good).max_by_key(|&k| (even(k), k)).unwrap_or(1) as u16
+}
+
+/// Whether work divides evenly at a place of n: in k stripes as many of them feed, or each in as many stripes, except one
+/// perhaps who helps all. Connections share a link alike, whatever they carry: where one has to carry
+/// more stripes than those beside it, the others are done early, in bursts, and it late.
+fn is_even(n: u64, k: u64) -> bool {
+    [n, n.saturating_sub(1)].iter().any(|&m| m == 0 || m % k == 0 || k % m == 0)
 }
 
 /// Hops from the source to the last of so many receivers, with k stripes on a flat network.
@@ -64,20 +81,26 @@ mod tests {
     fn small_data_has_few_and_large_data_many() {
         const MIB: u64 = 1 << 20;
         let small = 256 << 10;
-        assert_eq!(stripes_for(0, 0, 0), 1);
-        assert_eq!(stripes_for(1, 10 * MIB, small), 1);
-        assert_eq!(stripes_for(8, 10_000 * MIB, small), 8);
-        assert_eq!(stripes_for(15, 10_000_000, 32 << 10), 3);
-        assert_eq!(stripes_for(15, 1_000_000, 16 << 10), 4);
-        assert_eq!(stripes_for(16, 10_000 * MIB, small), 16);
-        assert_eq!(stripes_for(1000, 10_000 * MIB, 4 << 20), 10);
-        assert_eq!(stripes_for(64, 10 * MIB, 32 << 10), 4);
-        assert_eq!(stripes_for(64, 50 * MIB, 128 << 10), 8);
+        assert_eq!(count(&[], 0, 0), 1);
+        assert_eq!(count(&[1], 10 * MIB, small), 1);
+        assert_eq!(count(&[8], 10_000 * MIB, small), 8);
+        assert_eq!(count(&[15], 10_000_000, 32 << 10), 3);
+        assert_eq!(count(&[15], 1_000_000, 16 << 10), 4);
+        assert_eq!(count(&[16], 10_000 * MIB, small), 16);
+        assert_eq!(count(&[1000], 10_000 * MIB, 4 << 20), 10);
+        assert_eq!(count(&[64], 10 * MIB, 32 << 10), 4);
+        assert_eq!(count(&[64], 50 * MIB, 128 << 10), 8);
         // One piece: it goes down one tree, whose degree is the number of stripes.
-        assert_eq!(stripes_for(1000, 16 << 10, small), 4);
-        assert_eq!(stripes_for(u32::MAX, u64::MAX, 1), 15);
+        assert_eq!(count(&[1000], 16 << 10, small), 4);
+        assert_eq!(count(&[u32::MAX], u64::MAX, 1), 17);
         // No chain, though three hosts would hardly notice.
-        assert_eq!(stripes_for(3, 1_000_000, 16 << 10), 3);
+        assert_eq!(count(&[3], 1_000_000, 16 << 10), 3);
+        // Places of 4, of 8 and of 18, at one of which the source is; and the paper's.
+        assert_eq!(count(&[3, 4, 4, 4], 10_000 * MIB, small), 15);
+        assert_eq!(count(&[7, 8, 8, 8], 10_000 * MIB, small), 14);
+        assert_eq!(count(&[17, 18, 18, 18], 10_000 * MIB, small), 17);
+        assert_eq!(count(&[7, 6, 2], 50 * MIB, 128 << 10), 3);
+        assert_eq!(count(&[31, 25, 7], 50 * MIB, 128 << 10), 3);
     }
 
     #[test]

@@ -50,11 +50,15 @@ fn budgets(unit: &Unit, stripes: u64, needed: u64) -> Vec<u64> {
 
 /// How many classes the items are divided into: in each stripe, one class feeds.
 ///
-/// Members each feed in one stripe, with all that they can send: the trees are shallow. A unit that feeds
+/// Members each feed in one stripe, or in equally many, with all that they can send: the trees are shallow. If that
+/// goes up with one member less, that one helps the others. A unit that feeds
 /// others takes that out of the relays at its entry, which have little to spare in any one stripe: few
 /// units form a chain, in which each feeds one in every stripe, and many a tree of small degree.
 fn classes(unit: &Unit, stripes: u32) -> u32 {
     let wanted = match unit.seats {
+        seats if unit.cluster && stripes > seats => {
+            (seats.saturating_sub(1).max(1)..=seats).rev().find(|c| stripes % c == 0).unwrap_or(seats)
+        }
         _ if unit.cluster => stripes,
         0..=4 => 1,
         5..=16 => 2,

@@ -21,7 +21,11 @@ pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32
     let feeders = &shares.feeders[s];
     let root = feeders.first().map_or(0, |&(item, _)| item);
     let mut edges = Vec::with_capacity(unit.len() - 1 + outside as usize);
-    let mut others = others(unit, shares, s).into_iter();
+    let mut others = others(unit, shares, s);
+    if unit.seats < 2 * shares.classes {
+        shift(&mut others, shares.class[s]);
+    }
+    let mut others = others.into_iter();
     let mut given = 0;
     let mut attached = 1;
     // Children that those who are attached may still take: while feeders wait, one must remain for them.
@@ -45,6 +49,16 @@ pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32
         }
     }
     (root, edges)
+}
+
+/// Who helps in several stripes feeds the end of the row. Lest that is the same one in all of them, over one
+/// connection that gets no more of a link than any other, the end of the row is another in each class. Among many
+/// it matters less than that few edges change when one goes.
+fn shift(others: &mut [u32], class: u32) {
+    let count = others.len();
+    if count > 0 {
+        others.swap(count - 1, class as usize % count);
+    }
 }
 
 /// Those who feed nobody in stripe `s`, each at its seat among those who never do while all is well.

@@ -11,11 +11,10 @@ use tidecast_sim::bound::{Bound, bound};
 use tidecast_sim::fault::Spec;
 use tidecast_sim::job::{Host, Job, SPREAD, Speech};
 use tidecast_sim::network::Model;
-use tidecast_sim::planned::Knows;
+use tidecast_sim::planned::{self, Knows};
 use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
 use tidecast_sim::storm::{Load, Server, Storm};
 use tidecast_sim::topology::{NodeId, Topology};
-use tidecast_swarm::plan::stripes_for;
 use tidecast_swarm::{Limits, Policy};
 
 use super::Args;
@@ -215,7 +214,7 @@ impl Plan {
     /// Bytes of the beginning that stands for the whole, which would take hours: what comes after it goes on
     /// as its second half did. Not for BitTorrent, whose timers are longer than it.
     pub(super) fn beginning(&self, speech: Speech) -> Option<u64> {
-        let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes()));
+        let (piece, stripes) = (u64::from(self.piece), u64::from(self.stripes(Knows::Topology)));
         let blocks = piece.div_ceil(PASSED) * self.receivers();
         let pieces = (SOON / blocks).max(2 * BEGUN.0 * stripes).max(BEGUN.1);
         // Each half has equally many of each stripe.
@@ -246,7 +245,7 @@ impl Plan {
             speech,
             leaves: speech == Speech::Tidecast,
             host: Host { settle: self.write, think: THINK },
-            plan: plan.map(|knows| (knows, self.stripes())),
+            plan: plan.map(|knows| (knows, self.stripes(knows))),
             acquaintances: ACQUAINTANCES,
             joins: Vec::new(),
             faults: Vec::new(),
@@ -268,8 +267,8 @@ impl Plan {
     }
 
     /// Trees of a plan.
-    fn stripes(&self) -> u16 {
-        stripes_for(self.topology.len().saturating_sub(1), self.size, self.piece)
+    fn stripes(&self, knows: Knows) -> u16 {
+        planned::stripes(&self.topology, knows, self.size, self.piece)
     }
 
     fn jitter(&self) -> u64 {
@@ -440,7 +439,8 @@ mod tests {
         let large = plan_of("");
         let begun = large.beginning(Speech::Tidecast).unwrap();
         assert!(
-            begun % (2 * u64::from(large.stripes()) * u64::from(large.piece)) == 0 && begun < 2 << 30,
+            begun % (2 * u64::from(large.stripes(Knows::Topology)) * u64::from(large.piece)) == 0
+                && begun < 2 << 30,
             "{begun}"
         );
         assert_eq!(large.beginning(Speech::Stock { fast: true }), None, "its timers take longer");
