@@ -55,7 +55,7 @@ fn count(places: &[u32], bytes: u64, piece: u32) -> u16 {
 /// perhaps who helps all. Connections share a link alike, whatever they carry: where one has to carry
 /// more stripes than those beside it, the others are done early, in bursts, and it late.
 fn is_even(n: u64, k: u64) -> bool {
-    [n, n.saturating_sub(1)].iter().any(|&m| m == 0 || m % k == 0 || k % m == 0)
+    [n, n.saturating_sub(1)].iter().any(|&m| m.is_multiple_of(k) || k.is_multiple_of(m))
 }
 
 /// Hops from the source to the last of so many receivers, with k stripes on a flat network.

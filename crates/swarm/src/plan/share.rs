@@ -56,9 +56,10 @@ fn budgets(unit: &Unit, stripes: u64, needed: u64) -> Vec<u64> {
 /// units form a chain, in which each feeds one in every stripe, and many a tree of small degree.
 fn classes(unit: &Unit, stripes: u32) -> u32 {
     let wanted = match unit.seats {
-        seats if unit.cluster && stripes > seats => {
-            (seats.saturating_sub(1).max(1)..=seats).rev().find(|c| stripes % c == 0).unwrap_or(seats)
-        }
+        seats if unit.cluster && stripes > seats => (seats.saturating_sub(1).max(1)..=seats)
+            .rev()
+            .find(|c| stripes.is_multiple_of(*c))
+            .unwrap_or(seats),
         _ if unit.cluster => stripes,
         0..=4 => 1,
         5..=16 => 2,
