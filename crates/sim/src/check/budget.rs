@@ -62,7 +62,8 @@ impl Budget {
             own: policy == Policy::TIDECAST,
             calm: job.faults.is_empty() && job.wants.is_empty(),
             tidecast: job.speech == Speech::Tidecast,
-            planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)),
+            // Who comes late fetches what went by the plan before, and may find nobody but the origin.
+            planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)) && job.joins.is_empty(),
             size: job.lengths.iter().map(|&l| u64::from(l)).sum(),
             nodes,
             peers: nodes.min(job.limits.peers as u64),
