@@ -94,9 +94,10 @@ fn stripes(members: &[Member], (bytes, piece): (u64, u32), shape: Shape) -> u16 
     let receivers = members.len().saturating_sub(sources);
     match shape {
         Shape::Striped => {
-            // Of several sources each is the root of as many stripes.
-            let (stripes, sources) = (stripes_for(members, bytes, piece), sources as u16);
-            if stripes > sources { stripes - stripes % sources } else { stripes }
+            // Of several sources each is the root of as many stripes, at least of one.
+            let sources = sources.min(receivers).clamp(1, usize::from(MAX_STRIPES)) as u16;
+            let stripes = stripes_for(members, bytes, piece).max(sources);
+            stripes - stripes % sources
         }
         Shape::Chain | Shape::Binomial => 1,
         Shape::Ring => {
