@@ -40,6 +40,20 @@ enum Job {
     Check { piece: u32 },
 }
 
+/// What settling needs room for; kept from block to block.
+#[derive(Default)]
+pub(crate) struct Desk {
+    digests: Vec<Digest>,
+    /// What the engine is to hear.
+    pub(crate) heard: Vec<Input>,
+}
+
+impl Desk {
+    fn say(&mut self, event: Event) {
+        self.heard.push(Input::Event(event));
+    }
+}
+
 /// The right to have one block in the queue or in work.
 pub(crate) struct Slot(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
@@ -143,18 +157,11 @@ impl Settler {
         block.len <= SMALL && since >= self.shared.slow_until.load(Ordering::Relaxed)
     }
 
-    /// Settles a block here and now; what the engine is to hear is added to `heard`.
-    pub(crate) fn settle(
-        &self,
-        peer: PeerId,
-        block: Block,
-        data: &Buffer,
-        digests: &mut Vec<Digest>,
-        heard: &mut Vec<Input>,
-    ) {
+    /// Settles a block here and now; what the engine is to hear is on the desk.
+    pub(crate) fn settle(&self, peer: PeerId, block: Block, data: &Buffer, desk: &mut Desk) {
         let shared = &self.shared;
         let began = Instant::now();
-        shared.settle(peer, block, data, digests, heard);
+        shared.settle(peer, block, data, desk);
         let took = began.elapsed();
         if took > SLOW {
             let until = shared.began.elapsed() + 10 * took;
@@ -205,7 +212,7 @@ impl Settler {
 
 /// The loop of one thread: blocks first, checks when there are none.
 fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
-    let (mut digests, mut heard) = (Vec::new(), Vec::new());
+    let mut desk = Desk::default();
     loop {
         let job = match jobs.try_recv() {
             Ok(job) => job,
@@ -222,8 +229,8 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
         };
         match job {
             Job::Block { peer, block, data, _slot } => {
-                shared.settle(peer, block, &data, &mut digests, &mut heard);
-                for input in heard.drain(..) {
+                shared.settle(peer, block, &data, &mut desk);
+                for input in desk.heard.drain(..) {
                     let _ = shared.inbox.blocking_send(input);
                 }
             }
@@ -234,16 +241,9 @@ fn run(shared: &Shared, jobs: &Receiver<Job>, checks: &Receiver<Job>) {
 
 impl Shared {
     /// Verifies one block and writes what is new of it.
-    fn settle(
-        &self,
-        peer: PeerId,
-        block: Block,
-        data: &Buffer,
-        digests: &mut Vec<Digest>,
-        heard: &mut Vec<Input>,
-    ) {
-        let mut say = |event| heard.push(Input::Event(event));
+    fn settle(&self, peer: PeerId, block: Block, data: &Buffer, desk: &mut Desk) {
         let bytes = &data[..block.len as usize];
+        let digests = &mut desk.digests;
         digests.clear();
         if self.manifest.expected(block.piece).v2.is_some() {
             digests.resize(bytes.len().div_ceil(LEAF), [0; 32]);
@@ -253,21 +253,21 @@ impl Shared {
         // The hash of a piece of one leaf is in the manifest: no leaves are sent for it.
         let alone = piece_len as usize <= LEAF && !digests.is_empty();
         if alone && !self.matches(block.piece, digests) {
-            return say(Event::BlockBad { peer, block });
+            return desk.say(Event::BlockBad { peer, block });
         }
         match self.table.admit(peer, block, piece_len, digests) {
-            Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone, heard),
-            Admitted::Duplicate => say(Event::Duplicate { peer, block }),
-            Admitted::Bad => say(Event::BlockBad { peer, block }),
+            Admitted::Write { proven } => self.write(peer, block, bytes, proven || alone, desk),
+            Admitted::Duplicate => desk.say(Event::Duplicate { peer, block }),
+            Admitted::Bad => desk.say(Event::BlockBad { peer, block }),
             Admitted::Partly { parts, proven } => {
                 for (part, fresh) in parts {
                     let from = (part.begin - block.begin) as usize;
                     match fresh {
                         true => {
                             let bytes = &bytes[from..from + part.len as usize];
-                            self.write(peer, part, bytes, proven, heard);
+                            self.write(peer, part, bytes, proven, desk);
                         }
-                        false => heard.push(Input::Event(Event::Duplicate { peer, block: part })),
+                        false => desk.say(Event::Duplicate { peer, block: part }),
                     }
                 }
             }
@@ -275,27 +275,27 @@ impl Shared {
     }
 
     /// Writes what was admitted, and settles its piece if it was the last.
-    fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, heard: &mut Vec<Input>) {
+    fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, desk: &mut Desk) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
             // The store has said that it cannot go on; the verdict only keeps the books balanced.
             self.table.forget(block);
-            heard.push(Input::Event(Event::Duplicate { peer, block }));
-            return heard.push(Input::StoreFailed(error));
+            desk.say(Event::Duplicate { peer, block });
+            return desk.heard.push(Input::StoreFailed(error));
         }
         let stored = Event::Stored { peer, block, proven };
         match self.table.stored(block, proven) {
-            None => heard.push(Input::Event(stored)),
+            None => desk.say(stored),
             Some(settled) => {
-                let verdict = self.settle_piece(block.piece, settled, heard);
+                let verdict = self.settle_piece(block.piece, settled, desk);
                 // In one message: the engine's thread is woken once.
-                heard.push(Input::Settled(stored, verdict));
+                desk.heard.push(Input::Settled(stored, verdict));
             }
         }
     }
 
     /// All blocks of a piece are on disk: is it what the manifest says?
-    fn settle_piece(&self, piece: u32, settled: Settled, heard: &mut Vec<Input>) -> Event {
+    fn settle_piece(&self, piece: u32, settled: Settled, desk: &mut Desk) -> Event {
         let good = match self.manifest.expected(piece).v2 {
             Some(_) => Ok(self.matches(piece, &settled.digests)),
             None => self.cpu.measure(Stage::Hash, || self.store.check(piece)),
@@ -310,7 +310,7 @@ impl Shared {
             Ok(true) => {
                 let digests = &self.with_digests_if_suspected(piece, settled).digests;
                 for (peer, block) in self.table.verified(piece, digests) {
-                    heard.push(Input::Event(Event::BlockBad { peer, block }));
+                    desk.say(Event::BlockBad { peer, block });
                 }
                 Event::PieceVerified { piece }
             }
@@ -320,7 +320,7 @@ impl Shared {
             }
             Err(error) => {
                 self.table.failed(piece, settled);
-                heard.push(Input::StoreFailed(error));
+                desk.heard.push(Input::StoreFailed(error));
                 Event::PieceFailed { piece }
             }
         }

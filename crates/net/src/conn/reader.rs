@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use tidecast_hash::Digest;
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
@@ -14,6 +13,7 @@ use crate::driver::{Input, Out};
 use crate::error::ConnError;
 use crate::pool::Buffer;
 use crate::security::Security;
+use crate::settle::Desk;
 
 /// Ranges taken from one bitfield; a peer with more holes than that is odd, not useful.
 const MAX_RANGES: usize = 1 << 20;
@@ -29,15 +29,14 @@ struct Reading {
     run: Option<Run>,
     /// Blocks come one by one at full size: nothing to gather.
     large: bool,
-    /// For blocks that are settled here: room for their digests, and for what the engine is to hear.
-    digests: Vec<Digest>,
-    heard: Vec<Input>,
+    /// Where blocks are settled that are settled here.
+    desk: Desk,
 }
 
 /// Reads until the connection ends or the peer breaks a rule.
 pub(super) async fn run(link: Link, mut input: Framed, protocol: Protocol) -> Result<(), ConnError> {
     let large = matches!(protocol, Protocol::Tidecast { .. });
-    let mut reading = Reading { link, run: None, large, digests: Vec::new(), heard: Vec::new() };
+    let mut reading = Reading { link, run: None, large, desk: Desk::default() };
     loop {
         match input.ready()? {
             Ready::Frame(Frame::Message(message)) => {
@@ -113,19 +112,19 @@ impl Reading {
 
     /// Settles what was gathered.
     async fn settle(&mut self) -> Result<(), ConnError> {
-        let Reading { link, digests, heard, .. } = self;
+        let Reading { link, desk, .. } = self;
         let (peer, inbox) = (link.peer, &link.shared.inbox);
         let received = inbox.reserve().await.map_err(|_| ConnError::Stopping)?;
         let Some(Run { block, data }) = self.run.take() else { return Ok(()) };
-        link.shared.settler.settle(peer, block, &data, digests, heard);
+        link.shared.settler.settle(peer, block, &data, desk);
         // After the work, and at once before what came of it: the engine is woken once.
         received.send(Input::Event(Event::Received { peer, block }));
-        if let Ok(places) = inbox.try_reserve_many(heard.len()) {
-            places.zip(heard.drain(..)).for_each(|(place, input)| place.send(input));
+        if let Ok(places) = inbox.try_reserve_many(desk.heard.len()) {
+            places.zip(desk.heard.drain(..)).for_each(|(place, input)| place.send(input));
             return Ok(());
         }
         // A task of its own, so that no verdict is lost if this connection ends while the engine is behind.
-        let (inbox, heard) = (inbox.clone(), std::mem::take(heard));
+        let (inbox, heard) = (inbox.clone(), std::mem::take(&mut desk.heard));
         let sending = tokio::spawn(async move {
             for input in heard {
                 let _ = inbox.send(input).await;

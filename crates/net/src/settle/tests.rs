@@ -51,11 +51,11 @@ impl Node {
         let from = block.begin as usize;
         data[..block.len as usize].copy_from_slice(&piece[from..from + block.len as usize]);
         let first = if self.light {
-            let (mut digests, mut heard) = (Vec::new(), Vec::new());
+            let mut desk = Desk::default();
             assert!(self.settler.is_light(block));
-            self.settler.settle(A, block, &data, &mut digests, &mut heard);
-            assert_eq!(heard.len(), 1);
-            heard.pop().unwrap()
+            self.settler.settle(A, block, &data, &mut desk);
+            assert_eq!(desk.heard.len(), 1);
+            desk.heard.pop().unwrap()
         } else {
             self.settler.block(slot, A, block, data);
             self.inbox.recv().await.unwrap()
