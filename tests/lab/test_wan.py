@@ -76,14 +76,15 @@ def test_between_sites_the_line_is_passed_twice(lab, sites):
     assert 40 <= trips[0] < 60
 
 
-#: Of 4000. Who sends and is moved to another core meanwhile overtakes itself: each core has a queue of its own.
+#: Of 4000. One run in many had 16, and the cause is not proven: who sends and is moved to another core meanwhile may
+#: overtake itself, since each core has a queue of its own.
 MOVED = (0, 40)
 
 
 @pytest.mark.parametrize("options, lost, twice, overtaken", [
     ("delay=5ms", (0, 0), (0, 0), MOVED),
-    ("loss=5%", (250, 550), (0, 0), MOVED),           # both ways: 9.75% of 4000 do not come back
-    ("dup=5%", (0, 0), (280, 560), MOVED),
+    ("loss=5%", (250, 550), (0, 0), (0, 0)),          # both ways: 9.75% of 4000 do not come back
+    ("dup=5%", (0, 0), (280, 560), (0, 0)),
     ("delay=5ms,reorder=5%", (0, 0), (0, 0), (50, 800))])
 def test_chances(lab, sites, options, lost, twice, overtaken):
     sites(options, ECHO)
