@@ -1,0 +1,1 @@
+//! A published tree as a read-only FUSE file system: there before it has arrived.
