@@ -87,6 +87,8 @@ fn patience(pause: Duration, (least, most): (Duration, Duration)) -> Duration {
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) role: Arc<Role>,
+    /// By that role: asked for at every event.
+    source: bool,
     /// When this epoch came.
     pub(crate) since: Time,
     /// One a stripe.
@@ -109,6 +111,7 @@ pub(crate) struct Course {
 impl Course {
     pub(crate) fn new(role: Arc<Role>, pieces: u32, now: Time) -> Self {
         Course {
+            source: role.is_source(role.member),
             since: now,
             lines: vec![Line::default(); role.stripes.len()],
             orders: BTreeMap::new(),
@@ -124,6 +127,7 @@ impl Course {
 
     /// The next epoch; what is known of the stripes stays.
     pub(crate) fn renew(&mut self, role: Arc<Role>, now: Time) {
+        self.source = role.is_source(role.member);
         self.role = role;
         self.since = now;
         // Our share is larger when another source is lost.
@@ -137,7 +141,7 @@ impl Course {
 
     /// We have the data and give each piece, or each of our share, to a stripe.
     pub(crate) fn is_source(&self) -> bool {
-        self.role.is_source(self.role.member)
+        self.source
     }
 
     pub(crate) fn stripe_of(&self, piece: u32) -> Option<u16> {

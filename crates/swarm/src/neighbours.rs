@@ -63,7 +63,9 @@ pub(crate) struct Neighbours {
     known: BTreeMap<Candidate, Known>,
     due_told: BTreeSet<(Time, Candidate)>,
     due_random: BTreeSet<(Time, Candidate)>,
-    /// When `dial` has something to do: asked for at every event.
+    /// The first time in each of the two, and when `dial` has something to do: asked for at every event.
+    first_told: Option<Time>,
+    first_random: Option<Time>,
     next: Option<Time>,
     random_most: usize,
     dialing: usize,
@@ -78,6 +80,8 @@ impl Neighbours {
             known: BTreeMap::new(),
             due_told: BTreeSet::new(),
             due_random: BTreeSet::new(),
+            first_told: None,
+            first_random: None,
             next: None,
             random_most,
             dialing: 0,
@@ -181,10 +185,10 @@ impl Neighbours {
 
     /// The table has changed: finds what is due first.
     fn look(&mut self) {
-        let told = self.due_told.first().map(|d| d.0);
-        let random = self.due_random.first().map(|d| d.0);
-        let random = random.filter(|_| !self.random_full());
-        let next = [told, random].into_iter().flatten().min();
+        self.first_told = self.due_told.first().map(|d| d.0);
+        self.first_random = self.due_random.first().map(|d| d.0);
+        let random = self.first_random.filter(|_| !self.random_full());
+        let next = [self.first_told, random].into_iter().flatten().min();
         self.next = next.filter(|_| self.dialing < DIALING);
     }
 
@@ -195,9 +199,9 @@ impl Neighbours {
 
     /// When an address is due that cannot be dialled for want of room; `room`: for connections at large.
     pub(crate) fn barred(&self, room: bool) -> Option<Time> {
-        let told = self.due_told.first().filter(|_| !room);
-        let random = self.due_random.first().filter(|_| !room || self.random_full());
-        [told, random].into_iter().flatten().map(|&(at, _)| at).min()
+        let told = self.first_told.filter(|_| !room);
+        let random = self.first_random.filter(|_| !room || self.random_full());
+        [told, random].into_iter().flatten().min()
     }
 
     fn pause(fails: u32, rng: &mut Rng) -> Duration {
@@ -269,6 +273,10 @@ impl Neighbours {
         }
         if n(&due) != self.due_told.len() + self.due_random.len() {
             return Err("an address that is due is not queued, or twice".into());
+        }
+        let first = |due: &BTreeSet<(Time, Candidate)>| due.first().map(|d| d.0);
+        if (first(&self.due_told), first(&self.due_random)) != (self.first_told, self.first_random) {
+            return Err("what is due first is wrong".into());
         }
         if self.random_busy > self.random_most || self.dialing > DIALING {
             return Err("too many dials".into());

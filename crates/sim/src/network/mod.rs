@@ -63,7 +63,6 @@ struct StreamState {
     path: Path,
     /// Its slot among the active, or `NONE`.
     flow: Flow,
-    closed: bool,
     /// Nothing moves on it, though its ports are alive.
     held: bool,
     /// The congestion window when it was last active; 0 before.
@@ -83,6 +82,8 @@ pub struct Network<M> {
     queues: Queues,
     shares: Shares,
     streams: Vec<StreamState>,
+    /// Which are closed: asked for at every arrival, when nothing else of them is.
+    closed: Vec<bool>,
     /// By flow.
     active: Vec<Active<M>>,
     /// Flows that have just sent everything: they keep their share until time goes on.
@@ -110,6 +111,7 @@ impl<M: Clone> Network<M> {
             queues: Queues::new(topology, &model),
             shares: Shares::new((0..ports).map(|port| topology.port_rate(Port(port)) / 8), model.fairness),
             streams: Vec::new(),
+            closed: Vec::new(),
             active: Vec::new(),
             parting: Vec::new(),
             wakes: Wakes::default(),
@@ -135,21 +137,20 @@ impl<M: Clone> Network<M> {
         self.streams.push(StreamState {
             path,
             flow: NONE,
-            closed: false,
             held: false,
             window: 0,
             idle_since: self.now,
             last_arrival: 0,
         });
+        self.closed.push(false);
         Stream(self.streams.len() as u32 - 1)
     }
 
     /// Ends a stream: nothing more of it is delivered.
     pub fn close(&mut self, now: Time, stream: Stream) {
         self.go_to(now);
-        let state = &mut self.streams[stream.0 as usize];
-        state.closed = true;
-        let flow = state.flow;
+        self.closed[stream.0 as usize] = true;
+        let flow = self.streams[stream.0 as usize].flow;
         if flow != NONE {
             self.active[flow as usize].advance(self.now);
             self.count(flow, self.active[flow as usize].moved(self.now));
@@ -162,7 +163,7 @@ impl<M: Clone> Network<M> {
     /// left, [`Delivery::Arrived`] after.
     pub fn send(&mut self, now: Time, stream: Stream, bytes: u64, message: M) {
         self.go_to(now);
-        if !self.streams[stream.0 as usize].closed {
+        if !self.closed[stream.0 as usize] {
             let wire = self.model.wire(bytes);
             self.enqueue(stream.0, Item { wire, message, bulk: true });
         }
@@ -172,12 +173,12 @@ impl<M: Clone> Network<M> {
     /// [`Delivery::Sent`] for it.
     pub fn post(&mut self, now: Time, stream: Stream, bytes: u32, message: M) {
         self.go_to(now);
-        let state = &mut self.streams[stream.0 as usize];
-        if state.closed {
+        if self.closed[stream.0 as usize] {
             return;
         }
         let wire = self.model.wire(u64::from(bytes));
-        let flow = state.flow;
+        let state = &self.streams[stream.0 as usize];
+        let (flow, path) = (state.flow, state.path);
         if flow != NONE && !self.active[flow as usize].queue.is_empty() {
             let active = &mut self.active[flow as usize];
             active.advance(self.now);
@@ -185,7 +186,6 @@ impl<M: Clone> Network<M> {
             self.wakes.set(flow, active.wake());
             return;
         }
-        let path = state.path;
         let narrow = self.paths.ports(path).map(|port| self.shares.capacity(port)).min().unwrap_or(0);
         if narrow == 0 || self.streams[stream.0 as usize].held {
             self.enqueue(stream.0, Item { wire, message, bulk: false });
@@ -225,7 +225,7 @@ impl<M: Clone> Network<M> {
             self.now = self.now.max(at);
             if arrival < wake {
                 let (stream, message) = self.flights.pop()?;
-                if !self.streams[stream as usize].closed {
+                if !self.closed[stream as usize] {
                     return Some(Delivery::Arrived { stream: Stream(stream), message });
                 }
             } else if let Some(sent) = self.wake(flow) {
