@@ -31,6 +31,8 @@ const PASSED: u64 = 256 << 10;
 const BEGUN: (u64, u64) = (8, 64);
 /// Pieces received, of what is simulated whole: beyond, it would take hours.
 const LATE: u64 = 200_000_000;
+/// No engine takes more.
+const MOST_PIECES: u64 = 1 << 24;
 /// A stock client's block.
 const STOCK_BLOCK: u64 = 16 << 10;
 /// The largest block between Tidecast nodes.
@@ -195,8 +197,9 @@ impl Plan {
                 ));
             }
         }
-        // Faults name nodes and switches: a wrong one is found before anything runs.
-        self.job(Policy::TIDECAST, Speech::Tidecast, None, self.size.min(u64::from(self.piece))).map(drop)
+        // Faults name nodes, switches and pieces: a wrong one is found before anything runs.
+        let size = self.size.min(u64::from(self.piece) * MOST_PIECES);
+        self.job(Policy::TIDECAST, Speech::Tidecast, None, size).map(drop)
     }
 
     /// Bytes that a run of the engine takes, roughly: tables of each node and its connections, and a bit or
@@ -459,6 +462,7 @@ mod tests {
             ("single:4 --size 1GB --segment 1", "--segment"),
             ("single:1 --size 1GB", "two nodes"),
             ("single:4 --size 1GB --fault crash:17", "17"),
+            ("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=4@1s", "no piece 4"),
             ("single:4 --size 1GB --algorithm ,", "no algorithm"),
             ("single:4 --size 1GB --nodes 0", "--nodes"),
         ] {
@@ -466,6 +470,12 @@ mod tests {
             assert_eq!(failure.code, crate::failure::Code::Usage, "{line}");
             assert!(failure.error.to_string().contains(said), "{line}: {}", failure.error);
         }
+    }
+
+    #[test]
+    fn any_piece_may_be_lost() {
+        let job = tidecast(&plan("single:4 --size 1MiB --piece-size 256KiB --fault lost:3=3@1s").unwrap());
+        assert_eq!((job.lengths.len(), job.faults.len()), (4, 1));
     }
 
     #[test]
