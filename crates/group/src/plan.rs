@@ -87,7 +87,7 @@ pub(crate) struct Issue {
     shape: u8,
 }
 
-const PARTS: [Part; 5] = [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost];
+const PARTS: [Part; 6] = [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost, Part::Silent];
 const SHAPES: [Shape; 4] = [Shape::Striped, Shape::Chain, Shape::Binomial, Shape::Ring];
 
 /// The place of something in a table; past its end if it is not there.

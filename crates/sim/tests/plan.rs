@@ -111,6 +111,20 @@ fn whoever_fails_costs_the_others_little() {
     }
 }
 
+/// By turns killed, stopped and cut off, roots of stripes among them.
+#[test]
+fn six_of_64_who_are_lost_cost_the_others_little() {
+    let faults = ["crash:9@4s", "crash:33@13s", "freeze:17@7s", "freeze:40@16s", "die:25@10s", "die:50@19s"];
+    for seed in 1..=6 {
+        let mut job = job("single:64@20mbit", &faults);
+        job.seed = seed;
+        let outcome = run(&job);
+        let reached = efficiency(&job, &outcome);
+        assert!(missing(&outcome) == 6 && reached >= 85, "seed {seed}: {reached}%");
+        assert!(outcome.origin_sent < SIZE / 5 * 6, "seed {seed}: {} bytes", outcome.origin_sent);
+    }
+}
+
 #[test]
 fn whatever_befalls_a_broadcast_it_ends() {
     let faults = [

@@ -168,6 +168,19 @@ impl Engine {
         }
     }
 
+    /// Tells these peers of everything that we have: also what they need not have been told, since they have it.
+    pub(crate) fn announce_anew(&mut self, peers: &[PeerId]) {
+        let pieces = self.pieces.verified_ranges();
+        if peers.is_empty() || pieces.is_empty() {
+            return;
+        }
+        self.flush_announcements();
+        for &peer in peers {
+            self.announcer.spent += cost(&pieces);
+            self.out.push_back(Action::Announce { peer, pieces: pieces.clone() });
+        }
+    }
+
     /// The first message to a new peer.
     pub(crate) fn announce_all(&mut self, id: PeerId) {
         // Whoever was here before is told first, so that nobody hears of a piece twice.

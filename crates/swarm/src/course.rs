@@ -19,7 +19,7 @@ const UNKNOWN: u16 = u16::MAX;
 /// these; and a parent, when nothing whatever has come from it: who waits itself still tells what it gets
 /// by other stripes.
 const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_secs(5));
-const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// A parent that lives and sends nothing for so long, though it has what we lack, does not want to.
 const OWED: Duration = Duration::from_secs(5);
 /// A parent has this long to be connected at the start of an epoch.
@@ -49,7 +49,7 @@ pub(crate) struct Line {
     /// Its last offer or block, and the usual pause between two.
     last: Time,
     gap: Duration,
-    /// Bytes: of the source, given to it; of others, come from its parent in this epoch.
+    /// Bytes: of the source, given to it in all; of others, come from its parent in this epoch.
     pub(crate) bytes: u64,
     /// The parent has been connected in this epoch.
     pub(crate) met: bool,
@@ -79,7 +79,7 @@ pub(crate) enum Flow {
 }
 
 /// Eight times the usual pause, within bounds.
-fn patience(pause: Duration, (least, most): (Duration, Duration)) -> Duration {
+pub(crate) fn patience(pause: Duration, (least, most): (Duration, Duration)) -> Duration {
     (pause * 8).clamp(least, most)
 }
 
@@ -133,8 +133,9 @@ impl Course {
         // Our share is larger when another source is lost.
         self.given = 0;
         self.blamed.clear();
+        let source = self.is_source();
         for line in &mut self.lines {
-            line.bytes = 0;
+            line.bytes = if source { line.bytes } else { 0 };
             line.met = false;
         }
     }
@@ -220,15 +221,20 @@ impl Course {
         }
     }
 
-    /// Nothing has come by a stripe for so long that its parent must explain it, whatever else it says.
-    pub(crate) fn is_owed(&self, stripe: usize, now: Time) -> bool {
-        let last = self.lines.get(stripe).map(|l| l.last.max(self.since));
-        last.is_some_and(|last| now.since(last) >= OWED)
+    /// Nothing has come by any stripe from a parent for so long that it must explain it, whatever else it says.
+    pub(crate) fn is_owed(&self, parent: u32, now: Time) -> bool {
+        let its = self.lines.iter().zip(&self.role.stripes).filter(|(_, e)| e.parent == Some(parent));
+        its.map(|(line, _)| line.last.max(self.since)).max().is_some_and(|last| now.since(last) >= OWED)
     }
 
     /// One more than the highest piece offered to us.
     pub(crate) fn front(&self) -> u32 {
         self.lines.iter().map(|l| l.front).max().unwrap_or(0)
+    }
+
+    /// One more than the highest piece that every stripe has passed.
+    pub(crate) fn rear(&self) -> u32 {
+        self.lines.iter().map(|l| l.front).min().unwrap_or(0)
     }
 
     /// The last time that anything came by the plan.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Action, Block, Complaint, PeerId, Reason, Time};
-use crate::course::{Course, Flow};
+use crate::course::{Course, Flow, SILENT, patience};
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::State;
@@ -20,8 +20,9 @@ const ADRIFT: Duration = Duration::from_secs(2);
 /// When nothing has come for so long, what was left out is fetched: where some have everything already,
 /// and where none has.
 const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
-/// The least that is held for the usual pause of a parent that owes us nothing.
-const IDLE: Duration = Duration::from_millis(500);
+/// The least that is held for the usual pause of a parent that owes us nothing: it tells its children what it has this
+/// often (`announce`).
+const IDLE: Duration = Duration::from_millis(200);
 /// A stripe is slow that brings less than half of what the middle one brings, over this long at least,
 /// and so many bytes.
 const JUDGE: Duration = Duration::from_secs(3);
@@ -41,32 +42,45 @@ impl Engine {
     /// A new epoch.
     pub(crate) fn on_plan(&mut self, role: Arc<Role>) {
         let (now, count) = (self.now, self.pieces.count());
+        let before = self.course.as_ref().map(|c| c.role.clone());
         match &mut self.course {
             Some(course) if course.role.epoch >= role.epoch => return,
             Some(course) if course.lines.len() == role.stripes.len() => course.renew(role, now),
             _ => self.course = Some(Course::new(role, count, now)),
         }
         self.await_rest();
+        self.tell_parents(before.as_deref());
         for (member, id) in self.members.clone() {
-            self.meet(id, member, false);
+            self.meet(id, member);
         }
         self.restless = true;
     }
 
-    /// The plan works, or may. Where it had failed, all was released: what nobody has offered is awaited again.
+    /// Those who feed us a stripe that another fed us until now hear all that we have, and go on with what we lack.
+    fn tell_parents(&mut self, before: Option<&Role>) {
+        let Some(course) = &self.course else { return };
+        let until_now = |stripe: usize| before.and_then(|b| b.stripes.get(stripe)).and_then(|e| e.parent);
+        let stripes = course.role.stripes.iter().enumerate();
+        let mut new: Vec<u32> =
+            stripes.filter(|(s, e)| e.parent != until_now(*s)).filter_map(|(_, e)| e.parent).collect();
+        new.sort_unstable();
+        new.dedup();
+        let new: Vec<PeerId> = new.iter().filter_map(|member| self.members.get(member)).copied().collect();
+        self.announce_anew(&new);
+    }
+
+    /// The plan works, or may, and every stripe goes on where it broke off: what was released meanwhile, and nobody is
+    /// asked for, is awaited again.
     fn await_rest(&mut self) {
         let count = self.pieces.count();
         self.turns.follow_plan(true);
         let Some(course) = &mut self.course else { return };
         course.adrift = false;
-        let whole = if course.is_source() { count } else { course.front() };
-        let (from, released) = (course.released.min(whole), course.released.max(whole));
+        let whole = if course.is_source() { count } else { course.rear() };
+        let from = course.released.min(whole);
         course.released = whole;
-        for piece in from..released {
+        for piece in from..count {
             self.await_piece(piece, piece >= whole);
-        }
-        for piece in released..count {
-            self.await_piece(piece, true);
         }
     }
 
@@ -121,6 +135,9 @@ impl Engine {
         // would come twice.
         let wanted =
             self.has_room(id) && self.pieces.lacks(piece) && self.pieces.state(piece) != State::Settling;
+        if wanted && self.pieces.partial(piece).is_some() {
+            self.take_over(id, piece);
+        }
         let partial = self.pieces.partial(piece);
         let free: Vec<u32> = match partial {
             _ if !wanted || !self.blame.allows(piece, id) => Vec::new(),
@@ -148,6 +165,18 @@ impl Engine {
                 peer.note_asked(piece, bytes, now);
             }
             self.count_asked(u64::from(bytes));
+        }
+    }
+
+    /// What others owe of a piece who have not all of it themselves, or of whom nothing comes, may come from who offers
+    /// it now: two who wait for each other's rest would wait for ever.
+    fn take_over(&mut self, id: PeerId, piece: u32) {
+        let now = self.now;
+        let doubtful = |p: &Peer| !p.have.has(piece) || now >= p.heard.after(patience(p.pause, SILENT));
+        let owe =
+            |p: &&Peer| p.id != id && p.asked_at(piece).is_some() && doubtful(p) && self.may_duplicate(p);
+        for peer in self.peers.values().filter(owe).map(|p| p.id).collect::<Vec<_>>() {
+            self.take_back(peer, piece, 0..u32::MAX, true);
         }
     }
 
@@ -231,7 +260,7 @@ impl Engine {
         let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
         for (stripe, (edges, line)) in course.role.stripes.iter().zip(&course.lines).enumerate() {
             let Some(parent) = edges.parent.filter(|p| !course.blamed.contains(p)) else { continue };
-            let owed = || course.is_owed(stripe, now) && self.has_more(parent);
+            let owed = || course.is_owed(parent, now) && self.has_more(parent);
             match course.flow(stripe, self.heard(parent), now) {
                 Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
                 Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
@@ -304,10 +333,13 @@ impl Engine {
         self.course.as_ref().is_some_and(|c| peer.member.is_some_and(|m| c.role.is_source(m)))
     }
 
-    /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody
-    /// else has.
+    /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody else has, by
+    /// the plan as long as it brings us anything. (When the first relay of a stripe is lost, everybody lacks the same
+    /// pieces; asked for by all, the source would have room for nothing else.)
     pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
-        self.planned() && self.peers.get(&id).is_some_and(|p| self.is_source(p)) && self.others_have(piece)
+        let fed = || self.course.as_ref().is_some_and(|c| self.now.since(c.last_moved()) < LEFT_OUT.1);
+        let source = || self.peers.get(&id).is_some_and(|p| self.is_source(p));
+        self.planned() && source() && (fed() || self.others_have(piece))
     }
 
     /// Somebody else than the sources has the piece.
@@ -406,6 +438,34 @@ mod tests {
             let block = Block { piece, begin, len };
             assert_eq!(offers(&give(&mut relay, 5, Event::Sent { peer: CHILD, block })), 0);
         }
+    }
+
+    #[test]
+    fn a_stripe_goes_on_with_another_parent() {
+        let mut relay = relay();
+        for piece in [0, 1] {
+            give(&mut relay, 1, Event::Offered { peer: PARENT, piece, stripe: 0 });
+        }
+        give(&mut relay, 2, Event::PieceVerified { piece: 0 });
+        let stripes = vec![Edges { parent: Some(0), children: vec![3] }];
+        let role = Role { epoch: 2, member: 2, sources: vec![0], stripes };
+        // The new parent hears what we have, though it has it too and was not told.
+        let said = give(&mut relay, 3, Event::Plan(Arc::new(role)));
+        assert!(said.contains(&Action::Announce { peer: SOURCE, pieces: vec![0..1] }), "{said:?}");
+        // What the old one owes and has not got itself comes from the new one.
+        let said = give(&mut relay, 4, Event::Offered { peer: SOURCE, piece: 1, stripe: 0 });
+        let block = Block { piece: 1, begin: 0, len: LEN };
+        assert_eq!(said, [Action::Cancel { peer: PARENT, block }]);
+    }
+
+    #[test]
+    fn the_source_is_asked_for_nothing_while_the_plan_brings_something() {
+        let mut relay = relay();
+        // So four pieces went by a stripe that is gone, and nobody but the source has them.
+        give(&mut relay, 0, Event::Offered { peer: PARENT, piece: 4, stripe: 0 });
+        assert_eq!(asked(&mut relay, 0..900), []);
+        let parts = relay.planned().then(|| asked(&mut relay, 900..1400)).unwrap();
+        assert!(!parts.is_empty() && parts.iter().all(|p| *p < 4), "{parts:?}");
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.member = Some(member);
         self.members.insert(member, id);
-        self.meet(id, member, true);
+        self.meet(id, member);
     }
 
     /// A peer has said what it has: from now on it is fed, where it is our child.
@@ -196,14 +196,13 @@ impl Engine {
         self.feed(id);
     }
 
-    /// Sets what a connected member is to get, and notes that it is there. Who has just come gets all, where
-    /// that is within the budget; who was fed by another until now gets what is new, and fetches what that one
-    /// left out. But what the source has given to somebody and nobody has must come from the source again.
-    pub(crate) fn meet(&mut self, id: PeerId, member: u32, new: bool) {
-        let new = new && !self.over_budget();
+    /// Sets what a connected member is to get, and notes that it is there. Whoever fed it until now, its stripes go on
+    /// where they broke off: it gets all that it lacks, from the source where that is within the budget. What the
+    /// source has given to somebody and nobody has must come from the source again.
+    pub(crate) fn meet(&mut self, id: PeerId, member: u32) {
+        let all = !self.over_budget();
         let Engine { course: Some(course), availability, .. } = self else { return };
-        let source = course.is_source();
-        course.open_orders(id, member, |p| new || (source && availability.holders(p) == 0));
+        course.open_orders(id, member, |p| all || availability.holders(p) == 0);
         let fed = course.orders.contains_key(&id);
         let Course { role, lines, .. } = course;
         for (line, edges) in lines.iter_mut().zip(&role.stripes) {

@@ -239,7 +239,9 @@ impl Engine {
         let from = self.rng.below(self.pieces.count());
         let open = self.pieces.open();
         let turn = open.range(from..).chain(open.range(..from)).take(OPEN_SCAN);
-        let piece = turn.copied().find(|&p| self.pieces.lacks(p) && self.may_ask(id, p));
+        let piece = turn
+            .copied()
+            .find(|&p| self.pieces.lacks(p) && self.may_ask(id, p) && !self.spares_source(id, p));
         piece.is_some_and(|piece| self.ask_part(id, piece, room))
     }
 

@@ -195,7 +195,7 @@ impl Engine {
     }
 
     /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
-    fn may_duplicate(&self, peer: &Peer) -> bool {
+    pub(crate) fn may_duplicate(&self, peer: &Peer) -> bool {
         let budget = self.totals.received / DUPLICATES.0 + DUPLICATES.1;
         self.totals.duplicate <= budget || self.now.since(peer.patience.last()) >= SILENT
     }

@@ -136,6 +136,9 @@ impl World {
         if !self.returns(id) {
             self.excuse(id);
         }
+        if !self.nodes[id.0 as usize].silent {
+            self.coordinated(id, false);
+        }
     }
 
     fn freeze(&mut self, id: NodeId) -> bool {

@@ -397,6 +397,7 @@ impl World {
             let judged = self.checks.begin(now, id, engine);
             self.mind(judged);
         }
+        self.coordinated(id, true);
         self.announce(id);
         for candidate in self.spares(id) {
             self.give(id, Event::Candidate { candidate, told: false });

@@ -93,6 +93,17 @@ impl World {
         self.rewake_planner();
     }
 
+    /// The coordinator's connection to a node is reset, or there again.
+    pub(super) fn coordinated(&mut self, id: NodeId, there: bool) {
+        let now = self.now;
+        match &mut self.planning {
+            Some(planning) if there => planning.planner.back(id.0),
+            Some(planning) => planning.planner.gone(now, id.0),
+            None => {}
+        }
+        self.rewake_planner();
+    }
+
     fn rewake_planner(&mut self) {
         let now = self.now;
         let Some(planning) = &mut self.planning else { return };

@@ -94,6 +94,9 @@ pub enum Part {
     Relay,
     /// It is fed and feeds nobody: too slow, or others cannot reach it.
     Leaf,
+    /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if it lives and
+    /// costs nobody anything if not.
+    Silent,
     /// It is gone and not fed.
     Out,
     /// It has the data too, as the epoch's source has: it feeds, and nobody feeds it.
@@ -106,7 +109,7 @@ impl Part {
     /// Others feed it.
     #[must_use]
     pub fn is_fed(self) -> bool {
-        matches!(self, Part::Relay | Part::Leaf)
+        matches!(self, Part::Relay | Part::Leaf | Part::Silent)
     }
 
     /// It is here, or was, to feed only.

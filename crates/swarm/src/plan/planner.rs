@@ -6,7 +6,8 @@
 //! - That a member is *gone* needs two signs: our own connection to it has ended, and a neighbour says so too,
 //!   or it stays away for [`GRACE`]. It is then out.
 //! - A member that is *slow* or *silent*, or *gone* for others though not for us, needs two who say so (one
-//!   where it has but one neighbour to feed). It is then a leaf: it still gets everything.
+//!   where it has but one neighbour to feed). It is then a leaf, or, where nothing comes from it, fed beside the
+//!   trees: it still gets everything.
 //! - Who complains of more than half of those who feed it has the trouble itself, and does not count. So
 //!   a complaint waits [`SETTLE`] before it is weighed.
 //! - Whom a slow member feeds is slow to those whom it feeds in turn: who complains itself is blamed only
@@ -42,6 +43,8 @@ struct Known {
     best: Part,
     /// A neighbour says that nothing comes from it, or that it is not there.
     missed: bool,
+    /// A neighbour says that nothing comes from it.
+    silent: bool,
     returns: u8,
     words: u8,
 }
@@ -55,8 +58,8 @@ pub struct Planner {
     known: Vec<Known>,
     /// Since when we have no connection to whom, of those who are not out.
     away: BTreeMap<u32, Time>,
-    /// When each complaint was first made: by whom it is, about whom.
-    complaints: BTreeMap<(u32, u32), Time>,
+    /// When each complaint was first made, and what it says: by whom it is, about whom.
+    complaints: BTreeMap<(u32, u32), (Time, Complaint)>,
     /// Members that complaints have made leaves.
     demoted: usize,
     /// The next epoch differs from this one already.
@@ -115,8 +118,9 @@ impl Planner {
         }
         let known = &mut self.known[about as usize];
         known.missed |= why != Complaint::Slow;
+        known.silent |= why == Complaint::Silent;
         if feeds {
-            self.complaints.entry((from, about)).or_insert(now);
+            self.complaints.entry((from, about)).or_insert((now, why));
         }
     }
 
@@ -137,7 +141,7 @@ impl Planner {
             return;
         };
         self.away.remove(&member);
-        known.missed = false;
+        (known.missed, known.silent) = (false, false);
         if now.part == Part::Out {
             known.returns = known.returns.saturating_add(1);
             if known.returns > RETURNS {
@@ -191,7 +195,8 @@ impl Planner {
     #[must_use]
     pub fn wakeup(&self) -> Option<Time> {
         let away = self.away.iter().map(|(&m, &since)| self.out_at(m, since));
-        let settled = self.complaints.values().map(|at| at.after(SETTLE)).filter(|at| *at > self.weighed);
+        let settled =
+            self.complaints.values().map(|(at, _)| at.after(SETTLE)).filter(|at| *at > self.weighed);
         let changed = self.changed.then_some(Time(0));
         away.chain(settled).chain(changed).min().map(|at| at.max(self.issued.after(EVERY)))
     }
@@ -217,14 +222,14 @@ impl Planner {
     fn weigh(&mut self, now: Time) {
         self.weighed = now;
         let members = &self.epoch.members;
-        self.complaints.retain(|&(from, about), at| {
+        self.complaints.retain(|&(from, about), (at, _)| {
             now.since(*at) < MEMORY
                 && matches!(members[about as usize].part, Part::Relay | Part::Source)
                 && members[from as usize].part != Part::Out
         });
         let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut by: BTreeMap<u32, usize> = BTreeMap::new();
-        for (&(from, about), at) in &self.complaints {
+        for (&(from, about), (at, _)) in &self.complaints {
             if at.after(SETTLE) <= now {
                 of.entry(about).or_default().push(from);
                 *by.entry(from).or_default() += 1;
@@ -243,7 +248,8 @@ impl Planner {
             blamed
         };
         if blame(self, false) || blame(self, true) {
-            self.complaints.clear();
+            // Silence is no other's fault.
+            self.complaints.retain(|_, (_, why)| *why != Complaint::Slow);
         }
     }
 
@@ -259,7 +265,11 @@ impl Planner {
         for from in voices {
             self.known[from as usize].words += 1;
         }
-        let part = if source { Part::Lost } else { Part::Leaf };
+        let part = match self.known[about as usize].silent {
+            _ if source => Part::Lost,
+            true => Part::Silent,
+            false => Part::Leaf,
+        };
         self.known[about as usize].best = part;
         self.epoch.members[about as usize].part = part;
         self.demoted += 1;
@@ -302,6 +312,6 @@ impl Planner {
 
 impl Known {
     fn new(best: Part) -> Known {
-        Known { best, missed: false, returns: 0, words: 0 }
+        Known { best, missed: false, silent: false, returns: 0, words: 0 }
     }
 }

@@ -1,6 +1,9 @@
 //! A plan: everyone's parents and children.
 
-use super::epoch::{Epoch, PlanError};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::epoch::{Epoch, Part, PlanError};
 use super::lay::{NOBODY, lay};
 use super::places::{Tree, View};
 use super::role::{Edges, Role};
@@ -37,8 +40,9 @@ impl Plan {
         Ok(Plan::from_parents(epoch, tree, epoch.sources(), parents))
     }
 
-    pub(super) fn from_parents(epoch: &Epoch, tree: Tree, sources: Vec<u32>, parents: Vec<u32>) -> Plan {
+    pub(super) fn from_parents(epoch: &Epoch, tree: Tree, sources: Vec<u32>, mut parents: Vec<u32>) -> Plan {
         let members = epoch.members.len();
+        beside(epoch, &mut parents);
         let mut starts = vec![0; parents.len() + 1];
         for (stripe, row) in parents.chunks(members).enumerate() {
             for &parent in row.iter().filter(|&&p| p != NOBODY) {
@@ -188,6 +192,35 @@ fn alone(epoch: &Epoch, parents: &mut [u32]) {
         for ((number, member), parent) in (0..).zip(&epoch.members).zip(row) {
             if number != epoch.source && member.part.is_fed() {
                 *parent = *source;
+            }
+        }
+    }
+}
+
+/// Those from whom nothing comes are fed by relays at their place, or by any where there is none: each stripe by who has
+/// least to do.
+fn beside(epoch: &Epoch, parents: &mut [u32]) {
+    let numbered = || (0..).zip(&epoch.members);
+    let silent: Vec<_> = numbered().filter(|(_, m)| m.part == Part::Silent).collect();
+    if silent.is_empty() {
+        return;
+    }
+    let mut load = vec![0_u32; epoch.members.len()];
+    parents.iter().filter(|&&p| p != NOBODY).for_each(|&p| load[p as usize] += 1);
+    let mut relays: BTreeMap<Option<u32>, BinaryHeap<Reverse<(u32, u32)>>> = BTreeMap::new();
+    for (number, member) in numbered().filter(|(number, m)| m.part == Part::Relay && *number != epoch.source)
+    {
+        for place in [None, Some(member.place)] {
+            relays.entry(place).or_default().push(Reverse((load[number as usize], number)));
+        }
+    }
+    for (number, member) in silent {
+        let place = Some(member.place).filter(|_| relays.contains_key(&Some(member.place)));
+        let Some(feeders) = relays.get_mut(&place) else { return };
+        for row in parents.chunks_mut(epoch.members.len()) {
+            if let Some(mut feeder) = feeders.peek_mut() {
+                row[number as usize] = feeder.0.1;
+                feeder.0.0 += 1;
             }
         }
     }

@@ -165,12 +165,12 @@ impl Item {
     }
 }
 
-/// Those at one place and the leaves stranded beyond it. Those who are gone keep their seats.
+/// Those at one place and the leaves stranded beyond it. Those who are gone or silent keep their seats.
 fn members(epoch: &Epoch, here: &Pending) -> Unit {
     let mut items = Vec::with_capacity(here.own.len() + here.stranded.len());
     for (seat, &member) in (0..).zip(here.own.iter().chain(&here.stranded)) {
         let part = epoch.members[member as usize].part;
-        if part != Part::Out {
+        if matches!(part, Part::Relay | Part::Leaf) {
             let relays = u64::from(part == Part::Relay);
             items.push(Item { what: What::Member(member), seat, relays, members: 1, apart: false });
         }

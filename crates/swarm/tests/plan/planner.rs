@@ -101,11 +101,44 @@ fn two_who_wait_make_a_leaf_and_one_does_not() {
     planner.complain(START, children[0], 9, Complaint::Slow);
     assert!(pass(&mut planner, START, Duration::from_secs(1)).is_empty());
     let now = START.after(Duration::from_secs(1));
-    planner.complain(now, children[0], 9, Complaint::Silent);
-    planner.complain(now, children[1], 9, Complaint::Silent);
+    planner.complain(now, children[0], 9, Complaint::Slow);
+    planner.complain(now, children[1], 9, Complaint::Slow);
     assert_eq!(pass(&mut planner, now, Duration::from_secs(1)), [(now.after(SETTLE), 1)]);
     assert_eq!(part(&planner, 9), Part::Leaf);
     assert!(planner.plan().parent(9, 0).is_some());
+}
+
+#[test]
+fn who_is_silent_is_fed_by_those_with_least_to_do() {
+    let mut planner = planner(64, 8);
+    let busy = |planner: &Planner, m| {
+        let others = |c: &&u32| part(planner, **c) != Part::Silent;
+        (0..8).flat_map(|s| planner.plan().children(m, s)).filter(others).count()
+    };
+    for (at, silent) in [(1, 9), (2, 33), (3, 40)] {
+        let now = START.after(Duration::from_secs(at));
+        for child in children(planner.plan(), silent) {
+            planner.complain(now, child, silent, Complaint::Silent);
+        }
+        assert_eq!(pass(&mut planner, now, Duration::from_millis(900)).len(), 1);
+        assert_eq!(part(&planner, silent), Part::Silent);
+        assert!((0..8).all(|s| planner.plan().parent(silent, s).is_some_and(|p| p != 0)));
+        assert!(children(planner.plan(), silent).is_empty());
+        assert!((1..64).all(|m| busy(&planner, m) <= 8), "nobody who lives waits for it");
+    }
+}
+
+#[test]
+fn of_two_who_fall_silent_both_are_heard_of() {
+    let mut planner = planner(64, 8);
+    let now = START.after(EVERY);
+    let (first, second) = (children(planner.plan(), 9), children(planner.plan(), 33));
+    // When the first is judged, not all complaints about the second are old enough.
+    first.iter().for_each(|&child| planner.complain(now, child, 9, Complaint::Silent));
+    planner.complain(now, second[0], 33, Complaint::Silent);
+    planner.complain(now.after(SETTLE / 2), second[1], 33, Complaint::Silent);
+    pass(&mut planner, now, EVERY * 3);
+    assert_eq!((part(&planner, 9), part(&planner, 33)), (Part::Silent, Part::Silent));
 }
 
 #[test]
@@ -230,7 +263,8 @@ proptest! {
             }
             // Nothing that is due is left over: a driver that sleeps until then neither spins nor misses.
             prop_assert!(planner.wakeup().is_none_or(|at| at > now));
-            let leaves = planner.epoch().members.iter().filter(|m| m.part == Part::Leaf).count();
+            let leaves = planner.epoch().members.iter();
+            let leaves = leaves.filter(|m| matches!(m.part, Part::Leaf | Part::Silent)).count();
             prop_assert!(leaves <= usize::from(WORDS) * liars as usize + 40 / usize::from(RETURNS));
         }
     }

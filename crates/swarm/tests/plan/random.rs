@@ -9,6 +9,10 @@ fn part() -> impl Strategy<Value = Part> + Clone {
     prop_oneof![8 => Just(Part::Relay), 1 => Just(Part::Leaf), 1 => Just(Part::Out)]
 }
 
+fn part_or_silent() -> impl Strategy<Value = Part> + Clone {
+    prop_oneof![8 => part(), 1 => Just(Part::Silent)]
+}
+
 fn sizes() -> impl Strategy<Value = usize> {
     prop_oneof![8 => 1_usize..20, 8 => 1_usize..300, 1 => 300_usize..3000]
 }
@@ -82,6 +86,39 @@ proptest! {
         let (relays, leaves) = (count(Part::Relay), count(Part::Leaf));
         if relays > 0 {
             let (k, edges) = (usize::from(k), usize::from(k) * (relays + leaves - 1));
+            prop_assert!(cost(&epoch).load <= k.max(edges.div_ceil(relays)));
+        }
+    }
+
+    /// Those from whom nothing comes are fed all the same, and change nothing for the others.
+    #[test]
+    fn the_silent_are_fed_beside_the_trees(epoch in epochs(part_or_silent())) {
+        cost(&epoch);
+        cost_of(&epoch, &Plan::shaped(&epoch, Shape::Chain).unwrap());
+        let silent = |m: u32| epoch.members[m as usize].part == Part::Silent;
+        let mut without = epoch.clone();
+        without.members.iter_mut().filter(|m| m.part == Part::Silent).for_each(|m| m.part = Part::Out);
+        let (with, without) = (Plan::new(&epoch).unwrap(), Plan::new(&without).unwrap());
+        for m in (0..epoch.members.len() as u32).filter(|m| !silent(*m)) {
+            prop_assert!((0..epoch.stripes).all(|s| with.parent(m, s) == without.parent(m, s)));
+        }
+    }
+
+    /// On one switch they are shared out as leaves are.
+    #[test]
+    fn the_silent_are_shared_out(
+        parts in prop::collection::vec(part_or_silent(), 2..300),
+        k in 1_u16..20,
+        seed: u64,
+    ) {
+        let mut epoch = Epoch::flat(parts.len() as u32, k, seed);
+        for (member, part) in epoch.members.iter_mut().zip(parts).skip(1) {
+            member.part = part;
+        }
+        let relays = epoch.members.iter().skip(1).filter(|m| m.part == Part::Relay).count();
+        let fed = epoch.members.iter().skip(1).filter(|m| m.part.is_fed()).count();
+        if relays > 0 {
+            let (k, edges) = (usize::from(k), usize::from(k) * (fed - 1));
             prop_assert!(cost(&epoch).load <= k.max(edges.div_ceil(relays)));
         }
     }
