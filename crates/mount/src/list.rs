@@ -265,11 +265,14 @@ impl Name {
     }
 
     fn parse(text: &[u8]) -> Result<Self, ListProblem> {
-        // As `find .` writes it.
-        let text = text.strip_prefix(b"./").unwrap_or(text);
+        let mut wild = text.ends_with(b"/");
+        // As `find .` writes it; `./` alone is all there is.
+        let mut text = text;
+        while let Some(rest) = text.strip_prefix(b"./") {
+            text = rest;
+        }
         let mut path = Vec::with_capacity(text.len());
         let mut pattern = Vec::new();
-        let mut wild = text.ends_with(b"/");
         let mut rest = text.iter().copied();
         while let Some(byte) = rest.next() {
             if byte == b'\\' {
@@ -285,7 +288,12 @@ impl Name {
             } else {
                 wild |= WILD.contains(&byte);
                 path.push(byte);
-                pattern.push(byte);
+                match byte {
+                    // After `./` they may come first, where they would be lost or make a comment.
+                    b' ' if pattern.is_empty() => pattern.extend(b"[ ]"),
+                    b'#' if pattern.is_empty() => pattern.extend(b"\\#"),
+                    _ => pattern.push(byte),
+                }
             }
         }
         if path.len() > MAX_PATH || pattern.len() > MAX_PATH {
@@ -294,7 +302,7 @@ impl Name {
         if !wild {
             return Ok(Name::Path(path));
         }
-        if pattern.ends_with(b"/") {
+        if pattern.is_empty() || pattern.ends_with(b"/") {
             pattern.extend(b"**");
         }
         let pattern = String::from_utf8(pattern).map_err(|e| ListProblem::Pattern(e.to_string()))?;
@@ -355,6 +363,7 @@ fn escape(path: &[u8], text: &mut String) {
                 '\r' => text.push_str(r"\r"),
                 '\t' => text.push_str(r"\t"),
                 '\\' | '*' | '?' | '[' | '{' => text.extend(['\\', c]),
+                '.' if at == 0 && path.starts_with(b"./") => text.push_str(r"\."),
                 '#' if at == 0 => text.push_str(r"\#"),
                 ' ' if at == 0 || at == last => text.push_str(r"\x20"),
                 _ if c.is_ascii_control() => text.extend(hex(c as u8)),

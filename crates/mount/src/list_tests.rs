@@ -124,6 +124,21 @@ fn any_list() -> impl Strategy<Value = List> {
     (manifest, entries).prop_map(|(manifest, entries)| List { manifest, entries })
 }
 
+#[test]
+fn what_find_writes_is_read() {
+    let got = |text: &str| List::parse(text.as_bytes()).unwrap();
+    for (text, want) in [
+        ("./", pattern("**")),
+        ("././a", path("a")),
+        ("\\./a", path("./a")),
+        ("./#*", pattern("\\#*")),
+        ("./ *", pattern("[ ]*")),
+    ] {
+        assert_eq!(got(text).entries, [want], "{text}");
+        assert_eq!(List::parse(&got(text).to_bytes()).unwrap(), got(text), "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_the_same(list in any_list()) {
