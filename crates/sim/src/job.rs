@@ -33,6 +33,18 @@ pub struct Host {
     pub think: u64,
 }
 
+/// Every node but the origin opens files, as the loader of a program does that starts everywhere at once: the
+/// next one when it has all of the one before.
+#[derive(Clone, Debug)]
+pub struct Opens {
+    /// The pieces of each, in order.
+    pub files: Vec<std::ops::Range<u32>>,
+    /// When the program starts; times of nodes are counted from here.
+    pub start: Time,
+    /// From the end of a file to the next, nanoseconds.
+    pub think: u64,
+}
+
 /// A broadcast of `lengths` from node 0 to all others.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -68,6 +80,8 @@ pub struct Job {
     pub jitter: u64,
     /// Pieces each node wants, where not all of them.
     pub wants: Vec<(NodeId, Vec<std::ops::Range<u32>>)>,
+    /// Files that each node opens one after the other, and not all data at once.
+    pub opens: Option<Opens>,
     /// The run ends here, finished or not.
     pub until: Time,
     /// Of every chance in it.
@@ -94,6 +108,7 @@ impl Job {
             faults: vec![],
             jitter: 0,
             wants: vec![],
+            opens: None,
             until: Time(u64::MAX),
             seed: 1,
         }

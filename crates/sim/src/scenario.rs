@@ -33,8 +33,7 @@ use tidecast_swarm::{Limits, Policy, Time};
 
 use crate::dice::Dice;
 use crate::fault::{Fault, Item, Spec, Verb, What, Who};
-use crate::job::{Host, Job, SPREAD, Speech};
-use crate::network::Model;
+use crate::job::{Host, Job, Speech};
 use crate::planned::{self, Knows};
 use crate::topology::units::format_rate;
 use crate::topology::{NodeId, Topology};
@@ -96,23 +95,15 @@ impl Scenario {
         let topology = topology.unwrap_or_else(|error| unreachable!("{}: {error}", shape.form));
         let ideal = ideal(size, shape.slowest, shape.delay);
         let mut job = Job {
-            topology,
-            model: Model::default(),
             policy: draw.policy(),
             limits: draw.limits(),
             speech,
             leaves: !draw.0.one_in(3),
             host: draw.host(),
-            plan: None,
             acquaintances: draw.0.pick(&[4, 16, 50]),
-            joins: Vec::new(),
-            faults: Vec::new(),
-            jitter: 0,
-            spread: SPREAD,
-            wants: Vec::new(),
             until: Time(0),
-            lengths,
             seed,
+            ..Job::plain(topology, lengths)
         };
         job.wants = draw.wants(&job);
         let faults = draw.faults(&job.topology, ideal);
@@ -302,6 +293,7 @@ impl Draw {
                 distribution: self.0.one_in(2),
                 endgame: self.0.one_in(2),
                 sequential: self.0.one_in(2),
+                ..Policy::TIDECAST
             },
             _ => Policy::TIDECAST,
         }

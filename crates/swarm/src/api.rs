@@ -104,16 +104,18 @@ pub struct Policy {
     pub endgame: bool,
     /// Pieces are taken in order rather than rarest first.
     pub sequential: bool,
+    /// A plan brings what some member wants, to all of them, and nothing else.
+    pub on_demand: bool,
 }
 
 impl Policy {
     /// Tidecast's own: nothing that hurts a cluster.
     pub const TIDECAST: Policy =
-        Policy { choking: false, distribution: false, endgame: false, sequential: false };
+        Policy { choking: false, distribution: false, endgame: false, sequential: false, on_demand: false };
 
     /// All of BitTorrent's mechanisms with their textbook timers (`--policy classic`).
     pub const CLASSIC: Policy =
-        Policy { choking: true, distribution: true, endgame: true, sequential: false };
+        Policy { choking: true, distribution: true, endgame: true, sequential: false, on_demand: false };
 }
 
 impl Default for Policy {
@@ -252,6 +254,9 @@ pub enum Event {
     Offered { peer: PeerId, piece: u32, stripe: u16 },
     /// The peer takes offers of pieces below this one: it may have others. It takes all until it says so.
     OfferBelow { peer: PeerId, below: u32 },
+    /// The peer, or somebody below it in the tree of this stripe, lacks these pieces and wants them by the plan, which
+    /// is on demand. `urgent`: somebody waits for them.
+    Wished { peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool },
 }
 
 /// What is to be done.
@@ -296,6 +301,10 @@ pub enum Action {
 
     /// Every wanted piece is verified. Said once each time it becomes true.
     Complete,
+
+    /// Tell our parent in the tree of this stripe what we want by the plan, which is on demand, or somebody below us
+    /// does (Tidecast). It passes it on.
+    Wish { peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool },
 }
 
 impl Action {
@@ -317,7 +326,8 @@ impl Action {
             | Action::Serve { peer, .. }
             | Action::Reject { peer, .. }
             | Action::Offer { peer, .. }
-            | Action::OfferBelow { peer, .. } => Some(peer),
+            | Action::OfferBelow { peer, .. }
+            | Action::Wish { peer, .. } => Some(peer),
         }
     }
 }

@@ -62,6 +62,10 @@ impl Engine {
     /// We are a source of a plan and have sent all copies of the data, or of our share of it, that we are to send.
     pub(crate) fn over_budget(&self) -> bool {
         let Some(course) = self.course.as_ref().filter(|c| c.is_source()) else { return false };
+        if self.policy.on_demand {
+            // What was touched has been given: only what is lost on the way is asked for.
+            return true;
+        }
         let sources = &course.role.sources;
         let ours = sources.iter().filter(|s| **s == course.role.member).count() as u64;
         self.totals.served >= self.budget / sources.len() as u64 * ours
@@ -69,6 +73,7 @@ impl Engine {
 
     /// Whether this request waits for others to serve it.
     pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
+        self.touch(block.piece, true, None);
         let claimed = self.over_budget() && self.availability.holders(block.piece) > 0;
         // A full list sends nobody away.
         if !claimed || self.spared.len() >= self.limits.queued_requests {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::api::{PeerId, Time};
 use crate::bitset::BitSet;
 use crate::plan::Role;
+use crate::touch::Wishes;
 
 /// The stripe of a piece that is not known.
 const UNKNOWN: u16 = u16::MAX;
@@ -106,6 +107,8 @@ pub(crate) struct Course {
     pub(crate) adrift: bool,
     /// Members complained about in this epoch.
     pub(crate) blamed: Vec<u32>,
+    /// What is touched, where the plan is on demand.
+    pub(crate) wishes: Wishes,
 }
 
 impl Course {
@@ -121,6 +124,7 @@ impl Course {
             given: 0,
             adrift: false,
             blamed: Vec::new(),
+            wishes: Wishes::default(),
             role,
         }
     }
@@ -244,6 +248,6 @@ impl Course {
 
     /// Entries in tables and queues that grow and shrink.
     pub(crate) fn footprint(&self) -> usize {
-        self.orders.values().flatten().map(|o| 1 + o.pending.len()).sum()
+        self.wishes.len() + self.orders.values().flatten().map(|o| 1 + o.pending.len()).sum::<usize>()
     }
 }

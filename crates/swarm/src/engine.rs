@@ -178,6 +178,7 @@ impl Engine {
         self.upkeep_due();
         self.rotate_due();
         self.give_out();
+        self.send_wishes();
         self.spared_due();
         self.serve();
         self.refill();
@@ -257,6 +258,7 @@ impl Engine {
             Event::Member { peer, member, .. } => self.on_member(peer, member),
             Event::Offered { peer, piece, stripe } => self.on_offered(peer, piece, stripe),
             Event::OfferBelow { peer, below } => self.on_offer_below(peer, below),
+            Event::Wished { peer, pieces, stripe, urgent } => self.on_wished(peer, pieces, stripe, urgent),
             Event::QueueLimit { peer, requests } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.limit_queue(requests);
@@ -340,6 +342,7 @@ impl Engine {
             if priority == 0 && idle {
                 self.forget_piece(piece);
             }
+            self.touch(piece, priority > 1, None);
         }
         self.wanting_again();
     }
@@ -349,6 +352,7 @@ impl Engine {
             if !self.pieces.verified(piece) {
                 self.with_place(piece, |e| e.deadlines.insert(piece, at));
             }
+            self.touch(piece, true, None);
         }
     }
 
@@ -443,7 +447,7 @@ impl Engine {
                     // Looked at again, though nothing may be requested.
                     self.restless |= self.outstanding == 0;
                 }
-            } else if complete && peer.have.is_all() && peer.queue.len() == 0 {
+            } else if complete && peer.have.is_all() && peer.queue.len() == 0 && !self.on_demand() {
                 if now.since(peer.since) >= USELESS && now.since(peer.patience.last()) >= USELESS {
                     useless.push(peer.id);
                 } else {
@@ -515,6 +519,7 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::Member { peer, .. }
         | Event::Offered { peer, .. }
         | Event::OfferBelow { peer, .. }
+        | Event::Wished { peer, .. }
         | Event::Sent { peer, .. } => Some(*peer),
         _ => None,
     }

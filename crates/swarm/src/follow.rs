@@ -74,6 +74,9 @@ impl Engine {
     fn await_rest(&mut self) {
         let count = self.pieces.count();
         self.turns.follow_plan(true);
+        if self.on_demand() {
+            return self.await_untouched();
+        }
         let Some(course) = &mut self.course else { return };
         course.adrift = false;
         let whole = if course.is_source() { count } else { course.rear() };
@@ -85,7 +88,7 @@ impl Engine {
     }
 
     /// Awaits a piece, or no longer, and moves it out of the picker or into it.
-    fn await_piece(&mut self, piece: u32, awaited: bool) {
+    pub(crate) fn await_piece(&mut self, piece: u32, awaited: bool) {
         self.with_place(piece, |e| {
             if let Some(course) = &mut e.course {
                 course.set_awaited(piece, awaited);
@@ -116,6 +119,9 @@ impl Engine {
                     self.await_rest();
                 }
             }
+        }
+        if from.is_some() && self.on_demand() {
+            self.take_touched(piece);
         }
         self.accept(id, piece);
         self.release_due();
@@ -199,6 +205,7 @@ impl Engine {
         }
         self.restless = true;
         self.blame_parents();
+        self.mind_wishes();
         self.release_due();
         self.release_left_out();
     }
@@ -206,7 +213,12 @@ impl Engine {
     /// What no live stripe will bring is fetched.
     fn release_due(&mut self) {
         let (now, count) = (self.now, self.pieces.count());
-        let Some(course) = self.course.as_ref().filter(|c| !c.adrift && !c.is_source()) else { return };
+        // On demand, pieces come in no order, and nothing may come for long.
+        let Some(course) =
+            self.course.as_ref().filter(|c| !c.adrift && !c.is_source() && !self.policy.on_demand)
+        else {
+            return;
+        };
         let stripes = course.role.stripes.iter().enumerate();
         let live = stripes
             .filter(|(s, e)| e.parent.is_some_and(|p| course.flow(*s, self.heard(p), now) == Flow::Live));
@@ -237,7 +249,13 @@ impl Engine {
         let Some(course) = self.course.as_ref().filter(|c| !c.adrift && !c.is_source()) else { return };
         let ended = self.peers.values().any(|p| !p.closing && p.have.is_all() && !self.is_source(p));
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
-        if self.outstanding > 0 || self.now.since(course.last_moved()) < pause {
+        if self.outstanding > 0 || self.now.since(course.last_moved().max(course.wishes.last())) < pause {
+            return;
+        }
+        if self.on_demand() {
+            for piece in self.left_out_of_wishes() {
+                self.await_piece(piece, false);
+            }
             return;
         }
         for piece in 0..self.pieces.count() {
@@ -260,7 +278,8 @@ impl Engine {
         let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
         for (stripe, (edges, line)) in course.role.stripes.iter().zip(&course.lines).enumerate() {
             let Some(parent) = edges.parent.filter(|p| !course.blamed.contains(p)) else { continue };
-            let owed = || course.is_owed(parent, now) && self.has_more(parent);
+            // On demand, what it has and we lack may be on its way to us by another stripe.
+            let owed = || !self.on_demand() && course.is_owed(parent, now) && self.has_more(parent);
             match course.flow(stripe, self.heard(parent), now) {
                 Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
                 Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
@@ -287,7 +306,7 @@ impl Engine {
         let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
         // Who has all and owes nothing has nothing to say.
         peer.map(|p| match p.outstanding {
-            0 if p.have.is_all() => (self.now, p.pause),
+            0 if p.have.is_all() || self.on_demand() => (self.now, p.pause),
             // It owes nothing: it may have nothing.
             0 => (p.heard, p.pause.max(IDLE)),
             _ => (p.heard, p.pause),
@@ -343,7 +362,7 @@ impl Engine {
     }
 
     /// Somebody else than the sources has the piece.
-    fn others_have(&self, piece: u32) -> bool {
+    pub(crate) fn others_have(&self, piece: u32) -> bool {
         let sources = self.course.as_ref().map_or(&[][..], |c| &c.role.sources);
         // The first stands for those that are lost, too.
         let there = |(turn, member): &(usize, &u32)| *turn == 0 || Some(*member) != sources.first();

@@ -65,6 +65,7 @@ mod serve;
 mod slow;
 mod stats;
 mod superseed;
+mod touch;
 mod upload;
 mod window;
 

@@ -51,6 +51,9 @@ impl Engine {
 
     /// The first piece here that no stripe has; none where we are not the source.
     fn next_to_give(&mut self) -> Option<u32> {
+        if self.on_demand() {
+            return self.next_touched();
+        }
         let course = self.course.as_mut().filter(|c| c.is_source())?;
         let (me, to) = (Some(course.role.member), self.pieces.count());
         while course.given < to
@@ -211,18 +214,23 @@ impl Engine {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.queue.feed(fed);
         }
+        course.wishes.stir();
         self.feed(id);
     }
 
     /// A connection is gone, with what was to go over it.
     pub(crate) fn left_plan(&mut self, id: PeerId) {
-        if let Some(member) = self.peers.get(&id).and_then(|p| p.member)
+        let member = self.peers.get(&id).and_then(|p| p.member);
+        if let Some(member) = member
             && self.members.get(&member) == Some(&id)
         {
             self.members.remove(&member);
         }
         if let Some(course) = &mut self.course {
             course.orders.remove(&id);
+            if let Some(member) = member {
+                course.wishes.lost(member);
+            }
         }
     }
 }

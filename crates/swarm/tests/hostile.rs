@@ -134,7 +134,9 @@ impl Driver {
             | Action::Choke { peer, .. }
             | Action::Cancel { peer, .. }
             | Action::Reject { peer, .. } => self.named(*peer, &action),
-            Action::Offer { peer, .. } | Action::OfferBelow { peer, .. } => self.named(*peer, &action),
+            Action::Offer { peer, .. } | Action::OfferBelow { peer, .. } | Action::Wish { peer, .. } => {
+                self.named(*peer, &action);
+            }
             Action::Complain { .. } => {}
             Action::Complete => assert!(self.engine.is_complete()),
         }
@@ -289,7 +291,7 @@ proptest! {
     #[test]
     fn invariants_hold_whatever_comes(
         ops in prop::collection::vec((any::<u8>(), any::<u32>()), 1..400),
-        policy in 0u8..16,
+        policy in 0u8..32,
         seed in any::<u64>(),
     ) {
         let policy = Policy {
@@ -297,6 +299,7 @@ proptest! {
             distribution: policy & 2 != 0,
             endgame: policy & 4 != 0,
             sequential: policy & 8 != 0,
+            on_demand: policy & 16 != 0,
         };
         let mut driver = Driver::new(policy, seed);
         for (op, n) in ops {

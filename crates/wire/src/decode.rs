@@ -298,7 +298,7 @@ impl Codec {
         let (name, min, max) = ext::limits(kind).unwrap_or(("unknown tidecast", 0, MAX_UNKNOWN as usize));
         of(name, min as u32, max as u32, "Tidecast extension: the bounds of its kind").check(len - 3)?;
         let needed = match kind {
-            ext::kind::OFFER => Caps::PLAN,
+            ext::kind::OFFER | ext::kind::WISH => Caps::PLAN,
             ext::kind::ROOTS | ext::kind::SEAL => Caps::ROOTS,
             _ => Caps::default(),
         };

@@ -243,6 +243,9 @@ impl Reading {
                 Event::Offered { peer, piece, stripe }
             }
             M::OfferBelow { below, .. } => Event::OfferBelow { peer, below },
+            M::Wish { stripe, urgent, pieces } => {
+                Event::Wished { peer, pieces: self.pieces(pieces.pieces())?, stripe, urgent }
+            }
             M::Revoked { list, .. } => return self.revoked(&list).await,
             M::Peers { addrs, .. } => return self.link.found(addrs.into_iter()).await,
             M::Denied { text, .. } => return Err(ConnError::Denied(text)),

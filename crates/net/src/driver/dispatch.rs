@@ -68,6 +68,7 @@ impl Driver {
             }
             Action::Offer { peer, piece, stripe } => self.put(peer, Out::Offer { piece, stripe }),
             Action::OfferBelow { peer, below } => self.offer_below(peer, below),
+            Action::Wish { peer, pieces, stripe, urgent } => self.wish(peer, pieces, stripe, urgent),
             Action::Complain { member, stripe, why } => self.complain(Complained { member, stripe, why }),
             // Progress says so; what is still to be checked decides too.
             Action::Complete => {}
@@ -166,6 +167,18 @@ impl Driver {
     fn offer_below(&mut self, peer: PeerId, below: u32) {
         if self.conns.get(&peer).is_some_and(|c| c.takes_offers) {
             self.send(peer, Message::Tidecast(ext::Message::OfferBelow { channel: 0, below }));
+        }
+    }
+
+    /// Only who takes part in a plan can pass it on.
+    fn wish(&mut self, peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
+        if !self.conns.get(&peer).is_some_and(|c| c.takes_offers) {
+            return;
+        }
+        for first in pieces.clone().step_by(ext::MAX_PIECES as usize) {
+            let pieces =
+                ext::PieceRange { channel: 0, first, count: (pieces.end - first).min(ext::MAX_PIECES) };
+            self.send(peer, Message::Tidecast(ext::Message::Wish { stripe, urgent, pieces }));
         }
     }
 

@@ -60,7 +60,7 @@ impl Budget {
         let nodes = job.topology.nodes.len() as u64;
         Budget {
             own: policy == Policy::TIDECAST,
-            calm: job.faults.is_empty() && job.wants.is_empty(),
+            calm: job.faults.is_empty() && job.wants.is_empty() && job.opens.is_none(),
             tidecast: job.speech == Speech::Tidecast,
             // Who comes late fetches what went by the plan before, and may find nobody but the origin.
             planned: job.plan.is_some_and(|(_, stripes)| !fills_slowly(job, stripes)) && job.joins.is_empty(),

@@ -40,6 +40,8 @@ enum Content {
     Reject(Block),
     /// This piece follows unasked, in that stripe; its leaf hashes go ahead.
     Offer(u32, u16),
+    /// These are to come by the plan: whose stripe the wish goes up, and whether somebody waits.
+    Wish(Range<u32>, u16, bool),
 }
 
 impl World {
@@ -65,6 +67,7 @@ impl World {
             Action::Cancel { peer, block } => (peer, Content::Cancel(block)),
             Action::Reject { peer, block } => (peer, Content::Reject(block)),
             Action::Offer { peer, piece, stripe } => (peer, Content::Offer(piece, stripe)),
+            Action::Wish { peer, pieces, stripe, urgent } => (peer, Content::Wish(pieces, stripe, urgent)),
             other => unreachable!("{other:?} is no message"),
         };
         self.post(id, peer, content);
@@ -192,6 +195,7 @@ impl World {
             Content::Cancel(block) => Event::Canceled { peer, block },
             Content::Reject(block) => Event::Rejected { peer, block },
             Content::Offer(piece, stripe) => Event::Offered { peer, piece, stripe },
+            Content::Wish(pieces, stripe, urgent) => Event::Wished { peer, pieces, stripe, urgent },
         };
         self.give(id, event);
     }
@@ -212,6 +216,7 @@ fn size(content: &Content, protocol: Protocol, lengths: &[u32]) -> u32 {
         Content::All | Content::Interested(_) | Content::Choke(_) => 5,
         Content::Request(_) | Content::Cancel(_) | Content::Reject(_) | Content::Pieces(_) => 17,
         Content::Offer(piece, _) => 15 + 17 + 32 * lengths[*piece as usize].div_ceil(16 << 10),
+        Content::Wish(..) => 20,
         Content::Block(block, _) => block.len + BLOCK_HEADER,
     }
 }

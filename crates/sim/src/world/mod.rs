@@ -8,6 +8,7 @@ mod conn;
 mod faults;
 mod message;
 mod node;
+mod open;
 mod planning;
 mod result;
 mod settle;
@@ -99,6 +100,8 @@ enum Own {
     Settle(u32),
     /// It asks again who else is there.
     Announce,
+    /// Its user opens the next file.
+    Open,
 }
 
 /// See the head of the file.
@@ -204,6 +207,7 @@ impl World {
 
     fn setup(&mut self, id: NodeId, lengths: &Arc<[u32]>, wants: Option<Vec<Range<u32>>>) -> Setup {
         let all = vec![0..lengths.len() as u32];
+        let wants = if self.job.opens.is_some() { Some(Vec::new()) } else { wants };
         let (have, want) = if id.0 == 0 { (all, vec![]) } else { (vec![], wants.unwrap_or(all)) };
         let Job { policy, mut limits, .. } = self.job;
         if self.planning.is_some() {
@@ -300,6 +304,7 @@ impl World {
             Own::Verdict(peer, block, good) => self.verdict(id, peer, block, good),
             Own::Settle(piece) => self.settle(id, piece),
             Own::Announce => self.announce(id),
+            Own::Open => self.open(id),
         }
     }
 
@@ -399,6 +404,7 @@ impl World {
         }
         self.coordinated(id, true);
         self.announce(id);
+        self.begin_to_open(id);
         for candidate in self.spares(id) {
             self.give(id, Event::Candidate { candidate, told: false });
         }
@@ -459,6 +465,10 @@ impl World {
     }
 
     fn completed(&mut self, id: NodeId) {
+        if self.job.opens.is_some() {
+            // It may open more.
+            return;
+        }
         let now = self.now;
         let node = self.node(id);
         node.finished = node.finished.or(Some(now));
@@ -467,8 +477,9 @@ impl World {
 
     /// The run waits for this node.
     fn await_node(&mut self, id: NodeId) {
+        let opens = self.job.opens.is_some();
         let node = self.node(id);
-        if !node.awaited && !node.guilty && id.0 != 0 && !node.setup.want.is_empty() {
+        if !node.awaited && !node.guilty && id.0 != 0 && (opens || !node.setup.want.is_empty()) {
             node.awaited = true;
             self.awaited += 1;
         }

@@ -74,6 +74,9 @@ pub struct Node {
     pub(super) partial: BTreeMap<u32, Partial>,
     /// Wrong blocks of pieces that failed: named when the right data is known.
     pub(super) wrong: BTreeMap<u32, Vec<(PeerId, Block)>>,
+    /// Files it has read, of those that it opens, and whether it reads the next.
+    pub(super) files: usize,
+    pub(super) reads: bool,
     /// When its hashing and writing is done with what it has.
     pub(super) settled: Time,
 }
@@ -120,6 +123,8 @@ impl Node {
             live: BTreeMap::new(),
             partial: BTreeMap::new(),
             wrong: BTreeMap::new(),
+            files: 0,
+            reads: false,
             settled: Time(0),
         }
     }

@@ -68,6 +68,7 @@ impl World {
         let node = self.node(id);
         let culprits = node.wrong.remove(&piece).unwrap_or_default();
         self.give(id, Event::PieceVerified { piece });
+        self.read_on(id);
         for (peer, block) in culprits {
             self.give(id, Event::BlockBad { peer, block });
         }

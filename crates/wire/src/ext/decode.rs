@@ -31,6 +31,7 @@ pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
         kind::CREDIT => ("Credit", 6, 6),
         kind::OFFER => ("Offer", 8, 8),
         kind::OFFER_BELOW => ("OfferBelow", 6, 6),
+        kind::WISH => ("Wish", 13, 13),
         kind::LEAVES => ("Leaves", 42, 10 + 32 * MAX_LEAVES),
         kind::LEAVES_REQUEST => ("LeavesRequest", 14, 14),
         kind::LEAVES_REJECT => ("LeavesReject", 14, 14),
@@ -69,6 +70,7 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
         kind::CREDIT => Message::Credit { channel, bytes: r.u32()? },
         kind::OFFER => offer(name, channel, &mut r)?,
         kind::OFFER_BELOW => Message::OfferBelow { channel, below: r.u32()? },
+        kind::WISH => wish(name, channel, &mut r)?,
         kind::LEAVES => Message::Leaves { channel, piece: r.u32()?, first: r.u32()?, hashes: r.digests()? },
         kind::LEAVES_REQUEST => Message::LeavesRequest(leaves(name, channel, &mut r)?),
         kind::LEAVES_REJECT => Message::LeavesReject(leaves(name, channel, &mut r)?),
@@ -131,6 +133,15 @@ fn offer(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Mess
         return Err(Error::Value { message, field: "stripe", value: u64::from(stripe), rule: RULE });
     }
     Ok(Message::Offer { channel, stripe, piece })
+}
+
+fn wish(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Message, Error> {
+    let (urgent, stripe) = (r.u8()?, r.u16()?);
+    if stripe >= MAX_STRIPES || urgent > 1 {
+        let (field, value) = if urgent > 1 { ("urgent", urgent.into()) } else { ("stripe", stripe) };
+        return Err(Error::Value { message, field, value: u64::from(value), rule: RULE });
+    }
+    Ok(Message::Wish { stripe, urgent: urgent == 1, pieces: pieces(message, channel, r)? })
 }
 
 fn roots(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Message, Error> {

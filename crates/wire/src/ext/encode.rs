@@ -23,6 +23,7 @@ pub(crate) mod kind {
     pub(crate) const CREDIT: u8 = 10;
     pub(crate) const OFFER: u8 = 11;
     pub(crate) const OFFER_BELOW: u8 = 12;
+    pub(crate) const WISH: u8 = 13;
     pub(crate) const LEAVES: u8 = 16;
     pub(crate) const LEAVES_REQUEST: u8 = 17;
     pub(crate) const LEAVES_REJECT: u8 = 18;
@@ -92,6 +93,10 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
         M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
         M::Offer { stripe, .. } => fit("Offer", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1)),
+        M::Wish { stripe, pieces, .. } => {
+            fit("Wish", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1))?;
+            fit("Wish", "count", pieces.count as usize, MAX_PIECES as usize)
+        }
         M::CancelBlock(_) | M::RejectBlock(_) | M::OfferBelow { .. } | M::Credit { .. } => Ok(()),
         M::Attach { .. } | M::AttachOk { .. } | M::Detach { .. } | M::Seal { .. } => Ok(()),
     }
@@ -121,6 +126,13 @@ pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), Encode
         Message::OfferBelow { channel, below } => {
             head(out, kind::OFFER_BELOW, *channel);
             out.put_u32(*below);
+        }
+        Message::Wish { stripe, urgent, pieces } => {
+            head(out, kind::WISH, pieces.channel);
+            out.put_u8(u8::from(*urgent));
+            out.put_u16(*stripe);
+            out.put_u32(pieces.first);
+            out.put_u32(pieces.count);
         }
         Message::Credit { channel, bytes } => {
             head(out, kind::CREDIT, *channel);

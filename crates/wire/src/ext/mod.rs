@@ -193,6 +193,15 @@ pub enum Message {
         /// The first piece that is not to be offered.
         below: u32,
     },
+    /// Let these come by the plan, which is on demand: I lack them, and I or somebody below me wants them.
+    Wish {
+        /// The stripe whose tree it goes up, below [`MAX_STRIPES`].
+        stripe: u16,
+        /// Somebody waits for them.
+        urgent: bool,
+        /// The pieces.
+        pieces: PieceRange,
+    },
     /// You may push so many bytes more.
     Credit {
         /// The swarm.

@@ -196,6 +196,11 @@ fn tidecast_data() -> impl Strategy<Value = ext::Message> {
         }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, bytes)| M::Credit { channel, bytes }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, below)| M::OfferBelow { channel, below }),
+        (0..ext::MAX_STRIPES, any::<bool>(), pieces()).prop_map(|(stripe, urgent, pieces)| M::Wish {
+            stripe,
+            urgent,
+            pieces
+        }),
         (any::<u16>(), 0..ext::MAX_STRIPES, any::<u32>()).prop_map(|(channel, stripe, piece)| M::Offer {
             channel,
             stripe,

@@ -9,7 +9,7 @@ use tidecast_metainfo::choose_piece_length;
 use tidecast_sim::Time;
 use tidecast_sim::bound::{Bound, bound};
 use tidecast_sim::fault::Spec;
-use tidecast_sim::job::{Host, Job, SPREAD, Speech};
+use tidecast_sim::job::{Host, Job, Opens, SPREAD, Speech};
 use tidecast_sim::network::Model;
 use tidecast_sim::planned::{self, Knows};
 use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
@@ -53,6 +53,8 @@ const SECOND: u64 = 1_000_000_000;
 pub(super) enum How {
     /// The engine.
     Engine { policy: Policy, speech: Speech, plan: Option<Knows> },
+    /// The engine behind a mount: every node opens the files that it would read from a file server.
+    Mount { plan: Option<Knows> },
     /// A published schedule.
     Rival { rival: Rival, shuffled: bool },
     /// A file server.
@@ -255,6 +257,7 @@ impl Plan {
             jitter: self.jitter(),
             spread: if plan.is_some() { 0 } else { SPREAD },
             wants: Vec::new(),
+            opens: None,
             until: Time(0),
             seed: self.seed,
         };
@@ -295,6 +298,28 @@ impl Plan {
             seed: self.seed,
             until: Time(u64::MAX),
         }
+    }
+
+    /// The job of a mount whose files all nodes open: by a plan on demand, or each for itself.
+    ///
+    /// # Errors
+    /// A fault that the topology does not know.
+    pub(super) fn mount(&self, plan: Option<Knows>) -> Result<Job, Failure> {
+        let policy = Policy { on_demand: plan.is_some(), ..Policy::TIDECAST };
+        let mut job = self.job(policy, Speech::Tidecast, plan, self.size)?;
+        let load = Load::libraries(self.size);
+        let (mut files, piece) = (Vec::new(), u64::from(self.piece));
+        job.lengths.clear();
+        for file in 0..u64::from(load.files) {
+            let upto = |file: u64| self.size * file / u64::from(load.files);
+            let (size, first) = (upto(file + 1) - upto(file), job.lengths.len() as u32);
+            job.lengths.extend(std::iter::repeat_n(self.piece, (size / piece) as usize));
+            job.lengths.extend(Some((size % piece) as u32).filter(|rest| *rest > 0));
+            files.push(first..job.lengths.len() as u32);
+        }
+        // By then all are connected.
+        job.opens = Some(Opens { files, start: Time(SECOND), think: THINK });
+        Ok(job)
     }
 
     /// What a start-up storm needs.
@@ -364,6 +389,8 @@ fn ways(names: &[String]) -> Result<Vec<(String, How)>, Failure> {
         }
         let how = match Server::parse(name) {
             Some(server) => How::Server(server),
+            None if name == "mount" => How::Mount { plan: Some(Knows::Topology) },
+            None if name == "mount-pull" => How::Mount { plan: None },
             None => match Algorithm::parse(name).map(|found| found.way) {
                 Ok(Way::Tidecast(plan)) => {
                     How::Engine { policy: Policy::TIDECAST, speech: Speech::Tidecast, plan }

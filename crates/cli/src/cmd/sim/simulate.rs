@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use tidecast_sim::check::Watch;
+use tidecast_sim::job::Job;
 use tidecast_sim::outcome::Outcome;
 use tidecast_sim::progress::Progress;
 use tidecast_sim::report::seconds;
@@ -65,21 +66,23 @@ pub(super) async fn watch(
 fn simulate(how: &How, plan: &Plan, progress: &Progress) -> Result<Outcome, Failure> {
     match *how {
         How::Engine { policy, speech, plan: knows } => {
-            let watch = if plan.topology.nodes.len() > CHECKED { Watch::Light } else { Watch::Full };
-            let run = |size: u64| {
-                let job = plan.job(policy, speech, knows, size)?;
-                let mut world = World::watched(&job, watch).map_err(Failure::usage)?;
-                let broken = |what| anyhow!("a rule was broken, which is a bug of this program: {what}");
-                Ok::<_, Failure>(world.run(progress).map_err(broken)?)
-            };
+            let run = |size: u64| run_job(&plan.job(policy, speech, knows, size)?, progress);
             match plan.beginning(speech) {
                 Some(begun) => Ok(rivals::extend(&run(begun / 2)?, run(begun)?, plan.size)),
                 None => run(plan.size),
             }
         }
+        How::Mount { plan: knows } => run_job(&plan.mount(knows)?, progress),
         How::Rival { rival, shuffled } => {
             rivals::run(rival, shuffled, &plan.broadcast(), progress).map_err(Failure::usage)
         }
         How::Server(server) => Ok(storm::run(&plan.storm(server), progress)),
     }
+}
+
+fn run_job(job: &Job, progress: &Progress) -> Result<Outcome, Failure> {
+    let watch = if job.topology.nodes.len() > CHECKED { Watch::Light } else { Watch::Full };
+    let mut world = World::watched(job, watch).map_err(Failure::usage)?;
+    let broken = |what| anyhow!("a rule was broken, which is a bug of this program: {what}");
+    Ok(world.run(progress).map_err(broken)?)
 }

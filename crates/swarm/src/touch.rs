@@ -1,0 +1,382 @@
+//! A plan on demand: it brings what somebody in the group has touched, and nothing else.
+//!
+//! All nodes of a job open the same files in the same second. Who wants a piece says so to its parent in one tree of
+//! the plan, a *wish*, and a relay that lacks the piece passes it up the same tree, once: the source hears of each
+//! piece from its own children only, however many want it. It gives what was touched, each piece to one stripe and
+//! in the order of touch, what somebody waits for first. Everybody takes what is offered, wanted or not: it
+//! will be opened there in a moment.
+//!
+//! A wish that nobody has answered by an offer goes up again, by the next tree; when nothing else comes either, the
+//! piece is *released* as well, and fetched as in a swarm from whoever has it. A relay that takes a wish on wants
+//! the piece itself, so that each wish is minded at each place it has come to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::api::{Action, PeerId, Reason, Time};
+use crate::course::Course;
+use crate::engine::Engine;
+use crate::pieces::State;
+
+/// A wish goes up again after so long.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Pieces in a row that are wished for by the same tree: few messages.
+const RUN: u32 = 64;
+
+/// A piece that is to come.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    /// Somebody waits for it.
+    urgent: bool,
+    /// The tree it goes up, when it did so last, and to whom.
+    stripe: u16,
+    sent: Option<(Time, u32)>,
+}
+
+/// What is touched and has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    /// A source: what is given to no stripe yet. Others: what nobody has offered yet.
+    open: BTreeMap<u32, Wish>,
+    /// Of those, the ones to be passed up, and whether it may be possible now.
+    unsent: BTreeSet<u32>,
+    stirred: bool,
+    /// When the last was passed up.
+    last: Time,
+    /// A source: `open` in the order of touch; what somebody waits for, and what nobody does yet.
+    due: [VecDeque<u32>; 2],
+}
+
+impl Wishes {
+    /// There may be a way up for wishes that had none.
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
+    }
+
+    /// When the last was passed up.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.unsent.len() + self.due.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// A piece is on its way, or here.
+    fn forget(&mut self, piece: u32) {
+        self.open.remove(&piece);
+        self.unsent.remove(&piece);
+    }
+
+    /// What went up to this member is lost with it.
+    pub(crate) fn lost(&mut self, member: u32) {
+        let its = self.open.iter_mut().filter(|(_, w)| w.sent.is_some_and(|(_, to)| to == member));
+        self.unsent.extend(its.map(|(&piece, _)| piece));
+        self.stirred = true;
+    }
+}
+
+impl Engine {
+    /// There is a plan, on demand.
+    pub(crate) fn on_demand(&self) -> bool {
+        self.policy.on_demand && self.course.is_some()
+    }
+
+    /// A piece is wanted by us, or by a child that has said so in the tree of this stripe. `urgent`: somebody waits
+    /// for it.
+    pub(crate) fn touch(&mut self, piece: u32, urgent: bool, stripe: Option<u16>) {
+        let (urgent, state) = (urgent || self.deadlines.contains_key(&piece), self.pieces.state(piece));
+        let Some(course) = self.course.as_mut().filter(|_| self.policy.on_demand) else { return };
+        let (source, stripes) = (course.is_source(), course.role.stripes.len() as u32);
+        let due = if source { State::Verified } else { State::Missing };
+        if state != due || course.stripe_of(piece).is_some() || stripes == 0 {
+            return;
+        }
+        let usual = (piece / RUN % stripes) as u16;
+        let wishes = &mut course.wishes;
+        let old = wishes.open.get(&piece).copied();
+        let moved = |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe);
+        if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {
+            return;
+        }
+        let stripe = stripe.or(old.map(|old| old.stripe)).unwrap_or(usual);
+        let urgent = urgent || old.is_some_and(|old| old.urgent);
+        wishes.open.insert(piece, Wish { urgent, stripe, sent: None });
+        if source {
+            wishes.due[usize::from(!urgent)].push_back(piece);
+        } else {
+            wishes.unsent.insert(piece);
+            wishes.stirred = true;
+        }
+    }
+
+    /// A member below us in the tree of this stripe lacks pieces that somebody there has touched.
+    pub(crate) fn on_wished(&mut self, id: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) {
+        if pieces.is_empty() || pieces.end > self.pieces.count() {
+            return self.disconnect(id, Reason::Protocol("wished for pieces that cannot be"));
+        }
+        let member = self.peers.get(&id).and_then(|p| p.member);
+        let Some(course) = self.course.as_ref().filter(|_| member.is_some() && self.policy.on_demand) else {
+            return;
+        };
+        let (source, stripes) = (course.is_source(), course.role.stripes.len());
+        let stripe = Some(stripe).filter(|s| usize::from(*s) < stripes);
+        for piece in pieces {
+            if !source {
+                self.want(piece);
+            }
+            self.touch(piece, urgent, stripe);
+        }
+    }
+
+    /// Wants a piece that is wanted elsewhere.
+    fn want(&mut self, piece: u32) {
+        if self.pieces.priority(piece) == 0 && !self.pieces.verified(piece) {
+            self.with_piece(piece, |p| p.set_priority(piece, 1));
+            self.wanting_again();
+        }
+    }
+
+    /// Passes wishes up.
+    pub(crate) fn send_wishes(&mut self) {
+        let Engine { course: Some(course), members, peers, out, now, .. } = self else { return };
+        let Course { role, wishes, .. } = course;
+        if !std::mem::take(&mut wishes.stirred) || wishes.unsent.is_empty() {
+            return;
+        }
+        let parent = |stripe: usize| {
+            let member = role.stripes.get(stripe)?.parent?;
+            let id = *members.get(&member)?;
+            peers.get(&id).filter(|p| !p.closing).map(|_| (stripe as u16, member, id))
+        };
+        let stripes = role.stripes.len();
+        let mut runs: Vec<(PeerId, u16, bool, Range<u32>)> = Vec::new();
+        for piece in std::mem::take(&mut wishes.unsent) {
+            let Some(wish) = wishes.open.get_mut(&piece) else { continue };
+            let first = usize::from(wish.stripe);
+            // Of those whose parent is there, the next.
+            let Some((stripe, member, id)) = (first..stripes).chain(0..first).find_map(parent) else {
+                wishes.unsent.insert(piece);
+                continue;
+            };
+            (wish.stripe, wish.sent, wishes.last) = (stripe, Some((*now, member)), *now);
+            match runs.last_mut() {
+                Some((to, s, u, run)) if (*to, *s, *u, run.end) == (id, stripe, wish.urgent, piece) => {
+                    run.end += 1
+                }
+                _ => runs.push((id, stripe, wish.urgent, piece..piece + 1)),
+            }
+        }
+        out.extend(runs.into_iter().map(|(peer, stripe, urgent, pieces)| Action::Wish {
+            peer,
+            pieces,
+            stripe,
+            urgent,
+        }));
+    }
+
+    /// The piece that the source gives next: what somebody waits for before all else.
+    pub(crate) fn next_touched(&mut self) -> Option<u32> {
+        let Engine { course: Some(course), pieces, .. } = self else { return None };
+        for queue in 0..2 {
+            while let Some(&piece) = course.wishes.due[queue].front() {
+                if pieces.verified(piece) && course.stripe_of(piece).is_none() {
+                    return Some(piece);
+                }
+                course.wishes.due[queue].pop_front();
+                course.wishes.forget(piece);
+            }
+        }
+        None
+    }
+
+    /// A parent offers a piece: it is taken, whether somebody here wants it yet or not.
+    pub(crate) fn take_touched(&mut self, piece: u32) {
+        if self.course.as_ref().is_some_and(Course::is_source) {
+            return;
+        }
+        self.want(piece);
+        if let Some(course) = &mut self.course {
+            course.wishes.forget(piece);
+        }
+        // Should it not come, it is fetched.
+        self.await_piece(piece, false);
+    }
+
+    /// Wishes that were not heard go up again; called a few times a second.
+    pub(crate) fn mind_wishes(&mut self) {
+        let Engine { course: Some(course), pieces, now, .. } = self else { return };
+        let stuck = now.since(course.last_moved()) >= AGAIN;
+        let (stripes, wishes) = (course.role.stripes.len() as u16, &mut course.wishes);
+        let mut released = Vec::new();
+        wishes.open.retain(|&piece, wish| {
+            let missing = pieces.state(piece) == State::Missing;
+            if missing && wish.sent.is_some_and(|(at, _)| now.since(at) >= AGAIN) {
+                (wish.stripe, wish.sent) = ((wish.stripe + 1) % stripes.max(1), None);
+                wishes.unsent.insert(piece);
+                wishes.stirred = true;
+                released.extend(stuck.then_some(piece));
+            }
+            missing
+        });
+        for piece in released {
+            self.await_piece(piece, false);
+        }
+    }
+
+    /// What others have and nothing brings to us, though we wish for it, is fetched.
+    pub(crate) fn left_out_of_wishes(&self) -> Vec<u32> {
+        let open = self.course.iter().flat_map(|c| c.wishes.open.keys().copied());
+        open.filter(|&p| self.is_awaited(p) && self.others_have(p)).collect()
+    }
+
+    /// A new epoch: what was given to no stripe, as far as we know, is awaited, and wished for where it is wanted.
+    pub(crate) fn await_untouched(&mut self) {
+        let Some(course) = &mut self.course else { return };
+        let source = course.is_source();
+        if !source {
+            (course.wishes.open, course.wishes.unsent) = (BTreeMap::new(), BTreeSet::new());
+        }
+        for piece in 0..self.pieces.count() {
+            let known = self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some());
+            self.await_piece(piece, !source && !known);
+            if !source && self.pieces.lacks(piece) {
+                self.touch(piece, false, None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::{Event, Limits, Policy, Protocol, Setup};
+    use crate::plan::{Edges, Role};
+
+    const MS: u64 = 1_000_000;
+    /// Peers are called as the members that they are.
+    const PARENTS: [PeerId; 2] = [PeerId(1), PeerId(2)];
+    const CHILDREN: [PeerId; 2] = [PeerId(4), PeerId(5)];
+
+    /// A member of a plan on demand over 200 pieces, in two stripes; the source, 0, has them, member 3 has nothing
+    /// and wants nothing yet. Both feed members 4 and 5.
+    fn member(member: u32) -> Engine {
+        let (policy, limits) = (Policy { on_demand: true, ..Policy::TIDECAST }, Limits::default());
+        let source = member == 0;
+        let have = if source { vec![0..200] } else { vec![] };
+        let setup = Setup { lengths: vec![1 << 14; 200].into(), have, want: vec![], policy, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let parent = |stripe: usize| (!source).then_some(PARENTS[stripe].0);
+        let stripes = vec![
+            Edges { parent: parent(0), children: vec![4] },
+            Edges { parent: parent(1), children: vec![5] },
+        ];
+        give(&mut engine, 0, Event::Plan(Arc::new(Role { epoch: 1, member, sources: vec![0], stripes })));
+        for peer in PARENTS.into_iter().filter(|_| !source).chain(CHILDREN) {
+            let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+            give(&mut engine, 0, Event::PeerUp { peer, protocol, candidate: None });
+            give(&mut engine, 0, Event::Member { peer, member: peer.0, distance: 0 });
+            give(&mut engine, 0, Event::HasNone { peer });
+        }
+        engine
+    }
+
+    fn give(engine: &mut Engine, ms: u64, event: Event) -> Vec<Action> {
+        engine.handle(Time(ms * MS), event);
+        engine.check().unwrap();
+        std::iter::from_fn(|| engine.poll()).collect()
+    }
+
+    fn wish(peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool) -> Action {
+        Action::Wish { peer, pieces, stripe, urgent }
+    }
+
+    fn wishes(actions: Vec<Action>) -> Vec<Action> {
+        actions.into_iter().filter(|a| matches!(a, Action::Wish { .. })).collect()
+    }
+
+    #[test]
+    fn a_relay_passes_a_wish_up_its_tree_once() {
+        let mut relay = member(3);
+        let wished = |peer, pieces, stripe, urgent| Event::Wished { peer, pieces, stripe, urgent };
+        let up = give(&mut relay, 1, wished(CHILDREN[0], 7..9, 0, true));
+        assert_eq!(wishes(up), [wish(PARENTS[0], 7..9, 0, true)]);
+        assert_eq!(wishes(give(&mut relay, 2, wished(CHILDREN[1], 7..9, 0, true))), []);
+        // Now it wants them itself, which is nothing new.
+        let at = Time(3 * MS);
+        assert_eq!(wishes(give(&mut relay, 3, Event::Deadline { pieces: 7..8, at })), []);
+        assert_eq!(wishes(give(&mut relay, 3, Event::Priority { pieces: 7..8, priority: 1 })), []);
+        // What comes up another tree goes on up that one: else wishes could go round.
+        let up = give(&mut relay, 4, wished(CHILDREN[1], 8..9, 1, false));
+        assert_eq!(wishes(up), [wish(PARENTS[1], 8..9, 1, true)]);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_wished_for_again_though_it_was_prefetched() {
+        let mut node = member(3);
+        let priority = |pieces| Event::Priority { pieces, priority: 1 };
+        let up = give(&mut node, 1, priority(60..70));
+        assert_eq!(wishes(up), [wish(PARENTS[0], 60..64, 0, false), wish(PARENTS[1], 64..70, 1, false)]);
+        let up = give(&mut node, 2, Event::Deadline { pieces: 65..66, at: Time(2 * MS) });
+        assert_eq!(wishes(up), [wish(PARENTS[1], 65..66, 1, true)]);
+        assert_eq!(wishes(give(&mut node, 3, Event::Deadline { pieces: 90..91, at: Time(2 * MS) })), []);
+        assert_eq!(wishes(give(&mut node, 3, priority(90..91))), [wish(PARENTS[1], 90..91, 1, true)]);
+    }
+
+    #[test]
+    fn what_is_offered_is_taken_and_passed_on_though_nobody_here_wants_it() {
+        let mut relay = member(3);
+        let got = give(&mut relay, 1, Event::Offered { peer: PARENTS[1], piece: 5, stripe: 1 });
+        assert!(!got.iter().any(|a| matches!(a, Action::Cancel { .. })), "{got:?}");
+        assert!(!relay.is_complete());
+        let got = give(&mut relay, 2, Event::PieceVerified { piece: 5 });
+        assert!(got.contains(&Action::Offer { peer: CHILDREN[1], piece: 5, stripe: 1 }), "{got:?}");
+        assert!(got.contains(&Action::Complete) && relay.is_complete());
+    }
+
+    #[test]
+    fn a_wish_goes_up_again_when_nothing_comes_or_its_parent_goes() {
+        let mut node = member(3);
+        let up = give(&mut node, 0, Event::Priority { pieces: 3..4, priority: 2 });
+        assert_eq!(wishes(up), [wish(PARENTS[0], 3..4, 0, true)]);
+        let up = give(&mut node, 10, Event::PeerDown { peer: PARENTS[0] });
+        assert_eq!(wishes(up), [wish(PARENTS[1], 3..4, 1, true)]);
+        let all = (10..2500).flat_map(|ms| give(&mut node, ms, Event::Tick)).collect();
+        assert_eq!(wishes(all), [wish(PARENTS[1], 3..4, 1, true)], "there is no other parent");
+        // Nothing came at all: from now on it may come from whoever has it.
+        let asked = give(&mut node, 2500, Event::Has { peer: CHILDREN[0], pieces: 3..4 });
+        assert!(asked.contains(&Action::RequestPieces { peer: CHILDREN[0], pieces: 3..4 }), "{asked:?}");
+    }
+
+    #[test]
+    fn the_source_gives_what_is_touched_once_and_what_is_waited_for_first() {
+        let mut source = member(0);
+        let mut offered = Vec::new();
+        let mut told = |source: &mut Engine, event: Event| {
+            let mut actions = VecDeque::from(give(source, 1, event));
+            while let Some(action) = actions.pop_front() {
+                match action {
+                    Action::Offer { piece, .. } => offered.push(piece),
+                    Action::Serve { peer, block } => {
+                        actions.extend(give(source, 1, Event::Sent { peer, block }))
+                    }
+                    _ => {}
+                }
+            }
+            std::mem::take(&mut offered)
+        };
+        assert_eq!(told(&mut source, Event::Tick), []);
+        let wished = |peer, pieces, urgent| Event::Wished { peer, pieces, stripe: 0, urgent };
+        source.touch(100, false, None);
+        source.touch(101, false, None);
+        assert_eq!(told(&mut source, wished(CHILDREN[0], 9..10, true)), [9, 100, 101]);
+        assert_eq!(told(&mut source, wished(CHILDREN[1], 9..10, true)), []);
+        assert_eq!(told(&mut source, wished(CHILDREN[1], 9..11, true)), [10]);
+        assert!(source.course.as_ref().is_some_and(|c| c.wishes.len() == 0));
+    }
+}
