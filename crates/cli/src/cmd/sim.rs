@@ -119,6 +119,8 @@ fn more() -> String {
          \x20 knows who takes part (get); classic, stock: BitTorrent with all of its\n\
          \x20 mechanisms and with none\n\
          \x20 file servers that all read: {servers}\n\
+         \x20 mount: all open the same files, which go to everyone as they are\n\
+         \x20 touched; mount-pull: each node fetches them for itself\n\
          \x20 -shuffled after those from flat on: ranks ignore the switches;\n\
          \x20 sbcast-4: --fanout 4.\n\n\
          Faults, WHAT:WHOM[=VALUE][@WHEN[+HOW LONG]]:\n{faults}",

@@ -175,8 +175,11 @@ impl Plan {
     fn check(&self) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::usage(anyhow!("{why}")));
         for (name, how) in &self.ways {
-            let How::Engine { speech, .. } = how else { continue };
-            let size = self.beginning(*speech).unwrap_or(self.size);
+            let (speech, size) = match how {
+                How::Engine { speech, .. } => (*speech, self.beginning(*speech).unwrap_or(self.size)),
+                How::Mount { .. } => (Speech::Tidecast, self.size),
+                _ => continue,
+            };
             let pieces = size.div_ceil(self.piece.into());
             let (parts, advice) = match speech {
                 Speech::Tidecast => (pieces, "larger pieces"),
@@ -340,7 +343,7 @@ impl Plan {
                 Size(self.piece.into())
             ));
         }
-        let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. }));
+        let rivals = self.ways.iter().any(|(_, how)| !matches!(how, How::Engine { .. } | How::Mount { .. }));
         if !self.faults.is_empty() && rivals {
             notes.push(
                 "faults strike Tidecast and BitTorrent only: other ways have no answer to them".to_owned(),
