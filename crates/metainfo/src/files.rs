@@ -39,6 +39,12 @@ impl<'a> FileRef<'a> {
         TreePath { manifest, dir, name }
     }
 
+    /// The directory that holds it, by its place among [`Manifest::dirs`]; `None` for a file published alone.
+    pub fn dir(self) -> Option<u32> {
+        let (dir, _) = self.manifest.tree.file_place(&self.manifest.info, self.index);
+        (dir != NO_DIR).then_some(dir)
+    }
+
     /// Length in bytes; 0 for a symbolic link.
     pub fn len(self) -> u64 {
         self.manifest.layout.file_len(self.index)
@@ -157,6 +163,12 @@ impl<'a> DirRef<'a> {
         let manifest = self.manifest;
         let (dir, name) = manifest.tree.dir_place(&manifest.info, self.index);
         TreePath { manifest, dir, name }
+    }
+
+    /// The directory that holds it; `None` for the published directory itself.
+    pub fn parent(self) -> Option<u32> {
+        let (dir, _) = self.manifest.tree.dir_place(&self.manifest.info, self.index);
+        (dir != NO_DIR).then_some(dir)
     }
 
     fn entry(self) -> u32 {

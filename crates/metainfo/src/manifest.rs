@@ -270,6 +270,11 @@ impl Manifest {
         (0..self.tree.dir_count()).map(|index| DirRef::new(self, index))
     }
 
+    /// One directory, by its place among [`Manifest::dirs`].
+    pub fn dir(&self, index: u32) -> Option<DirRef<'_>> {
+        (index < self.tree.dir_count()).then(|| DirRef::new(self, index))
+    }
+
     /// The absolute path that the tree was built for, if its publisher recorded it.
     pub fn prefix(&self) -> Option<&[u8]> {
         self.extra.prefix.clone().and_then(|r| self.info.get(r))

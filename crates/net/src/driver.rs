@@ -5,9 +5,11 @@ pub(crate) mod book;
 mod dispatch;
 pub(crate) mod plan;
 pub(crate) mod progress;
+mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,7 @@ use tidecast_swarm::{Action, Block, Candidate, Engine, Event, PeerId, Protocol, 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cpu::Stage;
+use crate::demand::{OnVerified, Urgency};
 use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
 use crate::shared::Shared;
@@ -58,6 +61,8 @@ pub(crate) enum Input {
     Found { addresses: Vec<SocketAddr>, told: bool },
     /// Our part in a new epoch of the plan, and its members.
     Plan { role: Arc<Role>, members: Vec<Member> },
+    /// These pieces are wanted from now on, or no longer.
+    Want { pieces: Range<u32>, urgency: Urgency },
     /// A piece that might have been on disk has been hashed.
     Checked { piece: u32 },
     /// More of a draft's roots is known: on to the neighbours with it.
@@ -68,6 +73,8 @@ pub(crate) enum Input {
     Notice(Notice),
     /// Let go of members whose right has ended (a ticket was revoked).
     Recheck,
+    /// Say what was exchanged with whom so far.
+    Report(oneshot::Sender<Vec<PeerReport>>),
     /// Stop, and say how it went.
     Stop(oneshot::Sender<Summary>),
 }
@@ -161,7 +168,9 @@ pub(crate) struct Driver {
     /// Peers that left before the verdict on all that they sent.
     gone: BTreeMap<PeerId, (SocketAddr, Option<NodeId>)>,
     /// Pieces not wanted by the user are not fetched after a failed check either.
-    wanted: Arc<Vec<bool>>,
+    wanted: Vec<bool>,
+    /// Hears of each piece that is verified, where pieces are fetched on demand.
+    verified: Option<OnVerified>,
     /// Pieces that may be on disk and have not been judged.
     unchecked: BTreeSet<u32>,
     /// The engine knows that all below it are.
@@ -179,7 +188,8 @@ pub(crate) struct Driver {
 /// What the driver starts with.
 pub(crate) struct Start {
     pub(crate) engine: Engine,
-    pub(crate) wanted: Arc<Vec<bool>>,
+    pub(crate) wanted: Vec<bool>,
+    pub(crate) verified: Option<OnVerified>,
     pub(crate) unchecked: BTreeSet<u32>,
     pub(crate) verified_bytes: u64,
     pub(crate) progress: watch::Sender<Progress>,
@@ -212,6 +222,7 @@ impl Driver {
             sent: 0,
             gone: BTreeMap::new(),
             wanted: start.wanted,
+            verified: start.verified,
             unchecked: start.unchecked,
             judged: u32::MAX,
             corrupt: 0,
@@ -297,6 +308,7 @@ impl Driver {
                 }
             }
             Input::Plan { role, members } => self.plan(role, members),
+            Input::Want { pieces, urgency } => self.want(pieces, urgency),
             Input::Checked { piece } => self.checked(piece),
             Input::Roots => self.pass_on_roots(),
             Input::StoreFailed(error) => {
@@ -305,13 +317,24 @@ impl Driver {
             }
             Input::Notice(notice) => self.notify(notice),
             Input::Recheck => self.recheck(),
+            Input::Report(reply) => {
+                // Who asked may have gone.
+                let _ = reply.send(self.reports());
+            }
             Input::Stop(reply) => self.stopping = Some(reply),
         }
     }
 
     fn counted(&mut self, event: Event) {
         self.count(&event);
+        let verified = match event {
+            Event::PieceVerified { piece } => Some(piece),
+            _ => None,
+        };
         self.engine_event(event);
+        if let (Some(piece), Some(tell)) = (verified, &self.verified) {
+            tell(piece);
+        }
     }
 
     /// Keeps the books of bytes per peer that people read; the engine keeps its own for decisions.
@@ -339,10 +362,6 @@ impl Driver {
             }
             _ => {}
         }
-    }
-
-    fn is_wanted(&self, piece: u32) -> bool {
-        self.wanted.get(piece as usize).copied().unwrap_or(false)
     }
 
     fn up(&mut self, new: NewPeer) {
@@ -453,19 +472,6 @@ impl Driver {
         self.engine_event(Event::PeerDown { peer });
     }
 
-    /// A piece was hashed that might have been there: wanted now, if it was not.
-    fn checked(&mut self, piece: u32) {
-        self.unchecked.remove(&piece);
-        if self.engine.have(piece) {
-            return;
-        }
-        if self.shared.seed_only {
-            self.notify(Notice::Damaged { piece });
-        } else if self.is_wanted(piece) {
-            self.engine_event(Event::Priority { pieces: piece..piece + 1, priority: 1 });
-        }
-    }
-
     /// In a plan others offer us what they have: they are told what not yet, as it may be here.
     fn judge_found(&mut self) {
         let below = self.unchecked.first().copied().unwrap_or(u32::MAX);
@@ -545,20 +551,25 @@ impl Driver {
         }
     }
 
-    fn stop(mut self) {
-        for conn in self.conns.values() {
-            let _ = conn.outbox.try_send(Out::Close);
-        }
-        let progress = self.snapshot();
+    /// What was exchanged with each peer, those that are gone included.
+    fn reports(&self) -> Vec<PeerReport> {
         let mut peers: Vec<PeerReport> = Vec::new();
-        for report in std::mem::take(&mut self.ended).into_iter().chain(self.conns.values().map(Conn::report))
-        {
+        for report in self.ended.iter().cloned().chain(self.conns.values().map(Conn::report)) {
             // A peer that came back is still one peer.
             match peers.iter_mut().find(|p| p.addr == report.addr && p.node == report.node) {
                 Some(known) => known.add(&report),
                 None => peers.push(report),
             }
         }
+        peers
+    }
+
+    fn stop(mut self) {
+        for conn in self.conns.values() {
+            let _ = conn.outbox.try_send(Out::Close);
+        }
+        let progress = self.snapshot();
+        let peers = self.reports();
         let elapsed = self.start.elapsed();
         let summary = Summary { progress: progress.clone(), peers, elapsed, cpu: self.shared.cpu.clone() };
         self.progress.send_replace(progress);

@@ -14,6 +14,7 @@
 mod accept;
 mod conn;
 mod cpu;
+mod demand;
 mod dial;
 mod driver;
 mod error;
@@ -30,6 +31,7 @@ mod transport;
 
 pub use accept::listen;
 pub use cpu::{Cpu, Stage};
+pub use demand::{Demand, OnVerified, Urgency};
 pub use driver::plan::{Complained, Member};
 pub use driver::progress::{Notice, PeerReport, Progress, Summary};
 pub use error::Error;

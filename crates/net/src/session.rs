@@ -20,6 +20,7 @@ use crate::accept::{self, HANDSHAKES};
 use crate::conn::establish::new_peer_id;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
+use crate::demand::{Demand, OnVerified};
 use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
@@ -63,6 +64,8 @@ pub struct SwarmOptions {
     pub policy: Policy,
     /// Nothing is to be fetched: the data is there.
     pub seed_only: bool,
+    /// Nothing is fetched but what [`Swarm::demand`] asks for; who hears of verified pieces.
+    pub on_demand: Option<OnVerified>,
     /// A plan will say whom to connect to ([`Swarm::plan`]): few others are dialled, and neighbours
     /// are not told of each other. Whoever starts such a swarm leaves discovery out.
     pub planned: bool,
@@ -86,9 +89,10 @@ impl Swarm {
     /// # Errors
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
-        let SwarmOptions { opened, listen, listeners, network, security, policy, seed_only, planned, roots } =
-            options;
+        let SwarmOptions { opened, listen, listeners, network, security, policy, .. } = options;
+        let SwarmOptions { seed_only, planned, roots, on_demand: verified, .. } = options;
         let Opened { store, have, to_check, hashed, wanted } = opened;
+        let wanted = if verified.is_some() { Vec::new() } else { wanted };
         let store = Arc::new(store);
         let manifest = store.manifest().clone();
         let roots = roots.and_then(|key| Roots::new(&manifest, &key)).map(Arc::new);
@@ -133,7 +137,8 @@ impl Swarm {
             layers: LayerCache::default(),
         });
         let lengths: Arc<[u32]> = (0..manifest.piece_count()).map(|p| manifest.piece_len(p)).collect();
-        let verified_bytes = have.iter().cloned().flatten().map(|p| u64::from(manifest.piece_len(p))).sum();
+        let known = have.iter().filter(|_| verified.is_none()).cloned().flatten();
+        let verified_bytes = known.map(|p| u64::from(manifest.piece_len(p))).sum();
         let want = minus(&minus(&wanted, &have), &to_check);
         let setup = Setup { lengths, have, want, policy, limits, seed: rand::random() };
         let engine = Engine::new(setup, tidecast_swarm::Time(0)).map_err(|e| Error::Setup(e.to_string()))?;
@@ -142,7 +147,8 @@ impl Swarm {
         let (complaints, complained) = mpsc::channel(COMPLAINTS);
         let start = Start {
             engine,
-            wanted: Arc::new(flags(&wanted, manifest.piece_count())),
+            wanted: flags(&wanted, manifest.piece_count()),
+            verified,
             unchecked,
             verified_bytes,
             progress,
@@ -220,6 +226,11 @@ impl Swarm {
     /// A handle that adds peers, for the tasks that find them.
     pub fn finder(&self) -> Finder {
         Finder { inbox: self.shared.inbox.clone() }
+    }
+
+    /// A handle that asks for pieces, for a swarm that fetches them on demand.
+    pub fn demand(&self) -> Demand {
+        Demand { inbox: self.shared.inbox.clone(), settler: self.shared.settler.clone() }
     }
 
     /// The state as it changes, at most ten times a second.

@@ -8,6 +8,7 @@
 //! stored as proven may be passed on at once, though its piece is not whole ([`Settler::held`]).
 
 mod draft;
+mod supply;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,8 @@ pub struct DownloadOptions {
     pub select: Select,
     /// How durably.
     pub durability: Durability,
+    /// Only parts of it may ever come: it need not all fit.
+    pub on_demand: bool,
     /// What it is called in the directory, instead of by its name in the manifest: one part of a path.
     pub name: Option<OsString>,
 }
@@ -95,7 +97,7 @@ impl Store {
             // What was verified then was verified by roots of which nobody knows whether they still hold.
             named.clear();
         }
-        match store.settle(&named) {
+        match store.settle(&named, options.on_demand) {
             Ok(to_check) => Ok(Opened {
                 have: store.have(),
                 to_check,
@@ -114,12 +116,14 @@ impl Store {
     }
 
     /// Looks at everything on disk; returns the pieces to check.
-    fn settle(&self, named: &[Range<u32>]) -> Result<Vec<Range<u32>>, Error> {
+    fn settle(&self, named: &[Range<u32>], on_demand: bool) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
         existing::survey(self, dl)?;
         let staged = exists(&*self.disk, &dl.stage.tree())?;
         let touched = self.scan(dl, named, staged)?;
-        self.admit()?;
+        if !on_demand {
+            self.admit()?;
+        }
         // A record whose bytes are gone (an earlier finish moved them, or a user did) must not
         // vouch for what comes to their place from now on.
         if named.iter().cloned().flatten().any(|p| !self.done.get(p)) {

@@ -272,6 +272,12 @@ impl Store {
         Ok(true)
     }
 
+    /// The file on disk that holds the content of a file, for reading past us; for who knows that all its pieces are here.
+    /// None for a file that is a hole, and on a disk without descriptors.
+    pub fn backing(&self, file: u32) -> Option<Arc<File>> {
+        self.open_any(file).ok()??.os().cloned()
+    }
+
     /// Where the bytes of a verified piece can be sent from without copying them.
     ///
     /// # Errors

@@ -59,6 +59,7 @@ impl Origin {
             security,
             policy: algorithm.policy(),
             seed_only: true,
+            on_demand: None,
             planned: algorithm.shape().is_some(),
             roots: Some(RootsKey::Own(key.clone())).filter(|_| drafted),
         })?;

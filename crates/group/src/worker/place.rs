@@ -36,7 +36,7 @@ pub(super) async fn open(
 ) -> Result<Opened, Error> {
     let (dir, name) = split(dest)?;
     let durability = if durable { Durability::Batched } else { Durability::None };
-    let options = DownloadOptions { select: Select::All, durability, name: Some(name) };
+    let options = DownloadOptions { select: Select::All, durability, name: Some(name), ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
         // What is there is known before anybody sends us anything.

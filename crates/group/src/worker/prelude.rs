@@ -42,7 +42,8 @@ impl Prelude {
         let manifest = Arc::new(Manifest::parse(&bulk.manifest).map_err(garbled)?);
         let dir = tempfile::tempdir().map_err(system("make a temporary directory"))?;
         let name = Some(NAME.into());
-        let to = DownloadOptions { select: Select::All, durability: Durability::None, name };
+        let to =
+            DownloadOptions { select: Select::All, durability: Durability::None, name, on_demand: false };
         let opened = Store::download(manifest.clone(), dir.path(), &to)?;
         let security = security(&manifest, bulk.right, key)?;
         let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));

@@ -282,6 +282,7 @@ pub(super) fn options(
         security,
         policy: Policy::TIDECAST,
         seed_only: false,
+        on_demand: None,
         planned: false,
         roots: None,
     }

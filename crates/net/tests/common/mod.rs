@@ -36,6 +36,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         security,
         policy: Default::default(),
         seed_only: false,
+        on_demand: None,
         planned: false,
         roots: None,
     }

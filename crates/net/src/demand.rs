@@ -1,0 +1,72 @@
+//! Fetching what is asked for, when it is asked for, instead of everything.
+
+use std::ops::Range;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::Input;
+use crate::driver::progress::PeerReport;
+use crate::error::Error;
+use crate::settle::Settler;
+
+/// Hears of each piece that is verified, on the engine's thread: it must not wait for anything.
+pub type OnVerified = Box<dyn Fn(u32) + Send>;
+
+/// How soon pieces are wanted. Those of one urgency are fetched rarest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Not any more.
+    Never,
+    /// Some time.
+    Later,
+    /// Before those for later.
+    Soon,
+    /// Somebody waits: before all others, in the order in which they were asked for.
+    Now,
+}
+
+impl Urgency {
+    /// As the engine counts.
+    pub(crate) fn priority(self) -> u8 {
+        match self {
+            Urgency::Never => 0,
+            Urgency::Later => 1,
+            Urgency::Soon => 2,
+            Urgency::Now => 3,
+        }
+    }
+}
+
+/// Asks for pieces of a swarm that was started with [`SwarmOptions::on_demand`](crate::SwarmOptions).
+#[derive(Clone)]
+pub struct Demand {
+    pub(crate) inbox: mpsc::Sender<Input>,
+    pub(crate) settler: Settler,
+}
+
+impl Demand {
+    /// Asks for pieces, from a thread that may wait for the engine's queue (not from a task of tokio). False when the
+    /// swarm has ended.
+    pub fn want(&self, pieces: Range<u32>, urgency: Urgency) -> bool {
+        self.inbox.blocking_send(Input::Want { pieces, urgency }).is_ok()
+    }
+
+    /// Stores a whole piece that did not come from a peer; others are served from it too. False if it is not what the
+    /// manifest says. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub fn supply(&self, piece: u32, bytes: &[u8]) -> Result<bool, Error> {
+        Ok(self.settler.supply(piece, bytes)?)
+    }
+
+    /// What was exchanged with each peer so far, those that are gone included; waits as [`Demand::want`] does.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn peers(&self) -> Result<Vec<PeerReport>, Error> {
+        let (reply, reports) = oneshot::channel();
+        self.inbox.blocking_send(Input::Report(reply)).map_err(|_| Error::Stopped)?;
+        reports.blocking_recv().map_err(|_| Error::Stopped)
+    }
+}

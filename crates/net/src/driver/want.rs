@@ -1,0 +1,67 @@
+//! Which pieces are to be fetched: all that were selected, or those that are asked for.
+
+use std::ops::Range;
+
+use tidecast_swarm::Event;
+
+use super::{Driver, Notice};
+use crate::demand::Urgency;
+
+impl Driver {
+    pub(super) fn want(&mut self, pieces: Range<u32>, urgency: Urgency) {
+        let pieces = pieces.start..pieces.end.min(self.manifest.piece_count());
+        pieces.clone().for_each(|piece| self.mark(piece, urgency != Urgency::Never));
+        if self.unchecked.is_empty() {
+            return self.ask(pieces, urgency);
+        }
+        // What may be on disk is judged first, and fetched when it turns out not to be.
+        for piece in pieces {
+            if !self.unchecked.contains(&piece) {
+                self.ask(piece..piece + 1, urgency);
+            }
+        }
+    }
+
+    fn ask(&mut self, pieces: Range<u32>, urgency: Urgency) {
+        self.engine_event(Event::Priority { pieces: pieces.clone(), priority: urgency.priority() });
+        if urgency == Urgency::Now {
+            self.engine_event(Event::Deadline { pieces, at: self.now() });
+        }
+    }
+
+    /// Notes that a piece is wanted, or is not, and counts its bytes.
+    fn mark(&mut self, piece: u32, now: bool) {
+        let Some(wanted) = self.wanted.get_mut(piece as usize) else { return };
+        let before = std::mem::replace(wanted, now);
+        let len = u64::from(self.manifest.piece_len(piece));
+        let had = if self.engine.have(piece) { len } else { 0 };
+        match (before, now) {
+            (false, true) => {
+                self.wanted_bytes += len;
+                self.verified_bytes += had;
+            }
+            (true, false) => {
+                self.wanted_bytes -= len;
+                self.verified_bytes -= had;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_wanted(&self, piece: u32) -> bool {
+        self.wanted.get(piece as usize).copied().unwrap_or(false)
+    }
+
+    /// A piece was hashed that might have been there: wanted now, if it was not.
+    pub(super) fn checked(&mut self, piece: u32) {
+        self.unchecked.remove(&piece);
+        if self.engine.have(piece) {
+            return;
+        }
+        if self.shared.seed_only {
+            self.notify(Notice::Damaged { piece });
+        } else if self.is_wanted(piece) {
+            self.engine_event(Event::Priority { pieces: piece..piece + 1, priority: 1 });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Whole pieces that come from somewhere else than a peer: verified first, then stored like what peers send.
+
+use tidecast_hash::LEAF;
+use tidecast_store::Error;
+use tidecast_swarm::{Block, PeerId};
+
+use super::table::Admitted;
+use super::{Desk, Settler};
+
+/// Who sent it, in the books of blame: no connection has this number.
+const NOBODY: PeerId = PeerId(u32::MAX);
+
+impl Settler {
+    /// Stores a piece. False, and nothing is stored, if it is not what the manifest says. What is here of it already, or
+    /// on its way to the disk, stays.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) fn supply(&self, piece: u32, bytes: &[u8]) -> Result<bool, Error> {
+        let shared = &self.shared;
+        let expected = shared.manifest.expected(piece);
+        let mut digests = Vec::new();
+        if expected.v2.is_some() {
+            digests.resize(bytes.len().div_ceil(LEAF), [0; 32]);
+            tidecast_hash::leaves(bytes, &mut digests);
+            if !shared.matches(piece, &digests) {
+                return Ok(false);
+            }
+            if shared.table.lacks_leaves(piece) {
+                shared.table.know(piece, digests.clone());
+            }
+        } else if expected.v1 != Some(tidecast_hash::sha1(bytes)) {
+            return Ok(false);
+        }
+        let len = shared.manifest.piece_len(piece);
+        let whole = Block { piece, begin: 0, len };
+        let parts = match shared.table.admit(NOBODY, whole, len, &digests) {
+            Admitted::Write { .. } => vec![(whole, true)],
+            Admitted::Partly { parts, .. } => parts,
+            Admitted::Duplicate | Admitted::Bad => Vec::new(),
+        };
+        let mut desk = Desk::default();
+        for (part, _) in parts.into_iter().filter(|(_, fresh)| *fresh) {
+            let from = part.begin as usize;
+            let data = bytes.get(from..from + part.len as usize).unwrap_or_default();
+            if let Err(error) = shared.store.write(piece, part.begin, data) {
+                shared.table.forget(part);
+                return Err(error);
+            }
+            if let Some(settled) = shared.table.stored(part, !digests.is_empty()) {
+                // No connection has received it: the engine hears of the piece, not of blocks.
+                let verdict = shared.settle_piece(piece, settled, &mut desk);
+                desk.say(verdict);
+            }
+        }
+        for input in desk.heard {
+            // When nobody listens any more, the swarm has ended.
+            let _: Result<(), _> = shared.inbox.blocking_send(input);
+        }
+        Ok(true)
+    }
+}
