@@ -1,0 +1,104 @@
+//! What has been asked of a mount, and what it cost: the figures of `tidecast status`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Kinds of requests of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Lookup,
+    Getattr,
+    Readlink,
+    Open,
+    Read,
+    Release,
+    Readdir,
+    Xattr,
+    Statfs,
+    Other,
+}
+
+/// Their names, in their order.
+const KINDS: [&str; 10] =
+    ["lookup", "getattr", "readlink", "open", "read", "release", "readdir", "xattr", "statfs", "other"];
+
+/// Files whose waiting is kept one by one; later ones count in the totals only.
+const FILES: usize = 1 << 16;
+
+/// How long processes have waited for a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) times: u64,
+    pub(crate) total: Duration,
+    pub(crate) longest: Duration,
+}
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct Counters {
+    kinds: [AtomicU64; KINDS.len()],
+    /// Opens and reads whose data was here, and those that had to wait.
+    hits: AtomicU64,
+    misses: AtomicU64,
+    /// Bytes handed to the kernel.
+    read: AtomicU64,
+    errors: AtomicU64,
+    files: Mutex<HashMap<u32, Waited>>,
+}
+
+impl Counters {
+    pub(crate) fn request(&self, kind: Kind) {
+        if let Some(count) = self.kinds.get(kind as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Data of a file was needed, and came after so long; at once if it was here.
+    pub(crate) fn needed(&self, file: u32, after: Duration) {
+        if after.is_zero() {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        let mut files = self.files.lock();
+        if files.len() < FILES || files.contains_key(&file) {
+            let waited = files.entry(file).or_default();
+            waited.times += 1;
+            waited.total += after;
+            waited.longest = waited.longest.max(after);
+        }
+    }
+
+    pub(crate) fn failed(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn gave(&self, bytes: usize) {
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn requests(&self) -> Vec<(&'static str, u64)> {
+        KINDS.into_iter().zip(self.kinds.iter().map(|count| count.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Hits, misses, errors.
+    pub(crate) fn outcome(&self) -> (u64, u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.hits), of(&self.misses), of(&self.errors))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Files by the time that was lost over them, most first.
+    pub(crate) fn slowest(&self, most: usize) -> Vec<(u32, Waited)> {
+        let mut all: Vec<(u32, Waited)> = self.files.lock().iter().map(|(file, w)| (*file, *w)).collect();
+        all.sort_by_key(|(file, w)| (std::cmp::Reverse(w.total), *file));
+        all.truncate(most);
+        all
+    }
+}

@@ -1,0 +1,310 @@
+//! What is in the files: from the cache if it is there, else when it has come.
+//!
+//! A file of at most [`WHOLE`] bytes, and every ELF file, is there as a whole before its first open succeeds, so that
+//! what cannot be had is an error of open(2) and not a fault in mapped memory. Of larger ones the parts that are read
+//! come, and those that will be read next.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use parking_lot::Mutex;
+use tidecast_metainfo::{FileRef, Manifest};
+use tidecast_net::Urgency;
+use tidecast_store::Store;
+
+use crate::ahead::Ahead;
+use crate::counters::Counters;
+use crate::prefetch::Prefetch;
+use crate::record::Recorder;
+use crate::tree::Tree;
+use crate::waits::{Asker, Vain, Waits};
+
+/// Files of at most so many bytes come whole at their first open.
+const WHOLE: u64 = 16 << 20;
+/// The most that the kernel reads at once, bytes.
+const LARGEST_READ: usize = 1 << 20;
+/// Files whose ways of being read are remembered.
+const REMEMBERED: usize = 1024;
+const ELF: [u8; 4] = *b"\x7fELF";
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why a request has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Its process was killed.
+    Interrupted,
+    /// The data cannot be had.
+    Lost,
+}
+
+/// See the head of the file.
+pub(crate) struct Files {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) waits: Arc<Waits>,
+    pub(crate) counters: Counters,
+    pub(crate) recorder: Option<Recorder>,
+    prefetch: Arc<Prefetch>,
+    ahead: Mutex<HashMap<u32, Ahead>>,
+    /// The pieces of all contents, each once, and how many of them, from the first, were found to be here.
+    contents: Vec<u32>,
+    found: AtomicUsize,
+}
+
+impl Files {
+    pub(crate) fn new(
+        tree: Arc<Tree>,
+        store: Arc<Store>,
+        waits: Arc<Waits>,
+        prefetch: Arc<Prefetch>,
+        recorder: Option<Recorder>,
+        contents: Vec<Range<u32>>,
+    ) -> Files {
+        let (counters, ahead) = (Counters::default(), Mutex::default());
+        let contents = contents.into_iter().flatten().collect();
+        let found = AtomicUsize::new(0);
+        Files { tree, store, waits, counters, recorder, prefetch, ahead, contents, found }
+    }
+
+    fn manifest(&self) -> &Manifest {
+        self.tree.manifest()
+    }
+
+    /// Whether everything in the tree is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        // What is here stays here: each call goes on where the last one stopped.
+        let mut at = self.found.load(Ordering::Relaxed);
+        while self.contents.get(at).is_some_and(|piece| self.store.has(*piece)) {
+            at += 1;
+        }
+        self.found.fetch_max(at, Ordering::Relaxed);
+        at == self.contents.len()
+    }
+
+    /// How many pieces there are, and how many of them are not here. O(pieces).
+    pub(crate) fn pieces_missing(&self) -> (usize, usize) {
+        let missing = self.contents.iter().filter(|piece| !self.store.has(**piece)).count();
+        (self.contents.len(), missing)
+    }
+
+    /// Has a file ready to be read; `then` hears of it, and of its length in bytes.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        asker: Asker,
+        then: impl FnOnce(Result<u64, Fault>) + Send + 'static,
+    ) {
+        let content = self.content(asker.file);
+        let len = self.manifest().layout().file_len(content);
+        let all = self.pieces(content, 0..len);
+        let then = move |ready: Result<(), Fault>| then(ready.map(|()| len));
+        if len == 0 {
+            return then(Ok(()));
+        }
+        if len <= WHOLE {
+            self.record(asker.file, 0..len);
+            return self.need(all, asker, Duration::ZERO, then);
+        }
+        let first = all.start..all.start + 1;
+        let files = self.clone();
+        self.waits.when(first, asker, move |came| match came {
+            Ok(after) if files.is_elf(content) => {
+                files.record(asker.file, 0..len);
+                files.need(all, asker, after, then);
+            }
+            came => then(files.settled(asker, 0..0, came, Duration::ZERO)),
+        });
+    }
+
+    /// The cache's own file with this content, if all of it is here.
+    pub(crate) fn whole(&self, file: u32) -> Option<Arc<File>> {
+        let content = self.content(file);
+        let pieces = self.manifest().layout().file_pieces(content);
+        let whole = pieces.into_iter().all(|piece| self.store.has(piece));
+        if whole && self.recorder.is_none() { self.store.backing(content) } else { None }
+    }
+
+    fn record(&self, file: u32, range: Range<u64>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.touch(file, range);
+        }
+    }
+
+    /// Waits for pieces that somebody needs; `before` was waited already.
+    fn need(
+        self: &Arc<Self>,
+        pieces: Range<u32>,
+        asker: Asker,
+        before: Duration,
+        then: impl FnOnce(Result<(), Fault>) + Send + 'static,
+    ) {
+        let files = self.clone();
+        self.waits.when(pieces.clone(), asker, move |came| {
+            then(files.settled(asker, pieces, came, before));
+        });
+    }
+
+    /// Counts how a wait has ended, and says what the process is told.
+    fn settled(
+        &self,
+        asker: Asker,
+        pieces: Range<u32>,
+        came: Result<Duration, Vain>,
+        before: Duration,
+    ) -> Result<(), Fault> {
+        match came {
+            Ok(after) => {
+                self.counters.needed(asker.file, before + after);
+                if !after.is_zero() {
+                    self.prefetch.missed(&self.waits, &pieces);
+                }
+                Ok(())
+            }
+            Err(Vain::Killed) => Err(Fault::Interrupted),
+            Err(why) => {
+                self.counters.failed();
+                let path = String::from_utf8_lossy(&self.tree.path(asker.file)).into_owned();
+                let missing = pieces.filter(|piece| !self.store.has(*piece)).count();
+                match why {
+                    Vain::Late => tracing::error!(
+                        path,
+                        missing,
+                        "nobody gave these pieces in time: no peer, not the origin, nothing to fall back on"
+                    ),
+                    _ => tracing::error!(
+                        path,
+                        missing,
+                        "these pieces cannot be had: the cache is full, or the mount is ending"
+                    ),
+                }
+                Err(Fault::Lost)
+            }
+        }
+    }
+
+    /// Reads a file; `give` hears of it, on this thread if the data is here.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        asker: Asker,
+        offset: u64,
+        size: u32,
+        give: impl FnOnce(Result<&[u8], Fault>) + Send + 'static,
+    ) {
+        let content = self.content(asker.file);
+        let len = self.manifest().layout().file_len(content);
+        let size = u64::from(size).min(LARGEST_READ as u64).min(len.saturating_sub(offset));
+        if size == 0 {
+            return give(Ok(&[]));
+        }
+        let range = offset..offset + size;
+        self.record(asker.file, range.clone());
+        let ahead = self.look_ahead(content, &range, len);
+        let pieces = self.pieces(content, range.clone());
+        let files = self.clone();
+        self.need(pieces, asker, Duration::ZERO, move |ready| match ready {
+            Ok(()) => files.give(content, range, give),
+            Err(fault) => give(Err(fault)),
+        });
+        if !ahead.is_empty() {
+            self.waits.want(self.pieces(content, ahead), Urgency::Soon);
+        }
+    }
+
+    /// A whole file, once it is here; `None` if it cannot be had.
+    pub(crate) fn fetch(self: &Arc<Self>, file: u32) -> Receiver<Option<Vec<u8>>> {
+        let (send, receive) = bounded(1);
+        let content = self.content(file);
+        let len = self.manifest().layout().file_len(content);
+        let files = self.clone();
+        let asker = Asker { file, pid: 0 };
+        self.waits.when(self.pieces(content, 0..len), asker, move |came| {
+            let mut bytes = vec![0; len as usize];
+            let read = came.is_ok() && files.fill(content, 0, &mut bytes).is_ok();
+            // Who asked may have gone.
+            let _ = send.send(read.then_some(bytes));
+        });
+        receive
+    }
+
+    /// What of a file that is not whole will be read next.
+    fn look_ahead(&self, content: u32, range: &Range<u64>, len: u64) -> Range<u64> {
+        if len <= WHOLE || self.is_complete() {
+            return 0..0;
+        }
+        let mut all = self.ahead.lock();
+        if all.len() >= REMEMBERED && !all.contains_key(&content) {
+            all.clear();
+        }
+        all.entry(content).or_default().read(range.clone(), len)
+    }
+
+    fn give(&self, content: u32, range: Range<u64>, give: impl FnOnce(Result<&[u8], Fault>)) {
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(LARGEST_READ, 0);
+            let wanted = (range.end - range.start) as usize;
+            let bytes = buffer.get_mut(..wanted).unwrap_or_default();
+            match self.fill(content, range.start, bytes) {
+                Ok(()) => {
+                    self.counters.gave(bytes.len());
+                    give(Ok(bytes));
+                }
+                Err(error) => {
+                    self.counters.failed();
+                    let path = String::from_utf8_lossy(&self.tree.path(content)).into_owned();
+                    tracing::error!(path, %error, "the cache cannot be read");
+                    give(Err(Fault::Lost));
+                }
+            }
+        });
+    }
+
+    /// Reads verified bytes of a file.
+    fn fill(&self, content: u32, offset: u64, mut bytes: &mut [u8]) -> Result<(), tidecast_store::Error> {
+        let layout = self.manifest().layout();
+        let length = u64::from(layout.piece_length());
+        let mut at = layout.file_start(content) + offset;
+        while !bytes.is_empty() {
+            let (piece, begin) = ((at / length) as u32, at % length);
+            let here = bytes.len().min((length - begin) as usize);
+            let (part, rest) = bytes.split_at_mut(here);
+            self.store.read(piece, begin as u32, part)?;
+            at += here as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    fn is_elf(&self, content: u32) -> bool {
+        let mut head = [0; ELF.len()];
+        self.fill(content, 0, &mut head).is_ok() && head == ELF
+    }
+
+    /// A file with the same content, the first of them: it alone is fetched.
+    pub(crate) fn content(&self, file: u32) -> u32 {
+        self.manifest().file(file).map_or(file, FileRef::same_as)
+    }
+
+    /// The pieces that hold these bytes of a file.
+    pub(crate) fn pieces(&self, content: u32, range: Range<u64>) -> Range<u32> {
+        pieces(self.manifest(), content, range)
+    }
+}
+
+/// The pieces that hold these bytes of a file.
+pub(crate) fn pieces(manifest: &Manifest, content: u32, range: Range<u64>) -> Range<u32> {
+    let layout = manifest.layout();
+    let (start, length) = (layout.file_start(content), u64::from(layout.piece_length()));
+    if range.is_empty() {
+        let first = (start / length) as u32;
+        return first..first;
+    }
+    ((start + range.start) / length) as u32..((start + range.end).div_ceil(length)) as u32
+}

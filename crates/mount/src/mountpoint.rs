@@ -1,0 +1,211 @@
+//! Mounting and unmounting: as root by mount(2), else by fusermount3; and what a mount that nobody serves leaves behind.
+
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::error::Error;
+use crate::packets::{self, Packets};
+
+/// Our type of file system, as mount tables show it.
+const TYPE: &str = "fuse.tidecast";
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// What mount tables show as the source: where the process that serves it can be reached.
+    pub source: PathBuf,
+    /// Others than the user who mounts may use it.
+    pub allow_other: bool,
+}
+
+/// A mount of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Where it is.
+    pub at: PathBuf,
+    /// Its source; see [`How::source`].
+    pub source: PathBuf,
+}
+
+/// Mounts at an existing directory, and gives the device over which the kernel will ask.
+///
+/// # Errors
+/// No FUSE on this host, no right to mount, no such directory.
+pub fn mount(at: &Path, how: &How) -> Result<OwnedFd, Error> {
+    match mount_directly(at, how) {
+        Err(Errno::PERM | Errno::ACCESS) => mount_by_helper(at, how),
+        other => other.map_err(|e| Error::Mount { at: at.into(), why: explain(e) }),
+    }
+}
+
+fn explain(error: Errno) -> String {
+    match error {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+            format!(
+                "this host has no FUSE ({DEVICE}: {error}): load the module `fuse`, or use `tidecast get`"
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
+fn mount_directly(at: &Path, how: &How) -> rustix::io::Result<OwnedFd> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let others = if how.allow_other { ",allow_other" } else { "" };
+    let options = format!(
+        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions{others}",
+        device.as_raw_fd()
+    );
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    rustix::mount::mount(how.source.as_path(), at, TYPE, flags, options.as_c_str())?;
+    Ok(device)
+}
+
+/// Has the system's set-user-id helper mount for us; it sends the device over a socket.
+fn mount_by_helper(at: &Path, how: &How) -> Result<OwnedFd, Error> {
+    let failed = |why: String| Error::Mount { at: at.into(), why };
+    let (ours, theirs) = UnixDatagram::pair().map_err(|e| failed(e.to_string()))?;
+    let mut options = OsString::from("ro,nosuid,nodev,default_permissions,subtype=tidecast,fsname=");
+    options.push(&how.source);
+    if how.allow_other {
+        options.push(",allow_other");
+    }
+    let mut helper = Command::new(HELPER);
+    helper.arg("-o").arg(options).arg("--").arg(at);
+    // As its standard input the socket has a number that we know.
+    helper.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    let output = helper.stderr(Stdio::piped()).output();
+    let output = output.map_err(|e| match e.kind() {
+        ErrorKind::NotFound => failed(format!(
+            "this user may not mount, and there is no {HELPER} (package fuse3): install it, or use `tidecast run`"
+        )),
+        _ => failed(format!("{HELPER}: {e}")),
+    })?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    // It has ended: what it has sent is here.
+    ours.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
+    let (_, fd) = packets::receive(&ours, &mut [0]).map_err(|e| failed(format!("{HELPER}: {e}")))?;
+    fd.ok_or_else(|| failed(format!("{HELPER} sent no device")))
+}
+
+/// Unmounts. `lazy`: even while it is in use; it is gone when the last user is.
+///
+/// # Errors
+/// Not a mount of ours, in use, no right.
+pub fn unmount(at: &Path, lazy: bool) -> Result<(), Error> {
+    let failed = |why: String| Error::Unmount { at: at.into(), why };
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(at, flags) {
+        Ok(()) => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(Errno::BUSY) => {
+            return Err(failed("it is in use: end what uses it, or use --lazy".to_owned()));
+        }
+        Err(e) => return Err(failed(e.to_string())),
+    }
+    let mut helper = Command::new(HELPER);
+    helper.args(if lazy { &["-u", "-z"][..] } else { &["-u"][..] }).arg("--").arg(at);
+    let output = helper.stdin(Stdio::null()).output().map_err(|e| failed(format!("{HELPER}: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// All mounts of ours that this process can see, the topmost of each place.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn mounts() -> io::Result<Vec<Mounted>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?))
+}
+
+/// The mount of ours at a path, without touching what is mounted there.
+pub fn mounted_at(at: &Path) -> Option<Mounted> {
+    // Later mounts cover earlier ones.
+    mounts().ok()?.into_iter().rev().find(|mounted| mounted.at == at)
+}
+
+/// Takes away what a process that was killed left at a path: a mount that nobody serves any more.
+///
+/// # Errors
+/// It cannot be unmounted.
+pub fn clean(at: &Path) -> Result<bool, Error> {
+    let Some(mounted) = mounted_at(at) else { return Ok(false) };
+    // A server that lives answers at its socket, and must not be asked over a mount that it may just be starting.
+    if Packets::connect(&mounted.source).is_ok() {
+        return Ok(false);
+    }
+    // Unlike others, this question always goes to the server: the kernel knows whether there is one.
+    if !matches!(rustix::fs::statfs(at), Err(Errno::NOTCONN | Errno::CONNABORTED)) {
+        return Ok(false);
+    }
+    unmount(at, true)?;
+    Ok(true)
+}
+
+fn parse(table: &[u8]) -> Vec<Mounted> {
+    // ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG...] - TYPE SOURCE SUPER-OPTIONS
+    let line = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let at = words.nth(4)?;
+        let mut rest = words.skip_while(|word| *word != b"-").skip(1);
+        let (kind, source) = (rest.next()?, rest.next()?);
+        (kind == TYPE.as_bytes()).then(|| Mounted { at: path(at), source: path(source) })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// A path as mount tables write it: blanks and backslashes are octal.
+fn path(word: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match octal {
+            Some(byte) => {
+                out.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_tables_are_read() {
+        let table = b"25 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            99 25 0:55 / /opt/my\\040env ro,nosuid - fuse.tidecast /run/a\\134b.sock ro,user_id=0\n\
+            100 25 0:56 / /x ro master:2 shared:9 - fuse.sshfs h:/ ro\n";
+        let expected = Mounted { at: "/opt/my env".into(), source: "/run/a\\b.sock".into() };
+        assert_eq!(parse(table), [expected]);
+        assert_eq!(parse(b"rubbish - \n\n1 2 3 4 /x - fuse.tidecast"), []);
+    }
+}

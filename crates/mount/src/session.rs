@@ -1,0 +1,114 @@
+//! Serving the kernel: a mount of our own, or one that an earlier process of ours has served before.
+//!
+//! The kernel speaks its first words only once, to the process that mounted. Whoever goes on with a mount gets the same
+//! words from us, over a socket that then becomes the device; and what the kernel had asked and not heard of it asks
+//! again (`FUSE_NOTIFY_RESEND`, Linux 6.9; before that, such requests end when the process that waits is killed).
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use fuser::{Config, Session, SessionACL};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+
+use crate::error::Error;
+use crate::files::Files;
+use crate::fs::Fs;
+use crate::passthrough::{OnBacking, Passthrough};
+
+/// Threads that take requests of the kernel: none waits for the network, but may for the disk.
+const THREADS: usize = 4;
+/// The kernel's first request: sizes and numbers of fuse_in_header and fuse_init_in (linux/fuse.h).
+const INIT: u32 = 26;
+const INIT_LEN: u32 = 104;
+const VERSION: (u32, u32) = (7, 40);
+const READ_AHEAD: u32 = 128 << 10;
+/// The code of the notice by which the kernel sends again what was not answered.
+const RESEND: i32 = 7;
+
+/// A mount that is served, until it is unmounted.
+pub(crate) struct Serving {
+    session: Session<Fs>,
+    again: Option<OwnedFd>,
+}
+
+impl Serving {
+    /// Greets the kernel over the device of a new mount.
+    pub(crate) fn begin(device: OwnedFd, files: Arc<Files>, tell: OnBacking) -> Result<Serving, Error> {
+        let fs = Fs::new(files, Passthrough::new(None, tell));
+        let session = Session::from_fd(fs, device, SessionACL::All, config());
+        Ok(Serving { session: session.map_err(Error::Device)?, again: None })
+    }
+
+    /// Goes on over the device of a mount that was served before, with files that were registered by inode and number.
+    pub(crate) fn go_on(
+        device: OwnedFd,
+        files: Arc<Files>,
+        backings: Vec<(u64, u32)>,
+    ) -> Result<Serving, Error> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|e| Error::Device(e.into()))?;
+        rustix::net::send(&theirs, &first_words(), SendFlags::NOSIGNAL)
+            .map_err(|e| Error::Device(e.into()))?;
+        let fs = Fs::new(files, Passthrough::new(Some(backings), Box::new(|_, _| {})));
+        let session = Session::from_fd(fs, ours, SessionACL::All, config());
+        let session = session.map_err(Error::Device)?;
+        become_device(&session, &device).map_err(Error::Device)?;
+        Ok(Serving { session, again: Some(device) })
+    }
+
+    /// Serves until the mount is gone.
+    pub(crate) fn run(self) -> io::Result<()> {
+        if let Some(device) = self.again {
+            let mut notice = Vec::with_capacity(16);
+            notice.extend_from_slice(&16u32.to_ne_bytes());
+            notice.extend_from_slice(&RESEND.to_ne_bytes());
+            notice.extend_from_slice(&0u64.to_ne_bytes());
+            if let Err(error) = File::from(device).write_all(&notice) {
+                tracing::warn!(%error, "this kernel does not repeat what it asked the process before");
+            }
+        }
+        self.session.run()
+    }
+}
+
+/// Puts the device in the place of the socket over which the session was greeted.
+#[expect(
+    unsafe_code,
+    reason = "a descriptor has to be replaced under its number; the head of lib.rs says why"
+)]
+fn become_device(session: &Session<Fs>, device: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the session owns the descriptor and lives on; it is neither closed here nor used otherwise meanwhile.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(session.as_fd().as_raw_fd()) });
+    rustix::io::dup3(device, &mut place, rustix::io::DupFlags::CLOEXEC)?;
+    Ok(())
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.acl = SessionACL::All;
+    config.n_threads = Some(THREADS);
+    config
+}
+
+/// FUSE_INIT as the kernel sends it, with every capability: what was agreed on is with the kernel already.
+fn first_words() -> Vec<u8> {
+    let mut words = Vec::with_capacity(INIT_LEN as usize);
+    for number in [INIT_LEN, INIT] {
+        words.extend_from_slice(&number.to_ne_bytes());
+    }
+    for number in [1u64, 0] {
+        words.extend_from_slice(&number.to_ne_bytes());
+    }
+    for number in [0u32; 4] {
+        words.extend_from_slice(&number.to_ne_bytes());
+    }
+    for number in [VERSION.0, VERSION.1, READ_AHEAD, u32::MAX, u32::MAX] {
+        words.extend_from_slice(&number.to_ne_bytes());
+    }
+    words.resize(INIT_LEN as usize, 0);
+    words
+}

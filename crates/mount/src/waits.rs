@@ -1,0 +1,275 @@
+//! Who waits for which pieces, and what happens when they are there.
+//!
+//! No thread waits: a request of the kernel that needs what is not here leaves a closure behind, which runs on one of
+//! the answering threads as soon as its last piece is verified, or its time is up, or its process was killed.
+//!
+//! Promise: each closure runs exactly once, within [`Limits::timeout`] of its request and [`LOOK`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::Mutex;
+use tidecast_net::{Demand, Urgency};
+use tidecast_store::Store;
+
+/// How often those who wait are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Threads that answer.
+const ANSWERING: usize = 2;
+
+/// Why what was waited for did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vain {
+    /// Nobody gave it in time.
+    Late,
+    /// The process that waited was killed.
+    Killed,
+    /// The cache cannot take it, or the swarm has ended.
+    Failed,
+}
+
+/// Who waits, for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    /// The file, by its place in the manifest.
+    pub(crate) file: u32,
+    /// The process, as the kernel named it; 0 for none.
+    pub(crate) pid: u32,
+}
+
+/// Somebody who waits now.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) asker: Asker,
+    pub(crate) since: Instant,
+    pub(crate) pieces: u32,
+}
+
+type Then = Box<dyn FnOnce(Result<Duration, Vain>) + Send>;
+
+/// What is to be done by an answering thread.
+pub(crate) enum Work {
+    Answer(Then, Result<Duration, Vain>),
+    Run(Box<dyn FnOnce() + Send>),
+}
+
+struct Wait {
+    asker: Asker,
+    since: Instant,
+    left: u32,
+    then: Then,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    /// In the order in which they came.
+    waits: BTreeMap<u64, Wait>,
+    by_piece: HashMap<u32, Vec<u64>>,
+}
+
+/// See the head of the file.
+pub(crate) struct Waits {
+    store: Arc<Store>,
+    demand: Demand,
+    table: Mutex<Table>,
+    work: Sender<Work>,
+    timeout: Duration,
+    stopped: AtomicBool,
+    /// The cache took no more. What was then on its way is neither here nor asked for again, so this stays as it is.
+    full: AtomicBool,
+}
+
+impl Waits {
+    /// Starts the threads. The time after which a wait is in vain is `timeout`.
+    pub(crate) fn start(store: Arc<Store>, demand: Demand, timeout: Duration) -> std::io::Result<Arc<Waits>> {
+        // Not bounded here, but by the kernel: one entry for each request that it has sent and not heard of.
+        let (work, queue) = unbounded();
+        let (stopped, full) = (AtomicBool::new(false), AtomicBool::new(false));
+        let waits = Waits { store, demand, table: Mutex::default(), work, timeout, stopped, full };
+        let waits = Arc::new(waits);
+        for n in 0..ANSWERING {
+            let queue: Receiver<Work> = queue.clone();
+            let answer = move || {
+                for work in queue {
+                    match work {
+                        Work::Answer(then, result) => then(result),
+                        Work::Run(run) => run(),
+                    }
+                }
+            };
+            std::thread::Builder::new().name(format!("answer-{n}")).spawn(answer)?;
+        }
+        let watch = Arc::downgrade(&waits);
+        let look = move || {
+            while let Some(waits) = watch.upgrade().filter(|w| !w.stopped.load(Ordering::Relaxed)) {
+                waits.look();
+                drop(waits);
+                std::thread::sleep(LOOK);
+            }
+        };
+        std::thread::Builder::new().name("watch".into()).spawn(look)?;
+        Ok(waits)
+    }
+
+    /// Has an answering thread run this.
+    pub(crate) fn later(&self, run: impl FnOnce() + Send + 'static) {
+        // The threads end with us.
+        let _ = self.work.send(Work::Run(Box::new(run)));
+    }
+
+    /// Runs `then` as soon as all these pieces are here: at once, if they are, else later and elsewhere, with the time
+    /// that it took.
+    pub(crate) fn when(
+        &self,
+        pieces: Range<u32>,
+        asker: Asker,
+        then: impl FnOnce(Result<Duration, Vain>) + Send + 'static,
+    ) {
+        let mut table = self.table.lock();
+        // Under the lock: whatever becomes verified from here on is told to `arrived`, which takes it too.
+        let missing: Vec<u32> = pieces.filter(|piece| !self.store.has(*piece)).collect();
+        if missing.is_empty() {
+            drop(table);
+            return then(Ok(Duration::ZERO));
+        }
+        if self.full.load(Ordering::Relaxed) {
+            drop(table);
+            return then(Err(Vain::Failed));
+        }
+        let id = table.next;
+        table.next += 1;
+        for piece in &missing {
+            table.by_piece.entry(*piece).or_default().push(id);
+        }
+        let wait = Wait { asker, since: Instant::now(), left: missing.len() as u32, then: Box::new(then) };
+        table.waits.insert(id, wait);
+        drop(table);
+        let gone = runs(&missing).any(|run| !self.demand.want(run, Urgency::Now));
+        if gone || self.stopped.load(Ordering::Relaxed) {
+            self.fail(|_, _| Some(Vain::Failed));
+        }
+    }
+
+    /// Whether a piece is here.
+    pub(crate) fn has(&self, piece: u32) -> bool {
+        self.store.has(piece)
+    }
+
+    /// Asks for pieces that nobody waits for.
+    pub(crate) fn want(&self, pieces: Range<u32>, urgency: Urgency) {
+        if !self.full.load(Ordering::Relaxed) && pieces.clone().any(|piece| !self.store.has(piece)) {
+            self.demand.want(pieces, urgency);
+        }
+    }
+
+    /// A piece is verified. Never waits.
+    pub(crate) fn arrived(&self, piece: u32) {
+        let mut table = self.table.lock();
+        for id in table.by_piece.remove(&piece).unwrap_or_default() {
+            let Some(wait) = table.waits.get_mut(&id) else { continue };
+            wait.left -= 1;
+            if wait.left == 0
+                && let Some(wait) = table.waits.remove(&id)
+            {
+                let took = wait.since.elapsed();
+                let _ = self.work.send(Work::Answer(wait.then, Ok(took)));
+            }
+        }
+    }
+
+    /// Those who wait now, the one who came first in front.
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let table = self.table.lock();
+        let of = |w: &Wait| Waiting { asker: w.asker, since: w.since, pieces: w.left };
+        table.waits.values().map(of).collect()
+    }
+
+    /// Pieces that somebody has waited for at least so long, at most so many of them.
+    pub(crate) fn overdue(&self, age: Duration, most: usize) -> Vec<u32> {
+        let table = self.table.lock();
+        let late = |id: &u64| table.waits.get(id).is_some_and(|wait| wait.since.elapsed() >= age);
+        let mut pieces: Vec<u32> =
+            table.by_piece.iter().filter(|(_, ids)| ids.iter().any(late)).map(|(piece, _)| *piece).collect();
+        pieces.sort_unstable();
+        pieces.truncate(most);
+        pieces
+    }
+
+    /// Whether [`Waits::stop`] was called.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more will come: all who wait hear it, and all who ask from now on.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.fail(|_, _| Some(Vain::Failed));
+    }
+
+    /// The cache took no more: all who wait hear it, and all who ask for what is not here from now on.
+    pub(crate) fn fail_all(&self) {
+        self.full.store(true, Ordering::Relaxed);
+        self.fail(|_, _| Some(Vain::Failed));
+    }
+
+    /// Ends waits that are in vain.
+    fn look(&self) {
+        let now = Instant::now();
+        self.fail(|asker, since| {
+            let waited = now.saturating_duration_since(since);
+            if waited >= self.timeout {
+                Some(Vain::Late)
+            } else if waited >= LOOK && is_killed(asker.pid) {
+                Some(Vain::Killed)
+            } else {
+                None
+            }
+        });
+    }
+
+    fn fail(&self, why: impl Fn(Asker, Instant) -> Option<Vain>) {
+        let mut table = self.table.lock();
+        let vain = |(id, wait): (&u64, &Wait)| why(wait.asker, wait.since).map(|why| (*id, why));
+        let failed: Vec<(u64, Vain)> = table.waits.iter().filter_map(vain).collect();
+        if failed.is_empty() {
+            return;
+        }
+        let table = &mut *table;
+        for (id, why) in failed {
+            if let Some(wait) = table.waits.remove(&id) {
+                let _ = self.work.send(Work::Answer(wait.then, Err(why)));
+            }
+        }
+        let waits = &table.waits;
+        table.by_piece.retain(|_, ids| {
+            ids.retain(|id| waits.contains_key(id));
+            !ids.is_empty()
+        });
+    }
+}
+
+/// Whether a thread has a deadly signal before it. The kernel tells us of no interruption that fuser would pass on, and
+/// a process that was killed must not stay for as long as its data does.
+fn is_killed(pid: u32) -> bool {
+    const SIGKILL: u64 = 1 << (9 - 1);
+    if pid == 0 {
+        return false;
+    }
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let pending = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    pending.fold(0, |all, mask| all | mask) & SIGKILL != 0
+}
+
+/// Ascending numbers as runs.
+fn runs(numbers: &[u32]) -> impl Iterator<Item = Range<u32>> {
+    let follows = |a: &u32, b: &u32| *b == *a + 1;
+    numbers.chunk_by(follows).filter_map(|run| Some(*run.first()?..run.last()? + 1))
+}
