@@ -12,7 +12,8 @@ use crate::units::Rate;
 ///
 /// `publish` describes a file or directory in a manifest (a standard .torrent file), `seed` serves it, `get`
 /// fetches it on any number of nodes, which serve each other. `share` does the first two privately and prints
-/// a ticket; whoever has the ticket may `get`. `bcast` starts the nodes itself and puts it on all of them. Every piece is verified; what is interrupted goes on where it was.
+/// a ticket; whoever has the ticket may `get`. `bcast` starts the nodes itself and puts it on all of them. `mount`
+/// shows it at once and fetches files as they are opened. Every piece is verified; what is interrupted goes on where it was.
 #[derive(Parser, Debug)]
 #[command(name = "tidecast", version, propagate_version = true, after_help = EXAMPLES, after_long_help = AFTER, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -36,6 +37,9 @@ Examples:
 
   # The same path on 64 nodes, at once; within a job its nodes are known
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
+
+  # A software environment that is there before it has arrived
+  tidecast mount tidecast1... /opt/env
 
   # Is what is there what was published?
   tidecast verify genomes.torrent /scratch/genomes";
@@ -85,8 +89,8 @@ Settings:
   those before it. The file is ~/.config/tidecast/config.toml (below
   $XDG_CONFIG_HOME if that is set), or named by --config or TIDECAST_CONFIG.
   In the file, and in capitals after TIDECAST_ in the environment (there,
-  lists have commas): state_dir, listen, net, tracker, peer, plain, format,
-  piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
+  lists have commas): state_dir, cache, listen, net, tracker, peer, plain,
+  format, piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
   threads, dht, lsd, json, log.
 
 Units:
@@ -127,6 +131,10 @@ pub(crate) enum Command {
     Get(cmd::get::Args),
     Bcast(cmd::bcast::Args),
     Worker(cmd::worker::Args),
+    Mount(cmd::mount::Args),
+    Run(cmd::run::Args),
+    Umount(cmd::mount::UmountArgs),
+    Status(cmd::mount::StatusArgs),
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
     Sim(cmd::sim::Args),
@@ -197,6 +205,11 @@ mod tests {
             "bcast S --to D --hosts node[001-064,100] --launch srun --algorithm swarm --net ib0 --plain --json",
             "bcast S --to D --hosts @F --durable batched --link-rate 10gbit --program /opt/tidecast",
             "bcast S --to D --algorithm chain --topology F --origin n0",
+            "mount T /opt/env --mode file --prefetch L --record F --cache D --peer a:1 --plain --timeout 10m --fallback D --foreground",
+            "mount T D --allow-other --prefetch-exe bin/python3 --mode bulk",
+            "umount D --lazy",
+            "status D --json",
+            "run T --at /opt/env -- /opt/env/bin/python3 -c 1",
             "tracker --listen :6969",
             "revoke T",
             "sim single:8@1gbit --size 1GiB --algorithm chain,nfs --fault crash:3@1s --seed 7 --plot o.svg --json",
@@ -218,6 +231,10 @@ mod tests {
             "get T",
             "get --to D",
             "bcast S",
+            "mount T",
+            "mount T D --mode some",
+            "run T",
+            "status --restart",
             "bcast --to D",
             "publish",
             "seed M",

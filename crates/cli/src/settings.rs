@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     /// Rate of this node's link, for the efficiency shown at the end.
     #[serde(deserialize_with = "text")]
     pub(crate) link_rate: Option<Rate>,
+    /// Where mounts keep data for the next job.
+    pub(crate) cache: Option<PathBuf>,
     /// Threads to work with.
     pub(crate) threads: Option<usize>,
     /// Take part in the public DHT.
@@ -74,6 +76,7 @@ enum Kind {
 /// Every setting. A test holds this to the fields of [`Settings`].
 const KEYS: &[(&str, Kind)] = &[
     ("state_dir", Kind::Text),
+    ("cache", Kind::Text),
     ("listen", Kind::Text),
     ("net", Kind::Text),
     ("tracker", Kind::List),
@@ -196,6 +199,7 @@ fn over(base: Settings, text: &str) -> Result<Settings> {
     let pick = |a: Vec<String>, b: Vec<String>| if b.is_empty() { a } else { b };
     Ok(Settings {
         state_dir: file.state_dir.or(base.state_dir),
+        cache: file.cache.or(base.cache),
         listen: file.listen.or(base.listen),
         net: file.net.or(base.net),
         tracker: pick(base.tracker, file.tracker),

@@ -15,7 +15,7 @@ use super::describe::open_notice;
 use super::find::{Finders, Wanted};
 use super::seed::started;
 use super::source::{Origin, Source, right};
-use super::swarm::{Choices, Running, bound, snapshot, totals};
+use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
 use super::{Context, member, select, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
@@ -91,7 +91,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
         let Origin { manifest, peers, finders } =
             source.manifest(&choices, Arc::new(security), timeout, &stop, reporter).await?;
-        let security = if with_ticket { again } else { by_manifest(&manifest, args, plain, &state_dir)? };
+        let security =
+            if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
         if !with_ticket {
             open_notice(&manifest, plain, reporter);
         }
@@ -99,9 +100,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             reporter.warning(&warning.to_string());
         }
         let select = select::select(&manifest, &args.file)?;
-        let options = DownloadOptions { select, durability, name: None };
+        let options = DownloadOptions { select, durability, ..Default::default() };
         let opened = open(Arc::new(manifest), &args.to, options).await?;
-        let mut running = Running::start(opened, security, &choices, false)?;
+        let mut running = Running::start(opened, security, &choices, Part::Get)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
         for peer in peers {
             running.swarm.add_peer(peer, true).await;
@@ -132,9 +133,14 @@ fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure>
 }
 
 /// The right that a manifest by itself gives.
-fn by_manifest(manifest: &Manifest, args: &Args, plain: bool, state_dir: &Path) -> Result<Security, Failure> {
+pub(crate) fn by_manifest(
+    manifest: &Manifest,
+    args: &SwarmArgs,
+    plain: bool,
+    state_dir: &Path,
+) -> Result<Security, Failure> {
     if manifest.ssl_cert().is_some() {
-        return Ok(member::ssl(manifest, &args.swarm, state_dir)?);
+        return Ok(member::ssl(manifest, args, state_dir)?);
     }
     if member::needs_ticket(manifest) && !plain {
         return Err(anyhow!(
@@ -147,14 +153,18 @@ fn by_manifest(manifest: &Manifest, args: &Args, plain: bool, state_dir: &Path) 
 }
 
 /// Looks at what is there already; that may take a while on a slow disk.
-async fn open(manifest: Arc<Manifest>, to: &Path, options: DownloadOptions) -> Result<Opened, Failure> {
+pub(crate) async fn open(
+    manifest: Arc<Manifest>,
+    to: &Path,
+    options: DownloadOptions,
+) -> Result<Opened, Failure> {
     let to = to.to_owned();
     let open = tokio::task::spawn_blocking(move || Store::download(manifest, &to, &options)).await;
     Ok(open.context("a thread of Tidecast failed")??)
 }
 
 /// Goes on looking for peers, or begins to.
-async fn find(
+pub(crate) async fn find(
     running: &mut Running,
     finders: Option<(Finders, tokio::sync::mpsc::Receiver<tidecast_discovery::Found>)>,
     choices: &Choices,

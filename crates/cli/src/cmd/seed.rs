@@ -13,7 +13,7 @@ use tidecast_store::{Opened, SeedOptions, Store};
 
 use super::describe::open_notice;
 use super::find::{Finders, Wanted, named};
-use super::swarm::{Choices, Running, totals};
+use super::swarm::{Choices, Part, Running, totals};
 use super::{Context, member, read_manifest, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             (Security::Open, None)
         };
         open_notice(&manifest, choices.plain, reporter);
-        let running = Running::start(opened, security, &choices, true)?;
+        let running = Running::start(opened, security, &choices, Part::Seed)?;
         let listen = running.swarm.listen_addrs().to_vec();
         let ticket = match &authority {
             Some(owner) => {

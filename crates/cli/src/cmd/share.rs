@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tidecast_net::Security;
 
 use super::describe::{Describe, Extras, describe, open_notice};
-use super::swarm::{Choices, Running};
+use super::swarm::{Choices, Part, Running};
 use super::{Context, member, seed};
 use crate::cli::SwarmArgs;
 use crate::failure::Outcome;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             let (security, authority) = member::owner(&manifest, &state_dir)?;
             (security, Some(authority))
         };
-        let running = Running::start(opened, security, &choices, true)?;
+        let running = Running::start(opened, security, &choices, Part::Seed)?;
         let listen = running.swarm.listen_addrs().to_vec();
         let network = choices.network.as_ref();
         let ticket =

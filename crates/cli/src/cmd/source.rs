@@ -59,6 +59,21 @@ impl Source {
         Ok(Self::File(Box::new(read_manifest(Path::new(text))?)))
     }
 
+    /// What names the tree: the hash of its manifest, of version 2 if it has one.
+    pub(crate) fn id(&self) -> Vec<u8> {
+        match self {
+            Self::Ticket(ticket) => match ticket.manifest {
+                ManifestId::V2(hash) => hash.to_vec(),
+                ManifestId::V1(hash) => hash.to_vec(),
+            },
+            Self::Magnet(magnet) => match (magnet.v2, magnet.v1) {
+                (Some(hash), _) => hash.to_vec(),
+                (None, hash) => hash.map_or(Vec::new(), |hash| hash.to_vec()),
+            },
+            Self::File(manifest) => manifest_id(manifest),
+        }
+    }
+
     /// The ticket, if it is one for a private swarm.
     pub(crate) fn private_ticket(&self) -> Option<&Ticket> {
         match self {
@@ -104,6 +119,20 @@ impl Source {
         known.hashes.extend(known.v2.as_ref().and_then(|hash| hash.first_chunk::<20>().copied()));
         known.peers.retain(|addrs| !addrs.is_empty());
         Ok(known)
+    }
+
+    /// The origin, with a manifest that is here already.
+    ///
+    /// # Errors
+    /// A peer's name that cannot be resolved.
+    pub(crate) async fn with(
+        self,
+        manifest: Manifest,
+        choices: &Choices,
+        reporter: &Reporter,
+    ) -> Result<Origin, Failure> {
+        let peers = self.known(choices, reporter).await?.peers;
+        Ok(Origin { manifest, peers, finders: None })
     }
 
     /// The manifest, from the file or from peers.
@@ -153,6 +182,14 @@ impl Source {
         let mut peers = known.peers;
         let manifest = look(fetch, &mut peers, &mut finds, within, stop, reporter).await?;
         Ok(Origin { manifest, peers, finders: Some((finders, finds)) })
+    }
+}
+
+/// What names a tree; see [`Source::id`].
+pub(crate) fn manifest_id(manifest: &Manifest) -> Vec<u8> {
+    match (manifest.hash_v2(), manifest.hash_v1()) {
+        (Some(hash), _) => hash.to_vec(),
+        (None, hash) => hash.map_or(Vec::new(), |hash| hash.to_vec()),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Network, Notice, Progress, Security, Stage, Summary, Swarm, SwarmOptions};
+use tidecast_net::{Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions};
 use tidecast_store::Opened;
 use tidecast_swarm::Policy;
 use tokio::sync::mpsc;
@@ -101,6 +101,16 @@ fn free_port(ip: Option<IpAddr>, port: u16) -> (SocketAddr, Option<UdpSocket>) {
     PORTS.chain([0; 8]).find_map(free).unwrap_or((SocketAddr::new(any, 0), None))
 }
 
+/// What this node does in a swarm, besides serving what it has.
+pub(crate) enum Part {
+    /// Nothing: it has everything.
+    Seed,
+    /// It fetches everything.
+    Get,
+    /// It fetches what is asked for; who hears of what has come.
+    OnDemand(OnVerified),
+}
+
 /// A swarm that runs, and those who find its peers.
 pub(crate) struct Running {
     pub(crate) swarm: Swarm,
@@ -118,12 +128,7 @@ impl Running {
     ///
     /// # Errors
     /// Those of [`Swarm::start`].
-    pub(crate) fn start(
-        opened: Opened,
-        security: Security,
-        choices: &Choices,
-        seed_only: bool,
-    ) -> Result<Self> {
+    pub(crate) fn start(opened: Opened, security: Security, choices: &Choices, part: Part) -> Result<Self> {
         let manifest = opened.store.manifest().clone();
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
@@ -132,7 +137,8 @@ impl Running {
             network: choices.network.clone(),
             security,
             policy: choices.policy,
-            seed_only,
+            seed_only: matches!(part, Part::Seed),
+            on_demand: if let Part::OnDemand(verified) = part { Some(verified) } else { None },
             planned: false,
             roots: None,
         })?;

@@ -1,0 +1,240 @@
+//! `tidecast mount TICKET|MANIFEST MOUNTPOINT`: a published tree appears at once, and arrives as it is opened.
+//!
+//! Three processes: this one mounts and ends; a *server* (`server.rs`) answers the kernel, one for each tree on a host,
+//! whatever the number of mounts; a *keeper* (`keeper.rs`) holds their devices, so that the mounts outlive a server
+//! that crashes or is replaced.
+
+pub(crate) mod home;
+pub(crate) mod keeper;
+pub(crate) mod launch;
+pub(crate) mod server;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use serde_json::{Map, Value, json};
+use tidecast_mount::{Ask, How, clean, mounted_at, unmount};
+
+use super::Context;
+use crate::cli::SwarmArgs;
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object, round};
+use crate::stop::{Stop, block_on};
+use crate::units::Span;
+use home::Home;
+
+/// Where a process of ours finds out that it is to be the server or the keeper of its command line.
+pub(crate) const PART: &str = "TIDECAST_MOUNT_PART";
+/// How often `--foreground` looks whether the mount is still there.
+const LOOK: Duration = Duration::from_millis(300);
+
+const EXAMPLES: &str = "\
+Examples:
+  tidecast mount tidecast1... /opt/env
+  tidecast umount /opt/env";
+
+const AFTER: &str = "\
+The directory that was published is MOUNTPOINT itself. All names are there at
+once; files come from peers when they are opened: up to 16 MiB, and programs
+and libraries of any size, whole, of others the parts that are read and what
+comes next. Everything is verified. It stays mounted until `tidecast umount`.
+
+Modes:
+  hybrid  what --prefetch names is fetched at once, the rest when it is opened
+  file    only what is opened
+  bulk    everything, what --prefetch names first
+
+Examples:
+  # A software environment, where it was built
+  tidecast mount tidecast1... /opt/env
+  /opt/env/bin/python3 -c 'import numpy'
+  tidecast umount /opt/env
+
+  # What does the program need? The next job has it fetched at once
+  tidecast mount tidecast1... /opt/env --record /home/me/app.list
+  tidecast mount tidecast1... /opt/env --prefetch /home/me/app.list
+
+  # Everything, into RAM
+  tidecast mount genomes.torrent /data/genomes --mode bulk --cache /dev/shm/g";
+
+/// Show a published tree at once; its files arrive as they are opened
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = AFTER)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+    /// The directory at which it appears; made if need be
+    #[arg(value_name = "MOUNTPOINT")]
+    pub(crate) at: PathBuf,
+    /// Other users may use it too
+    #[arg(long)]
+    allow_other: bool,
+    /// Stay until it is unmounted; Ctrl-C unmounts
+    #[arg(long)]
+    foreground: bool,
+}
+
+/// What is mounted, and how it comes: the same for `mount` and `run`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TreeArgs {
+    /// A ticket, a manifest (.torrent), or a magnet link
+    #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
+    pub(crate) source: String,
+    /// What is fetched without being asked for
+    #[arg(long, value_name = "MODE", value_parser = ["hybrid", "file", "bulk"], default_value = "hybrid")]
+    pub(crate) mode: String,
+    /// A list of what to fetch first: made by --record, or by hand, a path or pattern a line
+    #[arg(long, value_name = "LIST")]
+    pub(crate) prefetch: Option<PathBuf>,
+    /// Fetch first what this program of the tree needs to start, libraries and all; may be repeated
+    #[arg(long, value_name = "PROG")]
+    pub(crate) prefetch_exe: Vec<String>,
+    /// Write down what is read, as a list for --prefetch
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Where data is kept for the next job [default: RAM if there is plenty, else the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// A read fails when nobody has given its data for so long [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<Span>,
+    /// The same tree on a shared file system: used, verified, while peers do not give what is waited for
+    #[arg(long, value_name = "DIR")]
+    pub(crate) fallback: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) swarm: SwarmArgs,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    match std::env::var(PART).as_deref() {
+        Ok("keeper") => return keeper::run(),
+        Ok("server") => return server::run(&args.tree, context, reporter),
+        _ => {}
+    }
+    let at = place(&args.at)?;
+    let home = Home::of(&args.tree, context)?;
+    let server = launch::server(&home, reporter)?;
+    let how = How { source: home.socket(), allow_other: args.allow_other };
+    launch::attach(&server, &at, &how)?;
+    let seconds = reporter.seconds();
+    let fields = object(json!({ "path": at, "socket": home.socket(), "mount_seconds": round(seconds) }));
+    reporter.clear();
+    reporter.result(&format!("mounted at {}", at.display()));
+    if args.foreground {
+        stay(&at, context)?;
+    }
+    Ok(fields)
+}
+
+/// The mount point: an absolute path without links, a directory, no mount of ours yet.
+fn place(at: &Path) -> Result<PathBuf, Failure> {
+    if let Ok(absolute) = std::path::absolute(at)
+        && clean(&absolute)?
+    {
+        tracing::info!(at = %absolute.display(), "a mount that nobody served any more was taken away");
+    }
+    std::fs::create_dir_all(at).with_context(|| format!("cannot make the mount point {}", at.display()))?;
+    let at = at.canonicalize().with_context(|| format!("cannot mount at {}", at.display()))?;
+    if mounted_at(&at).is_some() {
+        let why = anyhow!("{} is mounted already; `tidecast umount {0}` ends that", at.display());
+        return Err(why.into());
+    }
+    Ok(at)
+}
+
+/// Until the mount is gone; on Ctrl-C it goes.
+fn stay(at: &Path, context: &Context<'_>) -> Result<(), Failure> {
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        while mounted_at(at).is_some() {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = stop.wait() => {
+                    let at = at.to_owned();
+                    let gone = tokio::task::spawn_blocking(move || unmount(&at, true)).await;
+                    return Ok(gone.context("a thread of Tidecast failed")??);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// End a mount
+#[derive(clap::Args, Debug)]
+pub(crate) struct UmountArgs {
+    /// Where it is
+    #[arg(value_name = "MOUNTPOINT")]
+    at: PathBuf,
+    /// Even while it is in use: it is out of sight at once, and gone when nobody uses it any more
+    #[arg(long)]
+    lazy: bool,
+    /// End the process that serves it too: whoever waits for data gets an error. All mounts of the tree are dead then
+    #[arg(long)]
+    abort: bool,
+}
+
+pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
+    let at = std::path::absolute(&args.at)?;
+    let mounted = match mounted_at(&at) {
+        Some(mounted) => mounted,
+        // By another name, if that can be found out without touching what may not answer.
+        None => at.canonicalize().ok().and_then(|at| mounted_at(&at)).ok_or_else(|| {
+            Failure::from(anyhow!(
+                "{} is no mount of tidecast's; `tidecast status` lists those",
+                at.display()
+            ))
+        })?,
+    };
+    if args.abort {
+        launch::ask(&mounted.source, &Ask::Stop)?;
+    }
+    unmount(&mounted.at, args.lazy || args.abort)?;
+    reporter.result(&format!("unmounted {}", mounted.at.display()));
+    Ok(object(json!({ "path": mounted.at })))
+}
+
+/// Show how mounts go: what was fetched, from whom, who waits for what
+#[derive(clap::Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Of one mount [default: all]
+    #[arg(value_name = "MOUNTPOINT")]
+    at: Option<PathBuf>,
+    /// Replace the process that serves it by a new one, of the program as it is installed now; the mount stays
+    #[arg(long, requires = "at")]
+    restart: bool,
+}
+
+pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
+    let all = tidecast_mount::mounts().context("cannot read the mount table")?;
+    let wanted = args.at.as_ref().map(std::path::absolute).transpose()?;
+    let shown: Vec<_> = all.into_iter().filter(|m| wanted.as_ref().is_none_or(|at| m.at == *at)).collect();
+    if let Some(at) = wanted.filter(|_| shown.is_empty()) {
+        return Err(anyhow!("{} is no mount of tidecast's", at.display()).into());
+    }
+    let mut mounts: Vec<Value> = Vec::new();
+    for mounted in &shown {
+        if args.restart {
+            launch::ask(&mounted.source, &Ask::Restart)?;
+            reporter.result(&format!("{}: a new process serves it", mounted.at.display()));
+            continue;
+        }
+        let mut fields = Map::new();
+        fields.insert("path".to_owned(), json!(mounted.at));
+        match launch::status(&mounted.source) {
+            Ok(Value::Object(status)) => fields.extend(status),
+            Ok(_) => {}
+            Err(failure) => {
+                fields.insert("dead".to_owned(), failure.error.to_string().into());
+            }
+        }
+        view::show(&fields, reporter);
+        mounts.push(Value::Object(fields));
+    }
+    if shown.is_empty() {
+        reporter.result("nothing is mounted");
+    }
+    Ok(object(json!({ "mounts": mounts })))
+}

@@ -1,0 +1,110 @@
+//! The keeper: it holds the devices of all mounts of a tree, so that they outlive the server, and starts a new server
+//! when one has died. It does nothing else, so that nothing else can end it.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Map;
+use tidecast_mount::{Keep, Packets};
+
+use super::PART;
+use crate::failure::{Code, Failure, Outcome};
+
+/// A server that is to be replaced ends with this.
+pub(crate) const RESTART: u8 = 75;
+/// Servers that may die within a minute; then the mounts are given up.
+const DEATHS: usize = 5;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A mount: where it is, and which files are registered with the kernel, by inode and number.
+struct Held {
+    at: PathBuf,
+    device: OwnedFd,
+    backings: Vec<(u64, u32)>,
+}
+
+/// The mounts by their numbers.
+type Devices = BTreeMap<u32, Held>;
+
+pub(crate) fn run() -> Outcome {
+    // No terminal that closes, no Ctrl-C is meant for us.
+    rustix::process::setsid().context("cannot leave the session")?;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut devices = Devices::new();
+    let mut deaths: Vec<Instant> = Vec::new();
+    loop {
+        let (server, socket) = spawn(&program)?;
+        // Only the server is to be heard by who waits for it.
+        let null = OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?);
+        rustix::stdio::dup2_stdout(&null).context("cannot leave standard output")?;
+        let status = keep(server, &socket, &mut devices)?;
+        if status.code() != Some(i32::from(RESTART)) {
+            if status.success() || devices.is_empty() {
+                return end(status);
+            }
+            deaths.retain(|at| at.elapsed() < MINUTE);
+            deaths.push(Instant::now());
+            tracing::error!(%status, "the server has died");
+            if deaths.len() > DEATHS {
+                tracing::error!("it dies too often; the mounts are given up");
+                return end(status);
+            }
+        }
+    }
+}
+
+/// A server, and a connection to its standard input.
+fn spawn(program: &Path) -> Result<(Child, Packets), Failure> {
+    let (ours, theirs) = Packets::pair().context("cannot make a socket")?;
+    let mut server = Command::new(program);
+    server.args(std::env::args_os().skip(1)).env(PART, "server").stdin(OwnedFd::from(theirs));
+    Ok((server.spawn().context("cannot start a process")?, ours))
+}
+
+/// Hands over the devices, and keeps those that come, until the server has ended.
+fn keep(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<ExitStatus, Failure> {
+    for (&number, held) in devices.iter() {
+        // A server that ends meanwhile shows below.
+        for &(ino, id) in &held.backings {
+            let _ = socket.send(&Keep::Backing { number, ino, id }, None);
+        }
+        let _ = socket.send(&Keep::Device { number, at: held.at.clone() }, Some(held.device.as_fd()));
+    }
+    let _ = socket.send(&Keep::Begin, None);
+    while let Ok((message, device)) = socket.receive::<Keep>(None) {
+        match (message, device) {
+            (Keep::Device { number, at }, Some(device)) => {
+                devices.insert(number, Held { at, device, backings: Vec::new() });
+            }
+            (Keep::Backing { number, ino, id }, _) => {
+                if let Some(held) = devices.get_mut(&number) {
+                    held.backings.push((ino, id));
+                }
+            }
+            (Keep::Gone { number }, _) => {
+                devices.remove(&number);
+            }
+            _ => {}
+        }
+    }
+    Ok(server.wait().context("the server is lost")?)
+}
+
+fn end(status: ExitStatus) -> Outcome {
+    match status.code() {
+        Some(0) => Ok(Map::new()),
+        code => {
+            let code = match code {
+                Some(2) => Code::Usage,
+                Some(3) => Code::Cut,
+                _ => Code::Fault,
+            };
+            let error = anyhow::anyhow!("the server has ended: {status}");
+            Err(Failure { code, error, fields: Map::new() })
+        }
+    }
+}

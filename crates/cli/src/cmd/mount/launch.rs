@@ -1,0 +1,109 @@
+//! Finding the server of a tree, or starting it, and giving it mounts.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Value;
+use tidecast_mount::{Answer, Ask, How, Packets, mount};
+
+use super::{Home, PART};
+use crate::failure::{Code, Failure};
+use crate::report::Reporter;
+
+/// A server answers within this, or does not work.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to the server of a tree, which is started if there is none.
+///
+/// # Errors
+/// What the server says went wrong: no manifest, no room.
+pub(crate) fn server(home: &Home, reporter: &Reporter) -> Result<Packets, Failure> {
+    if let Ok(server) = Packets::connect(&home.socket()) {
+        return Ok(server);
+    }
+    let _alone = home.lock()?;
+    if let Ok(server) = Packets::connect(&home.socket()) {
+        return Ok(server);
+    }
+    start(home, reporter)?;
+    let server = Packets::connect(&home.socket());
+    Ok(server.with_context(|| format!("the server has ended; see {}", home.log().display()))?)
+}
+
+/// Starts the keeper, which starts the server, and waits until it serves.
+fn start(home: &Home, reporter: &Reporter) -> Result<(), Failure> {
+    let log = OpenOptions::new().create(true).append(true).open(home.log());
+    let log = log.with_context(|| format!("cannot write {}", home.log().display()))?;
+    let mut keeper = Command::new(std::env::current_exe().context("cannot find this program")?);
+    keeper.args(std::env::args_os().skip(1)).env(PART, "keeper").env("TIDECAST_JSON", "true");
+    keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut keeper = keeper.spawn().context("cannot start a process")?;
+    let said = keeper.stdout.take().map(BufReader::new);
+    for line in said.into_iter().flat_map(BufRead::lines) {
+        let line = line.context("the server cannot be heard")?;
+        let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+        let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match text("event").as_str() {
+            "started" => return Ok(()),
+            "warning" => reporter.warning(&text("message")),
+            "error" => {
+                let _ = keeper.wait();
+                let code = match event.get("code").and_then(Value::as_u64) {
+                    Some(2) => Code::Usage,
+                    Some(3) => Code::Cut,
+                    _ => Code::Fault,
+                };
+                return Err(Failure { code, error: anyhow!(text("message")), fields: Default::default() });
+            }
+            _ => {}
+        }
+    }
+    let _ = keeper.wait();
+    Err(anyhow!("the server did not start; see {}", home.log().display()).into())
+}
+
+/// Mounts, and has the server serve it.
+///
+/// # Errors
+/// It cannot be mounted; the server is gone.
+pub(crate) fn attach(server: &Packets, at: &Path, how: &How) -> Result<(), Failure> {
+    let device = mount(at, how)?;
+    let ask = Ask::Serve { at: at.to_owned() };
+    server.send(&ask, Some(device.as_fd())).context("the server is gone")?;
+    drop(device);
+    answer(server).map(drop)
+}
+
+/// Asks the server behind a mount.
+///
+/// # Errors
+/// It is gone, does not answer, or cannot do it.
+pub(crate) fn ask(socket: &Path, what: &Ask) -> Result<Answer, Failure> {
+    let server = Packets::connect(socket).context("nobody serves it any more: its server has ended")?;
+    server.send(what, None).context("its server is gone")?;
+    answer(&server)
+}
+
+/// What the server of a mount says of itself.
+///
+/// # Errors
+/// As [`ask`].
+pub(crate) fn status(socket: &Path) -> Result<Value, Failure> {
+    match ask(socket, &Ask::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(anyhow!("its server speaks of something else").into()),
+    }
+}
+
+fn answer(server: &Packets) -> Result<Answer, Failure> {
+    let (answer, _) = server.receive::<Answer>(Some(PATIENCE)).context("its server does not answer")?;
+    match answer {
+        Answer::Failed(why) => Err(anyhow!(why).into()),
+        answer => Ok(answer),
+    }
+}

@@ -1,0 +1,400 @@
+//! The server of a tree: takes part in its swarm, and answers the kernel for all mounts of it on this host.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tidecast_mount::{
+    Answer, Arrivals, Ask, Environment, Fallback, Keep, List, Options, Packets, Service, host_hwcaps,
+};
+use tidecast_net::{Demand, Progress};
+use tidecast_store::{DownloadOptions, Durability, Select};
+use tokio::sync::{mpsc, watch};
+
+use super::super::Context;
+use super::super::get::{by_manifest, find, open};
+use super::super::source::{Origin, Source, right};
+use super::super::swarm::{Choices, Part, Running};
+use super::keeper::RESTART;
+use super::{Home, TreeArgs};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object, round};
+use crate::stop::{Stop, block_on};
+
+/// A read waits for its data at most so long, unless the user says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// A server that nobody gives a mount ends.
+const LONELY: Duration = Duration::from_secs(30);
+/// Who connects to the server says what for within this.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often troubles of trackers and the like are looked for.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What ends a server, or may.
+enum Event {
+    /// This mount is gone.
+    Gone(u32),
+    /// It was asked to end.
+    Stop,
+    /// It was asked to end in favour of a new one.
+    Restart,
+}
+
+pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    // Its other end is the keeper's.
+    let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
+    let keeper = Arc::new(Packets::inherited(keeper));
+    let choices = Choices::new(&args.swarm, context)?;
+    let home = Home::of(args, context)?;
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        let (mut running, service, told) = begin(args, context, &choices, &home, &stop, reporter).await?;
+        let (events, mut heard) = mpsc::channel(64);
+        let mounts = Arc::new(Mounts {
+            service: service.clone(),
+            keeper,
+            demand: running.swarm.demand(),
+            progress: running.swarm.progress(),
+            told,
+            began: std::time::Instant::now(),
+            table: Mutex::default(),
+            events,
+        });
+        mounts.clone().take_over()?;
+        let listener = Packets::listen(&home.socket())
+            .with_context(|| format!("cannot listen at {}", home.socket().display()))?;
+        spawn("control", {
+            let mounts = mounts.clone();
+            move || mounts.listen(&listener)
+        })?;
+        reporter.started("serving", object(json!({})));
+        let null = OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?);
+        rustix::stdio::dup2_stdout(&null).context("cannot leave standard output")?;
+        let end = until_the_end(&mounts, &mut running, &mut heard, &stop, reporter).await;
+        if let Some(path) = &args.record {
+            save(&service, path);
+        }
+        if !matches!(end, Event::Restart) {
+            // First of all, so that who mounts anew starts a new server.
+            let _ = std::fs::remove_file(home.socket());
+            service.stop();
+        }
+        running.stop().await?;
+        if matches!(end, Event::Restart) {
+            std::process::exit(i32::from(RESTART));
+        }
+        Ok(object(json!({})))
+    })
+}
+
+/// The swarm, and the service over it.
+async fn begin(
+    args: &TreeArgs,
+    context: &Context<'_>,
+    choices: &Choices,
+    home: &Home,
+    stop: &Stop,
+    reporter: &mut Reporter,
+) -> Result<(Running, Arc<Service>, Vec<SocketAddr>), Failure> {
+    let timeout = args.timeout.or(context.settings.timeout).map_or(TIMEOUT, |t| t.0);
+    let state_dir = context.state_dir()?;
+    let source = Source::parse(&args.source)?;
+    let (security, again) = (right(&source, &state_dir)?, right(&source, &state_dir)?);
+    let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
+    let Origin { manifest, peers, finders } = match home.manifest() {
+        Some(manifest) => source.with(manifest, choices, reporter).await?,
+        None => source.manifest(choices, Arc::new(security), Some(timeout), stop, reporter).await?,
+    };
+    home.keep(&manifest)?;
+    let security = if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
+    let manifest = Arc::new(manifest);
+    let options =
+        DownloadOptions { durability: Durability::None, select: Select::All, on_demand: true, name: None };
+    let opened = open(manifest.clone(), &home.data(&manifest)?, options).await?;
+    let arrivals = Arrivals::default();
+    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook()))?;
+    let alone = running.swarm.progress();
+    let fallback = args
+        .fallback
+        .as_ref()
+        .map(|dir| Fallback { dir: dir.clone(), alone: Box::new(move || alone.borrow().peers == 0) });
+    let options = Options {
+        timeout,
+        fallback,
+        prefetch: listed(args, &manifest, reporter)?,
+        bulk: args.mode == "bulk",
+        record: args.record.is_some(),
+        owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+    };
+    let (store, demand) = (running.swarm.store().clone(), running.swarm.demand());
+    let service =
+        tokio::task::spawn_blocking(move || Service::start(store, demand, &arrivals, options)).await;
+    let service = service.context("a thread of Tidecast failed")??;
+    let service = Arc::new(service);
+    prefetch_programs(args, &service)?;
+    let told = peers.iter().flatten().copied().collect();
+    for peer in peers {
+        running.swarm.add_peer(peer, true).await;
+    }
+    find(&mut running, finders, choices, reporter).await;
+    Ok((running, service, told))
+}
+
+/// Fetches what the programs that the user named need, on a thread of its own.
+fn prefetch_programs(args: &TreeArgs, service: &Arc<Service>) -> Result<(), Failure> {
+    if args.prefetch_exe.is_empty() || args.mode == "file" {
+        return Ok(());
+    }
+    let from_env = |name| std::env::var_os(name).map(OsString::into_vec).unwrap_or_default();
+    let prefix = service.tree().manifest().prefix().map_or_else(|| b"/".to_vec(), <[u8]>::to_vec);
+    let (library_path, path) = (from_env("LD_LIBRARY_PATH"), from_env("PATH"));
+    let environment = Environment { prefix, library_path, path, hwcaps: host_hwcaps() };
+    let programs = args.prefetch_exe.iter().map(|program| program.clone().into_bytes()).collect();
+    let service = service.clone();
+    spawn("closure", move || {
+        let outside = service.fetch_programs(environment, programs);
+        let outside: Vec<_> = outside.iter().map(|path| String::from_utf8_lossy(path)).collect();
+        tracing::info!(?outside, "the programs' libraries are here; these have to be on the host");
+    })
+}
+
+/// What the user's list names.
+fn listed(
+    args: &TreeArgs,
+    manifest: &tidecast_metainfo::Manifest,
+    reporter: &Reporter,
+) -> Result<Vec<(u32, std::ops::Range<u64>)>, Failure> {
+    let Some(path) = args.prefetch.as_ref().filter(|_| args.mode != "file") else { return Ok(Vec::new()) };
+    let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
+    let list = List::parse(&text).with_context(|| format!("{} is no prefetch list", path.display()))?;
+    let paths: Vec<(u32, Vec<u8>, u64)> = manifest
+        .files()
+        .filter(|f| !f.is_symlink())
+        .map(|f| (f.index(), f.path().inner().join(&b'/'), f.len()))
+        .collect();
+    let files = paths.iter().map(|(file, path, len)| (*file, path.as_slice(), *len));
+    let resolved = list.resolve(files).with_context(|| format!("{} is no prefetch list", path.display()))?;
+    if !resolved.missing.is_empty() {
+        let first = resolved.missing.first().map(|p| String::from_utf8_lossy(p).into_owned());
+        let (count, first) = (resolved.missing.len(), first.unwrap_or_default());
+        reporter
+            .warning(&format!("{count} names of the prefetch list are not in this tree, such as {first}"));
+    }
+    Ok(resolved.ranges)
+}
+
+/// Until nothing is mounted any more, or somebody ends it.
+async fn until_the_end(
+    mounts: &Arc<Mounts>,
+    running: &mut Running,
+    heard: &mut mpsc::Receiver<Event>,
+    stop: &Stop,
+    reporter: &Reporter,
+) -> Event {
+    let lonely = tokio::time::sleep(LONELY);
+    tokio::pin!(lonely);
+    loop {
+        tokio::select! {
+            event = heard.recv() => match event {
+                Some(Event::Gone(number)) => if mounts.gone(number) { return Event::Stop },
+                Some(end) => return end,
+                None => return Event::Stop,
+            },
+            notice = running.notice() => {
+                if let Some(error) = running.tell(notice, reporter) {
+                    mounts.service.fail_all();
+                    running.warn(format!("{error}; make room, then `tidecast status MOUNTPOINT --restart`"), reporter);
+                }
+            }
+            () = stop.wait() => {
+                mounts.unmount_all();
+                return Event::Stop;
+            }
+            () = &mut lonely, if mounts.table.lock().devices.is_empty() => return Event::Stop,
+            () = tokio::time::sleep(LOOK) => running.tell_troubles(reporter),
+        }
+    }
+}
+
+fn save(service: &Service, path: &Path) {
+    let manifest = service.tree().manifest().hash_v2().map(|hash| data_encoding::HEXLOWER.encode(&hash));
+    match service.save_record(path, manifest.unwrap_or_default()) {
+        Ok(()) => tracing::info!(path = %path.display(), "what was read is written down"),
+        Err(error) => tracing::error!(path = %path.display(), %error, "what was read cannot be written down"),
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("cannot start a thread")?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Table {
+    next: u32,
+    /// Where they are.
+    devices: BTreeMap<u32, PathBuf>,
+}
+
+/// The mounts that this process serves, and who asks about them.
+struct Mounts {
+    service: Arc<Service>,
+    keeper: Arc<Packets>,
+    demand: Demand,
+    progress: watch::Receiver<Progress>,
+    /// Addresses that the ticket or the user named: the origin's.
+    told: Vec<SocketAddr>,
+    began: std::time::Instant,
+    table: Mutex<Table>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Mounts {
+    /// Goes on with the mounts that the keeper has kept.
+    fn take_over(self: Arc<Self>) -> Result<(), Failure> {
+        let mut backings = BTreeMap::<u32, Vec<(u64, u32)>>::new();
+        loop {
+            let (message, device) =
+                self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper is gone")?;
+            match (message, device) {
+                (Keep::Device { number, at }, Some(device)) => {
+                    let mut table = self.table.lock();
+                    table.next = table.next.max(number + 1);
+                    table.devices.insert(number, at);
+                    drop(table);
+                    self.clone().serve(number, device, Some(backings.remove(&number).unwrap_or_default()))?;
+                }
+                (Keep::Backing { number, ino, id }, _) => backings.entry(number).or_default().push((ino, id)),
+                (Keep::Begin, _) => return Ok(()),
+                _ => return Err(anyhow!("the keeper speaks of something else").into()),
+            }
+        }
+    }
+
+    /// Serves a mount; `before`: what was registered by those who served it before, if somebody did.
+    fn serve(
+        self: Arc<Self>,
+        number: u32,
+        device: OwnedFd,
+        before: Option<Vec<(u64, u32)>>,
+    ) -> Result<(), Failure> {
+        spawn(&format!("mount-{number}"), move || {
+            let keeper = self.keeper.clone();
+            let tell = move |ino, id| {
+                let _ = keeper.send(&Keep::Backing { number, ino, id }, None);
+            };
+            let served = match before {
+                Some(backings) => self.service.serve_on(device, backings),
+                None => self.service.serve(device, Box::new(tell)),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "a mount has ended");
+            }
+            let _ = self.events.blocking_send(Event::Gone(number));
+        })
+    }
+
+    /// A mount is gone; whether it was the last.
+    fn gone(&self, number: u32) -> bool {
+        let _ = self.keeper.send(&Keep::Gone { number }, None);
+        let mut table = self.table.lock();
+        table.devices.remove(&number);
+        table.devices.is_empty()
+    }
+
+    fn unmount_all(&self) {
+        let all: Vec<PathBuf> = self.table.lock().devices.values().cloned().collect();
+        for at in all {
+            if let Err(error) = tidecast_mount::unmount(&at, true) {
+                tracing::error!(%error, "a mount stays, and is dead");
+            }
+        }
+    }
+
+    fn listen(self: Arc<Self>, listener: &Packets) {
+        let own = rustix::process::geteuid().as_raw();
+        loop {
+            let Ok((asking, user)) = listener.accept() else {
+                // Out of descriptors or the like: it may pass.
+                std::thread::sleep(LOOK);
+                continue;
+            };
+            if user != own && user != 0 {
+                continue;
+            }
+            let mounts = self.clone();
+            let _ = spawn("asked", move || mounts.talk(&asking));
+        }
+    }
+
+    fn talk(self: Arc<Self>, asking: &Packets) {
+        let Ok((ask, device)) = asking.receive::<Ask>(Some(PATIENCE)) else { return };
+        let (answer, event) = match (ask, device) {
+            (Ask::Status, _) => (Answer::Status(Box::new(self.status())), None),
+            (Ask::Serve { at }, Some(device)) => (self.clone().add(at, device), None),
+            (Ask::Serve { .. }, None) => (Answer::Failed("there is no device with it".to_owned()), None),
+            (Ask::Stop, _) => (Answer::Done, Some(Event::Stop)),
+            (Ask::Restart, _) => (Answer::Done, Some(Event::Restart)),
+        };
+        let _ = asking.send(&answer, None);
+        if let Some(event) = event {
+            let _ = self.events.blocking_send(event);
+        }
+    }
+
+    /// Serves one more mount, and has the keeper keep it.
+    fn add(self: Arc<Self>, at: PathBuf, device: OwnedFd) -> Answer {
+        let number = {
+            let mut table = self.table.lock();
+            table.next += 1;
+            let number = table.next;
+            table.devices.insert(number, at.clone());
+            number
+        };
+        let kept = self.keeper.send(&Keep::Device { number, at }, Some(device.as_fd()));
+        if kept.is_err() {
+            tracing::warn!("the keeper is gone: mounts end with this process");
+        }
+        match self.serve(number, device, None) {
+            Ok(()) => Answer::Done,
+            Err(failure) => Answer::Failed(failure.error.to_string()),
+        }
+    }
+
+    fn status(&self) -> Value {
+        let mut fields = object(serde_json::to_value(self.service.status()).unwrap_or_default());
+        let peers = self.demand.peers().unwrap_or_default();
+        let is_origin = |addr: &SocketAddr| self.told.contains(addr);
+        let from = |origin: bool| -> u64 {
+            peers.iter().filter(|p| is_origin(&p.addr) == origin).map(|p| p.received_bytes).sum()
+        };
+        let of_peer = |p: &tidecast_net::PeerReport| {
+            json!({
+                "addr": p.addr.to_string(), "origin": is_origin(&p.addr), "client": p.client,
+                "received": p.received_bytes, "sent": p.sent_bytes,
+            })
+        };
+        let now = self.progress.borrow().clone();
+        fields.extend(object(json!({
+            "from_origin": from(true),
+            "from_peers": from(false),
+            "sent": now.sent_bytes,
+            "duplicate": now.duplicate_bytes,
+            "corrupt": now.corrupt_bytes,
+            "connections": now.peers,
+            "served_seconds": round(self.began.elapsed().as_secs_f64()),
+            "pid": std::process::id(),
+            "mounted": self.table.lock().devices.values().collect::<Vec<_>>(),
+            "peers": peers.iter().take(200).map(of_peer).collect::<Vec<_>>(),
+        })));
+        Value::Object(fields)
+    }
+}
