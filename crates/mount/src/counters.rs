@@ -18,12 +18,15 @@ pub(crate) enum Kind {
     Readdir,
     Xattr,
     Statfs,
+    Ioctl,
     Other,
 }
 
 /// Their names, in their order.
-const KINDS: [&str; 10] =
-    ["lookup", "getattr", "readlink", "open", "read", "release", "readdir", "xattr", "statfs", "other"];
+const KINDS: [&str; 11] = [
+    "lookup", "getattr", "readlink", "open", "read", "release", "readdir", "xattr", "statfs", "ioctl",
+    "other",
+];
 
 /// Files whose waiting is kept one by one; later ones count in the totals only.
 const FILES: usize = 1 << 16;

@@ -23,10 +23,11 @@ impl Driver {
     }
 
     fn ask(&mut self, pieces: Range<u32>, urgency: Urgency) {
-        self.engine_event(Event::Priority { pieces: pieces.clone(), priority: urgency.priority() });
         if urgency == Urgency::Now {
-            self.engine_event(Event::Deadline { pieces, at: self.now() });
+            // First, so that the wish for them goes out once, and as urgent.
+            self.engine_event(Event::Deadline { pieces: pieces.clone(), at: self.now() });
         }
+        self.engine_event(Event::Priority { pieces, priority: urgency.priority() });
     }
 
     /// Notes that a piece is wanted, or is not, and counts its bytes.
