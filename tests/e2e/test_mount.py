@@ -356,6 +356,39 @@ def test_a_recorded_run_tells_the_next_what_it_needs(mounts, shared, node, tmp_p
     assert (status["misses"], status["from_origin"]) == (0, wanted)
 
 
+def test_a_group_takes_what_one_opens_from_the_origin_about_once(mounts, shared, node, tmp_path):
+    source = tmp_path / "src"
+    for i in range(40):
+        blob(source / f"lib{i}.so", 400_000, i)
+    _, ticket = shared(source)
+    nodes = [node(f"n{i}") for i in range(6)]
+    ats = [mounts.mount(n, ticket, tmp_path / f"at{i}", "--group") for i, n in enumerate(nodes)]
+    wrong = []
+
+    def start_up(at):
+        try:
+            for i in range(20):
+                if (at / f"lib{i}.so").read_bytes() != (source / f"lib{i}.so").read_bytes():
+                    wrong.append((at, i))
+        except OSError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=start_up, args=(at,)) for at in ats]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    touched = 20 * 400_000
+    from_origin = sum(mounts.status(n, at)["from_origin"] for n, at in zip(nodes, ats))
+    assert touched <= from_origin <= 1.3 * touched
+    # What one opens is on its way to all.
+    (ats[0] / "lib30.so").read_bytes()
+    missing = mounts.status(nodes[0], ats[0])["pieces_missing"]
+    for n, at in zip(nodes, ats):
+        wait_for("what another has opened", lambda: mounts.status(n, at)["pieces_missing"] == missing)
+
+
 def test_run_shows_the_tree_where_it_was_built(mounts, shared, here, tmp_path):
     source = rich(tmp_path / "src")
     script = source / "bin/where"

@@ -206,7 +206,7 @@ mod tests {
             "bcast S --to D --hosts @F --durable batched --link-rate 10gbit --program /opt/tidecast",
             "bcast S --to D --algorithm chain --topology F --origin n0",
             "mount T /opt/env --mode file --prefetch L --record F --cache D --peer a:1 --plain --timeout 10m --fallback D --foreground",
-            "mount T D --allow-other --prefetch-exe bin/python3 --mode bulk",
+            "mount T D --allow-other --prefetch-exe bin/python3 --mode bulk --group",
             "umount D --lazy",
             "status D --json",
             "run T --at /opt/env -- /opt/env/bin/python3 -c 1",

@@ -265,7 +265,7 @@ impl Name {
     }
 
     fn parse(text: &[u8]) -> Result<Self, ListProblem> {
-        let mut wild = text.ends_with(b"/");
+        let mut wild = false;
         // As `find .` writes it; `./` alone is all there is.
         let mut text = text;
         while let Some(rest) = text.strip_prefix(b"./") {
@@ -296,6 +296,8 @@ impl Name {
                 }
             }
         }
+        // A directory, however the slash is written; nothing else has one at its end.
+        wild |= path.is_empty() || path.ends_with(b"/");
         if path.len() > MAX_PATH || pattern.len() > MAX_PATH {
             return Err(ListProblem::TooLong);
         }

@@ -169,3 +169,10 @@ proptest! {
         prop_assert_eq!(list.resolve(files.into_iter()).unwrap().ranges, [(4, 0..9)]);
     }
 }
+
+#[test]
+fn a_directory_is_one_however_its_slash_is_written() {
+    let list = |text: &str| List::parse(text.as_bytes()).unwrap().entries;
+    assert_eq!(list("lib\\x2f"), list("lib/"));
+    assert_eq!(list("lib\\/"), list("lib/"));
+}

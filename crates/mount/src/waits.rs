@@ -3,7 +3,8 @@
 //! No thread waits: a request of the kernel that needs what is not here leaves a closure behind, which runs on one of
 //! the answering threads as soon as its last piece is verified, or its time is up, or its process was killed.
 //!
-//! Promise: each closure runs exactly once, within [`Limits::timeout`] of its request and [`LOOK`].
+//! Promise: each closure runs exactly once, and not later than the timeout after its request or the last piece that came
+//! for it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -60,6 +61,8 @@ pub(crate) enum Work {
 struct Wait {
     asker: Asker,
     since: Instant,
+    /// When a piece of it came last.
+    moved: Instant,
     left: u32,
     then: Then,
 }
@@ -146,7 +149,9 @@ impl Waits {
         for piece in &missing {
             table.by_piece.entry(*piece).or_default().push(id);
         }
-        let wait = Wait { asker, since: Instant::now(), left: missing.len() as u32, then: Box::new(then) };
+        let now = Instant::now();
+        let left = missing.len() as u32;
+        let wait = Wait { asker, since: now, moved: now, left, then: Box::new(then) };
         table.waits.insert(id, wait);
         drop(table);
         let gone = runs(&missing).any(|run| !self.demand.want(run, Urgency::Now));
@@ -169,10 +174,11 @@ impl Waits {
 
     /// A piece is verified. Never waits.
     pub(crate) fn arrived(&self, piece: u32) {
+        let now = Instant::now();
         let mut table = self.table.lock();
         for id in table.by_piece.remove(&piece).unwrap_or_default() {
             let Some(wait) = table.waits.get_mut(&id) else { continue };
-            wait.left -= 1;
+            (wait.left, wait.moved) = (wait.left - 1, now);
             if wait.left == 0
                 && let Some(wait) = table.waits.remove(&id)
             {
@@ -189,10 +195,10 @@ impl Waits {
         table.waits.values().map(of).collect()
     }
 
-    /// Pieces that somebody has waited for at least so long, at most so many of them.
+    /// Pieces of those who have waited at least so long since anything came for them, at most so many pieces.
     pub(crate) fn overdue(&self, age: Duration, most: usize) -> Vec<u32> {
         let table = self.table.lock();
-        let late = |id: &u64| table.waits.get(id).is_some_and(|wait| wait.since.elapsed() >= age);
+        let late = |id: &u64| table.waits.get(id).is_some_and(|wait| wait.moved.elapsed() >= age);
         let mut pieces: Vec<u32> =
             table.by_piece.iter().filter(|(_, ids)| ids.iter().any(late)).map(|(piece, _)| *piece).collect();
         pieces.sort_unstable();
@@ -220,8 +226,8 @@ impl Waits {
     /// Ends waits that are in vain.
     fn look(&self) {
         let now = Instant::now();
-        self.fail(|asker, since| {
-            let waited = now.saturating_duration_since(since);
+        self.fail(|asker, moved| {
+            let waited = now.saturating_duration_since(moved);
             if waited >= self.timeout {
                 Some(Vain::Late)
             } else if waited >= LOOK && is_killed(asker.pid) {
@@ -234,7 +240,7 @@ impl Waits {
 
     fn fail(&self, why: impl Fn(Asker, Instant) -> Option<Vain>) {
         let mut table = self.table.lock();
-        let vain = |(id, wait): (&u64, &Wait)| why(wait.asker, wait.since).map(|why| (*id, why));
+        let vain = |(id, wait): (&u64, &Wait)| why(wait.asker, wait.moved).map(|why| (*id, why));
         let failed: Vec<(u64, Vain)> = table.waits.iter().filter_map(vain).collect();
         if failed.is_empty() {
             return;

@@ -54,6 +54,7 @@ pub(crate) async fn run(
         remote_id: established.remote_id,
         outgoing: established.outgoing,
         takes_offers: established.takes_offers,
+        gathers: established.gathers,
         greeting,
         outbox: outbox.clone(),
     };

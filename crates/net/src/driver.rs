@@ -3,6 +3,7 @@
 
 pub(crate) mod book;
 mod dispatch;
+pub(crate) mod gather;
 pub(crate) mod plan;
 pub(crate) mod progress;
 mod want;
@@ -25,6 +26,8 @@ use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
 use crate::shared::Shared;
 use book::{Book, Culprit};
+use bytes::Bytes;
+use gather::{Gather, Group};
 use plan::{Complained, Member, Members};
 use progress::{Notice, PeerReport, Progress, Summary};
 
@@ -61,6 +64,8 @@ pub(crate) enum Input {
     Found { addresses: Vec<SocketAddr>, told: bool },
     /// Our part in a new epoch of the plan, and its members.
     Plan { role: Arc<Role>, members: Vec<Member> },
+    /// About the plan of a group.
+    Gather { peer: PeerId, bytes: Bytes },
     /// These pieces are wanted from now on, or no longer.
     Want { pieces: Range<u32>, urgency: Urgency },
     /// A piece that might have been on disk has been hashed.
@@ -95,6 +100,8 @@ pub(crate) struct NewPeer {
     pub(crate) outgoing: bool,
     /// It may be sent pieces as a plan has it.
     pub(crate) takes_offers: bool,
+    /// It makes plans for groups, or joins them.
+    pub(crate) gathers: bool,
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
@@ -128,6 +135,7 @@ struct Conn {
     remote_id: [u8; 20],
     outgoing: bool,
     takes_offers: bool,
+    gathers: bool,
     /// Which member of the plan it is, as the engine was told.
     member: Option<u32>,
     greeting: Option<tidecast_wire::Message>,
@@ -157,6 +165,9 @@ pub(crate) struct Driver {
     role: Option<Arc<Role>>,
     members: Members,
     complaints: mpsc::Sender<Complained>,
+    gather: Gather,
+    /// Addresses that the user or a ticket has named.
+    told: BTreeSet<SocketAddr>,
     /// Nobody is told of others: a plan says who connects to whom.
     planned: bool,
     conns: BTreeMap<PeerId, Conn>,
@@ -195,6 +206,7 @@ pub(crate) struct Start {
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) notices: mpsc::Sender<Notice>,
     pub(crate) complaints: mpsc::Sender<Complained>,
+    pub(crate) group: Group,
     /// Who connects to whom is for a plan to say.
     pub(crate) planned: bool,
 }
@@ -215,6 +227,8 @@ impl Driver {
             role: None,
             members: Members::default(),
             complaints: start.complaints,
+            gather: Gather::new(start.group),
+            told: BTreeSet::new(),
             planned: start.planned,
             conns: BTreeMap::new(),
             met: Vec::new(),
@@ -266,6 +280,7 @@ impl Driver {
 
     fn next_wake(&self) -> Instant {
         let regular = (self.published + PROGRESS).min(self.next_introduction);
+        let regular = self.gather.wakeup(self.start).map_or(regular, |at| at.min(regular));
         let engine = self.engine.wakeup().map(|t| self.start + Duration::from_nanos(t.0));
         engine.map_or(regular, |t| t.min(regular))
     }
@@ -303,10 +318,14 @@ impl Driver {
                 self.engine_event(Event::DialFailed { candidate });
             }
             Input::Found { addresses, told } => {
+                if told {
+                    self.told.extend(addresses.iter().copied());
+                }
                 if let Some(candidate) = self.book.enter(&addresses) {
                     self.engine_event(Event::Candidate { candidate, told });
                 }
             }
+            Input::Gather { peer, bytes } => self.gathered(peer, &bytes),
             Input::Plan { role, members } => self.plan(role, members),
             Input::Want { pieces, urgency } => self.want(pieces, urgency),
             Input::Checked { piece } => self.checked(piece),
@@ -385,6 +404,7 @@ impl Driver {
             remote_id: new.remote_id,
             outgoing: new.outgoing,
             takes_offers: new.takes_offers,
+            gathers: new.gathers,
             member: None,
             greeting: new.greeting,
             outbox: new.outbox,
@@ -396,6 +416,7 @@ impl Driver {
         self.conns.insert(peer, conn);
         self.engine_event(Event::PeerUp { peer, protocol, candidate });
         self.introduce_member(peer);
+        self.greet_maker(peer);
     }
 
     /// Refuses the banned, ourselves, and one of two connections between the same pair: both ends
@@ -470,6 +491,7 @@ impl Driver {
             self.ended.push(conn.report());
         }
         self.engine_event(Event::PeerDown { peer });
+        self.ungather(peer);
     }
 
     /// In a plan others offer us what they have: they are told what not yet, as it may be here.
@@ -521,6 +543,7 @@ impl Driver {
         if now >= self.published + PROGRESS || self.is_complete() != self.progress.borrow().complete {
             self.publish();
         }
+        self.gather_more();
         if now >= self.next_introduction {
             self.next_introduction = now + INTRODUCE;
             self.introduce();
@@ -547,21 +570,9 @@ impl Driver {
             sent_bytes: self.sent,
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
+            planned: self.role.is_some(),
             complete: self.is_complete(),
         }
-    }
-
-    /// What was exchanged with each peer, those that are gone included.
-    fn reports(&self) -> Vec<PeerReport> {
-        let mut peers: Vec<PeerReport> = Vec::new();
-        for report in self.ended.iter().cloned().chain(self.conns.values().map(Conn::report)) {
-            // A peer that came back is still one peer.
-            match peers.iter_mut().find(|p| p.addr == report.addr && p.node == report.node) {
-                Some(known) => known.add(&report),
-                None => peers.push(report),
-            }
-        }
-        peers
     }
 
     fn stop(mut self) {
@@ -575,18 +586,6 @@ impl Driver {
         self.progress.send_replace(progress);
         if let Some(reply) = self.stopping.take() {
             let _ = reply.send(summary);
-        }
-    }
-}
-
-impl Conn {
-    fn report(&self) -> PeerReport {
-        PeerReport {
-            addr: self.listens.unwrap_or(self.addr),
-            node: self.node,
-            client: self.client.clone(),
-            received_bytes: self.received,
-            sent_bytes: self.sent,
         }
     }
 }

@@ -118,6 +118,7 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
         metadata_size: None,
         pieces: None,
         upload_only: false,
+        gathers: false,
         draft: false,
     };
     let source = source_for(addr.ip(), &what.sources);

@@ -32,6 +32,7 @@ mod transport;
 pub use accept::listen;
 pub use cpu::{Cpu, Stage};
 pub use demand::{Demand, OnVerified, Urgency};
+pub use driver::gather::Group;
 pub use driver::plan::{Complained, Member};
 pub use driver::progress::{Notice, PeerReport, Progress, Summary};
 pub use error::Error;

@@ -21,6 +21,7 @@ use crate::conn::establish::new_peer_id;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
 use crate::demand::{Demand, OnVerified};
+use crate::driver::gather::Group;
 use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
@@ -66,6 +67,8 @@ pub struct SwarmOptions {
     pub seed_only: bool,
     /// Nothing is fetched but what [`Swarm::demand`] asks for; who hears of verified pieces.
     pub on_demand: Option<OnVerified>,
+    /// What this node has to do with a plan of those who fetch on demand.
+    pub group: Group,
     /// A plan will say whom to connect to ([`Swarm::plan`]): few others are dialled, and neighbours
     /// are not told of each other. Whoever starts such a swarm leaves discovery out.
     pub planned: bool,
@@ -90,7 +93,9 @@ impl Swarm {
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
         let SwarmOptions { opened, listen, listeners, network, security, policy, .. } = options;
-        let SwarmOptions { seed_only, planned, roots, on_demand: verified, .. } = options;
+        let SwarmOptions { seed_only, group, planned, roots, on_demand: verified, .. } = options;
+        let planned = planned || group == Group::Join;
+        let policy = Policy { on_demand: group != Group::None, ..policy };
         let Opened { store, have, to_check, hashed, wanted } = opened;
         let wanted = if verified.is_some() { Vec::new() } else { wanted };
         let store = Arc::new(store);
@@ -132,6 +137,7 @@ impl Swarm {
             next_peer: AtomicU32::new(0),
             start: Instant::now(),
             seed_only,
+            group,
             handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
@@ -154,6 +160,7 @@ impl Swarm {
             progress,
             notices,
             complaints,
+            group,
             planned,
         };
         spawn_driver(Driver::new(shared.clone(), start), queue)?;

@@ -14,6 +14,7 @@ use crate::conn::establish::Local;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
 use crate::driver::Input;
+use crate::driver::gather::Group;
 use crate::iface::{LocalAddress, shared_source, source_for};
 use crate::pool::Pool;
 use crate::roots::Roots;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) start: Instant,
     /// Nothing is to be fetched: what does not match is damage.
     pub(crate) seed_only: bool,
+    pub(crate) group: Group,
     /// Connections that are still shaking hands.
     pub(crate) handshakes: Arc<Semaphore>,
     pub(crate) whole_manifest: OnceLock<Bytes>,
@@ -70,6 +72,7 @@ impl Shared {
             metadata_size: u32::try_from(manifest.info_bytes().len()).ok(),
             pieces: Some(manifest.piece_count()),
             upload_only: self.seed_only,
+            gathers: self.group != Group::None,
             draft: self.roots.is_some(),
         }
     }

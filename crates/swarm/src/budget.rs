@@ -73,7 +73,13 @@ impl Engine {
 
     /// Whether this request waits for others to serve it.
     pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
-        self.touch(block.piece, true, None);
+        if self.on_demand() {
+            // Who is not in the plan, or not yet, gets nothing by it, and may know of nobody else.
+            if self.peers.get(&id).is_none_or(|p| p.member.is_none()) {
+                return false;
+            }
+            self.touch(block.piece, true, None);
+        }
         let claimed = self.over_budget() && self.availability.holders(block.piece) > 0;
         // A full list sends nobody away.
         if !claimed || self.spared.len() >= self.limits.queued_requests {

@@ -123,12 +123,36 @@ impl Engine {
         };
         let (source, stripes) = (course.is_source(), course.role.stripes.len());
         let stripe = Some(stripe).filter(|s| usize::from(*s) < stripes);
+        let mut here = Vec::new();
         for piece in pieces {
+            let given = self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some());
+            if self.pieces.verified(piece) && (given || !source) {
+                here.push(piece);
+                continue;
+            }
             if !source {
                 self.want(piece);
             }
             self.touch(piece, urgent, stripe);
         }
+        self.give_again(id, stripe, urgent, &here);
+    }
+
+    /// A child lacks what is here: it came to it too late, or was lost on the way.
+    fn give_again(&mut self, id: PeerId, stripe: Option<u16>, urgent: bool, here: &[u32]) {
+        let most = self.pieces.count() as usize;
+        let orders = self.course.as_mut().and_then(|c| c.orders.get_mut(&id));
+        let mut orders = orders.into_iter().flatten().filter(|order| !order.last);
+        let Some(order) = orders.find(|order| stripe.is_none_or(|s| s == order.stripe)) else { return };
+        if order.pending.len() > most {
+            // It has asked for everything already.
+            return;
+        }
+        match urgent {
+            true => here.iter().rev().for_each(|piece| order.pending.push_front(*piece)),
+            false => order.pending.extend(here),
+        }
+        self.feed(id);
     }
 
     /// Wants a piece that is wanted elsewhere.
@@ -255,7 +279,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::{Event, Limits, Policy, Protocol, Setup};
+    use crate::api::{Block, Event, Limits, Policy, Protocol, Setup};
     use crate::plan::{Edges, Role};
 
     const MS: u64 = 1_000_000;
@@ -337,6 +361,32 @@ mod tests {
         let got = give(&mut relay, 2, Event::PieceVerified { piece: 5 });
         assert!(got.contains(&Action::Offer { peer: CHILDREN[1], piece: 5, stripe: 1 }), "{got:?}");
         assert!(got.contains(&Action::Complete) && relay.is_complete());
+    }
+
+    #[test]
+    fn who_comes_late_is_given_what_is_here_as_soon_as_it_wishes() {
+        let (mut relay, child) = (member(3), CHILDREN[1]);
+        give(&mut relay, 1, Event::Offered { peer: PARENTS[1], piece: 5, stripe: 1 });
+        give(&mut relay, 2, Event::PieceVerified { piece: 5 });
+        // It has refused it, as it had not asked for it, and lost it since.
+        let whole = Block { piece: 5, begin: 0, len: 1 << 14 };
+        give(&mut relay, 3, Event::Canceled { peer: child, block: whole });
+        let wished = Event::Wished { peer: child, pieces: 5..7, stripe: 1, urgent: true };
+        let got = give(&mut relay, 4, wished);
+        assert!(got.contains(&Action::Offer { peer: child, piece: 5, stripe: 1 }), "{got:?}");
+        assert_eq!(wishes(got), [wish(PARENTS[1], 6..7, 1, true)]);
+    }
+
+    #[test]
+    fn wishes_without_end_make_no_list_without_end() {
+        let mut relay = member(3);
+        (0..200).for_each(|piece| drop(give(&mut relay, 1, Event::PieceVerified { piece })));
+        for urgent in [true, false] {
+            for ms in 2..20 {
+                give(&mut relay, ms, Event::Wished { peer: CHILDREN[0], pieces: 0..200, stripe: 0, urgent });
+            }
+        }
+        assert!(relay.course.as_ref().unwrap().footprint() <= 3 * 200, "all of it is asked for already");
     }
 
     #[test]

@@ -300,6 +300,7 @@ impl Codec {
         let needed = match kind {
             ext::kind::OFFER | ext::kind::WISH => Caps::PLAN,
             ext::kind::ROOTS | ext::kind::SEAL => Caps::ROOTS,
+            ext::kind::GATHER => Caps::GATHER,
             _ => Caps::default(),
         };
         if !self.offer.caps.has(needed) {

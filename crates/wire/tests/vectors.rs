@@ -254,6 +254,7 @@ fn tidecast() {
         (M::Offer { channel, stripe: 5, piece }, "0b 0001 0005 00000007"),
         (M::OfferBelow { channel, below: 7 }, "0c 0001 00000007"),
         (M::Wish { stripe: 5, urgent: true, pieces }, "0d 0001 01 0005 00000002 00000003"),
+        (M::Gather { channel, bytes: vec![1, 2, 3].into() }, "0e 0001 010203"),
         (
             M::Leaves { channel, piece, first: 16, hashes: vec![[0xCD; 32]] },
             &format!("10 0001 00000007 00000010 {}", "cd".repeat(32)),

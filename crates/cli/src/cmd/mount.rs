@@ -97,6 +97,9 @@ pub(crate) struct TreeArgs {
     /// Where data is kept for the next job [default: RAM if there is plenty, else the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
+    /// Take what any node of the job opens, as it is opened: one plan for all who mount with this flag
+    #[arg(long)]
+    pub(crate) group: bool,
     /// A read fails when nobody has given its data for so long [default: 10m]
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Span>,

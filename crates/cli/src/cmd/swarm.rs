@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions};
+use tidecast_net::{
+    Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
+};
 use tidecast_store::Opened;
 use tidecast_swarm::Policy;
 use tokio::sync::mpsc;
@@ -107,8 +109,8 @@ pub(crate) enum Part {
     Seed,
     /// It fetches everything.
     Get,
-    /// It fetches what is asked for; who hears of what has come.
-    OnDemand(OnVerified),
+    /// It fetches what is asked for; who hears of what has come, and whether it joins a plan.
+    OnDemand(OnVerified, bool),
 }
 
 /// A swarm that runs, and those who find its peers.
@@ -138,7 +140,12 @@ impl Running {
             security,
             policy: choices.policy,
             seed_only: matches!(part, Part::Seed),
-            on_demand: if let Part::OnDemand(verified) = part { Some(verified) } else { None },
+            group: match part {
+                Part::Seed => Group::Make,
+                Part::OnDemand(_, true) => Group::Join,
+                _ => Group::None,
+            },
+            on_demand: if let Part::OnDemand(verified, _) = part { Some(verified) } else { None },
             planned: false,
             roots: None,
         })?;

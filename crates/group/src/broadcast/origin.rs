@@ -60,6 +60,7 @@ impl Origin {
             policy: algorithm.policy(),
             seed_only: true,
             on_demand: None,
+            group: Default::default(),
             planned: algorithm.shape().is_some(),
             roots: Some(RootsKey::Own(key.clone())).filter(|_| drafted),
         })?;

@@ -283,6 +283,7 @@ pub(super) fn options(
         policy: Policy::TIDECAST,
         seed_only: false,
         on_demand: None,
+        group: Default::default(),
         planned: false,
         roots: None,
     }

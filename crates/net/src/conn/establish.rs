@@ -41,6 +41,8 @@ pub(crate) struct Local {
     pub(crate) pieces: Option<u32>,
     /// Nothing more to download (BEP 21).
     pub(crate) upload_only: bool,
+    /// It makes plans for groups, or joins them.
+    pub(crate) gathers: bool,
     /// The manifest is a draft: only who takes roots can take part.
     pub(crate) draft: bool,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Established {
     pub(crate) outgoing: bool,
     /// It may be sent pieces as a plan has it.
     pub(crate) takes_offers: bool,
+    /// It makes plans for groups, or joins them.
+    pub(crate) gathers: bool,
     pub(crate) node: Option<NodeId>,
     pub(crate) client: String,
     /// The port it listens on, if it says so.
@@ -109,6 +113,7 @@ async fn shake_hands(
         remote_id: theirs.peer_id,
         outgoing,
         takes_offers: false,
+        gathers: false,
         node,
         client: client_of(&theirs.peer_id),
         port: None,
@@ -134,6 +139,9 @@ fn offer(local: &Local, security: &Security) -> Offer {
     // One process serves one swarm yet, so no further channel is opened, and no credit is given.
     let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN);
     let mut offer = Offer { caps, ..Offer::default() };
+    if local.gathers {
+        offer.caps = offer.caps.with(Caps::GATHER);
+    }
     if local.draft {
         offer.caps = offer.caps.with(Caps::ROOTS);
     }
@@ -210,6 +218,7 @@ impl Established {
         if let Some(session) = self.input.codec.session() {
             self.protocol = Protocol::Tidecast { max_block: session.max_block };
             self.takes_offers = session.peer.has(Caps::PLAN);
+            self.gathers = session.peer.has(Caps::GATHER);
             self.input.set_chunk(CHUNK_TIDECAST);
         }
         Ok(())

@@ -246,6 +246,10 @@ impl Reading {
             M::Wish { stripe, urgent, pieces } => {
                 Event::Wished { peer, pieces: self.pieces(pieces.pieces())?, stripe, urgent }
             }
+            M::Gather { bytes, .. } => {
+                let said = self.link.shared.inbox.send(Input::Gather { peer, bytes }).await;
+                return said.map_err(|_| ConnError::Stopping);
+            }
             M::Revoked { list, .. } => return self.revoked(&list).await,
             M::Peers { addrs, .. } => return self.link.found(addrs.into_iter()).await,
             M::Denied { text, .. } => return Err(ConnError::Denied(text)),

@@ -89,7 +89,7 @@ impl Driver {
         self.conns.get(&peer).is_some_and(|c| matches!(c.protocol, Protocol::Tidecast { .. }))
     }
 
-    fn send(&mut self, peer: PeerId, message: Message) {
+    pub(super) fn send(&mut self, peer: PeerId, message: Message) {
         self.put(peer, Out::Message(message));
     }
 

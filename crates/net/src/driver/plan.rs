@@ -12,6 +12,7 @@ use tidecast_identity::NodeId;
 use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Candidate, Complaint, Event, PeerId};
 
+use super::gather::Group;
 use super::{Conn, Driver};
 
 /// Members beside our parents that the engine may dial by chance, should the plan not hold: about so many of all.
@@ -100,6 +101,7 @@ impl Driver {
         let spare = spares(known as u32, self.members.list.len() as u32);
         let spare: Vec<u32> = spare.filter(|m| *m != role.member && !parents.contains(m)).collect();
         spare.into_iter().for_each(|member| self.propose(member, false));
+        self.publish();
     }
 
     /// Gives the engine a member's addresses, to be dialled: for good if it is `told`.
@@ -143,6 +145,9 @@ impl Driver {
 
     pub(super) fn complain(&mut self, complaint: Complained) {
         tracing::debug!(?complaint, "complaint");
+        if self.gather.group != Group::None {
+            return self.complain_of(complaint);
+        }
         if self.complaints.try_send(complaint).is_err() {
             tracing::debug!("a complaint was dropped: nobody reads them");
         }
@@ -172,6 +177,7 @@ mod tests {
             remote_id: [remote_id; 20],
             outgoing,
             takes_offers: true,
+            gathers: false,
             member: None,
             greeting: None,
             outbox: mpsc::channel(1).0,

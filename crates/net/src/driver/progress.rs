@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidecast_identity::NodeId;
 
+use super::{Conn, Driver};
 use crate::cpu::Cpu;
 
 /// A snapshot of one swarm as this node sees it.
@@ -31,6 +32,8 @@ pub struct Progress {
     pub duplicate_bytes: u64,
     /// Payload received that did not match its hash, bytes.
     pub corrupt_bytes: u64,
+    /// We have a part in a plan.
+    pub planned: bool,
     /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
 }
@@ -99,4 +102,31 @@ pub enum Notice {
         /// What happened.
         error: Arc<tidecast_store::Error>,
     },
+}
+
+impl Driver {
+    /// What was exchanged with each peer, those that are gone included.
+    pub(super) fn reports(&self) -> Vec<PeerReport> {
+        let mut peers: Vec<PeerReport> = Vec::new();
+        for report in self.ended.iter().cloned().chain(self.conns.values().map(Conn::report)) {
+            // A peer that came back is still one peer.
+            match peers.iter_mut().find(|p| p.addr == report.addr && p.node == report.node) {
+                Some(known) => known.add(&report),
+                None => peers.push(report),
+            }
+        }
+        peers
+    }
+}
+
+impl Conn {
+    pub(super) fn report(&self) -> PeerReport {
+        PeerReport {
+            addr: self.listens.unwrap_or(self.addr),
+            node: self.node,
+            client: self.client.clone(),
+            received_bytes: self.received,
+            sent_bytes: self.sent,
+        }
+    }
 }

@@ -37,6 +37,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         policy: Default::default(),
         seed_only: false,
         on_demand: None,
+        group: Default::default(),
         planned: false,
         roots: None,
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use super::{
     Availability, AvailabilityBits, BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange, Reason,
 };
-use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_LEAVES, MAX_MANIFEST, MAX_PEERS, MAX_PIECES, MAX_RANGES};
+use super::{
+    MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_GATHER, MAX_LEAVES, MAX_MANIFEST, MAX_PEERS, MAX_PIECES, MAX_RANGES,
+};
 use super::{MAX_CREDENTIAL, MAX_REVOKED, MAX_ROOTS, MAX_STRIPES, MAX_TEXT, kind};
 use crate::Error;
 use crate::pex::connectable;
@@ -32,6 +34,7 @@ pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
         kind::OFFER => ("Offer", 8, 8),
         kind::OFFER_BELOW => ("OfferBelow", 6, 6),
         kind::WISH => ("Wish", 13, 13),
+        kind::GATHER => ("Gather", 3, 2 + MAX_GATHER),
         kind::LEAVES => ("Leaves", 42, 10 + 32 * MAX_LEAVES),
         kind::LEAVES_REQUEST => ("LeavesRequest", 14, 14),
         kind::LEAVES_REJECT => ("LeavesReject", 14, 14),
@@ -71,6 +74,7 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
         kind::OFFER => offer(name, channel, &mut r)?,
         kind::OFFER_BELOW => Message::OfferBelow { channel, below: r.u32()? },
         kind::WISH => wish(name, channel, &mut r)?,
+        kind::GATHER => Message::Gather { channel, bytes: Bytes::copy_from_slice(r.rest()) },
         kind::LEAVES => Message::Leaves { channel, piece: r.u32()?, first: r.u32()?, hashes: r.digests()? },
         kind::LEAVES_REQUEST => Message::LeavesRequest(leaves(name, channel, &mut r)?),
         kind::LEAVES_REJECT => Message::LeavesReject(leaves(name, channel, &mut r)?),

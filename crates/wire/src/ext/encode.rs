@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 
 use super::{BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange};
-use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_CREDENTIAL, MAX_LEAVES};
+use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_CREDENTIAL, MAX_GATHER, MAX_LEAVES};
 use super::{MAX_PEERS, MAX_PIECES, MAX_RANGES, MAX_REVOKED, MAX_ROOTS, MAX_STRIPES, MAX_TEXT};
 use crate::{BlockHeader, EncodeError, ExtIds, Extension};
 
@@ -24,6 +24,7 @@ pub(crate) mod kind {
     pub(crate) const OFFER: u8 = 11;
     pub(crate) const OFFER_BELOW: u8 = 12;
     pub(crate) const WISH: u8 = 13;
+    pub(crate) const GATHER: u8 = 14;
     pub(crate) const LEAVES: u8 = 16;
     pub(crate) const LEAVES_REQUEST: u8 = 17;
     pub(crate) const LEAVES_REJECT: u8 = 18;
@@ -93,6 +94,7 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Peers { addrs, .. } => fit("Peers", "addrs", addrs.len(), MAX_PEERS),
         M::Goodbye { text, .. } => fit("Goodbye", "text", text.len(), MAX_TEXT),
         M::Offer { stripe, .. } => fit("Offer", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1)),
+        M::Gather { bytes, .. } => fit("Gather", "bytes", bytes.len(), MAX_GATHER),
         M::Wish { stripe, pieces, .. } => {
             fit("Wish", "stripe", usize::from(*stripe), usize::from(MAX_STRIPES - 1))?;
             fit("Wish", "count", pieces.count as usize, MAX_PIECES as usize)
@@ -133,6 +135,10 @@ pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), Encode
             out.put_u16(*stripe);
             out.put_u32(pieces.first);
             out.put_u32(pieces.count);
+        }
+        Message::Gather { channel, bytes } => {
+            head(out, kind::GATHER, *channel);
+            out.put_slice(bytes);
         }
         Message::Credit { channel, bytes } => {
             head(out, kind::CREDIT, *channel);

@@ -42,6 +42,8 @@ pub const MAX_CREDENTIAL: usize = 4096;
 pub const MAX_REVOKED: usize = 160 * 1024;
 /// The most bytes of a text for people.
 pub const MAX_TEXT: usize = 512;
+/// The most bytes of a message about a group's plan.
+pub const MAX_GATHER: usize = 64 * 1024;
 /// The most stripes of a plan.
 pub const MAX_STRIPES: u16 = 64;
 /// The most addresses in one message.
@@ -201,6 +203,13 @@ pub enum Message {
         urgent: bool,
         /// The pieces.
         pieces: PieceRange,
+    },
+    /// Between a member of a group and who makes its plan: joins, parts, complaints.
+    Gather {
+        /// The swarm.
+        channel: u16,
+        /// What is said, 1 to [`MAX_GATHER`] bytes.
+        bytes: Bytes,
     },
     /// You may push so many bytes more.
     Credit {

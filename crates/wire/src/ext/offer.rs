@@ -27,6 +27,8 @@ impl Caps {
     pub const PLAN: Self = Self(32);
     /// Takes `Roots` and `Seal`: its manifest is a draft.
     pub const ROOTS: Self = Self(64);
+    /// Takes `Gather`: it makes a plan for those who join, or joins one.
+    pub const GATHER: Self = Self(128);
 
     /// Whether all bits of `other` are here.
     #[must_use]

@@ -196,6 +196,8 @@ fn tidecast_data() -> impl Strategy<Value = ext::Message> {
         }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, bytes)| M::Credit { channel, bytes }),
         (any::<u16>(), any::<u32>()).prop_map(|(channel, below)| M::OfferBelow { channel, below }),
+        (any::<u16>(), prop::collection::vec(any::<u8>(), 1..300))
+            .prop_map(|(channel, bytes)| M::Gather { channel, bytes: bytes.into() }),
         (0..ext::MAX_STRIPES, any::<bool>(), pieces()).prop_map(|(stripe, urgent, pieces)| M::Wish {
             stripe,
             urgent,

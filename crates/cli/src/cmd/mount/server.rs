@@ -33,6 +33,8 @@ use crate::stop::{Stop, block_on};
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// A server that nobody gives a mount ends.
 const LONELY: Duration = Duration::from_secs(30);
+/// A group has so long to be given its plan before files are opened.
+const GATHERING: Duration = Duration::from_secs(2);
 /// Who connects to the server says what for within this.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often troubles of trackers and the like are looked for.
@@ -120,7 +122,7 @@ async fn begin(
         DownloadOptions { durability: Durability::None, select: Select::All, on_demand: true, name: None };
     let opened = open(manifest.clone(), &home.data(&manifest)?, options).await?;
     let arrivals = Arrivals::default();
-    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook()))?;
+    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), args.group))?;
     let alone = running.swarm.progress();
     let fallback = args
         .fallback
@@ -145,6 +147,11 @@ async fn begin(
         running.swarm.add_peer(peer, true).await;
     }
     find(&mut running, finders, choices, reporter).await;
+    if args.group {
+        // What is opened before would be asked of the origin by each node for itself.
+        let mut progress = running.swarm.progress();
+        let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
+    }
     Ok((running, service, told))
 }
 
