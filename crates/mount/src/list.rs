@@ -281,7 +281,6 @@ impl Name {
                 match literal {
                     // At the end of a line it would get lost, with or without a backslash.
                     b' ' => pattern.extend(b"[ ]"),
-                    b'/' => pattern.push(literal),
                     _ if literal.is_ascii_punctuation() => pattern.extend([b'\\', literal]),
                     _ => pattern.push(literal),
                 }
@@ -352,6 +351,8 @@ fn unescape(rest: &mut impl Iterator<Item = u8>) -> Result<u8, ListProblem> {
         other if other.is_ascii_alphanumeric() => Err(ListProblem::Escape),
         other => Ok(other),
     }
+    // It parts names, however it is written: with a backslash it means nothing.
+    .and_then(|byte| if byte == b'/' { Err(ListProblem::Escape) } else { Ok(byte) })
 }
 
 /// Writes a path so that it is read as the same path: never a comment or a pattern.

@@ -171,8 +171,8 @@ proptest! {
 }
 
 #[test]
-fn a_directory_is_one_however_its_slash_is_written() {
-    let list = |text: &str| List::parse(text.as_bytes()).unwrap().entries;
-    assert_eq!(list("lib\\x2f"), list("lib/"));
-    assert_eq!(list("lib\\/"), list("lib/"));
+fn a_slash_parts_names_and_cannot_be_escaped() {
+    for text in ["lib\\x2f", "lib\\/x", ".\\x2fa*"] {
+        assert!(List::parse(text.as_bytes()).is_err(), "{text}");
+    }
 }
