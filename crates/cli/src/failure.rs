@@ -14,6 +14,15 @@ pub(crate) enum Code {
 }
 
 impl Code {
+    /// What another process of this program has ended with, or said that it will; anything else is its fault.
+    pub(crate) fn of_exit(code: u64) -> Self {
+        match code {
+            2 => Self::Usage,
+            3 => Self::Cut,
+            _ => Self::Fault,
+        }
+    }
+
     /// Its name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -5,9 +5,9 @@
 //! that crashes or is replaced.
 
 pub(crate) mod home;
-pub(crate) mod keeper;
+mod keeper;
 pub(crate) mod launch;
-pub(crate) mod server;
+mod server;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::units::Span;
 use home::Home;
 
 /// Where a process of ours finds out that it is to be the server or the keeper of its command line.
-pub(crate) const PART: &str = "TIDECAST_MOUNT_PART";
+const PART: &str = "TIDECAST_MOUNT_PART";
 /// How often `--foreground` looks whether the mount is still there.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -111,10 +111,8 @@ pub(crate) struct TreeArgs {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    match std::env::var(PART).as_deref() {
-        Ok("keeper") => return keeper::run(),
-        Ok("server") => return server::run(&args.tree, context, reporter),
-        _ => {}
+    if let Some(outcome) = other_part(&args.tree, context, reporter) {
+        return outcome;
     }
     let at = place(&args.at)?;
     let home = Home::of(&args.tree, context)?;
@@ -129,6 +127,15 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         stay(&at, context)?;
     }
     Ok(fields)
+}
+
+/// Runs as the keeper or the server, if that is what this process is.
+pub(crate) fn other_part(tree: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Option<Outcome> {
+    match std::env::var(PART).as_deref() {
+        Ok("keeper") => Some(keeper::run()),
+        Ok("server") => Some(server::run(tree, context, reporter)),
+        _ => None,
+    }
 }
 
 /// The mount point: an absolute path without links, a directory, no mount of ours yet.

@@ -17,7 +17,7 @@ use tidecast_mount::How;
 
 use super::Context;
 use super::mount::home::Home;
-use super::mount::{PART, TreeArgs, keeper, launch, server};
+use super::mount::{TreeArgs, launch, other_part};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -52,10 +52,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    match std::env::var(PART).as_deref() {
-        Ok("keeper") => return keeper::run(),
-        Ok("server") => return server::run(&args.tree, context, reporter),
-        _ => {}
+    if let Some(outcome) = other_part(&args.tree, context, reporter) {
+        return outcome;
     }
     let home = Home::of(&args.tree, context)?;
     let server = launch::server(&home, reporter)?;

@@ -15,7 +15,7 @@ use super::PART;
 use crate::failure::{Code, Failure, Outcome};
 
 /// A server that is to be replaced ends with this.
-pub(crate) const RESTART: u8 = 75;
+pub(super) const RESTART: u8 = 75;
 /// Servers that may die within a minute; then the mounts are given up.
 const DEATHS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -95,16 +95,10 @@ fn keep(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
 }
 
 fn end(status: ExitStatus) -> Outcome {
-    match status.code() {
-        Some(0) => Ok(Map::new()),
-        code => {
-            let code = match code {
-                Some(2) => Code::Usage,
-                Some(3) => Code::Cut,
-                _ => Code::Fault,
-            };
-            let error = anyhow::anyhow!("the server has ended: {status}");
-            Err(Failure { code, error, fields: Map::new() })
-        }
+    if status.success() {
+        return Ok(Map::new());
     }
+    let code = Code::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
+    let error = anyhow::anyhow!("the server has ended: {status}");
+    Err(Failure { code, error, fields: Map::new() })
 }

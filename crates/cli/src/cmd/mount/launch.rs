@@ -53,11 +53,7 @@ fn start(home: &Home, reporter: &Reporter) -> Result<(), Failure> {
             "warning" => reporter.warning(&text("message")),
             "error" => {
                 let _ = keeper.wait();
-                let code = match event.get("code").and_then(Value::as_u64) {
-                    Some(2) => Code::Usage,
-                    Some(3) => Code::Cut,
-                    _ => Code::Fault,
-                };
+                let code = Code::of_exit(event.get("code").and_then(Value::as_u64).unwrap_or_default());
                 return Err(Failure { code, error: anyhow!(text("message")), fields: Default::default() });
             }
             _ => {}
