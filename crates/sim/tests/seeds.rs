@@ -18,7 +18,7 @@ const FIXED: Range<u64> = 0..200;
 const FRESH: u64 = 60;
 /// Seeds that have found a bug as a swarm, and which. They find it as long as the distributions of scenarios stay as
 /// they are; what can be written down as a test of its own is one, beside.
-const FOUND: [(u64, &str); 15] = [
+const FOUND: [(u64, &str); 19] = [
     (343, "requests to a seed that chokes, each rejected and sent again without a pause"),
     (590, "textbook endgame sent a request for each 16 KiB, more than the other queues"),
     (762, "runs of pieces longer than what the other queues"),
@@ -40,9 +40,13 @@ const FOUND: [(u64, &str); 15] = [
         7_400_000_009_423,
         "so was the way of 47 bytes, and what was taken from the silent went back to them first",
     ),
+    (8_300_000_000_715, "a block that took more than a minute was taken back while it came"),
+    (8_400_000_007_490, "likewise, from everybody behind the link in turn"),
+    (8_600_000_000_004, "likewise, and who sent it was dropped for withholding"),
+    (9_300_000_006_245, "a block was given more time by the engine than by the driver"),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 14] = [
+const PLANNED: [(u64, &str); 15] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),
@@ -63,6 +67,7 @@ const PLANNED: [(u64, &str); 14] = [
         "what was declined for want of room was fetched, and pushed to those who had fetched it too",
     ),
     (8_200_000_006_126, "a new parent pushed what its child had just asked it for"),
+    (8_700_000_001_382, "all that was taken back while it came over a slow link came twice"),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

@@ -257,6 +257,10 @@ pub enum Event {
     /// The peer, or somebody below it in the tree of this stripe, lacks these pieces and wants them by the plan, which
     /// is on demand. `urgent`: somebody waits for them.
     Wished { peer: PeerId, pieces: Range<u32>, stripe: u16, urgent: bool },
+
+    /// Part of a block has come off the socket, and the rest is awaited. Said about once a second while a block takes
+    /// longer than that, so that a slow link is not taken for silence.
+    Coming { peer: PeerId },
 }
 
 /// What is to be done.

@@ -259,6 +259,7 @@ impl Engine {
             Event::Offered { peer, piece, stripe } => self.on_offered(peer, piece, stripe),
             Event::OfferBelow { peer, below } => self.on_offer_below(peer, below),
             Event::Wished { peer, pieces, stripe, urgent } => self.on_wished(peer, pieces, stripe, urgent),
+            Event::Coming { peer } => self.on_coming(peer),
             Event::QueueLimit { peer, requests } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.limit_queue(requests);
@@ -520,6 +521,7 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::Offered { peer, .. }
         | Event::OfferBelow { peer, .. }
         | Event::Wished { peer, .. }
+        | Event::Coming { peer }
         | Event::Sent { peer, .. } => Some(*peer),
         _ => None,
     }

@@ -149,7 +149,9 @@ impl Neighbours {
     fn turn(&mut self, candidate: Candidate, state: State, fails: u32) {
         if let Some(&old) = self.known.get(&candidate) {
             self.leave(candidate, old);
-            if old.told || fails < FAILS_MOST || self.known.len() < FEW {
+            // What becomes of a dial is told to who waits for it.
+            let waits = matches!(state, State::Due(_));
+            if old.told || !waits || fails < FAILS_MOST || self.known.len() < FEW {
                 self.enter(candidate, Known { state, fails, ..old });
             }
         }
@@ -341,6 +343,25 @@ mod tests {
         // The last few are tried again and again.
         assert_eq!(n.len(), FEW);
         n.check().unwrap();
+    }
+
+    #[test]
+    fn an_address_is_not_forgotten_while_it_is_dialled() {
+        let (mut n, mut rng, mut now) = (Neighbours::new(1), Rng::new(5), Time(0));
+        n.add(now, Candidate(0), false);
+        for _ in 0..FAILS_MOST {
+            assert_eq!(n.dial(now, 9, &mut rng), [Candidate(0)]);
+            n.failed(now, Candidate(0), &mut rng);
+            now = now.after(PAUSE_MOST * 2);
+        }
+        // One that fails is kept where there are few, and now there are not.
+        (1..FEW as u32 * 2).for_each(|c| n.add(now.after(PAUSE), Candidate(c), false));
+        assert_eq!(n.dial(now, 9, &mut rng), [Candidate(0)]);
+        n.check().unwrap();
+        n.add(now, Candidate(0), false);
+        assert_eq!(n.dial(now, 9, &mut rng), []);
+        n.failed(now, Candidate(0), &mut rng);
+        assert_eq!(n.len(), FEW * 2 - 1);
     }
 
     #[test]

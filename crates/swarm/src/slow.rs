@@ -5,7 +5,9 @@
 //!   When everything together comes slowly, our own side is the limit: then nobody is late, and what
 //!   is taken from one would come twice. Duplicates have a budget beyond which only the silent lose.
 //! * A peer that delivers nothing for eight times what its rate explains (2 s at least) gives back
-//!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers.
+//!   what anyone else has (`upkeep`), and is asked for one block at a time until it delivers. While a part of
+//!   a block comes now and then it is not silent: behind a crowded link the whole may take minutes, and taken
+//!   back it would come for nothing.
 //! * One that goes on so, claiming what it never sends, is let go after about a minute. It is not
 //!   banned: a slow peer may come back.
 
@@ -40,6 +42,8 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 const DUPLICATES: (u64, u64) = (128, 2 << 20);
 /// Silence after which that does not matter.
 const SILENT: Duration = Duration::from_secs(15);
+/// Who sends a part of a block now and then is borne with for so long.
+const BLOCK_MOST: Duration = Duration::from_mins(15);
 /// Idle peers that steal in one round.
 const THIEVES: usize = 16;
 
@@ -48,6 +52,8 @@ const THIEVES: usize = 16;
 pub(crate) struct Patience {
     /// Its last delivery, or the first request after a pause.
     last: Time,
+    /// When a part of a block came last.
+    part: Time,
     /// Since when the current silence is counted, and since when it was not interrupted.
     silent_since: Time,
     woken: Time,
@@ -62,6 +68,7 @@ impl Patience {
     pub(crate) fn new(now: Time) -> Self {
         Patience {
             last: now,
+            part: now,
             silent_since: now,
             woken: now,
             robbed: None,
@@ -92,6 +99,18 @@ impl Patience {
 
     pub(crate) fn delivered(&mut self, now: Time) {
         *self = Patience::new(now);
+    }
+
+    /// Part of a block has come.
+    fn coming(&mut self, now: Time) {
+        if now.since(self.last) < BLOCK_MOST {
+            (self.part, self.silent_since, self.woken, self.silences) = (now, now, now, 0);
+        }
+    }
+
+    /// How long nothing whatever has come.
+    fn silence(&self, now: Time) -> Duration {
+        now.since(self.last.max(self.part))
     }
 
     pub(crate) fn last(&self) -> Time {
@@ -189,6 +208,14 @@ impl Engine {
         self.steal();
     }
 
+    /// Part of a block has come from a peer. In a plan it is still judged by the rate of its stripe.
+    pub(crate) fn on_coming(&mut self, id: PeerId) {
+        let (now, planned) = (self.now, self.planned());
+        if let Some(peer) = self.peers.get_mut(&id).filter(|_| !planned) {
+            peer.patience.coming(now);
+        }
+    }
+
     /// How long all that is asked of everyone takes at the rate at which all comes in.
     fn drain_time(&self) -> Duration {
         self.intake.time_for_at_best(self.outstanding, INTAKE).unwrap_or_default()
@@ -197,7 +224,7 @@ impl Engine {
     /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
     pub(crate) fn may_duplicate(&self, peer: &Peer) -> bool {
         let budget = self.totals.received / DUPLICATES.0 + DUPLICATES.1;
-        self.totals.duplicate <= budget || self.now.since(peer.patience.last()) >= SILENT
+        self.totals.duplicate <= budget || peer.patience.silence(self.now) >= SILENT
     }
 
     /// Whether others have the piece, or this peer itself has not all of it and only offered to pass it on.
@@ -467,6 +494,37 @@ mod tests {
         let took = [(&[47, 256 << 10][..], 1), (&[47, 256 << 10], 6), (&[64 << 10; 8], 6)];
         let took = took.map(|(lengths, silent)| fetched(lengths, silent));
         assert!(took.iter().all(|&s| s <= 20), "{took:?}");
+    }
+
+    #[test]
+    fn who_delivers_slowly_is_not_silent() {
+        let limits = Limits::default();
+        let lengths = vec![256 << 10].into();
+        let setup =
+            Setup { lengths, have: vec![], want: vec![0..1], policy: Policy::TIDECAST, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let mut give = |s: u64, event: Event| {
+            engine.handle(Time(s * S), event);
+            engine.check().unwrap();
+            std::iter::from_fn(|| engine.poll()).collect::<Vec<_>>()
+        };
+        let mut asked = Vec::new();
+        for peer in [PeerId(0), PeerId(1)] {
+            give(
+                0,
+                Event::PeerUp { peer, protocol: Protocol::Tidecast { max_block: CELL }, candidate: None },
+            );
+            asked.extend(give(0, Event::HasAll { peer }).iter().filter_map(Action::peer));
+        }
+        // Both can give it, and the first is giving it.
+        let taken_back = |said: Vec<Action>| said.iter().any(|a| matches!(a, Action::Cancel { .. }));
+        assert!(asked.contains(&PeerId(0)), "{asked:?}");
+        for s in 1..300 {
+            let said = give(s, Event::Coming { peer: PeerId(0) });
+            assert!(!taken_back(said) && !taken_back(give(s, Event::Tick)), "after {s} s");
+        }
+        let given_up = (300..320).find(|&s| taken_back(give(s, Event::Tick)));
+        assert_eq!(given_up, Some(303));
     }
 
     #[test]

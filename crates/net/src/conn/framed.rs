@@ -15,10 +15,13 @@ use crate::transport::Reader;
 const IDLE: Duration = Duration::from_secs(150);
 /// Within a message or block, bytes must keep coming: silence lasts no longer than this.
 const STALL: Duration = Duration::from_secs(20);
-/// ... and every 16 KiB of a block come within this, or who sends a byte now and then would never end:
-/// 256 bytes a second, what each of 500 connections has of a link of 1 Mbit/s. So much patience costs one
-/// connection and its buffer, of which there is one for each; the engine asks others long before.
+/// ... and a block within ten minutes and this for every 16 KiB of it, or who sends a byte now and then would never
+/// end: a small block at what each of 100 connections has of a link of 20 kbit/s, a large one at 256 bytes a second. So
+/// much patience costs one connection and its buffer, of which there is one for each; the engine asks others before.
+const BLOCK_MOST: Duration = Duration::from_mins(10);
 const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
+/// While a block comes slowly, the engine hears so this often.
+const COMING: Duration = Duration::from_secs(1);
 
 /// So long a reader sleeps until much of a block is there. What comes slower may as well come segment by segment.
 const GATHER: Duration = Duration::from_millis(500);
@@ -93,8 +96,13 @@ impl Input {
         }
     }
 
-    /// Fills `out` with payload: first what has been read already, then straight from the stream.
-    pub(crate) async fn payload(&mut self, out: &mut [u8]) -> Result<(), ConnError> {
+    /// Fills `out` with payload: first what has been read already, then straight from the stream. `coming` is told now
+    /// and then that something has come and the rest is awaited.
+    pub(crate) async fn payload(
+        &mut self,
+        out: &mut [u8],
+        mut coming: impl FnMut(),
+    ) -> Result<(), ConnError> {
         let here = self.buf.len().min(out.len());
         out[..here].copy_from_slice(&self.buf[..here]);
         self.buf.advance(here);
@@ -102,8 +110,9 @@ impl Input {
             return Ok(());
         }
         let leaves = u32::try_from(out.len().div_ceil(tidecast_hash::LEAF)).unwrap_or(u32::MAX);
-        let most = STALL + TRICKLE_PER_LEAF * leaves;
-        let end = Instant::now() + most;
+        let most = BLOCK_MOST + TRICKLE_PER_LEAF * leaves;
+        let mut told = Instant::now();
+        let end = told + most;
         let mut rest = &mut out[here..];
         while !rest.is_empty() {
             let silent = Instant::now() + STALL;
@@ -116,6 +125,10 @@ impl Input {
                     0 => return Err(ConnError::Closed),
                     n => rest = &mut rest[n..],
                 },
+            }
+            if !rest.is_empty() && told.elapsed() >= COMING {
+                told = Instant::now();
+                coming();
             }
         }
         Ok(())
@@ -152,8 +165,8 @@ mod tests {
     }
 
     /// `part` bytes of a block come, then nothing for `pause`, again and again, so many `times`. How the
-    /// block ends, and when, in seconds.
-    async fn block(part: usize, pause: u64, times: usize) -> (Result<(), ConnError>, u64) {
+    /// block ends, when, in seconds, and how often it was said to be coming.
+    async fn block(part: usize, pause: u64, times: usize) -> (Result<(), ConnError>, u64, u32) {
         let (mut input, mut peer) = input();
         tokio::spawn(async move {
             for _ in 0..times {
@@ -164,30 +177,31 @@ mod tests {
             }
             std::future::pending::<()>().await;
         });
-        let (start, mut out) = (Instant::now(), vec![0; BLOCK]);
-        let end = input.payload(&mut out).await;
+        let (start, mut out, mut told) = (Instant::now(), vec![0; BLOCK], 0);
+        let end = input.payload(&mut out, || told += 1).await;
         assert!(end.is_err() || out.iter().all(|b| *b == 7));
-        (end, start.elapsed().as_secs())
+        (end, start.elapsed().as_secs(), told)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_block_of_which_something_keeps_coming_is_waited_for() {
-        let (end, took) = block(BLOCK / 16, 15, 16).await;
+        let (end, took, told) = block(BLOCK / 16, 15, 16).await;
         end.unwrap();
-        assert_eq!(took, 15 * 15);
+        // With all but the first part, which came at once, and the last, which ends it.
+        assert_eq!((took, told), (15 * 15, 14));
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_within_a_block_is_not_borne() {
-        let (end, took) = block(BLOCK / 16, 15, 3).await;
+        let (end, took, _) = block(BLOCK / 16, 15, 3).await;
         assert!(matches!(end, Err(ConnError::Late { seconds: 20, .. })), "{end:?}");
         assert_eq!(took, 30 + 20);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nor_a_byte_now_and_then() {
-        let (end, took) = block(1, 10, BLOCK).await;
-        assert!(matches!(end, Err(ConnError::Late { seconds: 276, .. })), "{end:?}");
-        assert_eq!(took, 20 + 4 * 64);
+        let (end, took, _) = block(1, 10, BLOCK).await;
+        assert!(matches!(end, Err(ConnError::Late { seconds: 856, .. })), "{end:?}");
+        assert_eq!(took, 600 + 4 * 64);
     }
 }

@@ -4,7 +4,7 @@
 //! A living driver that has nothing to say says so every 90 s, so that a time-out only ever strikes where
 //! the other end cannot be heard; only there is a timer kept.
 
-use tidecast_swarm::{Protocol, Time};
+use tidecast_swarm::{Event, Protocol, Time};
 
 use super::{Thing, World};
 use crate::topology::NodeId;
@@ -12,10 +12,13 @@ use crate::topology::NodeId;
 const SECOND: u64 = 1_000_000_000;
 /// Between messages a peer may be silent for so long.
 const IDLE: u64 = 150 * SECOND;
-/// Within a message it may be silent for so long, and so much slower than that it may be with each leaf.
+/// Within a message it may be silent for so long; a block may take so long, and so much longer for each leaf.
 const STALL: u64 = 20 * SECOND;
+const BLOCK_MOST: u64 = 600 * SECOND;
 const TRICKLE_PER_LEAF: u64 = 64 * SECOND;
 const LEAF: u32 = 16 << 10;
+/// While a block comes slowly, the engine hears so this often.
+const COMING: u64 = SECOND;
 /// Who has nothing to say says so this often.
 const KEEP_ALIVE: u64 = 90 * SECOND;
 /// Who was late is left alone for so long.
@@ -52,7 +55,7 @@ impl World {
             Protocol::Tidecast { max_block } => max_block,
             Protocol::Stock { .. } => LEAF,
         };
-        STALL + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))
+        BLOCK_MOST + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))
     }
 
     /// A time-out is over: the other end was heard meanwhile, or is let go.
@@ -112,11 +115,11 @@ impl World {
         }
         end.coming += 1;
         if !std::mem::replace(&mut end.timed, true) {
-            self.agenda.push(Time(self.now.0 + STALL), Thing::Slow(conn, side));
+            self.agenda.push(Time(self.now.0 + COMING), Thing::Slow(conn, side));
         }
     }
 
-    /// The time-out of a block is over: it has come, or something of it does, or the other end is let go.
+    /// Looks at the block that is on its way to this end: it has come, or something of it does, or the other end is let go.
     /// That what has left takes a moment to arrive is left out.
     pub(super) fn slow(&mut self, conn: u32, side: usize) {
         let patience = self.patience(conn);
@@ -129,11 +132,15 @@ impl World {
         }
         let silent = moved.max(end.begun).0 + STALL;
         let due = Time(silent.min(end.begun.0 + patience));
-        let id = end.node;
-        if due > self.now || self.nodes[id.0 as usize].frozen {
-            let due = due.max(Time(self.now.0 + SECOND));
-            return self.agenda.push(due, Thing::Slow(conn, side));
+        let (id, peer, last) = (end.node, end.peer, Time(self.now.0.saturating_sub(COMING)));
+        let (takes_long, comes) = (end.begun <= last, moved > last);
+        let frozen = self.nodes[id.0 as usize].frozen;
+        if due <= self.now && !frozen {
+            return self.late(conn, side);
         }
-        self.late(conn, side);
+        self.agenda.push(Time(self.now.0 + COMING), Thing::Slow(conn, side));
+        if takes_long && comes && !frozen {
+            self.give(id, Event::Coming { peer });
+        }
     }
 }
