@@ -87,7 +87,8 @@ pub(crate) struct Issue {
     shape: u8,
 }
 
-const PARTS: [Part; 6] = [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost, Part::Silent];
+const PARTS: [Part; 7] =
+    [Part::Relay, Part::Leaf, Part::Out, Part::Source, Part::Lost, Part::Silent, Part::Caller];
 const SHAPES: [Shape; 4] = [Shape::Striped, Shape::Chain, Shape::Binomial, Shape::Ring];
 
 /// The place of something in a table; past its end if it is not there.
@@ -153,6 +154,7 @@ mod tests {
         epoch.members[5].part = Part::Out;
         epoch.members[6].part = Part::Source;
         epoch.members[7].part = Part::Lost;
+        epoch.members[8].part = Part::Caller;
         for shape in SHAPES {
             let issue = Issue::new(&epoch, shape);
             let bytes = postcard::to_stdvec(&issue).unwrap();

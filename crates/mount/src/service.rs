@@ -105,13 +105,9 @@ impl Service {
         let first = arrivals.0.set(hooks).is_ok();
         debug_assert!(first, "arrivals are told to one service only");
         let files = Files::new(tree, store, waits.clone(), prefetch.clone(), recorder, contents);
+        let (list, of) = (prefetch.clone(), waits.clone());
+        waits.later(move || list.fill(&of));
         Ok(Service { files: Arc::new(files), prefetch })
-    }
-
-    /// Begins with the list, or with all of it: apart from the start, since who takes part in a plan waits for it first.
-    pub fn prefetch(&self) {
-        let (list, waits) = (self.prefetch.clone(), self.files.waits.clone());
-        self.files.waits.later(move || list.fill(&waits));
     }
 
     /// The tree that is served.

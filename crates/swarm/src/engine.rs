@@ -33,6 +33,8 @@ const UPKEEP: Duration = Duration::from_millis(250);
 const BORED: Duration = Duration::from_secs(1);
 /// Two that need nothing of each other part after this long.
 const USELESS: Duration = Duration::from_secs(2);
+/// With a plan, members beside our parents are dialled after this long, or up to twice that.
+const SPARE: Duration = Duration::from_secs(1);
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -205,7 +207,7 @@ impl Engine {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Tick => {}
-            Event::Candidate { candidate, told } => self.neighbours.add(self.now, candidate, told),
+            Event::Candidate { candidate, told } => self.on_candidate(candidate, told),
             Event::DialFailed { candidate } => {
                 self.neighbours.failed(self.now, candidate, &mut self.rng);
             }
@@ -419,6 +421,14 @@ impl Engine {
             peer.wants_ours = false;
             peer.allowed_fast.clear();
         }
+    }
+
+    /// In a plan everybody begins with the parents that it names. The others are for when it does not hold: a
+    /// handshake with each would be in the way of the data, or longer than it, and one that calls us saves us the call.
+    fn on_candidate(&mut self, candidate: Candidate, told: bool) {
+        let spare = self.course.is_some() && !told;
+        let wait = if spare { SPARE + SPARE * self.rng.below(256) / 256 } else { Duration::ZERO };
+        self.neighbours.add(self.now.after(wait), candidate, told);
     }
 
     fn dial(&mut self) {

@@ -103,19 +103,23 @@ impl Neighbours {
         self.known.get(&candidate).is_some_and(|k| k.told)
     }
 
-    /// An address to try. One that was random becomes told when it is named as such.
-    pub(crate) fn add(&mut self, now: Time, candidate: Candidate, told: bool) {
+    /// An address to try, from `at` on. One that was random becomes told when it is named as such.
+    pub(crate) fn add(&mut self, at: Time, candidate: Candidate, told: bool) {
         if let Some(&old) = self.known.get(&candidate) {
             if told && !old.told {
+                let state = match old.state {
+                    State::Due(then) if old.fails == 0 => State::Due(then.min(at)),
+                    state => state,
+                };
                 self.leave(candidate, old);
-                self.enter(candidate, Known { told: true, ..old });
+                self.enter(candidate, Known { told: true, state, ..old });
             }
             return;
         }
         let told_known = self.known.len() - self.random_known;
         let full = if told { told_known >= TOLD_MOST } else { self.random_known >= RANDOM_MOST };
         if !full {
-            self.enter(candidate, Known { told, state: State::Due(now), fails: 0 });
+            self.enter(candidate, Known { told, state: State::Due(at), fails: 0 });
         }
     }
 

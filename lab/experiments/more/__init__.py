@@ -1,8 +1,6 @@
 """Experiments beside the matrices, by name."""
 from __future__ import annotations
 
-from ..mounts.libraries import Libraries
-from ..mounts.startup import Fairness, StartUp
 from .common import MORE, Experiment
 from .faults import Faults
 from .loopback import Loopback
@@ -10,6 +8,5 @@ from .survive import OriginKilled, Rerun
 from .trees import Manifest, Tree
 
 MORE |= {"faults": Faults(), "tree": Tree(), "origin-killed": OriginKilled(), "rerun": Rerun(), "loopback": Loopback(),
-         "manifest": Manifest(), "mount": StartUp(), "mount-fairness": Fairness(),
-         "libraries": Libraries()}
+         "manifest": Manifest()}
 __all__ = ["MORE", "Experiment"]

@@ -112,7 +112,12 @@ impl Group {
         let map = self.options.topology.as_ref();
         let address = addresses.first().copied().or_else(|| node.host.reach().parse().ok());
         let place = map.map_or(0, |map| map.place(&node.host.name, address));
-        Member { place, part: if addresses.is_empty() || node.slow { Part::Leaf } else { Part::Relay } }
+        let part = match (node.slow, addresses.is_empty()) {
+            (true, _) => Part::Leaf,
+            (_, true) => Part::Caller,
+            _ => Part::Relay,
+        };
+        Member { place, part }
     }
 
     /// The origin's.

@@ -170,7 +170,7 @@ impl Driver {
                 number as u32
             }
             None if gather.members.len() < MAX_MEMBERS => {
-                let part = if joined.listens.is_some() { Part::Relay } else { Part::Leaf };
+                let part = if joined.listens.is_some() { Part::Relay } else { Part::Caller };
                 let Ok(number) = planner.joined(Planned { place: 0, part }) else { return };
                 gather.members.push(joined.clone());
                 number

@@ -1,6 +1,6 @@
 //! The plan of a broadcast, seen from the driver: which connection is which member, and whom to dial.
 //!
-//! A child dials its parents, so that a node that nobody can connect to is a leaf like any other. A
+//! A child dials its parents, and whoever nobody can connect to dials its children too. A
 //! member is known by the key that TLS has proven; where there are no keys, by the peer id of its
 //! run, or failing that by its address.
 
@@ -15,7 +15,7 @@ use tidecast_swarm::{Candidate, Complaint, Event, PeerId};
 use super::gather::Group;
 use super::{Conn, Driver};
 
-/// Members beside our parents that the engine may dial by chance, should the plan not hold: about so many of all.
+/// Members beside those that the engine may dial by chance, should the plan not hold: about so many of all.
 const SPARE: u32 = 64;
 /// Complaints that nobody has read yet; more are dropped, the engine repeats what stays true.
 pub(crate) const COMPLAINTS: usize = 256;
@@ -96,10 +96,14 @@ impl Driver {
         for peer in self.conns.keys().copied().collect::<Vec<_>>() {
             self.introduce_member(peer);
         }
-        let parents: BTreeSet<u32> = role.stripes.iter().filter_map(|edges| edges.parent).collect();
-        parents.iter().for_each(|parent| self.propose(*parent, true));
+        let mut dialled: BTreeSet<u32> = role.stripes.iter().filter_map(|edges| edges.parent).collect();
+        // Whom nobody can connect to calls its children too.
+        if self.members.get(role.member).is_some_and(|own| own.addrs.is_empty()) {
+            dialled.extend(role.stripes.iter().flat_map(|edges| &edges.children));
+        }
+        dialled.iter().for_each(|member| self.propose(*member, true));
         let spare = spares(known as u32, self.members.list.len() as u32);
-        let spare: Vec<u32> = spare.filter(|m| *m != role.member && !parents.contains(m)).collect();
+        let spare: Vec<u32> = spare.filter(|m| *m != role.member && !dialled.contains(m)).collect();
         spare.into_iter().for_each(|member| self.propose(member, false));
         self.publish();
     }

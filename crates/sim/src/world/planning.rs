@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidecast_swarm::plan::{PlanError, Planner, Shape};
+use tidecast_swarm::plan::{Part, PlanError, Planner, Role, Shape};
 use tidecast_swarm::{Candidate, Complaint, Event, PeerId, Time};
 
 use super::{Thing, World};
+use crate::fault::Fault;
 use crate::job::Job;
 use crate::planned;
 use crate::topology::NodeId;
@@ -27,7 +28,15 @@ impl Planning {
     /// The plan of a job that has one.
     pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
         let Some((knows, stripes)) = job.plan else { return Ok(None) };
-        let epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
+        let mut epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
+        // The coordinator dials everyone before it makes the plan.
+        for timed in job.faults.iter().filter(|timed| timed.at == Time(0)) {
+            if let Fault::Closed { node } = timed.fault
+                && let Some(member) = epoch.members.get_mut(node.0 as usize)
+            {
+                member.part = Part::Caller;
+            }
+        }
         Ok(Some(Planning { planner: Planner::new(Time(0), epoch, Shape::Striped)?, wake: None }))
     }
 }
@@ -37,7 +46,8 @@ impl World {
     pub(super) fn hand_plan(&mut self, id: NodeId) {
         let Some(planning) = &self.planning else { return };
         let role = Arc::new(planning.planner.plan().role(id.0));
-        for candidate in parents(&role) {
+        let part = planning.planner.epoch().members.get(id.0 as usize).map(|m| m.part);
+        for candidate in dialled(&role, part == Some(Part::Caller)) {
             self.give(id, Event::Candidate { candidate, told: true });
         }
         self.give(id, Event::Plan(role));
@@ -132,10 +142,9 @@ impl World {
     }
 }
 
-/// Who feeds a member, each once.
-fn parents(role: &tidecast_swarm::plan::Role) -> Vec<Candidate> {
-    let mut parents: Vec<u32> = role.stripes.iter().filter_map(|e| e.parent).collect();
-    parents.sort_unstable();
-    parents.dedup();
-    parents.into_iter().map(Candidate).collect()
+/// Whom a node dials for the plan: its parents, and its children if it `calls` them.
+fn dialled(role: &Role, calls: bool) -> BTreeSet<Candidate> {
+    let parents = role.stripes.iter().filter_map(|edges| edges.parent);
+    let children = role.stripes.iter().flat_map(|edges| &edges.children).filter(|_| calls);
+    parents.chain(children.copied()).map(Candidate).collect()
 }

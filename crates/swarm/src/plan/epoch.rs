@@ -92,7 +92,9 @@ pub struct Member {
 pub enum Part {
     /// It is fed, and feeds others.
     Relay,
-    /// It is fed and feeds nobody: too slow, or others cannot reach it.
+    /// A relay to which nobody can connect: it dials its children as well as its parents.
+    Caller,
+    /// It is fed and feeds nobody: too slow, or nobody can connect to it and there are too few others.
     Leaf,
     /// Nothing comes from it, and it may be gone: it is fed beside the trees, so that it gets everything if it lives and
     /// costs nobody anything if not.
@@ -109,7 +111,7 @@ impl Part {
     /// Others feed it.
     #[must_use]
     pub fn is_fed(self) -> bool {
-        matches!(self, Part::Relay | Part::Leaf | Part::Silent)
+        matches!(self, Part::Relay | Part::Caller | Part::Leaf | Part::Silent)
     }
 
     /// It is here, or was, to feed only.

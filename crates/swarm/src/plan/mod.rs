@@ -24,7 +24,8 @@
 //! k-th stripe; none is fed. The trees are the same, hung up at the first one's place.
 //!
 //! *Those who do not relay* are fed by others. What they do not send is spread over all who can, as evenly
-//! as whole children allow; a place without relays is fed by the one before it.
+//! as whole children allow; a place without relays is fed by the one before it. Those to whom nobody can connect relay
+//! too: they call their children, who must be others (`callers`).
 //!
 //! *Change.* Members sit at seats drawn by lot from the seed; who goes leaves a gap that the last one fills,
 //! so that few edges change when one of many is lost.
@@ -42,6 +43,7 @@
 //!
 //! A wrong topology costs speed and nothing else.
 
+mod callers;
 mod count;
 mod epoch;
 mod lay;

@@ -224,7 +224,7 @@ impl Planner {
         let members = &self.epoch.members;
         self.complaints.retain(|&(from, about), (at, _)| {
             now.since(*at) < MEMORY
-                && matches!(members[about as usize].part, Part::Relay | Part::Source)
+                && matches!(members[about as usize].part, Part::Relay | Part::Caller | Part::Source)
                 && members[from as usize].part != Part::Out
         });
         let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::callers::part_callers;
 use super::epoch::{Epoch, Part, PlanError};
 use super::lay::{NOBODY, lay};
 use super::places::{Tree, View};
@@ -37,6 +38,7 @@ impl Plan {
         if units.top.is_none() {
             alone(epoch, &mut parents);
         }
+        part_callers(epoch, &mut parents);
         Ok(Plan::from_parents(epoch, tree, epoch.sources(), parents))
     }
 

@@ -16,21 +16,25 @@ pub(super) enum Child {
 ///
 /// Feeders stand in a row, the root first. Everyone takes from the row, in this order, as many as are his:
 /// those outside as early as can be (whole units hang on them), then the next feeders of the row, then those
-/// who feed nobody. So the tree is as deep as a heap of that degree.
+/// who feed nobody. So the tree is as deep as a heap of that degree. Feeders to whom nobody can connect are at the end
+/// of the row, and of those who feed nobody they come first: so they are seldom given to each other.
 pub(super) fn tree(unit: &Unit, shares: &Shares, s: usize, outside: u32) -> (u32, Vec<(u32, Child)>) {
-    let feeders = &shares.feeders[s];
+    let calls: Vec<bool> = unit.all().map(|item| item.calls).collect();
+    let mut feeders = shares.feeders[s].clone();
+    feeders.sort_by_key(|&(item, _)| calls[item as usize]);
     let root = feeders.first().map_or(0, |&(item, _)| item);
     let mut edges = Vec::with_capacity(unit.len() - 1 + outside as usize);
     let mut others = others(unit, shares, s);
     if unit.seats < 2 * shares.classes {
         shift(&mut others, shares.class[s]);
     }
+    others.sort_by_key(|&item| !calls[item as usize]);
     let mut others = others.into_iter();
     let mut given = 0;
     let mut attached = 1;
     // Children that those who are attached may still take: while feeders wait, one must remain for them.
     let mut open = feeders.first().map_or(0, |f| f.1);
-    for &(feeder, children) in feeders {
+    for &(feeder, children) in &feeders {
         for _ in 0..children {
             open -= 1;
             let child = if given < outside && (open > 0 || attached == feeders.len()) {

@@ -26,6 +26,8 @@ pub(super) struct Item {
     pub(super) relays: u64,
     /// Members in it that are to be fed.
     pub(super) members: u64,
+    /// Whether it is a member to whom nobody can connect.
+    pub(super) calls: bool,
     /// Whether a link of the topology lies between it and its siblings.
     pub(super) apart: bool,
 }
@@ -152,7 +154,7 @@ impl Units {
             self.units.push(unit);
             What::Unit(self.units.len() as u32 - 1)
         });
-        Item { what, seat: 0, relays, members, apart: false }
+        Item { what, seat: 0, relays, members, calls: false, apart: false }
     }
 }
 
@@ -168,11 +170,14 @@ impl Item {
 /// Those at one place and the leaves stranded beyond it. Those who are gone or silent keep their seats.
 fn members(epoch: &Epoch, here: &Pending) -> Unit {
     let mut items = Vec::with_capacity(here.own.len() + here.stranded.len());
+    let count = |part: Part| here.own.iter().filter(|&&m| epoch.members[m as usize].part == part).count();
+    let call = count(Part::Caller) <= count(Part::Relay);
     for (seat, &member) in (0..).zip(here.own.iter().chain(&here.stranded)) {
         let part = epoch.members[member as usize].part;
-        if matches!(part, Part::Relay | Part::Leaf) {
-            let relays = u64::from(part == Part::Relay);
-            items.push(Item { what: What::Member(member), seat, relays, members: 1, apart: false });
+        if matches!(part, Part::Relay | Part::Caller | Part::Leaf) {
+            let relays = u64::from(part == Part::Relay || part == Part::Caller && call);
+            let calls = part == Part::Caller;
+            items.push(Item { what: What::Member(member), seat, relays, members: 1, calls, apart: false });
         }
     }
     let seats = (here.own.len() + here.stranded.len()) as u32;

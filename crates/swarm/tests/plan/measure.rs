@@ -23,7 +23,8 @@ pub(crate) fn cost(epoch: &Epoch) -> Cost {
     let relay = |(i, m): (u32, &Member)| m.part == Part::Relay && i != epoch.source;
     if (0..).zip(&epoch.members).any(relay) {
         let fed = |s| plan.children(epoch.source, s).len();
-        assert!((0..plan.stripes()).all(|s| fed(s) == 1), "the source feeds the roots only");
+        let callers = epoch.members.iter().any(|m| m.part == Part::Caller);
+        assert!((0..plan.stripes()).all(|s| fed(s) == 1 || callers), "the source feeds the roots only");
     }
     cost_of(epoch, &plan)
 }
@@ -42,7 +43,7 @@ pub(crate) fn cost_of(epoch: &Epoch, plan: &Plan) -> Cost {
             assert_eq!(plan.parent(m, s).is_some(), member.part != Part::Out && m != epoch.source);
             assert!(children.iter().all(|&c| plan.parent(c, s) == Some(m)));
             assert!(
-                m == epoch.source || member.part == Part::Relay || children.is_empty(),
+                m == epoch.source || matches!(member.part, Part::Relay | Part::Caller) || children.is_empty(),
                 "{m} must not feed"
             );
             cost.depth = cost.depth.max(depths[m as usize].unwrap_or(0));

@@ -90,6 +90,26 @@ proptest! {
         }
     }
 
+    /// Whoever nobody can connect to feeds only who can be called, and is fed by such a one.
+    #[test]
+    fn callers_never_feed_each_other(epoch in epochs(prop_oneof![3 => part(), 1 => Just(Part::Caller)])) {
+        cost(&epoch);
+        let plan = Plan::new(&epoch).unwrap();
+        let calls = |m: u32| epoch.members[m as usize].part == Part::Caller;
+        for (m, s) in (0..epoch.members.len() as u32).flat_map(|m| (0..epoch.stripes).map(move |s| (m, s))) {
+            prop_assert!(!calls(m) || plan.children(m, s).iter().all(|&c| !calls(c)));
+        }
+    }
+
+    /// A quarter of them take their share all the same.
+    #[test]
+    fn callers_relay(n in 8_u32..300, k in 2_u16..20, seed: u64) {
+        let mut epoch = Epoch::flat(n, k, seed);
+        epoch.members.iter_mut().skip(1).step_by(4).for_each(|m| m.part = Part::Caller);
+        let load = cost(&epoch).load;
+        prop_assert!(load <= usize::from(k) * 3 / 2 + 2, "{load} of {k}");
+    }
+
     /// Those from whom nothing comes are fed all the same, and change nothing for the others.
     #[test]
     fn the_silent_are_fed_beside_the_trees(epoch in epochs(part_or_silent())) {

@@ -141,18 +141,17 @@ async fn begin(
         tokio::task::spawn_blocking(move || Service::start(store, demand, &arrivals, options)).await;
     let service = service.context("a thread of Tidecast failed")??;
     let service = Arc::new(service);
+    prefetch_programs(args, &service)?;
     let told = peers.iter().flatten().copied().collect();
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
     find(&mut running, finders, choices, reporter).await;
     if args.group {
-        // What is wanted before would be asked of the origin by each node for itself.
+        // What is opened before would be asked of the origin by each node for itself.
         let mut progress = running.swarm.progress();
         let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
     }
-    service.prefetch();
-    prefetch_programs(args, &service)?;
     Ok((running, service, told))
 }
 
