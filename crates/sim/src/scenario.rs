@@ -22,9 +22,12 @@
 //! | whom | one receiver 2/3, a share of 5 to 50% 1/4, else the origin where it survives that |
 //! | when | vices and closed doors at the start 3/4; all others uniform over twice the ideal time |
 //! | plan | 3/10 of those with Tidecast's protocol and policy in which all want everything; it knows the topology or not; stripes: what suits, or 1 to 16 |
+//! | plan on demand | 1/4 of the plans: everybody opens log 1 to 8 ranges of pieces in turn, from 0, 1 or 10 s on, 20 us or 1 s apart |
 //! | how long | 7/8 of what can end does: 1/4, 1 or 4 ideal times, or 1, 30 or 200 s |
 //!
 //! The origin dies (crash, death, full disk, leave) for good in one seed of 24, near the end.
+
+mod planned;
 
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +37,6 @@ use tidecast_swarm::{Limits, Policy, Time};
 use crate::dice::Dice;
 use crate::fault::{Fault, Item, Spec, Verb, What, Who};
 use crate::job::{Host, Job, Speech};
-use crate::planned::{self, Knows};
 use crate::topology::units::format_rate;
 use crate::topology::{NodeId, Topology};
 
@@ -70,9 +72,17 @@ impl Scenario {
     /// The scenario of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        let mut scenario = Self::planned(seed);
+        planned::open(&mut scenario.job);
+        scenario
+    }
+
+    /// The same with all wanted from the start: what a seed meant before there were plans on demand.
+    #[must_use]
+    pub fn planned(seed: u64) -> Self {
         let mut scenario = Self::swarm(seed);
         let job = &mut scenario.job;
-        job.plan = plan(job);
+        job.plan = planned::plan(job);
         if job.plan.is_some() {
             // What a plan pushes is bounded by the sockets, which a slow disk slows; not so in this model.
             job.host.settle = 2_000_000_000;
@@ -114,25 +124,6 @@ impl Scenario {
         job.until = until(&job, ideal);
         Scenario { seed, topology: shape.form, faults, job }
     }
-}
-
-/// The plan of one broadcast in some, drawn by itself. A broadcast gives everybody everything: who wants parts is
-/// no member, and would be pushed the beginning of every piece, each time anew.
-fn plan(job: &Job) -> Option<(Knows, u16)> {
-    let mut draw = Draw(Dice::new(job.seed ^ 0x00D1_CE0F_71A2_0002));
-    if !job.wants.is_empty() {
-        return None;
-    }
-    if job.speech != Speech::Tidecast || job.policy != Policy::TIDECAST || !draw.chance(3, 10) {
-        return None;
-    }
-    let knows = draw.0.pick(&[Knows::Topology, Knows::Nothing]);
-    let receivers = job.topology.len() - 1;
-    let longest = job.lengths.iter().copied().max().unwrap_or(1);
-    let size = job.lengths.iter().map(|&len| u64::from(len)).sum();
-    let suits = planned::stripes(&job.topology, knows, size, longest);
-    let any = 1 + draw.0.below(16.min(u64::from(receivers))) as u16;
-    Some((knows, draw.0.pick(&[suits, any])))
 }
 
 /// Nanoseconds that the broadcast takes where nothing goes wrong, roughly.
@@ -530,6 +521,9 @@ impl fmt::Display for Scenario {
         write!(f, ", {speech:?}, {policy:?}, leaves {leaves}")?;
         if let Some((knows, stripes)) = self.job.plan {
             write!(f, ", a plan of {stripes} stripes that knows {knows:?}")?;
+        }
+        if let Some(opens) = &self.job.opens {
+            write!(f, ", {opens:?}")?;
         }
         if self.job.limits != Limits::default() {
             write!(f, ", {:?}", self.job.limits)?;

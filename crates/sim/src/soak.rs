@@ -145,6 +145,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 fn met(job: &Job, struck: &BTreeSet<&'static str>) -> BTreeSet<&'static str> {
     let ways = [
         ("plan", job.plan.is_some()),
+        ("plan on demand", job.opens.is_some()),
         ("partial wants", !job.wants.is_empty()),
         ("classic", job.policy.choking || job.policy.distribution || job.policy.endgame),
         ("no fault", struck.is_empty()),

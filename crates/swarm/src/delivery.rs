@@ -134,6 +134,10 @@ impl Engine {
     pub(crate) fn on_piece_lost(&mut self, piece: u32) {
         if self.pieces.state(piece) == State::Verified {
             self.with_piece(piece, |p| p.reset(piece));
+            if self.on_demand() {
+                // The plan has given it, and will not of its own accord.
+                self.await_piece(piece, false);
+            }
             self.announce_lost(piece);
             self.wanting_again();
         }

@@ -358,7 +358,15 @@ impl Engine {
     pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
         let fed = || self.course.as_ref().is_some_and(|c| self.now.since(c.last_moved()) < LEFT_OUT.1);
         let source = || self.peers.get(&id).is_some_and(|p| self.is_source(p));
-        self.planned() && source() && (fed() || self.others_have(piece))
+        self.planned() && source() && (fed() || self.others_have(piece) && self.others_give(piece))
+    }
+
+    /// Of those who have the piece, not only sources send what they are asked for. A plan that is not on demand fails where
+    /// nothing comes.
+    fn others_give(&self, piece: u32) -> bool {
+        let gives =
+            |p: &Peer| !p.closing && !p.patience.doubtful() && p.have.has(piece) && !self.is_source(p);
+        !self.on_demand() || self.peers.values().any(gives)
     }
 
     /// Somebody else than the sources has the piece.

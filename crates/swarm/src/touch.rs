@@ -21,6 +21,8 @@ use crate::pieces::State;
 
 /// A wish goes up again after so long.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The member a wish has gone up to when no parent is there.
+const NOBODY: u32 = u32::MAX;
 /// Pieces in a row that are wished for by the same tree: few messages.
 const RUN: u32 = 64;
 
@@ -29,9 +31,11 @@ const RUN: u32 = 64;
 struct Wish {
     /// Somebody waits for it.
     urgent: bool,
-    /// The tree it goes up, when it did so last, and to whom.
+    /// The tree it goes up, when it did so last, or could not, and to whom.
     stripe: u16,
     sent: Option<(Time, u32)>,
+    /// How often it has come by another tree since.
+    moves: u16,
 }
 
 /// What is touched and has not come.
@@ -97,18 +101,23 @@ impl Engine {
         let usual = (piece / RUN % stripes) as u16;
         let wishes = &mut course.wishes;
         let old = wishes.open.get(&piece).copied();
-        let moved = |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe);
+        // Each tree once: where relays lack parents, the way up may lead back to us.
+        let moved =
+            |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe) && u32::from(old.moves) < stripes;
         if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {
             return;
         }
         let stripe = stripe.or(old.map(|old| old.stripe)).unwrap_or(usual);
         let urgent = urgent || old.is_some_and(|old| old.urgent);
-        wishes.open.insert(piece, Wish { urgent, stripe, sent: None });
+        let moves = old.map_or(0, |old| old.moves.saturating_add(1));
+        wishes.open.insert(piece, Wish { urgent, stripe, sent: None, moves });
         if source {
             wishes.due[usize::from(!urgent)].push_back(piece);
         } else {
             wishes.unsent.insert(piece);
             wishes.stirred = true;
+            // From now on it is minded.
+            self.restless = true;
         }
     }
 
@@ -182,6 +191,7 @@ impl Engine {
             let first = usize::from(wish.stripe);
             // Of those whose parent is there, the next.
             let Some((stripe, member, id)) = (first..stripes).chain(0..first).find_map(parent) else {
+                wish.sent.get_or_insert((*now, NOBODY));
                 wishes.unsent.insert(piece);
                 continue;
             };
@@ -238,7 +248,7 @@ impl Engine {
         wishes.open.retain(|&piece, wish| {
             let missing = pieces.state(piece) == State::Missing;
             if missing && wish.sent.is_some_and(|(at, _)| now.since(at) >= AGAIN) {
-                (wish.stripe, wish.sent) = ((wish.stripe + 1) % stripes.max(1), None);
+                (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
                 wishes.unsent.insert(piece);
                 wishes.stirred = true;
                 released.extend(stuck.then_some(piece));
@@ -265,7 +275,9 @@ impl Engine {
         }
         for piece in 0..self.pieces.count() {
             let known = self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some());
-            self.await_piece(piece, !source && !known);
+            // What is asked for already may be asked for again.
+            let asked = self.pieces.lacks(piece) && self.pieces.state(piece) != State::Missing;
+            self.await_piece(piece, !source && !known && !asked);
             if !source && self.pieces.lacks(piece) {
                 self.touch(piece, false, None);
             }
@@ -401,6 +413,51 @@ mod tests {
         // Nothing came at all: from now on it may come from whoever has it.
         let asked = give(&mut node, 2500, Event::Has { peer: CHILDREN[0], pieces: 3..4 });
         assert!(asked.contains(&Action::RequestPieces { peer: CHILDREN[0], pieces: 3..4 }), "{asked:?}");
+    }
+
+    #[test]
+    fn a_wish_is_minded_though_nothing_was_wanted_before() {
+        let mut node = member(3);
+        (0..100).for_each(|tenth| drop(give(&mut node, tenth * 100, Event::Tick)));
+        assert_eq!(node.wakeup(), None);
+        give(&mut node, 10_000, Event::Priority { pieces: 3..4, priority: 1 });
+        let mut again = Vec::new();
+        while again.is_empty() {
+            let at = node.wakeup().unwrap();
+            again = wishes(give(&mut node, at.0 / MS, Event::Tick));
+        }
+        assert_eq!(again, [wish(PARENTS[1], 3..4, 1, false)]);
+    }
+
+    #[test]
+    fn a_wish_does_not_go_round_for_ever() {
+        let mut relay = member(3);
+        let mut up = |ms: u64, stripe| {
+            let wished = Event::Wished { peer: CHILDREN[0], pieces: 7..8, stripe, urgent: true };
+            wishes(give(&mut relay, ms, wished)).len()
+        };
+        assert_eq!((1..1000).map(|ms| up(ms, (ms % 2) as u16)).sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn what_no_parent_brings_is_fetched_and_fetched_again_after_a_new_epoch() {
+        let mut node = member(3);
+        PARENTS.into_iter().for_each(|peer| drop(give(&mut node, 1, Event::PeerDown { peer })));
+        give(&mut node, 2, Event::Has { peer: CHILDREN[0], pieces: 3..4 });
+        give(&mut node, 2, Event::Priority { pieces: 3..4, priority: 1 });
+        let mut asked = |ms: std::ops::Range<u64>, event: Option<Event>| {
+            let first =
+                event.into_iter().flat_map(|event| give(&mut node, ms.start, event)).collect::<Vec<_>>();
+            let rest = ms.flat_map(|ms| give(&mut node, ms, Event::Tick)).collect::<Vec<_>>();
+            let asked = first.iter().chain(&rest).filter(|a| matches!(a, Action::RequestPieces { .. }));
+            asked.filter_map(Action::peer).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(3..2500, None), [CHILDREN[0]]);
+        let stripes = vec![Edges { parent: Some(9), children: vec![] }; 2];
+        let role = Role { epoch: 2, member: 3, sources: vec![0], stripes };
+        asked(2500..2501, Some(Event::Plan(Arc::new(role))));
+        asked(2600..2601, Some(Event::Has { peer: CHILDREN[1], pieces: 3..4 }));
+        assert_eq!(asked(2700..2800, Some(Event::PeerDown { peer: CHILDREN[0] })), [CHILDREN[1]]);
     }
 
     #[test]

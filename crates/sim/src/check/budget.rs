@@ -1,7 +1,7 @@
 //! What the whole run may cost: the origin's copies, messages other than payload, bytes received twice.
 //!
 //! The bounds are those of Tidecast's own policy; the textbook's mechanisms are there to be measured, not
-//! to be held to them.
+//! to be held to them. A plan on demand is not either: what it costs is known of calm runs only (`tests/mount.rs`).
 
 use tidecast_swarm::Policy;
 

@@ -168,6 +168,11 @@ impl Ledger {
                 self.known.insert(NodeId(candidate.0));
                 self.failed.remove(&candidate);
             }
+            Event::Priority { ref pieces, priority: 1.. } => {
+                if let Some(wants) = &mut self.wants {
+                    pieces.clone().for_each(|piece| wants.insert(piece));
+                }
+            }
             Event::DialFailed { candidate } => drop(self.failed.insert(candidate, at)),
             Event::PeerUp { .. } => self.crowd.came(),
             Event::PeerDown { .. } => self.crowd.went(),

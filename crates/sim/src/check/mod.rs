@@ -87,6 +87,10 @@ impl Checks {
                 ledger.wants(PieceSet::of(pieces, wants));
             }
         }
+        if job.opens.is_some() {
+            // Nothing, until it is opened.
+            nodes.iter_mut().for_each(|ledger| ledger.wants(PieceSet::new(pieces)));
+        }
         Checks {
             watch,
             seed: job.seed,

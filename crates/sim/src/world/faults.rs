@@ -192,7 +192,7 @@ impl World {
         }
         self.wire(id);
         self.join(id);
-        if self.lacks(id) {
+        if self.lacks(id) || self.opens(id) {
             self.await_node(id);
         } else {
             self.completed(id);

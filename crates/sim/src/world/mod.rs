@@ -411,14 +411,14 @@ impl World {
         self.give(id, Event::Tick);
     }
 
-    /// A node hears of others, again and again while it lacks something: from trackers and neighbours, or of
+    /// A node hears of others, again and again while it lacks something or may: from trackers and neighbours, or of
     /// the plan as it is, should it have missed that it changed.
     fn announce(&mut self, id: NodeId) {
         self.hand_plan(id);
         for (candidate, told) in self.acquaintances(id) {
             self.give(id, Event::Candidate { candidate, told });
         }
-        if self.lacks(id) {
+        if self.lacks(id) || self.opens(id) {
             self.later(Time(self.now.0 + ANNOUNCE), id, Own::Announce);
         }
     }
@@ -465,8 +465,7 @@ impl World {
     }
 
     fn completed(&mut self, id: NodeId) {
-        if self.job.opens.is_some() {
-            // It may open more.
+        if self.opens(id) {
             return;
         }
         let now = self.now;

@@ -12,6 +12,11 @@ impl World {
         self.later(start.max(self.now), id, Own::Open);
     }
 
+    /// The program has something to open yet.
+    pub(super) fn opens(&self, id: NodeId) -> bool {
+        self.job.opens.is_some() && id.0 != 0 && self.nodes[id.0 as usize].finished.is_none()
+    }
+
     /// The next file is opened: somebody waits for all of it.
     pub(super) fn open(&mut self, id: NodeId) {
         let (now, Some(opens)) = (self.now, &self.job.opens) else { return };
