@@ -74,6 +74,7 @@ def test_nothing_can_be_written(mounts, shared, here, tmp_path):
         "mkdir": lambda: os.mkdir(at / "new"), "rmdir": lambda: os.rmdir(at / "nothing/here"), "unlink": lambda: os.unlink(at / "one"),
         "rename": lambda: os.rename(at / "one", at / "two"), "link": lambda: os.link(at / "one", at / "two"),
         "symlink": lambda: os.symlink("one", at / "two"), "chmod": lambda: os.chmod(at / "one", 0o777), "chown": lambda: os.chown(at / "one", 1, 1),
+        "removexattr": lambda: os.removexattr(at / "one", "user.note"),
         "utime": lambda: os.utime(at / "one"), "setxattr": lambda: os.setxattr(at / "one", "user.x", b"x"), "mknod": lambda: os.mkfifo(at / "new"),
     }
     for name, attempt in attempts.items():
@@ -168,6 +169,35 @@ def test_a_mount_outlives_its_server(mounts, shared, here, tmp_path):
     assert_same(source, at)
 
 
+def test_a_server_that_goes_on_tells_the_kernel_that_all_is_here(mounts, shared, here, tmp_path):
+    source = rich(tmp_path / "src")
+    _, ticket = shared(source)
+    at = mounts.mount(here, ticket, tmp_path / "at")
+    # Files that are open by way of the kernel's cache, and one that may be passed through, while the server is replaced.
+    with open(at / "one", "rb") as small, open(at / "big.bin", "rb") as cached:
+        assert small.read(1) and cached.read(1)
+        with open(at / "a/second.bin", "rb"), open(at / "a/second.bin", "rb") as passed:
+            for end in (lambda: mounts.kill_server(here, at), lambda: here("status", at, "--restart")):
+                first = mounts.status(here, at)["pid"]
+                end()
+                wait_for("a new server", lambda: mounts.status(here, at).get("pid", first) != first)
+                assert (at / "big.bin").read_bytes() == (source / "big.bin").read_bytes()
+                assert (at / "a/second.bin").read_bytes() == (source / "a/second.bin").read_bytes()
+                assert passed.read(4096) == (source / "a/second.bin").read_bytes()[passed.tell() - 4096: passed.tell()]
+    assert_same(source, at)
+    wait_for("that all is closed", lambda: quiet(mounts, here, at))
+    for _ in range(2):
+        before = mounts.requests(here, at)
+        assert_same(source, at)
+    assert mounts.requests(here, at)["open"] == before["open"]
+
+
+def quiet(mounts, here, at) -> bool:
+    """Whether no request has come for a moment: the kernel tells of closed files when it has the time."""
+    before = mounts.requests(here, at)
+    return mounts.requests(here, at) == before
+
+
 def test_who_waits_when_the_server_dies_gets_its_data(mounts, node, here, port, tmp_path):
     source = rich(tmp_path / "src")
     listen = f"127.0.0.1:{port()}"
@@ -254,11 +284,7 @@ def test_a_dead_mount_is_taken_away_by_the_next(mounts, shared, here, tmp_path):
     source = rich(tmp_path / "src")
     _, ticket = shared(source)
     at = mounts.mount(here, ticket, tmp_path / "at")
-    server = mounts.status(here, at)["pid"]
-    keeper = int(pathlib.Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    os.kill(keeper, signal.SIGKILL)
-    os.kill(server, signal.SIGKILL)
-    wait_for("that nobody is left", lambda: not alive(server))
+    mounts.kill_all(here, at)
     with pytest.raises(OSError) as failed:
         os.listdir(at)
     assert failed.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
@@ -292,6 +318,23 @@ def test_a_full_cache_is_an_error_and_no_hang(mounts, shared, here, tmp_path):
         (at / "large").read_bytes()
     assert failed.value.errno == errno.EIO
     assert (at / "small").read_bytes() == (source / "small").read_bytes()
+
+
+def test_a_small_cache_is_not_filled_with_what_others_open(mounts, shared, node, here, tmp_path):
+    source = tmp_path / "src"
+    for i in range(10):
+        blob(source / f"f{i}", 4 * MIB, i)
+    _, ticket = shared(source)
+    disk = small_disk(tmp_path / "disk", "16m")
+    at, other = tmp_path / "at", node("other")
+    said = here("mount", ticket, at, "--cache", disk, "--no-lsd", "--group").err
+    mounts.servers.add(mounts.status(here, at)["pid"])
+    assert "without --group" in said
+    large = mounts.mount(other, ticket, tmp_path / "large", "--group")
+    for i in range(10):
+        assert (large / f"f{i}").read_bytes() == (source / f"f{i}").read_bytes()
+    for i in (8, 9):
+        assert (at / f"f{i}").read_bytes() == (source / f"f{i}").read_bytes()
 
 
 def test_many_threads_read_at_once(mounts, shared, here, tmp_path):

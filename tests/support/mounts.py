@@ -46,6 +46,14 @@ class Mounts:
     def kill_server(self, node: Node, at: pathlib.Path) -> None:
         os.kill(self.status(node, at)["pid"], signal.SIGKILL)
 
+    def kill_all(self, node: Node, at: pathlib.Path) -> None:
+        """Kill the server and its keeper: nobody is left to go on with the mount."""
+        server = self.status(node, at)["pid"]
+        keeper = int(pathlib.Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(keeper, signal.SIGKILL)
+        os.kill(server, signal.SIGKILL)
+        wait_for("that nobody is left", lambda: not alive(server))
+
     def clear(self) -> None:
         for line in reversed(pathlib.Path("/proc/self/mountinfo").read_text().splitlines()):
             at = line.split()[4]

@@ -16,8 +16,8 @@ struct Stream {
     next: u64,
     /// How much was read on, without a jump.
     read: u64,
-    /// How much is to be there beyond `next`: as much again as was read, so that what is fetched in vain is bounded by
-    /// what was not.
+    /// How much is to be there beyond `next`: half as much again as was read, so that what is fetched in vain is little
+    /// beside what was not.
     window: u64,
     /// Up to where all was asked for.
     asked: u64,
@@ -52,7 +52,7 @@ impl Ahead {
         {
             stream.read += read.end - stream.next;
             stream.next = read.end;
-            stream.window = stream.window.max(stream.read.clamp(LEAST, MOST));
+            stream.window = stream.window.max((stream.read / 2).clamp(LEAST, MOST));
         }
         self.ask(len)
     }

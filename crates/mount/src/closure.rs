@@ -11,7 +11,8 @@
 //! not known yet for a library that fits and needs nothing; so the files of a level are asked for together, and the last
 //! walk, which meets nothing unknown, is exact. The rules are those of the GNU C library. What lies outside the tree
 //! (the host's) is not looked at: a library that the host has in a directory searched earlier is not noticed, which
-//! costs a file fetched ahead in vain.
+//! costs a file fetched ahead in vain. Nor is `/etc/ld.so.cache`: what it names lies on the host, unless an
+//! administrator has entered the mount point there; libraries found that way alone come when they are opened.
 
 use std::collections::{HashMap, HashSet};
 

@@ -294,17 +294,12 @@ impl Files {
 
     /// The pieces that hold these bytes of a file.
     pub(crate) fn pieces(&self, content: u32, range: Range<u64>) -> Range<u32> {
-        pieces(self.manifest(), content, range)
+        let layout = self.manifest().layout();
+        let (start, length) = (layout.file_start(content), u64::from(layout.piece_length()));
+        if range.is_empty() {
+            let first = (start / length) as u32;
+            return first..first;
+        }
+        ((start + range.start) / length) as u32..((start + range.end).div_ceil(length)) as u32
     }
-}
-
-/// The pieces that hold these bytes of a file.
-pub(crate) fn pieces(manifest: &Manifest, content: u32, range: Range<u64>) -> Range<u32> {
-    let layout = manifest.layout();
-    let (start, length) = (layout.file_start(content), u64::from(layout.piece_length()));
-    if range.is_empty() {
-        let first = (start / length) as u32;
-        return first..first;
-    }
-    ((start + range.start) / length) as u32..((start + range.end).div_ceil(length)) as u32
 }

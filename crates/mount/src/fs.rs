@@ -190,8 +190,8 @@ impl Filesystem for Fs {
         reply: ReplyEmpty,
     ) {
         self.count(Kind::Release);
-        self.passthrough.release(ino.0, handle);
         reply.ok();
+        self.passthrough.closed(ino.0, handle);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -4,7 +4,7 @@ use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,7 +80,7 @@ fn mount_by_helper(at: &Path, how: &How) -> Result<OwnedFd, Error> {
     let failed = |why: String| Error::Mount { at: at.into(), why };
     let (ours, theirs) = UnixDatagram::pair().map_err(|e| failed(e.to_string()))?;
     let mut options = OsString::from("ro,nosuid,nodev,default_permissions,subtype=tidecast,fsname=");
-    options.push(&how.source);
+    options.push(OsString::from_vec(escaped(how.source.as_os_str().as_bytes())));
     if how.allow_other {
         options.push(",allow_other");
     }
@@ -102,6 +102,12 @@ fn mount_by_helper(at: &Path, how: &How) -> Result<OwnedFd, Error> {
     ours.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
     let (_, fd) = packets::receive(&ours, &mut [0]).map_err(|e| failed(format!("{HELPER}: {e}")))?;
     fd.ok_or_else(|| failed(format!("{HELPER} sent no device")))
+}
+
+/// A value among options, which commas part.
+fn escaped(value: &[u8]) -> Vec<u8> {
+    let escape = |byte: &u8| if matches!(byte, b',' | b'\\') { vec![b'\\', *byte] } else { vec![*byte] };
+    value.iter().flat_map(escape).collect()
 }
 
 /// Unmounts. `lazy`: even while it is in use; it is gone when the last user is.

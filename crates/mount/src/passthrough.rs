@@ -4,24 +4,37 @@
 //! What holds: all who have a file open at one time have it open the same way, as the kernel demands. So a file is
 //! passed through from an open at which nobody has it open otherwise, and from then on for good: what backs it is
 //! registered with the kernel once and never given back, and outlives this process. Whoever goes on with the mount
-//! is told what is registered, but not who has which file open otherwise; so it registers nothing new.
+//! is told what is registered, and how many have which file open: that is kept in a file in memory ([`Opens`]).
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
+use rustix::fs::MemfdFlags;
 
 /// Smaller files cost less in the kernel's own cache, bytes.
 const LEAST: u64 = 128 << 10;
 /// Files that are passed through: each keeps a file open in the kernel.
 const MOST: usize = 4096;
-const CACHED: FileHandle = FileHandle(0);
+/// By the kernel's cache, and never otherwise.
+const SMALL: FileHandle = FileHandle(0);
 const PASSED: FileHandle = FileHandle(1);
+/// By the kernel's cache, for now.
+const CACHED: FileHandle = FileHandle(2);
 
 /// Hears what was registered: inode, the kernel's number of it.
 pub type OnBacking = Box<dyn Fn(u64, u32) + Send + Sync>;
+
+/// A mount as the process left it that has served it before; a new one has nothing of this.
+pub struct Before {
+    /// What was registered with the kernel: inode, the kernel's number of it.
+    pub backings: Vec<(u64, u32)>,
+}
 
 /// What was registered with the kernel for a file.
 enum Backing {
@@ -30,16 +43,52 @@ enum Backing {
     Own(BackingId),
 }
 
-#[derive(Default)]
+/// How many have each file open that may be passed through. A process that is killed leaves no number that is too
+/// small: it is written before the kernel hears that a file is open, and after it heard that one is closed.
+struct Opens {
+    counts: HashMap<u64, u32>,
+    /// The same, for whoever comes after: a number of 32 bits for each inode.
+    file: File,
+}
+
+/// A file in memory for the process that goes on with a mount, empty.
+///
+/// # Errors
+/// What the system reports.
+pub fn opens() -> io::Result<OwnedFd> {
+    Ok(rustix::fs::memfd_create(c"tidecast-opens", MemfdFlags::CLOEXEC)?)
+}
+
+impl Opens {
+    fn read(file: File) -> io::Result<Opens> {
+        let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, 0)?;
+        let counts = (0..).zip(bytes.as_chunks().0).map(|(ino, count)| (ino, u32::from_ne_bytes(*count)));
+        Ok(Opens { counts: counts.filter(|(_, count)| *count > 0).collect(), file })
+    }
+
+    fn of(&self, ino: u64) -> u32 {
+        self.counts.get(&ino).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, ino: u64, count: u32) {
+        let known = if count > 0 { self.counts.insert(ino, count) } else { self.counts.remove(&ino) };
+        if known != Some(count)
+            && let Err(error) = self.file.write_all_at(&count.to_ne_bytes(), ino * 4)
+        {
+            tracing::error!(%error, "which files are open cannot be written down");
+        }
+    }
+}
+
 struct Table {
     backings: HashMap<u64, Backing>,
-    /// How many have a file open by way of the kernel's cache.
-    cached: HashMap<u64, u32>,
-    /// How many have any file open by way of what backs it; unknown if somebody else has served this mount before.
-    passed: Option<u64>,
+    opens: Opens,
+    /// How many have any file open by way of what backs it.
+    passed: u64,
     /// Nothing more can be registered.
     closed: bool,
-    /// The kernel has been told that nothing need be opened.
+    /// The kernel was told that nothing need be opened.
     retired: bool,
 }
 
@@ -50,19 +99,21 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
-    /// Of a new mount, or of one that was served before with `known` registered.
-    pub(crate) fn new(known: Option<Vec<(u64, u32)>>, tell: OnBacking) -> Passthrough {
-        let closed = known.is_some();
-        let backings = known.into_iter().flatten().map(|(ino, id)| (ino, Backing::Inherited(id))).collect();
-        let passed = (!closed).then_some(0);
-        Passthrough { table: Mutex::new(Table { backings, passed, closed, ..Table::default() }), tell }
+    /// Of a mount whose open files are noted in `opens`.
+    pub(crate) fn new(before: Option<Before>, opens: OwnedFd, tell: OnBacking) -> io::Result<Passthrough> {
+        let opens = Opens::read(opens.into())?;
+        let known = before.map(|before| before.backings).unwrap_or_default();
+        let passed = known.iter().map(|(ino, _)| u64::from(opens.of(*ino))).sum();
+        let backings = known.into_iter().map(|(ino, id)| (ino, Backing::Inherited(id))).collect();
+        let table = Table { backings, opens, passed, closed: false, retired: false };
+        Ok(Passthrough { table: Mutex::new(table), tell })
     }
 
     /// Whether the kernel may be told that nothing need be opened any more, for good: only while nobody has a file open
     /// that is passed through, for then a file is open in two ways.
     pub(crate) fn retire(&self) -> bool {
         let mut table = self.table.lock();
-        table.retired |= table.passed == Some(0);
+        table.retired |= table.passed == 0;
         table.retired
     }
 
@@ -74,14 +125,17 @@ impl Passthrough {
         len: u64,
         whole: impl FnOnce() -> Option<Arc<File>>,
     ) {
+        if len < LEAST {
+            return reply.opened(SMALL, FopenFlags::FOPEN_KEEP_CACHE);
+        }
         let mut table = self.table.lock();
         if table.retired {
             return reply.error(Errno::ENOSYS);
         }
-        let room = !table.closed && table.backings.len() < MOST && !table.cached.contains_key(&ino);
+        let open = table.opens.of(ino);
+        let room = !table.closed && table.backings.len() < MOST && open == 0;
         if !table.backings.contains_key(&ino)
             && room
-            && len >= LEAST
             && let Some(file) = whole()
         {
             match reply.open_backing(&*file) {
@@ -97,9 +151,9 @@ impl Passthrough {
                 }
             }
         }
+        table.opens.set(ino, open + 1);
         let Table { backings, passed, .. } = &mut *table;
         let Some(backing) = backings.get_mut(&ino) else {
-            *table.cached.entry(ino).or_default() += 1;
             drop(table);
             return reply.opened(CACHED, FopenFlags::FOPEN_KEEP_CACHE);
         };
@@ -107,24 +161,23 @@ impl Passthrough {
             *backing = Backing::Own(wrap(&reply, id));
         }
         if let Backing::Own(own) = backing {
-            // Counted before the kernel hears of it.
-            *passed = passed.map(|count| count + 1);
+            *passed += 1;
             // The kernel takes no word about its cache with this.
             reply.opened_passthrough(PASSED, FopenFlags::empty(), own);
         }
     }
 
-    /// Somebody has closed a file.
-    pub(crate) fn release(&self, ino: u64, handle: FileHandle) {
+    /// Somebody has closed a file, and the kernel has heard that we know.
+    pub(crate) fn closed(&self, ino: u64, handle: FileHandle) {
+        if handle == SMALL {
+            return;
+        }
         let mut table = self.table.lock();
         if handle == PASSED {
-            table.passed = table.passed.map(|count| count.saturating_sub(1));
-        } else if let Some(count) = table.cached.get_mut(&ino) {
-            *count -= 1;
-            if *count == 0 {
-                table.cached.remove(&ino);
-            }
+            table.passed = table.passed.saturating_sub(1);
         }
+        let left = table.opens.of(ino).saturating_sub(1);
+        table.opens.set(ino, left);
     }
 }
 

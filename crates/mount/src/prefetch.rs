@@ -1,4 +1,4 @@
-//! Fetching what will be opened before it is: a list in its order, so many bytes at a time, or everything.
+//! Fetching what will be opened before it is: lists in their order, so many bytes at a time, or everything.
 //!
 //! All of a window is asked for at once and comes rarest first, so that nodes with the same list take different pieces
 //! from the origin and give them to each other. What somebody waits for goes before all of it.
@@ -20,6 +20,9 @@ const NEXT: u64 = 8 << 20;
 
 #[derive(Default)]
 struct Queue {
+    /// Pieces in the order of the lists, each once, and where each is.
+    list: Vec<u32>,
+    place: HashMap<u32, u32>,
     /// How much of the list has been asked for, in pieces.
     next: usize,
     out: HashSet<u32>,
@@ -29,28 +32,25 @@ struct Queue {
 /// See the head of the file.
 pub(crate) struct Prefetch {
     manifest: Arc<Manifest>,
-    /// Pieces in the order of the list, each once, and where each is.
-    list: Vec<u32>,
-    place: HashMap<u32, u32>,
     queue: Mutex<Queue>,
 }
 
 impl Prefetch {
     /// Of ranges of pieces, in their order.
     pub(crate) fn new(manifest: Arc<Manifest>, ranges: impl IntoIterator<Item = Range<u32>>) -> Prefetch {
-        let (mut list, mut place) = (Vec::new(), HashMap::new());
-        for piece in ranges.into_iter().flatten() {
-            place.entry(piece).or_insert_with(|| {
-                list.push(piece);
-                list.len() as u32 - 1
-            });
-        }
-        Prefetch { manifest, list, place, queue: Mutex::default() }
+        let mut queue = Queue::default();
+        queue.put_first(ranges.into_iter().flatten());
+        Prefetch { manifest, queue: Mutex::new(queue) }
     }
 
     /// Pieces in the list.
     pub(crate) fn len(&self) -> usize {
-        self.list.len()
+        self.queue.lock().list.len()
+    }
+
+    /// Puts ranges of pieces before all that has not been asked for yet.
+    pub(crate) fn put_first(&self, ranges: impl IntoIterator<Item = Range<u32>>) {
+        self.queue.lock().put_first(ranges.into_iter().flatten());
     }
 
     /// Asks for as much as the window holds. Not for the engine's thread.
@@ -59,7 +59,7 @@ impl Prefetch {
         {
             let mut queue = self.queue.lock();
             while queue.out_bytes < WINDOW
-                && let Some(piece) = self.list.get(queue.next).copied()
+                && let Some(piece) = queue.list.get(queue.next).copied()
             {
                 queue.next += 1;
                 if !waits.has(piece) && queue.out.insert(piece) {
@@ -84,20 +84,58 @@ impl Prefetch {
             return false;
         }
         queue.out_bytes -= u64::from(self.manifest.piece_len(piece));
-        queue.out_bytes < WINDOW / 2 && queue.next < self.list.len()
+        queue.out_bytes < WINDOW / 2 && queue.next < queue.list.len()
     }
 
     /// Somebody waited for these pieces: what the list has next will be wanted next.
     pub(crate) fn missed(&self, waits: &Waits, pieces: &Range<u32>) {
-        let Some(place) = pieces.clone().rev().find_map(|piece| self.place.get(&piece)) else { return };
-        let mut left = NEXT;
-        for piece in self.list.iter().skip(*place as usize + 1).copied() {
-            let len = u64::from(self.manifest.piece_len(piece));
-            if len > left {
-                return;
-            }
-            left -= len;
+        for piece in self.after(pieces) {
             waits.want(piece..piece + 1, Urgency::Soon);
+        }
+    }
+
+    /// What the list has next after these pieces.
+    fn after(&self, pieces: &Range<u32>) -> Vec<u32> {
+        let queue = self.queue.lock();
+        let place = pieces.clone().rev().find_map(|piece| queue.place.get(&piece));
+        let follow = place.map_or(&[][..], |at| queue.list.get(*at as usize + 1..).unwrap_or_default());
+        let mut left = NEXT;
+        let fits = |piece: &&u32| {
+            let len = u64::from(self.manifest.piece_len(**piece));
+            let fits = len <= left;
+            left = left.saturating_sub(len);
+            fits
+        };
+        follow.iter().take_while(fits).copied().collect()
+    }
+}
+
+impl Queue {
+    fn put_first(&mut self, pieces: impl Iterator<Item = u32>) {
+        let rest = self.list.split_off(self.next);
+        self.place.retain(|_, at| (*at as usize) < self.next);
+        for piece in pieces.chain(rest) {
+            self.place.entry(piece).or_insert_with(|| {
+                self.list.push(piece);
+                self.list.len() as u32 - 1
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_first_comes_next_and_once() {
+        let mut queue = Queue::default();
+        queue.put_first([1, 2, 3, 2, 4].into_iter());
+        queue.next = 2;
+        queue.put_first([9, 4, 1].into_iter());
+        assert_eq!(queue.list, [1, 2, 9, 4, 3]);
+        for (at, piece) in queue.list.iter().enumerate() {
+            assert_eq!(queue.place[piece] as usize, at);
         }
     }
 }

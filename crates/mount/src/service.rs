@@ -1,8 +1,10 @@
 //! One published tree, ready to be mounted: what the program holds in its hand.
 
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,25 +15,30 @@ use tidecast_store::Store;
 use crate::closure::{Closure, Environment};
 use crate::error::Error;
 use crate::fallback::Fallback;
-use crate::files::{Files, pieces};
-use crate::passthrough::OnBacking;
+use crate::files::Files;
+use crate::fs::Fs;
+use crate::list::{List, ListError};
+use crate::passthrough::{Before, OnBacking, Passthrough};
 use crate::prefetch::Prefetch;
 use crate::record::{self, Recorder};
 use crate::session::Serving;
 use crate::status::{Hold, Status, Wait};
 use crate::tree::Tree;
 use crate::waits::Waits;
+use crate::walk;
 
 /// Files named in a status.
 const NAMED: usize = 20;
+
+/// The list that a tree brings along.
+pub const OWN_LIST: &str = ".tidecast-prefetch";
+const LONGEST_LIST: u64 = 64 << 20;
 
 /// How to serve a tree.
 pub struct Options {
     /// After so long a request for data that nobody gives fails.
     pub timeout: Duration,
-    /// Parts of files to fetch before they are asked for, in their order: files by their place in the manifest, bytes.
-    pub prefetch: Vec<(u32, Range<u64>)>,
-    /// Everything is fetched, what was named above first.
+    /// Everything is fetched, what [`Service::fetch_list`] names first.
     pub bulk: bool,
     /// What is read is recorded; see [`Service::save_record`].
     pub record: bool,
@@ -85,16 +92,10 @@ impl Service {
     ) -> Result<Service, Error> {
         let manifest = store.manifest().clone();
         let tree = Arc::new(Tree::new(manifest.clone(), options.owner));
-        let of_file = |(file, range): (u32, Range<u64>)| {
-            let content = manifest.file(file).map_or(file, |f| f.same_as());
-            let len = manifest.layout().file_len(content);
-            pieces(&manifest, content, range.start.min(len)..range.end.min(len))
-        };
-        let listed: Vec<Range<u32>> = options.prefetch.into_iter().map(of_file).collect();
         let contents: Vec<Range<u32>> =
             manifest.files().filter(|f| f.same_as() == f.index()).map(|f| f.pieces()).collect();
-        let rest = if options.bulk { contents.clone() } else { Vec::new() };
-        let prefetch = Arc::new(Prefetch::new(manifest.clone(), listed.into_iter().chain(rest)));
+        let all = if options.bulk { contents.clone() } else { Vec::new() };
+        let prefetch = Arc::new(Prefetch::new(manifest.clone(), all));
         let waits = Waits::start(store.clone(), demand.clone(), options.timeout).map_err(Error::Thread)?;
         if let Some(fallback) = options.fallback {
             fallback.start(manifest.clone(), &waits, demand).map_err(Error::Thread)?;
@@ -104,10 +105,40 @@ impl Service {
         // A second service of the same swarm would hear nothing; there is none.
         let first = arrivals.0.set(hooks).is_ok();
         debug_assert!(first, "arrivals are told to one service only");
-        let files = Files::new(tree, store, waits.clone(), prefetch.clone(), recorder, contents);
-        let (list, of) = (prefetch.clone(), waits.clone());
-        waits.later(move || list.fill(&of));
+        let files = Files::new(tree, store, waits, prefetch.clone(), recorder, contents);
         Ok(Service { files: Arc::new(files), prefetch })
+    }
+
+    /// Fetches what is to be fetched before it is asked for: everything, or nothing until there is a list.
+    pub fn fetch_ahead(&self) {
+        let (prefetch, waits) = (self.prefetch.clone(), self.files.waits.clone());
+        self.files.waits.later(move || prefetch.fill(&waits));
+    }
+
+    /// Fetches what a list names, in its order and before everything else that nobody waits for. Gives the names that
+    /// are not in this tree.
+    ///
+    /// # Errors
+    /// Its patterns cannot be used together.
+    pub fn fetch_list(&self, list: &List) -> Result<Vec<Vec<u8>>, ListError> {
+        let tree = &self.files.tree;
+        let files = tree.manifest().files().filter(|f| !f.is_symlink());
+        let files: Vec<_> = files.map(|f| (f.index(), tree.path(f.index()), f.len())).collect();
+        let resolved = list.resolve(files.iter().map(|(file, path, len)| (*file, path.as_slice(), *len)))?;
+        let of_file = |(file, range)| self.files.pieces(self.files.content(file), range);
+        self.prefetch.put_first(resolved.ranges.into_iter().map(of_file));
+        self.fetch_ahead();
+        Ok(resolved.missing)
+    }
+
+    /// The list that was published with the tree, if there is one: a file [`OWN_LIST`]. Waits until it has come; a list
+    /// that cannot be had or read is not there.
+    pub fn own_list(&self) -> Option<List> {
+        let path = [b"/", OWN_LIST.as_bytes()].concat();
+        let file = walk::find(&*self.files.tree, b"/", &path)?.file;
+        self.files.tree.manifest().file(file).filter(|f| f.len() <= LONGEST_LIST)?;
+        let text = self.files.fetch(file).recv().ok()??;
+        List::parse(&text).inspect_err(|error| tracing::warn!(%error, "{OWN_LIST} cannot be used")).ok()
     }
 
     /// The tree that is served.
@@ -115,21 +146,23 @@ impl Service {
         &self.files.tree
     }
 
-    /// Serves a new mount until it is gone; from a thread of its own. `tell` hears what whoever goes on with the mount
-    /// will have to know.
+    /// Serves a mount until it is gone; from a thread of its own. `before`: as another process has served it, if one
+    /// has. `opens` notes what is open ([`opens()`](crate::opens)); it and what `tell` hears are for whoever goes on.
     ///
     /// # Errors
     /// The kernel is not understood, or ends the conversation.
-    pub fn serve(&self, device: OwnedFd, tell: OnBacking) -> Result<(), Error> {
-        Serving::begin(device, self.files.clone(), tell)?.run().map_err(Error::Device)
-    }
-
-    /// Goes on with a mount that another process has served before, and what that process has told.
-    ///
-    /// # Errors
-    /// As [`Service::serve`].
-    pub fn serve_on(&self, device: OwnedFd, told: Vec<(u64, u32)>) -> Result<(), Error> {
-        Serving::go_on(device, self.files.clone(), told)?.run().map_err(Error::Device)
+    pub fn serve(
+        &self,
+        device: OwnedFd,
+        before: Option<Before>,
+        opens: OwnedFd,
+        tell: OnBacking,
+    ) -> Result<(), Error> {
+        let is_new = before.is_none();
+        let passthrough = Passthrough::new(before, opens, tell).map_err(Error::Device)?;
+        let fs = Fs::new(self.files.clone(), passthrough);
+        let begin = if is_new { Serving::begin } else { Serving::go_on };
+        begin(device, fs)?.run().map_err(Error::Device)
     }
 
     /// The cache can take no more: whoever needs what is not here gets an error from now on.
@@ -143,9 +176,21 @@ impl Service {
     }
 
     /// Fetches what programs of the tree need to start: them, and their libraries and interpreters, found as ld.so would.
-    /// Takes as long as all that takes to come; what is not in the tree is returned.
+    /// Takes as long as all that takes to come; what is not in the tree is returned. A program may lie outside the tree
+    /// and need libraries in it.
     pub fn fetch_programs(&self, environment: Environment, programs: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        let mut closure = Closure::new(&*self.files.tree, environment, programs);
+        let tree = &*self.files.tree;
+        let on_host = |program: &Vec<u8>| {
+            let path = Path::new(OsStr::from_bytes(program)).canonicalize().ok()?;
+            let is_ours = walk::find(tree, &environment.prefix, program).is_some();
+            let bytes = if is_ours || !program.starts_with(b"/") { None } else { std::fs::read(&path).ok() };
+            Some((path, bytes?))
+        };
+        let hosts: Vec<_> = programs.iter().filter_map(on_host).collect();
+        let mut closure = Closure::new(tree, environment, programs);
+        for (path, bytes) in hosts {
+            closure.add_host_program(path.as_os_str().as_bytes(), &bytes);
+        }
         loop {
             let wanted = closure.wanted();
             if wanted.is_empty() {
@@ -162,18 +207,20 @@ impl Service {
         }
     }
 
-    /// Writes down what was read so far, as a prefetch list.
+    /// Writes down what was read so far, as a prefetch list. Gives how often something was read that is not in it,
+    /// because there was too much.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn save_record(&self, path: &Path, manifest: String) -> io::Result<()> {
-        let Some(recorder) = &self.files.recorder else { return Ok(()) };
+    pub fn save_record(&self, path: &Path, manifest: String) -> io::Result<u64> {
+        let Some(recorder) = &self.files.recorder else { return Ok(0) };
         let tree = &self.files.tree;
         let list = recorder.finish(Some(manifest), |file| {
             let len = tree.manifest().file(file)?.len();
             Some((tree.path(file), len))
         });
-        record::save(&list, path)
+        record::save(&list, path)?;
+        Ok(recorder.left_out())
     }
 
     /// How it goes.

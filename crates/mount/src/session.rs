@@ -8,15 +8,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
 
 use fuser::{Config, Session, SessionACL};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::error::Error;
-use crate::files::Files;
 use crate::fs::Fs;
-use crate::passthrough::{OnBacking, Passthrough};
 
 /// Threads that take requests of the kernel: none waits for the network, but may for the disk.
 const THREADS: usize = 4;
@@ -36,24 +33,18 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Greets the kernel over the device of a new mount.
-    pub(crate) fn begin(device: OwnedFd, files: Arc<Files>, tell: OnBacking) -> Result<Serving, Error> {
-        let fs = Fs::new(files, Passthrough::new(None, tell));
+    pub(crate) fn begin(device: OwnedFd, fs: Fs) -> Result<Serving, Error> {
         let session = Session::from_fd(fs, device, SessionACL::All, config());
         Ok(Serving { session: session.map_err(Error::Device)?, again: None })
     }
 
-    /// Goes on over the device of a mount that was served before, with files that were registered by inode and number.
-    pub(crate) fn go_on(
-        device: OwnedFd,
-        files: Arc<Files>,
-        backings: Vec<(u64, u32)>,
-    ) -> Result<Serving, Error> {
+    /// Goes on over the device of a mount that was served before.
+    pub(crate) fn go_on(device: OwnedFd, fs: Fs) -> Result<Serving, Error> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|e| Error::Device(e.into()))?;
         rustix::net::send(&theirs, &first_words(), SendFlags::NOSIGNAL)
             .map_err(|e| Error::Device(e.into()))?;
-        let fs = Fs::new(files, Passthrough::new(Some(backings), Box::new(|_, _| {})));
         let session = Session::from_fd(fs, ours, SessionACL::All, config());
         let session = session.map_err(Error::Device)?;
         become_device(&session, &device).map_err(Error::Device)?;

@@ -101,6 +101,11 @@ pub enum Keep {
         /// Where it is mounted.
         at: PathBuf,
     },
+    /// What notes which files of a mount are open; it comes with the message.
+    Opens {
+        /// The device.
+        number: u32,
+    },
     /// A file of a mount has been registered with the kernel for reading past us.
     Backing {
         /// The device.

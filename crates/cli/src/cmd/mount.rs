@@ -4,6 +4,7 @@
 //! whatever the number of mounts; a *keeper* (`keeper.rs`) holds their devices, so that the mounts outlive a server
 //! that crashes or is replaced.
 
+mod ahead;
 pub(crate) mod home;
 mod keeper;
 pub(crate) mod launch;
@@ -86,8 +87,10 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "MODE", value_parser = ["hybrid", "file", "bulk"], default_value = "hybrid")]
     pub(crate) mode: String,
     /// A list of what to fetch first: made by --record, or by hand, a path or pattern a line
-    #[arg(long, value_name = "LIST")]
-    pub(crate) prefetch: Option<PathBuf>,
+    ///
+    /// auto: the list beside the manifest (env.list for env.torrent), else the file .tidecast-prefetch in the tree
+    #[arg(long, value_name = "auto|none|LIST", default_value = "auto")]
+    pub(crate) prefetch: ahead::Prefetch,
     /// Fetch first what this program of the tree needs to start, libraries and all; may be repeated
     #[arg(long, value_name = "PROG")]
     pub(crate) prefetch_exe: Vec<String>,

@@ -20,10 +20,11 @@ pub(super) const RESTART: u8 = 75;
 const DEATHS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A mount: where it is, and which files are registered with the kernel, by inode and number.
+/// A mount: where it is, what notes its open files, and which are registered with the kernel, by inode and number.
 struct Held {
     at: PathBuf,
     device: OwnedFd,
+    opens: Option<OwnedFd>,
     backings: Vec<(u64, u32)>,
 }
 
@@ -72,13 +73,21 @@ fn keep(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
         for &(ino, id) in &held.backings {
             let _ = socket.send(&Keep::Backing { number, ino, id }, None);
         }
+        if let Some(opens) = &held.opens {
+            let _ = socket.send(&Keep::Opens { number }, Some(opens.as_fd()));
+        }
         let _ = socket.send(&Keep::Device { number, at: held.at.clone() }, Some(held.device.as_fd()));
     }
     let _ = socket.send(&Keep::Begin, None);
     while let Ok((message, device)) = socket.receive::<Keep>(None) {
         match (message, device) {
             (Keep::Device { number, at }, Some(device)) => {
-                devices.insert(number, Held { at, device, backings: Vec::new() });
+                devices.insert(number, Held { at, device, opens: None, backings: Vec::new() });
+            }
+            (Keep::Opens { number }, opens) => {
+                if let Some(held) = devices.get_mut(&number) {
+                    held.opens = opens;
+                }
             }
             (Keep::Backing { number, ino, id }, _) => {
                 if let Some(held) = devices.get_mut(&number) {

@@ -44,12 +44,14 @@ fn start(home: &Home, reporter: &Reporter) -> Result<(), Failure> {
     keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut keeper = keeper.spawn().context("cannot start a process")?;
     let said = keeper.stdout.take().map(BufReader::new);
+    let mut serves = false;
+    // When it serves, it closes its end.
     for line in said.into_iter().flat_map(BufRead::lines) {
         let line = line.context("the server cannot be heard")?;
         let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
         let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         match text("event").as_str() {
-            "started" => return Ok(()),
+            "started" => serves = true,
             "warning" => reporter.warning(&text("message")),
             "error" => {
                 let _ = keeper.wait();
@@ -58,6 +60,9 @@ fn start(home: &Home, reporter: &Reporter) -> Result<(), Failure> {
             }
             _ => {}
         }
+    }
+    if serves {
+        return Ok(());
     }
     let _ = keeper.wait();
     Err(anyhow!("the server did not start; see {}", home.log().display()).into())

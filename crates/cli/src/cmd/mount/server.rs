@@ -1,10 +1,8 @@
 //! The server of a tree: takes part in its swarm, and answers the kernel for all mounts of it on this host.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tidecast_mount::{
-    Answer, Arrivals, Ask, Environment, Fallback, Keep, List, Options, Packets, Service, host_hwcaps,
-};
+use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Keep, Options, Packets, Service};
 use tidecast_net::{Demand, Progress};
-use tidecast_store::{DownloadOptions, Durability, Select};
+use tidecast_store::{DownloadOptions, Durability, Opened, Select};
 use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
@@ -24,10 +20,11 @@ use super::super::get::{by_manifest, find, open};
 use super::super::source::{Origin, Source, right};
 use super::super::swarm::{Choices, Part, Running};
 use super::keeper::RESTART;
-use super::{Home, TreeArgs};
+use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on};
+use crate::units::Size;
 
 /// A read waits for its data at most so long, unless the user says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -36,7 +33,7 @@ const LONELY: Duration = Duration::from_secs(30);
 /// A group has so long to be given its plan before files are opened.
 const GATHERING: Duration = Duration::from_secs(2);
 /// Who connects to the server says what for within this.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -122,7 +119,8 @@ async fn begin(
         DownloadOptions { durability: Durability::None, select: Select::All, on_demand: true, name: None };
     let opened = open(manifest.clone(), &home.data(&manifest)?, options).await?;
     let arrivals = Arrivals::default();
-    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), args.group))?;
+    let group = args.group && has_room(&opened, reporter);
+    let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), group))?;
     let alone = running.swarm.progress();
     let fallback = args
         .fallback
@@ -131,7 +129,6 @@ async fn begin(
     let options = Options {
         timeout,
         fallback,
-        prefetch: listed(args, &manifest, reporter)?,
         bulk: args.mode == "bulk",
         record: args.record.is_some(),
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
@@ -141,61 +138,39 @@ async fn begin(
         tokio::task::spawn_blocking(move || Service::start(store, demand, &arrivals, options)).await;
     let service = service.context("a thread of Tidecast failed")??;
     let service = Arc::new(service);
-    prefetch_programs(args, &service)?;
     let told = peers.iter().flatten().copied().collect();
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
     find(&mut running, finders, choices, reporter).await;
-    if args.group {
-        // What is opened before would be asked of the origin by each node for itself.
+    if group {
+        // What is wanted before would be asked of the origin by each node for itself.
         let mut progress = running.swarm.progress();
         let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
     }
+    ahead::begin(args, &service, reporter)?;
     Ok((running, service, told))
 }
 
-/// Fetches what the programs that the user named need, on a thread of its own.
-fn prefetch_programs(args: &TreeArgs, service: &Arc<Service>) -> Result<(), Failure> {
-    if args.prefetch_exe.is_empty() || args.mode == "file" {
-        return Ok(());
+/// Whether all that the others may open fits into the cache: a plan brings it, wanted here or not, and would leave no
+/// room for what is.
+fn has_room(opened: &Opened, reporter: &Reporter) -> bool {
+    let manifest = opened.store.manifest();
+    let here = opened.have.iter().chain(&opened.to_check).flat_map(|pieces| pieces.clone());
+    let here: u64 = here.map(|piece| u64::from(manifest.piece_len(piece))).sum();
+    let missing = manifest.total_len().saturating_sub(here);
+    let path = opened.store.path();
+    let dir = path.ancestors().find(|dir| dir.is_dir()).unwrap_or(&path);
+    let free = rustix::fs::statvfs(dir).map_or(u64::MAX, |of| of.f_bavail.saturating_mul(of.f_frsize));
+    if missing > free {
+        reporter.warning(&format!(
+            "the cache has room for {} and not for all {} that the others may open: this node goes without --group, \
+             and fetches only what it opens itself",
+            Size(free),
+            Size(missing)
+        ));
     }
-    let from_env = |name| std::env::var_os(name).map(OsString::into_vec).unwrap_or_default();
-    let prefix = service.tree().manifest().prefix().map_or_else(|| b"/".to_vec(), <[u8]>::to_vec);
-    let (library_path, path) = (from_env("LD_LIBRARY_PATH"), from_env("PATH"));
-    let environment = Environment { prefix, library_path, path, hwcaps: host_hwcaps() };
-    let programs = args.prefetch_exe.iter().map(|program| program.clone().into_bytes()).collect();
-    let service = service.clone();
-    spawn("closure", move || {
-        let outside = service.fetch_programs(environment, programs);
-        let outside: Vec<_> = outside.iter().map(|path| String::from_utf8_lossy(path)).collect();
-        tracing::info!(?outside, "the programs' libraries are here; these have to be on the host");
-    })
-}
-
-/// What the user's list names.
-fn listed(
-    args: &TreeArgs,
-    manifest: &tidecast_metainfo::Manifest,
-    reporter: &Reporter,
-) -> Result<Vec<(u32, std::ops::Range<u64>)>, Failure> {
-    let Some(path) = args.prefetch.as_ref().filter(|_| args.mode != "file") else { return Ok(Vec::new()) };
-    let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
-    let list = List::parse(&text).with_context(|| format!("{} is no prefetch list", path.display()))?;
-    let paths: Vec<(u32, Vec<u8>, u64)> = manifest
-        .files()
-        .filter(|f| !f.is_symlink())
-        .map(|f| (f.index(), f.path().inner().join(&b'/'), f.len()))
-        .collect();
-    let files = paths.iter().map(|(file, path, len)| (*file, path.as_slice(), *len));
-    let resolved = list.resolve(files).with_context(|| format!("{} is no prefetch list", path.display()))?;
-    if !resolved.missing.is_empty() {
-        let first = resolved.missing.first().map(|p| String::from_utf8_lossy(p).into_owned());
-        let (count, first) = (resolved.missing.len(), first.unwrap_or_default());
-        reporter
-            .warning(&format!("{count} names of the prefetch list are not in this tree, such as {first}"));
-    }
-    Ok(resolved.ranges)
+    missing <= free
 }
 
 /// Until nothing is mounted any more, or somebody ends it.
@@ -234,12 +209,15 @@ async fn until_the_end(
 fn save(service: &Service, path: &Path) {
     let manifest = service.tree().manifest().hash_v2().map(|hash| data_encoding::HEXLOWER.encode(&hash));
     match service.save_record(path, manifest.unwrap_or_default()) {
-        Ok(()) => tracing::info!(path = %path.display(), "what was read is written down"),
+        Ok(0) => tracing::info!(path = %path.display(), "what was read is written down"),
+        Ok(left_out) => {
+            tracing::warn!(path = %path.display(), left_out, "more was read than a list may hold");
+        }
         Err(error) => tracing::error!(path = %path.display(), %error, "what was read cannot be written down"),
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).context("cannot start a thread")?;
     Ok(())
 }
@@ -268,17 +246,20 @@ impl Mounts {
     /// Goes on with the mounts that the keeper has kept.
     fn take_over(self: Arc<Self>) -> Result<(), Failure> {
         let mut backings = BTreeMap::<u32, Vec<(u64, u32)>>::new();
+        let mut opens = BTreeMap::<u32, OwnedFd>::new();
         loop {
-            let (message, device) =
-                self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper is gone")?;
-            match (message, device) {
+            let (message, fd) = self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper is gone")?;
+            match (message, fd) {
                 (Keep::Device { number, at }, Some(device)) => {
                     let mut table = self.table.lock();
                     table.next = table.next.max(number + 1);
                     table.devices.insert(number, at);
                     drop(table);
-                    self.clone().serve(number, device, Some(backings.remove(&number).unwrap_or_default()))?;
+                    let before = Before { backings: backings.remove(&number).unwrap_or_default() };
+                    let opens = opens.remove(&number).context("the keeper does not know what is open")?;
+                    self.clone().serve(number, device, Some(before), opens)?;
                 }
+                (Keep::Opens { number }, Some(fd)) => drop(opens.insert(number, fd)),
                 (Keep::Backing { number, ino, id }, _) => backings.entry(number).or_default().push((ino, id)),
                 (Keep::Begin, _) => return Ok(()),
                 _ => return Err(anyhow!("the keeper speaks of something else").into()),
@@ -286,23 +267,20 @@ impl Mounts {
         }
     }
 
-    /// Serves a mount; `before`: what was registered by those who served it before, if somebody did.
+    /// Serves a mount; `before`: as another process has left it, if one has.
     fn serve(
         self: Arc<Self>,
         number: u32,
         device: OwnedFd,
-        before: Option<Vec<(u64, u32)>>,
+        before: Option<Before>,
+        opens: OwnedFd,
     ) -> Result<(), Failure> {
         spawn(&format!("mount-{number}"), move || {
             let keeper = self.keeper.clone();
             let tell = move |ino, id| {
                 let _ = keeper.send(&Keep::Backing { number, ino, id }, None);
             };
-            let served = match before {
-                Some(backings) => self.service.serve_on(device, backings),
-                None => self.service.serve(device, Box::new(tell)),
-            };
-            if let Err(error) = served {
+            if let Err(error) = self.service.serve(device, before, opens, Box::new(tell)) {
                 tracing::error!(%error, "a mount has ended");
             }
             let _ = self.events.blocking_send(Event::Gone(number));
@@ -346,7 +324,10 @@ impl Mounts {
         let Ok((ask, device)) = asking.receive::<Ask>(Some(PATIENCE)) else { return };
         let (answer, event) = match (ask, device) {
             (Ask::Status, _) => (Answer::Status(Box::new(self.status())), None),
-            (Ask::Serve { at }, Some(device)) => (self.clone().add(at, device), None),
+            (Ask::Serve { at }, Some(device)) => match self.clone().add(at, device) {
+                Ok(()) => (Answer::Done, None),
+                Err(failure) => (Answer::Failed(failure.error.to_string()), None),
+            },
             (Ask::Serve { .. }, None) => (Answer::Failed("there is no device with it".to_owned()), None),
             (Ask::Stop, _) => (Answer::Done, Some(Event::Stop)),
             (Ask::Restart, _) => (Answer::Done, Some(Event::Restart)),
@@ -358,7 +339,8 @@ impl Mounts {
     }
 
     /// Serves one more mount, and has the keeper keep it.
-    fn add(self: Arc<Self>, at: PathBuf, device: OwnedFd) -> Answer {
+    fn add(self: Arc<Self>, at: PathBuf, device: OwnedFd) -> Result<(), Failure> {
+        let opens = tidecast_mount::opens().context("cannot note what is open")?;
         let number = {
             let mut table = self.table.lock();
             table.next += 1;
@@ -367,13 +349,10 @@ impl Mounts {
             number
         };
         let kept = self.keeper.send(&Keep::Device { number, at }, Some(device.as_fd()));
-        if kept.is_err() {
+        if kept.and_then(|()| self.keeper.send(&Keep::Opens { number }, Some(opens.as_fd()))).is_err() {
             tracing::warn!("the keeper is gone: mounts end with this process");
         }
-        match self.serve(number, device, None) {
-            Ok(()) => Answer::Done,
-            Err(failure) => Answer::Failed(failure.error.to_string()),
-        }
+        self.serve(number, device, None, opens)
     }
 
     fn status(&self) -> Value {
