@@ -147,12 +147,25 @@ impl Store {
     fn scan(&self, dl: &Download, named: &[Range<u32>], staged: bool) -> Result<Vec<Range<u32>>, Error> {
         let touched = Bits::new(self.manifest.piece_count());
         let mut sizes = vec![0u64; self.manifest.file_count() as usize];
+        // Of a large tree little may be here: what is not in a directory that is there need not be looked for.
+        let mut place: Option<(PathBuf, bool)> = None;
+        let mut has_place = |path: &Path| {
+            let dir = path.parent().unwrap_or(path);
+            if place.as_ref().is_none_or(|(known, _)| known != dir) {
+                place = Some((dir.to_owned(), exists(&*self.disk, dir)?));
+            }
+            Ok::<bool, Error>(place.as_ref().is_some_and(|(_, there)| *there))
+        };
         for (file, size) in (0..).zip(&mut sizes) {
             if dl.in_place.get(file) {
                 for piece in self.map.file_pieces(file) {
                     touched.set(piece);
                 }
-            } else if staged && self.map.is_selected(file) && self.map.file_len(file) > 0 {
+            } else if staged
+                && self.map.is_selected(file)
+                && self.map.file_len(file) > 0
+                && has_place(&self.file_path(file))?
+            {
                 *size = self.scan_file(dl, file, &touched)?;
             }
         }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use tidecast_mount::{Ask, How, clean, mounted_at, unmount};
 
 use super::Context;
+use super::source::Source;
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         return outcome;
     }
     let at = place(&args.at)?;
-    let home = Home::of(&args.tree, context)?;
+    let home = Home::of(&Source::parse(&args.tree.source)?, &args.tree, context)?;
     let server = launch::server(&home, reporter)?;
     let how = How { source: home.socket(), allow_other: args.allow_other };
     launch::attach(&server, &at, &how)?;

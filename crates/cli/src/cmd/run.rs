@@ -18,6 +18,7 @@ use tidecast_mount::How;
 use super::Context;
 use super::mount::home::Home;
 use super::mount::{TreeArgs, launch, other_part};
+use super::source::Source;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(&args.tree, context, reporter) {
         return outcome;
     }
-    let home = Home::of(&args.tree, context)?;
+    let home = Home::of(&Source::parse(&args.tree.source)?, &args.tree, context)?;
     let server = launch::server(&home, reporter)?;
     let at = match &args.at {
         Some(at) => std::path::absolute(at)?,

@@ -30,9 +30,9 @@ impl Home {
     /// Of the tree that a command is about; made if need be.
     ///
     /// # Errors
-    /// The source cannot be read; the directory cannot be made, or belongs to somebody else.
-    pub(crate) fn of(args: &TreeArgs, context: &Context<'_>) -> Result<Home, Failure> {
-        let id = HEXLOWER.encode(&Source::parse(&args.source)?.id());
+    /// The directory cannot be made, or belongs to somebody else.
+    pub(crate) fn of(source: &Source, args: &TreeArgs, context: &Context<'_>) -> Result<Home, Failure> {
+        let id = HEXLOWER.encode(&source.id());
         let cache = args.cache.clone().or_else(|| context.settings.cache.clone());
         let base = match &cache {
             Some(dir) => {

@@ -52,10 +52,12 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
     let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
     let keeper = Arc::new(Packets::inherited(keeper));
     let choices = Choices::new(&args.swarm, context)?;
-    let home = Home::of(args, context)?;
+    let source = Source::parse(&args.source)?;
+    let home = Home::of(&source, args, context)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        let (mut running, service, told) = begin(args, context, &choices, &home, &stop, reporter).await?;
+        let (mut running, service, told) =
+            begin(args, source, context, &choices, &home, &stop, reporter).await?;
         let (events, mut heard) = mpsc::channel(64);
         let mounts = Arc::new(Mounts {
             service: service.clone(),
@@ -97,6 +99,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
 /// The swarm, and the service over it.
 async fn begin(
     args: &TreeArgs,
+    source: Source,
     context: &Context<'_>,
     choices: &Choices,
     home: &Home,
@@ -105,14 +108,17 @@ async fn begin(
 ) -> Result<(Running, Arc<Service>, Vec<SocketAddr>), Failure> {
     let timeout = args.timeout.or(context.settings.timeout).map_or(TIMEOUT, |t| t.0);
     let state_dir = context.state_dir()?;
-    let source = Source::parse(&args.source)?;
     let (security, again) = (right(&source, &state_dir)?, right(&source, &state_dir)?);
     let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
-    let Origin { manifest, peers, finders } = match home.manifest() {
+    let kept = if matches!(source, Source::File(_)) { None } else { home.manifest() };
+    let Origin { manifest, peers, finders } = match kept {
         Some(manifest) => source.with(manifest, choices, reporter).await?,
-        None => source.manifest(choices, Arc::new(security), Some(timeout), stop, reporter).await?,
+        None => {
+            let origin = source.manifest(choices, Arc::new(security), Some(timeout), stop, reporter).await?;
+            home.keep(&origin.manifest)?;
+            origin
+        }
     };
-    home.keep(&manifest)?;
     let security = if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
     let manifest = Arc::new(manifest);
     let options =
