@@ -106,6 +106,16 @@ def test_names_are_asked_for_once_and_need_no_network(mounts, shared, here, tmp_
     assert mounts.requests(here, at) == before
 
 
+def test_a_small_file_is_not_asked_for_once_it_is_open(mounts, shared, here, tmp_path):
+    source = tmp_path / "src"
+    data = [blob(source / f"f{i}", 1 + i * 4093, i).read_bytes() for i in range(32)]
+    _, ticket = shared(source)
+    at = mounts.mount(here, ticket, tmp_path / "at")
+    for _ in range(2):
+        assert [(at / f"f{i}").read_bytes() for i in range(32)] == data
+    assert mounts.requests(here, at)["read"] == 0
+
+
 def test_a_part_of_a_large_file_does_not_wait_for_the_rest(mounts, shared, here, tmp_path):
     source = tmp_path / "src"
     data = blob(source / "model", 96 * MIB).read_bytes()

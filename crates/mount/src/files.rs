@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -244,6 +245,19 @@ impl Files {
             all.clear();
         }
         all.entry(content).or_default().read(range.clone(), len)
+    }
+
+    /// Shows a small file that is here to somebody who may refuse it.
+    pub(crate) fn show(&self, file: u32, len: u64, take: impl FnOnce(&[u8]) -> io::Result<()>) {
+        let content = self.content(file);
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(LARGEST_READ, 0);
+            let bytes = buffer.get_mut(..len as usize).unwrap_or_default();
+            // What cannot be read here fails when it is read, with an error that says so.
+            if self.fill(content, 0, bytes).is_ok() && take(bytes).is_ok() {
+                self.counters.gave(bytes.len());
+            }
+        });
     }
 
     fn give(&self, content: u32, range: Range<u64>, give: impl FnOnce(Result<&[u8], Fault>)) {

@@ -4,19 +4,21 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fuser::{
     AccessFlags, Errno, FileAttr, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
-    KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr,
     Request,
 };
 
+use parking_lot::Mutex;
+
 use crate::counters::Kind;
 use crate::files::{Fault, Files};
-use crate::passthrough::Passthrough;
+use crate::passthrough::{self, Passthrough};
 use crate::tree::{Child, Node, Tree};
 use crate::waits::Asker;
 
@@ -33,13 +35,48 @@ const NAME: u32 = 255;
 pub(crate) struct Fs {
     files: Arc<Files>,
     passthrough: Arc<Passthrough>,
+    pages: Arc<Pages>,
     has_xattrs: bool,
+}
+
+/// Gives the kernel all pages of a small file before it hears that the file is open: one message less for each. Once a
+/// file, for the kernel keeps them as long as it has room; and only on a mount that nobody has served before, for a page
+/// that is being read then cannot be given.
+#[derive(Default)]
+pub(crate) struct Pages {
+    kernel: OnceLock<Notifier>,
+    given: Mutex<Vec<u64>>,
+}
+
+impl Pages {
+    /// From now on pages can be given.
+    pub(crate) fn reach(&self, kernel: Notifier) {
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Whether this is the first time for a file of the mount that may be given.
+    fn first(&self, ino: INodeNo, len: u64) -> Option<&Notifier> {
+        let kernel = self.kernel.get().filter(|_| 0 < len && len < passthrough::LEAST)?;
+        let (at, bit) = ((ino.0 / 64) as usize, 1 << (ino.0 % 64));
+        let mut given = self.given.lock();
+        if given.len() <= at {
+            given.resize(at + 1, 0);
+        }
+        let word = given.get_mut(at)?;
+        let first = *word & bit == 0;
+        *word |= bit;
+        first.then_some(kernel)
+    }
 }
 
 impl Fs {
     pub(crate) fn new(files: Arc<Files>, passthrough: Passthrough) -> Fs {
         let has_xattrs = files.tree.has_xattrs();
-        Fs { files, passthrough: Arc::new(passthrough), has_xattrs }
+        Fs { files, passthrough: Arc::new(passthrough), pages: Arc::default(), has_xattrs }
+    }
+
+    pub(crate) fn pages(&self) -> Arc<Pages> {
+        self.pages.clone()
     }
 
     fn tree(&self) -> &Tree {
@@ -149,9 +186,15 @@ impl Filesystem for Fs {
             return reply.error(Errno::ENOSYS);
         }
         let asker = Asker { file, pid: request.pid() };
-        let (files, passthrough) = (self.files.clone(), self.passthrough.clone());
+        let (files, passthrough, pages) = (self.files.clone(), self.passthrough.clone(), self.pages.clone());
         self.files.open(asker, move |ready| match ready {
-            Ok(len) => passthrough.open(reply, ino.0, len, || files.whole(file)),
+            Ok(len) => {
+                if let Some(kernel) = pages.first(ino, len) {
+                    // In vain if the kernel has no room; it asks, then.
+                    files.show(file, len, |bytes| kernel.store(ino, 0, bytes));
+                }
+                passthrough.open(reply, ino.0, len, || files.whole(file));
+            }
             Err(fault) => reply.error(errno(fault)),
         });
     }

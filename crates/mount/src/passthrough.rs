@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rustix::fs::MemfdFlags;
 
 /// Smaller files cost less in the kernel's own cache, bytes.
-const LEAST: u64 = 128 << 10;
+pub(crate) const LEAST: u64 = 128 << 10;
 /// Files that are passed through: each keeps a file open in the kernel.
 const MOST: usize = 4096;
 /// By the kernel's cache, and never otherwise.
