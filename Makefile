@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint unit e2e fuzz sim-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long clean
+.PHONY: help setup build test lint unit e2e fuzz sim-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -54,6 +54,10 @@ experiments: ## "MPI vs BitTorrent" on the emulated cluster, half an hour (ARGS=
 experiments-long: ## all settings and sizes of it; interrupted, it goes on where it was (as root)
 	@lab/experiments/setup
 	@lab/lab experiment long --resume $(ARGS)
+
+experiments-mount: ## software started on many nodes at once from a mount, from sshfs, from a tar; half an hour (as root)
+	@lab/experiments/setup
+	@lab/lab experiment mount mount-fairness libraries $(ARGS)
 
 clean: ## remove what was built
 	cargo clean

@@ -1,11 +1,14 @@
 """The experiments' pure parts: what is measured, what is done already, medians, tables, plots, comparisons."""
 import json
+import subprocess
 import xml.dom.minidom
 
 import pytest
 
 from lab.experiments import matrix, plot, table
+from lab.experiments.more import MORE
 from lab.experiments.more.trees import different
+from lab.experiments.mounts import libraries, starts
 from lab.experiments.results import Cell, Results, cells, read
 from lab.experiments.settings import SETTINGS
 from lab.experiments.stage import same
@@ -133,6 +136,31 @@ def test_trees_are_compared_in_all_that_matters(tmp_path):
         broken = tree(f"c{len(list(tmp_path.iterdir()))}")
         breakage(broken)
         assert different(a, broken)
+
+
+def test_what_a_recorded_list_names_is_counted(tmp_path):
+    (tmp_path / "whole").write_bytes(b"x" * 100)
+    (tmp_path / "list").write_text("tidecast-prefetch 1 ab\nwhole\nbig\t4096+50\n")
+    assert starts.listed(tmp_path / "list", tmp_path) == 150
+
+
+def test_the_table_of_a_start_up():
+    row = {"experiment": "mount", "setting": "mount16", "nodes": 16, "touched": 2_000_000, "slowest": 30.0, "median": 25.0, "spreads": [1.2, 1.1, 1.3],
+           "program": 29.0, "warm": 9.0, "bound": 25.0, "x": 1.2, "origin": 1.05, "idle": 0.01}
+    text = MORE["mount"].table([{**row, "case": "hybrid"}, {**row, "case": "tar", "failed": "no"}, {**row, "case": "sshfs", "ended": "not within 9 s"}])
+    assert "2.0 MB are touched" in text
+    assert "| Tidecast, hybrid, no list, --group | 16 | 30.0 | 25.0 | 1.20 | 29.0 | 9.0 | 25.0 | 1.20 | 1.05 | 1% |" in text
+    assert "| tar over TCP, unpacked in memory | failed |" in text and "not within 9 s" in text
+
+
+def test_libraries_of_one_size_of_which_no_two_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(libraries, "MADE", tmp_path)
+    tree = libraries.libraries(600_000, 4)
+    made = [(tree / f"lib/lib{i}.so").read_bytes() for i in range(4)]
+    assert len(set(made)) == 4 and all(0.9 < len(bytes_) / 150_000 < 1.1 for bytes_ in made)
+    said = subprocess.run([tree / "load", tree / "lib", "4"], capture_output=True, text=True, check=True).stdout
+    assert int(said) and said == subprocess.run([tree / "load", tree / "lib", "4"], capture_output=True, text=True).stdout
+    assert subprocess.run([tree / "load", tree / "lib", "5"], capture_output=True).returncode == 1
 
 
 def test_the_info_of_a_torrent_ends_where_it_ends():

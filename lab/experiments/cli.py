@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
                                 "\n".join(f"{name:<14} {e.about}" for name, e in MORE.items()))
     p.add_argument("what", nargs="+", choices=[*MATRICES, *MORE, "report"], metavar="WHAT",
                    help=f"short, long, report (tables and plots of what is there), {', '.join(MORE)}")
-    p.add_argument("--only", type=words, default=[], metavar="TOOL,..", help="these tools")
+    p.add_argument("--only", type=words, default=[], metavar="TOOL,..", help="these tools, or cases of the others")
     p.add_argument("--settings", type=words, default=[], metavar="SETTING,..", help="these settings")
     p.add_argument("--sizes", type=lambda t: [int(x) for x in words(t)], default=[], metavar="MB,..",
                    help="these sizes, in million bytes")
@@ -45,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
 
 def wrong(a: argparse.Namespace) -> str | None:
     """What was named that is not there."""
-    for given, known in ((a.only, TOOLS), (a.settings, SETTINGS)):
+    cases = [case for e in MORE.values() for case in e.cases]
+    for given, known in ((a.only, [*TOOLS, *cases]), (a.settings, SETTINGS)):
         for name in given:
             if name not in known:
                 return f"no {name!r}: wanted {', '.join(known)}"
@@ -53,9 +54,11 @@ def wrong(a: argparse.Namespace) -> str | None:
 
 
 def write(results: Results) -> None:
-    """The table and the plots beside the results."""
+    """The tables and the plots beside the results."""
     folder = results.folder
-    (folder / "results.md").write_text(table.markdown(results.rows))
+    tables = [table.markdown(results.rows)] if any("tool" in r for r in results.rows) else []
+    tables += [e.table([r for r in results.rows if r.get("experiment") == name]) for name, e in MORE.items()]
+    (folder / "results.md").write_text("\n".join(t for t in tables if t))
     plots = plot.all_of(results.rows)
     for name, svg in plots.items():
         (folder / name).write_text(svg)
@@ -82,7 +85,10 @@ def main(argv: list[str]) -> int:
                 finally:
                     write(results)
             elif what in MORE:
-                unfinished += MORE[what].run(results, a)
+                try:
+                    unfinished += MORE[what].run(results, a)
+                finally:
+                    write(results)
             else:
                 write(results)
     except (Failed, LabError, TopologyError) as e:

@@ -1,6 +1,8 @@
 """Experiments beside the matrices, by name."""
 from __future__ import annotations
 
+from ..mounts.libraries import Libraries
+from ..mounts.startup import Fairness, StartUp
 from .common import MORE, Experiment
 from .faults import Faults
 from .loopback import Loopback
@@ -8,5 +10,6 @@ from .survive import OriginKilled, Rerun
 from .trees import Manifest, Tree
 
 MORE |= {"faults": Faults(), "tree": Tree(), "origin-killed": OriginKilled(), "rerun": Rerun(), "loopback": Loopback(),
-         "manifest": Manifest()}
+         "manifest": Manifest(), "mount": StartUp(), "mount-fairness": Fairness(),
+         "libraries": Libraries()}
 __all__ = ["MORE", "Experiment"]

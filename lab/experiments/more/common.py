@@ -31,7 +31,8 @@ class Experiment:
         """Measures what is not there yet; how many cases failed."""
         failed = 0
         for name in a.settings or [self.setting]:
-            left = [case for case in self.cases if not any(self.is_row(row, name, case) for row in results.rows)]
+            wanted = [case for case in self.cases if not a.only or case in a.only]
+            left = [case for case in wanted if not any(self.is_row(row, name, case) for row in results.rows)]
             if left:
                 with place(a.data) as folder, Stage(SETTINGS[name], folder) as stage:
                     say(f"\n{self.name()} on {name}: {self.about}; one flow brings {stage.goodput * 8 / 1e6:.2f} Mbit/s")
@@ -54,6 +55,10 @@ class Experiment:
     def measure(self, stage: Stage, case: str, a: argparse.Namespace) -> dict:
         """The figures of a case; raises `Failed` where something is not as it must be."""
         raise NotImplementedError
+
+    def table(self, rows: list[dict]) -> str:
+        """What people look at, of rows of this experiment; the rows themselves say enough of most."""
+        return ""
 
     def is_row(self, row: dict, setting: str, case: str) -> bool:
         named = row.get("experiment"), row.get("setting"), row.get("case")
