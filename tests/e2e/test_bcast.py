@@ -299,7 +299,7 @@ def test_a_client_that_has_joined_gets_the_rest(lab, node, launcher, start, tmp_
 
 @pytest.mark.root
 @pytest.mark.parametrize("algorithm", ["plan", "swarm"])
-def test_hosts_that_refuse_calls_are_leaves(lab, node, tmp_path, algorithm):
+def test_hosts_that_refuse_calls_call_those_whom_they_feed(lab, node, tmp_path, algorithm):
     """A quarter of them have a firewall that lets nobody in."""
     if not shutil.which("nft"):
         pytest.skip("SKIPPED: nft is not installed (make setup)")
@@ -316,9 +316,7 @@ def test_hosts_that_refuse_calls_are_leaves(lab, node, tmp_path, algorithm):
     for name in hosts:
         trees.assert_same(data, tmp_path / name / "data")
     if algorithm == "plan":
-        # Nobody can call them: they feed nobody. Whom they called may have asked them for a late piece all the same.
-        others = min(hosts[name]["sent"] for name in hosts if name not in closed)
-        assert all(hosts[name]["sent"] < max(others / 2, 1_000_000) for name in closed)
+        assert all(hosts[name]["sent"] > 2_500_000 for name in closed), "they take their part"
     assert done["origin_copies"] < 4, "the others feed them, and not the origin alone"
 
 
