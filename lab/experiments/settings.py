@@ -47,6 +47,7 @@ _ALL = [
     Setting("mount4", "single:5@100mbit", "an origin and 4 nodes"),
     Setting("mount8", "single:9@100mbit", "an origin and 8 nodes"),
     Setting("mount16", "single:17@100mbit", "an origin and 16 nodes"),
+    Setting("mount16-slow", "single:17@50mbit", "an origin and 16 nodes at half the rate: two cores carry it"),
     Setting("one64", "single:64@20mbit", "64 nodes, one switch (figure 3a)"),
     Setting("two55", "bordeaux:55,9@20mbit,bottleneck=200mbit", "55 and 9 nodes, a wide link (figure 3b)"),
     Setting("two32", "bordeaux:32,32@20mbit", "32 and 32 nodes (figure 4a)"),
