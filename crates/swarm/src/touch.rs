@@ -6,9 +6,10 @@
 //! in the order of touch, what somebody waits for first. Everybody takes what is offered, wanted or not: it
 //! will be opened there in a moment.
 //!
-//! A wish that nobody has answered by an offer goes up again, by the next tree; when nothing else comes either, the
-//! piece is *released* as well, and fetched as in a swarm from whoever has it. A relay that takes a wish on wants
-//! the piece itself, so that each wish is minded at each place it has come to.
+//! A piece that somebody waits for and nobody has offered for long is *released*, and fetched as in a swarm from whoever
+//! has it. When nothing else comes either, every wish goes up again, by the next tree, and is released as well. (While
+//! others come it does not: the piece may be on its way, and would be given to a whole tree once more.) A relay that
+//! takes a wish on wants the piece itself, so that each wish is minded at each place it has come to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -19,7 +20,7 @@ use crate::course::Course;
 use crate::engine::Engine;
 use crate::pieces::State;
 
-/// A wish goes up again after so long.
+/// A wish that was not heard for so long was perhaps lost.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The member a wish has gone up to when no parent is there.
 const NOBODY: u32 = u32::MAX;
@@ -248,10 +249,12 @@ impl Engine {
         wishes.open.retain(|&piece, wish| {
             let missing = pieces.state(piece) == State::Missing;
             if missing && wish.sent.is_some_and(|(at, _)| now.since(at) >= AGAIN) {
-                (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
-                wishes.unsent.insert(piece);
-                wishes.stirred = true;
-                released.extend(stuck.then_some(piece));
+                if stuck {
+                    (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
+                    wishes.unsent.insert(piece);
+                    wishes.stirred = true;
+                }
+                released.extend((stuck || wish.urgent).then_some(piece));
             }
             missing
         });
