@@ -248,8 +248,9 @@ impl Engine {
         let mut released = Vec::new();
         wishes.open.retain(|&piece, wish| {
             let missing = pieces.state(piece) == State::Missing;
-            if missing && wish.sent.is_some_and(|(at, _)| now.since(at) >= AGAIN) {
-                if stuck {
+            let sent = wish.sent.filter(|(at, _)| missing && now.since(*at) >= AGAIN);
+            if let Some((_, to)) = sent {
+                if stuck || to == NOBODY {
                     (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
                     wishes.unsent.insert(piece);
                     wishes.stirred = true;
