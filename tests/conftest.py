@@ -1,4 +1,4 @@
-"""Fixtures shared by all end-to-end tests: the built programs, bounded processes, free ports, a lab."""
+"""Fixtures shared by all end-to-end tests: the built programs, bounded processes, free ports, a lab, mounts."""
 from __future__ import annotations
 
 import os
@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
+from support.mounts import Mounts, needs_mounts  # noqa: E402
 from support.proc import Proc  # noqa: E402
 from support.tidecast import Node  # noqa: E402
 
@@ -147,3 +148,26 @@ def node(built, tmp_path, start):
 def tide(node):
     """tidecast on this machine, for tests that need only one identity."""
     return node("only")
+
+
+@pytest.fixture
+def mounts(tmp_path):
+    """Mounts of this test, gone after it."""
+    needs_mounts()
+    these = Mounts(tmp_path)
+    yield these
+    these.clear()
+
+
+@pytest.fixture
+def shared(node, port):
+    """shared(tree) -> the origin's process and a ticket."""
+    def begin(tree, *words):
+        return node("origin").share(tree, f"127.0.0.1:{port()}", "--no-lsd", *words)
+
+    return begin
+
+
+@pytest.fixture
+def here(node):
+    return node("here")

@@ -12,34 +12,11 @@ import threading
 
 import pytest
 
-from support.mounts import Mounts, alive, needs_mounts, small_disk
+from support.mounts import alive, small_disk
 from support.tidecast import wait_for
 from support.trees import assert_same, blob, rich
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def mounts(tmp_path):
-    needs_mounts()
-    these = Mounts(tmp_path)
-    yield these
-    these.clear()
-
-
-@pytest.fixture
-def shared(node, port, tmp_path):
-    """shared(tree) -> the origin's process and a ticket."""
-    def begin(tree, *words):
-        proc, ticket = node("origin").share(tree, f"127.0.0.1:{port()}", "--no-lsd", *words)
-        return proc, ticket
-
-    return begin
-
-
-@pytest.fixture
-def here(node):
-    return node("here")
 
 
 def read(path: pathlib.Path, offset: int, size: int) -> bytes:

@@ -10,10 +10,7 @@ import subprocess
 import sys
 import sysconfig
 
-import pytest
-
 from conftest import needs
-from support.mounts import Mounts, needs_mounts
 from support.tidecast import wait_for
 from support.trees import assert_same, blob, rich
 
@@ -21,28 +18,6 @@ MIB = 1 << 20
 LIBRARIES = 300
 # Requests that opening what is here already may cost; Python asks each file whether it is a terminal.
 OPENING = {"open", "release", "ioctl"}
-
-
-@pytest.fixture
-def mounts(tmp_path):
-    needs_mounts()
-    these = Mounts(tmp_path)
-    yield these
-    these.clear()
-
-
-@pytest.fixture
-def shared(node, port):
-    """shared(tree) -> the origin's process and a ticket."""
-    def begin(tree, *words):
-        return node("origin").share(tree, f"127.0.0.1:{port()}", "--no-lsd", *words)
-
-    return begin
-
-
-@pytest.fixture
-def here(node):
-    return node("here")
 
 
 def kinds(before: dict, after: dict) -> set[str]:
