@@ -3,19 +3,12 @@
 What is left out is what HTCondor's library does by accident and Tidecast on purpose not, each with its reason in
 crates/classad/README.md; and what depends on the time, the host or chance.
 """
+import pathlib
 import random
 
-MY = """[
-    i = 7; j = -3; zero = 0; big = 9223372036854775807; r = 2.5; half = -0.5; t = true; f = false; u = undefined;
-    e = error; s = "Hello"; empty = ""; csv = "a, b,,c"; nums = "1, 2.5,3"; ints = {1, 2, 3}; mixed = {1, "a", 2.5, undefined};
-    words = {"x", "Hello", "y"}; ads = {[v = 1; w = i], [v = 2], [w = "z"]}; n = [x = 1; y = x + i; deep = [z = y + x; up = parent.x; s = my.y]];
-    sum1 = i + j; chain = sum1 * 2; loop = loop2 + 1; loop2 = loop; lazy = {i, j, nope}; cond = i > 0 ? s : nope;
-    at = absTime(86400, 3600); rt = relTime(3661); want = v > 1; other1 = TARGET.i; Requirements = TARGET.i > 3; TotalDisk = 100; MyType = "Job"
-]"""
-TARGET = """[
-    i = 5; k = "key"; tr = 1.5; tlist = {4, 5}; back = TARGET.i + i; mine = MY.i; n = [x = 10; q = i];
-    Requirements = TARGET.i > 3 && TARGET.s == "hello"; both = MY.k; other2 = other.i; DiskUsage = 50; MyType = "Machine"
-]"""
+FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "crates" / "classad" / "tests" / "fixtures"
+MY = FIXTURES / "my.ad"
+TARGET = FIXTURES / "target.ad"
 
 NAMES = ("i j zero big r half t f u e s empty csv nums ints mixed words ads n sum1 chain loop lazy cond at rt want other1 "
          "nope k tr tlist back mine both other2 DiskUsage TotalDisk MyType I S").split()
@@ -42,11 +35,11 @@ class Generator:
             "versionEQ": "ss", "version_in_range": "sss", "split": "s[s]", "splitUserName": "s", "splitSlotName": "s",
             "stringListSize": "s[s]", "stringListSum": "q", "stringListAvg": "q", "stringListMin": "q", "stringListMax": "q",
             "stringListMember": "ss[s]", "stringListIMember": "ss[s]", "stringListSubsetMatch": "ss[s]", "stringListISubsetMatch": "ss[s]",
-            "stringListsIntersect": "ss[s]", "stringList_regexpMember": "ps[s]", "regexp": "ps[o]", "regexpMember": "pl[o]",
+            "stringListsIntersect": "ss[s]", "stringList_regexpMember": "ps[s]", "regexp": "ps[o]", "regexpMember": "p(lgg)[o]",
             "regexps": "ps1[k]", "replace": "ps1", "interval": "i", "relTime": "i", "absTime": "i[i]", "splitTime": "(iatr)",
             "formatTime": "(ia)[s]", "getYear": "a", "getMonth": "a", "getDayOfYear": "a", "getDayOfMonth": "a", "getDayOfWeek": "a",
             "getDays": "(at)", "getHours": "(at)", "getMinutes": "(at)", "getSeconds": "(at)", "eval": "x", "evalInEachContext": "?w",
-            "countMatches": "?w", "unparse": "y", "envV1ToV2": "s", "mergeEnvironment": "s[s]", "argsToList": "s", "listToArgs": "g",
+            "countMatches": "?w", "unparse": "y", "envV1ToV2": "E", "mergeEnvironment": "V[V]", "argsToList": "(sV)", "listToArgs": "g",
             "userMap": "ss[s]", "unresolved": "y", "replaceAll": "9",
         }
 
@@ -137,6 +130,10 @@ class Generator:
             return self.string(rng.choice(PATTERNS))
         if kind == "o":
             return self.string(rng.choice(OPTIONS))
+        if kind == "E":
+            return self.string(rng.choice(["A=1;B=2 3", "A=it's;B=", "", "A", "=1", "|A=1|B=2", ";A=1;B=2|3", "B=1;A=2;B=3", " A=1; B = 2", "A=a ' b"]))
+        if kind == "V":
+            return self.string(rng.choice(["A=1 B='x y'", "A=2", "A='it''s'", "A='x", "A='' B=x'y z'w", "$$(x)", "Z=1 Y=2 a=3", "", "  ", "A='  '' '"]))
         if kind == "k":
             return self.string(rng.choice(["", "i", "f", "fi", "s", "m"]))
         if kind == "q":
@@ -170,7 +167,7 @@ class Generator:
                 args = args[:-1] if rng.random() < 0.5 else args + [self.leaf()]
         if name.lower() in ("abstime", "reltime"):
             args = [f"int({args[0]})", *[f"2 * ({a})" for a in args[1:]]]
-        if name.lower() in ("evalineachcontext", "countmatches") and args and args[0] not in ("want", "i", "v"):
+        if name.lower() in ("evalineachcontext", "countmatches") and args and args[0] not in ("want", "i"):
             # HTCondor goes on in the scope of what a reference here refers to.
             args[0] = f"({args[0]})"
         return f"{name}({', '.join(args)})"
@@ -191,3 +188,15 @@ class Generator:
                 kinds.append(signature[at])
             at += 1
         return kinds
+
+    def ad(self) -> str:
+        """An ad with requirements of another of its kind."""
+        rng = self.rng
+        attrs = [f"{name} = {rng.choice(['1', '2.5', 'true', '5', 'undefined', chr(34) + 'a' + chr(34)])}" for name in rng.sample("ijklm", 4)]
+        clause = lambda: f"{rng.choice(['TARGET.', 'MY.', '', 'other.'])}{rng.choice('ijklm')} {rng.choice(['<', '>=', '==', '!=', '=!='])} {self.leaf_of_ad()}"  # noqa: E731
+        clauses = rng.choice([" && ", " || "]).join(clause() for _ in range(rng.randint(1, 2)))
+        requirements = [] if rng.random() < 0.05 else [f"Requirements = {rng.choice([clauses, clauses, clauses, 'true', '1', 'TARGET.i'])}"]
+        return f"[{'; '.join(attrs + requirements)}]"
+
+    def leaf_of_ad(self) -> str:
+        return self.rng.choice(["1", "2", "true", "undefined", "MY.i", "TARGET.j", "k", '"A"'])

@@ -18,8 +18,8 @@ pub(crate) enum Token {
 
 /// Longest first, so that the first that fits is meant.
 const SIGNS: [&str; 35] = [
-    "=?=", "=!=", ">>>", "||", "&&", "==", "!=", "<=", ">=", "<<", ">>", "<", ">", "|", "^", "&", "+", "-", "*", "/",
-    "%", "!", "~", "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "=",
+    "=?=", "=!=", ">>>", "||", "&&", "==", "!=", "<=", ">=", "<<", ">>", "<", ">", "|", "^", "&", "+", "-",
+    "*", "/", "%", "!", "~", "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "=",
 ];
 
 pub(crate) struct Lexer<'t> {
@@ -42,7 +42,8 @@ impl<'t> Lexer<'t> {
             Some(b'"') => Token::Str(self.string(b'"')?),
             Some(b'\'') => {
                 let name = self.string(b'\'')?;
-                let name = String::from_utf8(name).map_err(|_| self.error(start, "a name that is not UTF-8"))?;
+                let name =
+                    String::from_utf8(name).map_err(|_| self.error(start, "a name that is not UTF-8"))?;
                 Token::Name(name, true)
             }
             Some(b) if b.is_ascii_alphabetic() || b == b'_' => Token::Name(self.word(), false),

@@ -31,7 +31,9 @@ impl Context {
     pub fn rank(&self, my: &Ad, target: &Ad) -> Result<f64, EvalError> {
         let rank = self.attribute("Rank", my, Some(target))?;
         Ok(match rank {
-            Value::Bool(_) | Value::Int(_) | Value::Real(_) => rank.as_real().filter(|r| !r.is_nan()).unwrap_or(0.0),
+            Value::Bool(_) | Value::Int(_) | Value::Real(_) => {
+                rank.as_real().filter(|r| !r.is_nan()).unwrap_or(0.0)
+            }
             _ => 0.0,
         })
     }

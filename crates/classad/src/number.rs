@@ -81,11 +81,12 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     }
     let tail = &text[at..];
     let len = exponent(tail, b'p');
-    let power: i32 = std::str::from_utf8(tail.get(1..len).unwrap_or_default()).ok()?.parse().unwrap_or(match len {
-        0 => 0,
-        _ if tail.get(1) == Some(&b'-') => -10_000,
-        _ => 10_000,
-    });
+    let power: i32 =
+        std::str::from_utf8(tail.get(1..len).unwrap_or_default()).ok()?.parse().unwrap_or(match len {
+            0 => 0,
+            _ if tail.get(1) == Some(&b'-') => -10_000,
+            _ => 10_000,
+        });
     let power = power.saturating_add(shift).clamp(-10_000, 10_000);
     // In two steps, so that neither factor is infinite or zero where their product is not.
     Some(mantissa as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
@@ -93,7 +94,11 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
 
 /// A double as an integer, as the processor HTCondor runs on converts it: what does not fit is the smallest.
 pub(crate) fn to_i64(real: f64) -> i64 {
-    if real >= -9.223_372_036_854_775_8e18 && real < 9.223_372_036_854_775_8e18 { real as i64 } else { i64::MIN }
+    if real >= -9.223_372_036_854_775_8e18 && real < 9.223_372_036_854_775_8e18 {
+        real as i64
+    } else {
+        i64::MIN
+    }
 }
 
 /// The same to 32 bits.
@@ -208,7 +213,7 @@ mod tests {
             ("INFinite", f64::INFINITY),
             ("1e400", f64::INFINITY),
             ("0x1p-1074", 5e-324),
-            ("0x123456789abcdef01p-4", 20_988_295_476_557_332_000.0 / 16.0),
+            ("0x123456789abcdef01p-4", 1311768467463790336.0),
         ] {
             assert_eq!(real_prefix(text.as_bytes()), Some(real), "{text}");
         }

@@ -287,7 +287,9 @@ impl<'t> Parser<'t> {
         }
         let value = match &mut self.token {
             // What does not fit is as large as can be.
-            Token::Int(i) if minus => Value::Int(0i64.saturating_sub_unsigned(u64::try_from(*i).unwrap_or(u64::MAX))),
+            Token::Int(i) if minus => {
+                Value::Int(0i64.saturating_sub_unsigned(u64::try_from(*i).unwrap_or(u64::MAX)))
+            }
             Token::Int(i) => Value::Int(i64::try_from(*i).unwrap_or(i64::MAX)),
             Token::Real(r) => Value::Real(if minus { -*r } else { *r }),
             Token::Str(bytes) => Value::Str(std::mem::take(bytes).into()),

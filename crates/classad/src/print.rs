@@ -62,7 +62,8 @@ impl Printer {
             Expr::Literal(value) => self.value(value),
             Expr::Attr { base: Some(base), name, .. } => {
                 self.expr(base);
-                self.put(".");
+                // Not the point of a number.
+                self.put(if matches!(**base, Expr::Literal(Value::Int(_))) { " ." } else { "." });
                 self.name(name, is_plain_name(name.as_str()));
             }
             Expr::Attr { base: None, name, absolute } => {
@@ -80,7 +81,11 @@ impl Printer {
                 // A minus would become part of a number right behind it.
                 let number = matches!(&**operand, Expr::Literal(Value::Int(0..)))
                     || matches!(&**operand, Expr::Literal(Value::Real(r)) if r.is_sign_positive());
-                self.put(if *operator == Unary::Minus && number && self.form != Form::Condor { " " } else { "" });
+                self.put(if *operator == Unary::Minus && number && self.form != Form::Condor {
+                    " "
+                } else {
+                    ""
+                });
                 self.expr(operand);
             }
             Expr::Chain(first, rest) => {
@@ -167,7 +172,9 @@ impl Printer {
             Value::Real(r) => write_real(&mut text, *r, self.form),
             Value::Str(bytes) => self.quoted(bytes, b'"'),
             Value::AbsTime(t) => text = format!("absTime(\"{}\")", time::absolute_text(*t)),
-            Value::RelTime(t) => text = format!("relTime(\"{}\")", time::relative_text(*t, self.form != Form::Condor)),
+            Value::RelTime(t) => {
+                text = format!("relTime(\"{}\")", time::relative_text(*t, self.form != Form::Condor))
+            }
             Value::List(items) => self.list(items),
             Value::Ad(ad) => self.ad(ad),
         }

@@ -8,7 +8,17 @@ const DAY: i64 = 86_400;
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -32,7 +42,8 @@ impl Civil {
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
         let day_of_era = days.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month + 2) / 5 + 1;
@@ -92,7 +103,8 @@ fn days_before(year: i64, month: i64) -> i64 {
 }
 
 fn weeks_in(year: i64) -> i64 {
-    let ends_on = |year: i64| (year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)).rem_euclid(7);
+    let ends_on =
+        |year: i64| (year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)).rem_euclid(7);
     if ends_on(year) == 4 || ends_on(year - 1) == 3 { 53 } else { 52 }
 }
 
@@ -318,10 +330,14 @@ enum Part {
 
 fn converted(t: &Civil, letter: u8, local_offset: i32) -> Option<Part> {
     let name = |names: &[&str], at: i64| -> String {
-        usize::try_from(at).ok().and_then(|at| names.get(at)).map_or_else(|| "?".to_owned(), |n| (*n).to_owned())
+        usize::try_from(at)
+            .ok()
+            .and_then(|at| names.get(at))
+            .map_or_else(|| "?".to_owned(), |n| (*n).to_owned())
     };
     let short = |text: String| text.chars().take(3).collect::<String>();
-    let nested = |f: &str| Part::Text(String::from_utf8_lossy(&format(t, f.as_bytes(), local_offset)).into_owned());
+    let nested =
+        |f: &str| Part::Text(String::from_utf8_lossy(&format(t, f.as_bytes(), local_offset)).into_owned());
     let two = |number: i64| Part::Number(number, 2, b'0');
     let (yday, wday) = (t.day_of_year(), t.weekday());
     Some(match letter {

@@ -138,6 +138,7 @@ pub(crate) enum Command {
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
     Sim(cmd::sim::Args),
+    Classad(cmd::classad::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -216,6 +217,9 @@ mod tests {
             "sim F --nodes 4000 --origin-rate 25gbit --size 1GB --piece-size 1MiB --segment 64KiB --exact",
             "sim fattree:8@100gbit --print-topology",
             "sim --seeds 1..1000 --for 2h",
+            "classad eval --my F --target [] 1+2 -x --json",
+            "classad eval --stdin",
+            "classad match A B",
             "completions bash",
             "man D",
         ] {
@@ -246,6 +250,9 @@ mod tests {
             "sim single:8 --size 1GiB --fault explode:3",
             "sim --seeds 9..1",
             "sim single:8 --size 1GiB --for 2h",
+            "classad",
+            "classad eval",
+            "classad match A",
         ] {
             let words = std::iter::once("tidecast").chain(line.split(' ').filter(|w| !w.is_empty()));
             assert_eq!(Cli::try_parse_from(words).unwrap_err().exit_code(), 2, "{line}");

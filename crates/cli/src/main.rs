@@ -49,6 +49,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Tracker(args) => cmd::tracker::run(args, &context, reporter),
         Command::Revoke(args) => cmd::revoke::run(args, &context, reporter),
         Command::Sim(args) => cmd::sim::run(args, &context, reporter),
+        Command::Classad(args) => cmd::classad::run(args, reporter),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args, reporter),
     }

@@ -191,7 +191,9 @@ impl<'a> Evaluator<'a> {
                 Some(function) => (function.run)(self, &call.args),
                 None => Ok(Val::Error),
             },
-            Expr::List(items) => Ok(Val::List(List { items: items.clone(), scope: self.around, made: false })),
+            Expr::List(items) => {
+                Ok(Val::List(List { items: items.clone(), scope: self.around, made: false }))
+            }
             Expr::Ad(ad) => Ok(Val::Ad(self.scopes.nest(ad.clone(), self.around))),
         }
     }
@@ -353,20 +355,23 @@ impl<'a> Evaluator<'a> {
 
     /// What a reference refers to, evaluated by nobody yet; none if it is no reference or refers to nothing.
     pub(crate) fn referred(&mut self, expr: &Expr) -> Result<Option<Expr>> {
-        let found = match expr {
-            Expr::Attr { base: None, name, absolute: false } => self.find(name),
-            Expr::Attr { base: None, name, .. } => self.scopes.lookup(self.scopes.root(), name),
-            Expr::Attr { base: Some(base), name, .. } => match self.eval(base)? {
-                Val::Ad(scope) => self.scopes.lookup(scope, name),
-                _ => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        Ok(match found {
+        Ok(match self.target_of(expr)? {
             Found::Attr { ad, index, .. } => ad.get().at(index).cloned(),
             Found::Ad(scope) => Some(Expr::Ad(self.scopes.ad(scope))),
             Found::Time => Some(Expr::Literal(Value::Int(self.context.now))),
             Found::Nothing => None,
+        })
+    }
+
+    fn target_of(&mut self, expr: &Expr) -> Result<Found<'a>> {
+        Ok(match expr {
+            Expr::Attr { base: None, name, absolute: false } => self.find(name),
+            Expr::Attr { base: None, name, .. } => self.scopes.lookup(self.scopes.root(), name),
+            Expr::Attr { base: Some(base), name, .. } => match self.eval(base)? {
+                Val::Ad(scope) => self.scopes.lookup(scope, name),
+                _ => Found::Nothing,
+            },
+            _ => Found::Nothing,
         })
     }
 

@@ -171,13 +171,16 @@ fn integer_arithmetic(operator: Binary, a: i64, b: i64) -> Val {
 }
 
 fn time_arithmetic(operator: Binary, left: &Val, right: &Val) -> Val {
-    let moved = |t: &AbsTime, by: i64| Val::AbsTime(AbsTime { secs: t.secs.wrapping_add(by), offset: t.offset });
+    let moved =
+        |t: &AbsTime, by: i64| Val::AbsTime(AbsTime { secs: t.secs.wrapping_add(by), offset: t.offset });
     match (operator, left, right) {
         (Binary::Add, Val::AbsTime(t), Val::RelTime(d)) | (Binary::Add, Val::RelTime(d), Val::AbsTime(t)) => {
             moved(t, to_i32(*d).into())
         }
         (Binary::Subtract, Val::AbsTime(t), Val::RelTime(d)) => moved(t, -i64::from(to_i32(*d))),
-        (Binary::Subtract, Val::AbsTime(a), Val::AbsTime(b)) => Val::RelTime(a.secs.wrapping_sub(b.secs) as f64),
+        (Binary::Subtract, Val::AbsTime(a), Val::AbsTime(b)) => {
+            Val::RelTime(a.secs.wrapping_sub(b.secs) as f64)
+        }
         (Binary::Add, Val::RelTime(a), Val::RelTime(b)) => Val::RelTime(a + b),
         (Binary::Subtract, Val::RelTime(a), Val::RelTime(b)) => Val::RelTime(a - b),
         (Binary::Multiply, Val::RelTime(t), n @ (Val::Int(_) | Val::Real(_)))

@@ -7,12 +7,19 @@ use crate::error::EvalError;
 use crate::{Expr, Name};
 
 impl Evaluator<'_> {
-    /// The names that the expression needs and nobody has, through all that it refers to, in the order of the
-    /// alphabet; none if some part of it does not make sense.
-    pub(crate) fn unresolved(&mut self, expr: &Expr) -> Result<Vec<Name>> {
+    /// The names that the expression of an attribute needs and nobody has, through all that it refers to, in the
+    /// order of the alphabet: none of them if some part of it does not make sense. `None` if there is no attribute.
+    pub(crate) fn unresolved(&mut self, reference: &Expr) -> Result<Option<Vec<Name>>> {
         let mut names = BTreeMap::new();
-        let sensible = self.collect(expr, &mut names)?;
-        Ok(if sensible { names.into_values().collect() } else { Vec::new() })
+        let sensible = match self.target_of(reference)? {
+            Found::Nothing => return Ok(None),
+            Found::Attr { ad, index, scope } => match ad.get().at(index) {
+                Some(expr) => self.within(scope, scope, |e| e.collect(expr, &mut names))?,
+                None => true,
+            },
+            Found::Ad(_) | Found::Time => true,
+        };
+        Ok(Some(if sensible { names.into_values().collect() } else { Vec::new() }))
     }
 
     fn collect(&mut self, expr: &Expr, names: &mut BTreeMap<String, Name>) -> Result<bool> {
@@ -22,7 +29,9 @@ impl Evaluator<'_> {
         self.spend(1)?;
         self.depth += 1;
         let sensible = match expr {
-            Expr::Attr { base, name, absolute } => self.collect_name(base.as_deref(), name, *absolute, names)?,
+            Expr::Attr { base, name, absolute } => {
+                self.collect_name(base.as_deref(), name, *absolute, names)?
+            }
             _ => {
                 let mut sensible = true;
                 for part in parts(expr) {
@@ -81,7 +90,9 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Literal(_) | Expr::Attr { .. } | Expr::Ad(_) => Vec::new(),
         Expr::Unary(_, part) | Expr::Paren(part) => vec![&**part],
-        Expr::Chain(first, rest) => std::iter::once(&**first).chain(rest.iter().map(|(_, part)| part)).collect(),
+        Expr::Chain(first, rest) => {
+            std::iter::once(&**first).chain(rest.iter().map(|(_, part)| part)).collect()
+        }
         Expr::Ternary(parts) => parts.iter().collect(),
         Expr::Elvis(parts) => parts.iter().collect(),
         Expr::Subscript(parts) => parts.iter().collect(),

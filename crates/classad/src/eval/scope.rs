@@ -46,7 +46,11 @@ pub(super) enum Scope<'a> {
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     /// The attribute of an ad.
-    Attr { ad: Handle<'a>, index: usize, scope: ScopeId },
+    Attr {
+        ad: Handle<'a>,
+        index: usize,
+        scope: ScopeId,
+    },
     /// An ad as such.
     Ad(ScopeId),
     /// The time.

@@ -90,7 +90,7 @@ fn unresolved(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
         [attr @ Expr::Attr { .. }, pattern] => (attr, Some(pattern)),
         _ => return Ok(Val::Error),
     };
-    let Some(expr) = e.referred(attr)? else { return Ok(Val::Undefined) };
+    let Some(names) = e.unresolved(attr)? else { return Ok(Val::Undefined) };
     let pattern = match pattern.map(|p| e.eval(p)).transpose()? {
         None => None,
         Some(Val::Str(pattern)) => match super::regexps::compile(e, &pattern, b"i")? {
@@ -99,7 +99,6 @@ fn unresolved(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
         },
         Some(_) => return Ok(Val::Error),
     };
-    let names = e.unresolved(&expr)?;
     let plain = |name: &Name| match name.lower().strip_prefix("target.") {
         Some(rest) => name.as_str()[name.as_str().len() - rest.len()..].to_owned(),
         None => name.as_str().to_owned(),

@@ -1,8 +1,8 @@
 //! Regular expressions.
 //!
 //! HTCondor has PCRE, here is an engine that always ends in time linear in the text. What it does not have is an
-//! error in the pattern, thus `ERROR`: look-ahead and look-behind, back-references, atomic groups and possessive
-//! repetition, recursion, conditions, `\K`, `\Q...\E`. And `$` is the very end, not also before a last line break.
+//! error in the pattern, thus `ERROR`: look-ahead and look-behind, back-references, atomic groups, calls of groups,
+//! conditions, `\K`, `\Q...\E`. And `$` is the very end, not also before a last line break.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -40,7 +40,11 @@ pub(super) fn compile(e: &mut Evaluator<'_>, pattern: &[u8], options: &[u8]) -> 
 
 /// The arguments, their number checked; `Err` holds what the function answers instead. The last of the full number
 /// is options, which must be a string.
-fn arguments(e: &mut Evaluator<'_>, args: &[Expr], full: usize) -> Result<std::result::Result<Vec<Val>, Val>> {
+fn arguments(
+    e: &mut Evaluator<'_>,
+    args: &[Expr],
+    full: usize,
+) -> Result<std::result::Result<Vec<Val>, Val>> {
     if args.len() != full && args.len() != full - 1 {
         return Ok(Err(Val::Error));
     }

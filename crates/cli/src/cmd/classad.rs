@@ -1,0 +1,162 @@
+//! `tidecast classad`: the policy language by hand, to try a policy before a cache or a daemon has it.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::{Map, Value as Json, json};
+use tidecast_classad::{Ad, Context, Expr, MAX_TEXT, Value};
+
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object};
+
+/// Evaluate ClassAd expressions, or match two ads
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tidecast classad eval '1 + 2' 'strcat(\"a\", 5)'
+  tidecast classad eval --my '[TotalDisk = 100; Requirements = MY.TotalDisk > TARGET.DiskUsage]' \\
+      --target cache.ad Requirements
+  tidecast classad match cache.ad daemon.ad
+
+An AD is a file, in the old or the new syntax, or the ad itself if it begins with [. Times are UTC.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    /// Print what expressions evaluate to, a line each; one that begins with ! says why there is no value
+    Eval(Eval),
+    /// Say whether two ads suit each other: exit code 0 if they do, 1 if not
+    Match {
+        /// One ad
+        #[arg(value_name = "A")]
+        left: String,
+        /// The other
+        #[arg(value_name = "B")]
+        right: String,
+    },
+}
+
+#[derive(clap::Args, Debug)]
+struct Eval {
+    /// The ad that the expressions stand in: MY, and names without a scope
+    #[arg(long, value_name = "AD")]
+    my: Option<String>,
+    /// The ad of the other side: TARGET
+    #[arg(long, value_name = "AD")]
+    target: Option<String>,
+    /// Read expressions from standard input, a line each
+    #[arg(long)]
+    stdin: bool,
+    /// Expressions
+    #[arg(value_name = "EXPR", required_unless_present = "stdin", allow_hyphen_values = true)]
+    exprs: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, reporter: &Reporter) -> Outcome {
+    match &args.action {
+        Action::Eval(args) => eval(args, reporter),
+        Action::Match { left, right } => matches(left, right, reporter),
+    }
+}
+
+/// The time of this host, and a seed of its own for `random()`.
+fn context() -> Context {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Context { seed: rand::random(), ..Context::at(i64::try_from(now).unwrap_or(i64::MAX)) }
+}
+
+/// The ad that an argument is or names.
+fn read_ad(arg: &str) -> Result<Ad, Failure> {
+    if arg.trim_start().starts_with('[') {
+        return Ad::parse(arg).map_err(|e| Failure::usage(anyhow!("this ad: {e}")));
+    }
+    let path = PathBuf::from(arg);
+    let text = read_file(&path)?;
+    Ok(Ad::parse(text).with_context(|| format!("{arg} is no ClassAd"))?)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut text = Vec::new();
+    // One byte more than may be parsed, so that the parser says that it is too long.
+    file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text)
+}
+
+fn eval(args: &Eval, reporter: &Reporter) -> Outcome {
+    let my = args.my.as_deref().map(read_ad).transpose()?.unwrap_or_default();
+    let target = args.target.as_deref().map(read_ad).transpose()?;
+    let context = context();
+    let mut results = Vec::new();
+    let mut failed = 0;
+    let mut one = |text: &[u8]| {
+        let value = Expr::parse(text)
+            .map_err(|e| e.to_string())
+            .and_then(|expr| context.evaluate(&expr, &my, target.as_ref()).map_err(|e| e.to_string()));
+        failed += u64::from(value.is_err());
+        reporter.result(&value.as_ref().map_or_else(|e| format!("!{e}"), ToString::to_string));
+        if reporter.is_json() {
+            results.push(result_json(text, &value));
+        }
+    };
+    args.exprs.iter().for_each(|expr| one(expr.as_bytes()));
+    if args.stdin {
+        for line in std::io::stdin().lock().split(b'\n') {
+            let line = line.context("cannot read standard input")?;
+            one(line.strip_suffix(b"\r").unwrap_or(&line));
+        }
+    }
+    let fields = object(json!({ "results": results }));
+    if failed > 0 {
+        return Err(Failure::from(anyhow!("{failed} of the expressions have no value")).with(fields));
+    }
+    Ok(fields)
+}
+
+fn result_json(text: &[u8], value: &Result<Value, String>) -> Json {
+    let expr = String::from_utf8_lossy(text);
+    match value {
+        Ok(value) => json!({ "expr": expr, "value": value.to_string(), "type": type_name(value) }),
+        Err(error) => json!({ "expr": expr, "error": error }),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Undefined => "undefined",
+        Value::Error => "error",
+        Value::Bool(_) => "boolean",
+        Value::Int(_) => "integer",
+        Value::Real(_) => "real",
+        Value::Str(_) => "string",
+        Value::AbsTime(_) => "abstime",
+        Value::RelTime(_) => "reltime",
+        Value::List(_) => "list",
+        Value::Ad(_) => "classad",
+    }
+}
+
+fn matches(left: &str, right: &str, reporter: &Reporter) -> Outcome {
+    let (a, b) = (read_ad(left)?, read_ad(right)?);
+    let context = context();
+    let mut fields = Map::new();
+    for (side, my, target) in [("A", &a, &b), ("B", &b, &a)] {
+        let requires = context.attribute("Requirements", my, Some(target))?;
+        let rank = context.rank(my, target)?;
+        reporter.result(&format!("{side}: Requirements is {requires}, Rank is {rank}"));
+        fields.insert(side.to_lowercase(), json!({ "requirements": requires.to_string(), "rank": rank }));
+    }
+    let matched = context.symmetric_match(&a, &b)?;
+    fields.insert("match".to_owned(), matched.into());
+    if !matched {
+        return Err(Failure::from(anyhow!("the two ads do not match")).with(fields));
+    }
+    reporter.result("they match");
+    Ok(fields)
+}
