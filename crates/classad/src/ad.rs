@@ -30,8 +30,8 @@ impl Ad {
         crate::parse::new_ad(text.as_ref())
     }
 
-    /// Parses an ad in the old syntax: a line `name = expression` each, empty lines and those that begin with `#`
-    /// passed over.
+    /// Parses an ad in the old syntax: a line `name = expression` each, empty lines and those that begin
+    /// with `#` passed over.
     pub fn parse_old(text: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         crate::parse::old_ad(text.as_ref())
     }

@@ -28,8 +28,8 @@ pub enum EvalError {
     TooLarge,
 }
 
-/// An ad or expression that the old syntax cannot express: it has no way to write a line break in a string, nor
-/// a backslash before a quote that does not end its line.
+/// An ad or expression that the old syntax cannot express: it has no way to write a line break in a string,
+/// nor a backslash before a quote that does not end its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be written in the old ClassAd syntax")]
 pub struct NotInOldSyntax {

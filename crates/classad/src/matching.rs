@@ -5,8 +5,9 @@ use crate::eval::Evaluator;
 use crate::{Ad, Context, Value};
 
 impl Context {
-    /// True if the two ads suit each other: `Requirements` of each is true with the other as `TARGET`. An ad without
-    /// `Requirements` suits nobody, and what is neither true nor an integer but zero is no consent.
+    /// True if the two ads suit each other: `Requirements` of each is true with the other as `TARGET`. An
+    /// ad without `Requirements` suits nobody, and what is neither true nor an integer but zero is no
+    /// consent.
     ///
     /// Errors: [`EvalError`] if an evaluation takes too much.
     pub fn symmetric_match(&self, left: &Ad, right: &Ad) -> Result<bool, EvalError> {

@@ -35,7 +35,8 @@ pub(crate) const BINARY: [(Binary, &str); 23] = [
     (Binary::Modulus, " % "),
 ];
 
-/// Writes trees. What it writes is ASCII, whatever the bytes of strings are, but for strings in the old syntax.
+/// Writes trees. What it writes is ASCII, whatever the bytes of strings are, but for strings in the old
+/// syntax.
 pub(crate) struct Printer {
     out: Vec<u8>,
     old: bool,
@@ -259,8 +260,8 @@ pub(crate) fn old_ad(ad: &Ad) -> Result<String, NotInOldSyntax> {
     Ok(lines.concat())
 }
 
-/// True if two expressions mean the same: constants that the syntax can only write as calls (a NaN, a time) are
-/// compared as they are written.
+/// True if two expressions mean the same: constants that the syntax can only write as calls (a NaN, a time)
+/// are compared as they are written.
 fn same(a: &Expr, b: &Expr) -> bool {
     a == b || a.to_string() == b.to_string()
 }

@@ -126,8 +126,8 @@ pub(crate) fn absolute_text(time: AbsTime) -> String {
     )
 }
 
-/// `[-][days+]hh:mm:ss`, leading parts left out that are zero. Fractions of a second only if they are asked for:
-/// HTCondor cuts them.
+/// `[-][days+]hh:mm:ss`, leading parts left out that are zero. Fractions of a second only if they are asked
+/// for: HTCondor cuts them.
 pub(crate) fn relative_text(secs: f64, fractions: bool) -> String {
     let whole = to_i32(secs);
     let sign = if secs < 0.0 && (whole != 0 || fractions && secs.fract() != 0.0) { "-" } else { "" };
@@ -215,8 +215,9 @@ impl<'t> Backwards<'t> {
     }
 }
 
-/// Reads a year of four digits, then month, day, hour, minute and second of two each as far as there are such,
-/// whatever stands between them, and a time zone: `Z`, `+hh:mm` or `+hhmm`. Without one it is local time.
+/// Reads a year of four digits, then month, day, hour, minute and second of two each as far as there are
+/// such, whatever stands between them, and a time zone: `Z`, `+hh:mm` or `+hhmm`. Without one it is local
+/// time.
 pub(crate) fn parse_absolute(text: &[u8], local_offset: i32) -> Option<AbsTime> {
     let (text, zone) = split_zone(text);
     let mut rest = text;

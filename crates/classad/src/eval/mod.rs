@@ -1,7 +1,7 @@
 //! The evaluator.
 //!
-//! Evaluation is lazy: a list or a nested ad evaluates to itself together with the scope that it stands in, and
-//! its expressions are evaluated when something asks for them.
+//! Evaluation is lazy: a list or a nested ad evaluates to itself together with the scope that it stands in,
+//! and its expressions are evaluated when something asks for them.
 
 mod ops;
 mod references;
@@ -37,8 +37,8 @@ impl Default for Limits {
     }
 }
 
-/// What an evaluation knows of the world: the time and where random numbers come from. It asks nobody else, so
-/// that equal contexts give equal results.
+/// What an evaluation knows of the world: the time and where random numbers come from. It asks nobody else,
+/// so that equal contexts give equal results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
     /// Seconds since 1970, for `time()` and its kin.
@@ -57,8 +57,8 @@ impl Context {
         Self { now, ..Self::default() }
     }
 
-    /// Evaluates an expression as if it were an attribute of `my`: names without a scope and `MY.x` are looked up
-    /// there; `TARGET.x`, and names that `my` does not have, in `target`.
+    /// Evaluates an expression as if it were an attribute of `my`: names without a scope and `MY.x` are
+    /// looked up there; `TARGET.x`, and names that `my` does not have, in `target`.
     ///
     /// Errors: [`EvalError`] if it takes too much. References in a circle are `UNDEFINED`.
     pub fn evaluate(&self, expr: &Expr, my: &Ad, target: Option<&Ad>) -> Result<Value> {
@@ -82,8 +82,8 @@ pub(crate) struct Evaluator<'a> {
     scopes: Scopes<'a>,
     /// Where names are looked up.
     here: ScopeId,
-    /// The ad that the expression stands in: the parent of nested ads. Mostly the same, but functions evaluate
-    /// the elements of lists where they are called, as HTCondor's do.
+    /// The ad that the expression stands in: the parent of nested ads. Mostly the same, but functions
+    /// evaluate the elements of lists where they are called, as HTCondor's do.
     around: ScopeId,
     depth: u32,
     steps: u32,
@@ -264,7 +264,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The expression of an attribute in the scope of its ad. One that is being evaluated already is `UNDEFINED`.
+    /// The expression of an attribute in the scope of its ad. One that is being evaluated already is
+    /// `UNDEFINED`.
     fn attribute(&mut self, expr: &Expr, scope: ScopeId) -> Result<Val> {
         let address = std::ptr::from_ref(expr).addr();
         if self.running.contains(&address) {

@@ -88,7 +88,8 @@ fn same(left: &Val, right: &Val) -> Val {
     })
 }
 
-/// The comparisons, of what is neither `ERROR` nor `UNDEFINED`. Bools count as 0 and 1, the case of letters not.
+/// The comparisons, of what is neither `ERROR` nor `UNDEFINED`. Bools count as 0 and 1, the case of letters
+/// not.
 pub(crate) fn compare(operator: Binary, left: &Val, right: &Val) -> Val {
     let order = match (left, right) {
         (Val::Str(a), Val::Str(b)) => Some(order_ignoring_case(a, b)),

@@ -7,8 +7,9 @@ use crate::error::EvalError;
 use crate::{Expr, Name};
 
 impl Evaluator<'_> {
-    /// The names that the expression of an attribute needs and nobody has, through all that it refers to, in the
-    /// order of the alphabet: none of them if some part of it does not make sense. `None` if there is no attribute.
+    /// The names that the expression of an attribute needs and nobody has, through all that it refers to,
+    /// in the order of the alphabet: none of them if some part of it does not make sense. `None` if there
+    /// is no attribute.
     pub(crate) fn unresolved(&mut self, reference: &Expr) -> Result<Option<Vec<Name>>> {
         let mut names = BTreeMap::new();
         let sensible = match self.target_of(reference)? {

@@ -92,15 +92,3 @@ impl Val {
         }
     }
 }
-
-impl From<bool> for Val {
-    fn from(b: bool) -> Self {
-        Self::Bool(b)
-    }
-}
-
-impl From<i64> for Val {
-    fn from(i: i64) -> Self {
-        Self::Int(i)
-    }
-}

@@ -1,8 +1,8 @@
 //! Environments and argument lists as job ads have them.
 //!
-//! In the second syntax of both, blanks separate; single quotes hold together what has blanks, and two of them
-//! between quotes are one. In the first, an environment has semicolons between its entries and arguments have
-//! blanks, and neither can be quoted.
+//! In the second syntax of both, blanks separate; single quotes hold together what has blanks, and two of
+//! them between quotes are one. In the first, an environment has semicolons between its entries and
+//! arguments have blanks, and neither can be quoted.
 
 use std::collections::BTreeMap;
 

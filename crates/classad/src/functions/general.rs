@@ -82,8 +82,8 @@ fn unparse(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     e.string(text.into_bytes())
 }
 
-/// The names in the expression of an attribute that neither the ad nor the target has; with a pattern, whether
-/// one of them fits it.
+/// The names in the expression of an attribute that neither the ad nor the target has; with a pattern,
+/// whether one of them fits it.
 fn unresolved(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     let (attr, pattern) = match args {
         [attr @ Expr::Attr { .. }] => (attr, None),

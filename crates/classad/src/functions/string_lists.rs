@@ -106,7 +106,8 @@ fn member(e: &mut Evaluator<'_>, args: &[Expr], equal: Equal) -> Result<Val> {
     })
 }
 
-/// True if each item of the first list is in the second; not of a list that has none, though the empty string is.
+/// True if each item of the first list is in the second; not of a list that has none, though the empty
+/// string is.
 fn subset(e: &mut Evaluator<'_>, args: &[Expr], equal: Equal) -> Result<Val> {
     let [part, list, separators] = match member_args(e, args)? {
         Ok(args) => args,

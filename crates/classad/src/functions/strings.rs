@@ -192,8 +192,8 @@ fn version_in_range(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     })
 }
 
-/// The order of version numbers, as glibc's `strverscmp` has it: runs of digits count as numbers, and those with
-/// more zeros in front come first.
+/// The order of version numbers, as glibc's `strverscmp` has it: runs of digits count as numbers, and those
+/// with more zeros in front come first.
 fn versions(a: &[u8], b: &[u8]) -> i64 {
     let Some(at) = (0..a.len().max(b.len())).find(|i| a.get(*i) != b.get(*i)) else { return 0 };
     // Bytes are signed where HTCondor runs.
@@ -226,8 +226,8 @@ fn string_list(items: Vec<&[u8]>) -> Val {
     List::made(items.into_iter().map(|item| Expr::Literal(Value::Str(item.into()))).collect())
 }
 
-/// Splits at each of the given characters, commas and blanks unless told. Blanks at a separator belong to it, and
-/// two of the same separator have an empty string between them.
+/// Splits at each of the given characters, commas and blanks unless told. Blanks at a separator belong to
+/// it, and two of the same separator have an empty string between them.
 fn split(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {
     if !(1..=2).contains(&args.len()) {
         return Ok(Val::Error);

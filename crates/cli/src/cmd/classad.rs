@@ -85,7 +85,9 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut text = Vec::new();
     // One byte more than may be parsed, so that the parser says that it is too long.
-    file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
+    file.take(MAX_TEXT as u64 + 1)
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(text)
 }
 
