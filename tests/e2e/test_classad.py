@@ -42,7 +42,11 @@ def ours(tide, exprs, *words) -> list[str]:
 def differences(exprs, theirs, mine):
     """Where the two differ; of what one refuses as a whole, the other may at most say ERROR."""
     for expr, there, here in zip(exprs, theirs, mine, strict=True):
-        if there == oracle.CRASHED or "--24855" in there:
+        # Spans beyond 31 bits and years beyond 32 are what happened to be in memory.
+        if there == oracle.CRASHED or "24855" in there or (re.search("(split|format)time", expr, re.I) and re.search(r"\d{8}", there)):
+            continue
+        # A span that HTCondor has put into a list is a real when it takes it out again.
+        if re.search(r"\brt\b|reltime", expr, re.I) and re.search(r"evalineachcontext|\)\.|\w\.\w", expr, re.I):
             continue
         if there == oracle.UNPARSABLE:
             same = here.startswith("!")

@@ -92,7 +92,7 @@ class Generator:
     def typed(self, kind: str, depth: int) -> str:
         """One that is most probably of a type."""
         rng = self.rng
-        if kind == "?" or rng.random() < 0.08:
+        if kind == "?" or (kind not in "py" and rng.random() < 0.08):
             return self.expression(depth - 1)
         if kind == "i":
             return str(rng.choice([0, 1, 2, 3, 5, 7, -1, -2, 10, 63, 64, 65, 100, 3600, 86400, -90061, 1000000, 2147483647, -2147483648, rng.randint(-50, 50)]))

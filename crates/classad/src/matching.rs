@@ -5,9 +5,8 @@ use crate::eval::Evaluator;
 use crate::{Ad, Context, Value};
 
 impl Context {
-    /// True if the two ads suit each other: `Requirements` of each is true with the other as `TARGET`. An
-    /// ad without `Requirements` suits nobody, and what is neither true nor an integer but zero is no
-    /// consent.
+    /// True if the two ads suit each other: `Requirements` of each is true, or a number but zero, with the other
+    /// as `TARGET`. An ad without `Requirements` suits nobody.
     ///
     /// Errors: [`EvalError`] if an evaluation takes too much.
     pub fn symmetric_match(&self, left: &Ad, right: &Ad) -> Result<bool, EvalError> {
@@ -42,9 +41,5 @@ impl Context {
 
 fn consents(evaluator: &mut Evaluator<'_>, my: &Ad) -> Result<bool, EvalError> {
     let Some(expr) = my.find("requirements").and_then(|at| my.at(at)) else { return Ok(false) };
-    Ok(match evaluator.requirement(expr)? {
-        crate::eval::Val::Bool(b) => b,
-        crate::eval::Val::Int(i) => i != 0,
-        _ => false,
-    })
+    Ok(evaluator.requirement(expr)?.truth() == Some(true))
 }

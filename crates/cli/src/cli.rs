@@ -217,7 +217,7 @@ mod tests {
             "sim F --nodes 4000 --origin-rate 25gbit --size 1GB --piece-size 1MiB --segment 64KiB --exact",
             "sim fattree:8@100gbit --print-topology",
             "sim --seeds 1..1000 --for 2h",
-            "classad eval --my F --target [] 1+2 -x --json",
+            "classad eval --my F --target [] 1+2 -1 --json -- -x",
             "classad eval --stdin",
             "classad match A B",
             "completions bash",

@@ -123,12 +123,14 @@ fn field(
     Ok(field.map_or(Val::Error, Val::Int))
 }
 
-/// The instant that a number or an instant is.
+/// The instant that a number or an instant is, if there is a date for it. Of reals HTCondor keeps 32 bits.
 fn instant(e: &Evaluator<'_>, value: &Val) -> Option<AbsTime> {
-    match value {
-        Val::AbsTime(t) => Some(*t),
-        number => number.secs32().map(|secs| AbsTime { secs: secs.into(), offset: e.context.utc_offset }),
-    }
+    let time = match value {
+        Val::AbsTime(t) => *t,
+        Val::Int(secs) => AbsTime { secs: *secs, offset: e.context.utc_offset },
+        number => AbsTime { secs: number.secs32()?.into(), offset: e.context.utc_offset },
+    };
+    (time.secs.unsigned_abs() < 1 << 55).then_some(time)
 }
 
 fn split_time(e: &mut Evaluator<'_>, args: &[Expr]) -> Result<Val> {

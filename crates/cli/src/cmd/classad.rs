@@ -52,8 +52,8 @@ struct Eval {
     /// Read expressions from standard input, a line each
     #[arg(long)]
     stdin: bool,
-    /// Expressions
-    #[arg(value_name = "EXPR", required_unless_present = "stdin", allow_hyphen_values = true)]
+    /// Expressions; behind -- they may begin with a minus
+    #[arg(value_name = "EXPR", required_unless_present = "stdin", allow_negative_numbers = true)]
     exprs: Vec<String>,
 }
 
