@@ -35,7 +35,7 @@ fn only_what_is_true_is_consent() {
         ("true", true),
         ("5", true),
         ("0", false),
-        ("1.0", false),
+        ("1.0", true),
         ("undefined", false),
         ("error", false),
         ("\"true\"", false),
