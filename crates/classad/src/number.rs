@@ -28,7 +28,7 @@ fn digits(text: &[u8]) -> usize {
 
 /// The length of an exponent, if there is one.
 fn exponent(text: &[u8], letter: u8) -> usize {
-    if !text.first().is_some_and(|b| b.to_ascii_lowercase() == letter) {
+    if text.first().is_none_or(|b| b.to_ascii_lowercase() != letter) {
         return 0;
     }
     let sign = usize::from(matches!(text.get(1), Some(b'+' | b'-')));
@@ -94,11 +94,9 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
 
 /// A double as an integer, as the processor HTCondor runs on converts it: what does not fit is the smallest.
 pub(crate) fn to_i64(real: f64) -> i64 {
-    if real >= -9.223_372_036_854_775_8e18 && real < 9.223_372_036_854_775_8e18 {
-        real as i64
-    } else {
-        i64::MIN
-    }
+    // 2^63, which a double holds exactly.
+    const END: f64 = (1u64 << 63) as f64;
+    if (-END..END).contains(&real) { real as i64 } else { i64::MIN }
 }
 
 /// The same to 32 bits.
