@@ -60,6 +60,10 @@ impl Printer {
 
     fn expr(&mut self, expr: &Expr) {
         match expr {
+            // A constant that was too large, which reads as the same; as a value it is a call.
+            Expr::Literal(Value::Real(r)) if r.is_infinite() && self.form != Form::Condor => {
+                self.put(if *r > 0.0 { "1E+999" } else { "-1E+999" });
+            }
             Expr::Literal(value) => self.value(value),
             Expr::Attr { base: Some(base), name, .. } => {
                 self.expr(base);
