@@ -155,8 +155,8 @@ impl<'a> Evaluator<'a> {
                 self.select(start, name)
             }
             Expr::Attr { base: Some(base), name, .. } => match self.eval(base)? {
-                Val::Undefined => Ok(Val::Undefined),
                 Val::Ad(scope) => self.select(scope, name),
+                Val::Undefined => Ok(Val::Undefined),
                 Val::List(list) => self.select_each(&list, name),
                 _ => Ok(Val::Error),
             },
@@ -250,6 +250,7 @@ impl<'a> Evaluator<'a> {
         self.deref(found)
     }
 
+    #[inline]
     fn deref(&mut self, found: Found<'a>) -> Result<Val> {
         match found {
             Found::Attr { ad, index, scope } => match ad.get().at(index) {
