@@ -48,6 +48,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Status(args) => cmd::mount::status(args, reporter),
         Command::Tracker(args) => cmd::tracker::run(args, &context, reporter),
         Command::Revoke(args) => cmd::revoke::run(args, &context, reporter),
+        Command::Ca(args) => cmd::ca::run(args, &context, reporter),
         Command::Sim(args) => cmd::sim::run(args, &context, reporter),
         Command::Classad(args) => cmd::classad::run(args, reporter),
         Command::Completions(args) => cmd::completions::run(args),

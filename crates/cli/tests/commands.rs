@@ -72,6 +72,7 @@ fn wrong_usage_is_2_and_says_why() {
         &["seed", "m", "p", "--listen", "nowhere"],
         &["seed", "m", "p", "--net", "10.0.0.0/99"],
         &["revoke", "nonsense"],
+        &["ca", "issue", "d", "nonsense"],
         &["show", "m", "--config", "absent.toml"],
     ] {
         let output = tidecast(dir.path(), words);
@@ -207,7 +208,7 @@ fn settings_come_from_environment_then_file_then_flags() {
 fn help_teaches_every_command_and_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let help = done(tidecast(dir.path(), &["--help"]));
-    for word in ["publish", "show", "verify", "seed", "share", "get", "tracker", "revoke"] {
+    for word in ["publish", "show", "verify", "seed", "share", "get", "tracker", "revoke", "ca"] {
         assert!(help.contains(&format!("\n  {word} ")), "{word} is not in the list:\n{help}");
         assert!(done(tidecast(dir.path(), &[word, "--help"])).contains("Example"), "{word}");
     }
@@ -241,4 +242,28 @@ fn a_reader_that_goes_away_is_no_panic() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(!err(&output).contains("panicked"), "{}", err(&output));
+}
+
+#[test]
+fn a_small_site_has_its_own_ca() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| tidecast(dir.path(), words);
+    done(run(&["ca", "init", "ca", "--name", "Lab"]));
+    assert_eq!(code(&run(&["ca", "init", "ca"])), 1, "never written over");
+    let node = done(run(&["ca", "show"])).trim().to_owned();
+    done(run(&["ca", "issue", "ca", "host:n1", "--node", &node]));
+    assert_eq!(code(&run(&["ca", "issue", "ca", "host:n1"])), 2, "the file exists");
+    done(run(&["ca", "issue", "ca", "user:alice", "-o", "a.pem", "--lifetime", "30d"]));
+    let pem = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(!pem("host-n1.pem").contains("PRIVATE") && pem("a.pem").contains("PRIVATE"));
+    assert!(done(run(&["ca", "show", "a.pem"])).contains("user:alice"));
+    done(run(&["ca", "revoke", "ca", "host:n1"]));
+    assert_eq!(code(&run(&["ca", "revoke", "ca", "host:n9"])), 1);
+    done(run(&["ca", "revoke", "ca"]));
+    let shown = events(&run(&["ca", "show", "ca", "--json"])).pop().unwrap();
+    let certificates = shown["certificates"].as_array().unwrap();
+    assert_eq!(certificates.len(), 2);
+    let revoked = |c: &Value| c["revoked"].is_u64();
+    assert!(certificates.iter().all(|c| revoked(c) == (c["identity"] == "host:n1")), "{shown}");
+    assert_eq!(code(&run(&["ca", "show", "absent"])), 1);
 }

@@ -51,6 +51,12 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// The certificate authority cannot do what was asked.
+    #[error("the CA: {0}")]
+    Ca(String),
+    /// What a node trusts cannot be read.
+    #[error("cannot read what to trust: {0}")]
+    Trust(String),
     /// TLS or certificate set-up failed.
     #[error("cannot set up TLS: {0}")]
     Tls(String),

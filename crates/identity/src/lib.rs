@@ -6,6 +6,8 @@
 //! ([`Authority`]): it hands out [`Ticket`]s, a node with a ticket enrols its own key and receives a
 //! short-lived signed [`Credential`], and every member checks the others' with a [`Gate`]. The secret
 //! in a ticket never crosses the network: only a proof bound to the enrolling key does.
+//! Between the daemons of a site a certificate authority, the site's own or a small one ([`SiteCa`]), says for
+//! whom a node acts ([`Identity`]): by its [`Card`], judged by what the site trusts ([`Trust`]).
 //! [`ssl_torrent`] speaks libtorrent's convention instead, so that stock clients can join an
 //! authenticated swarm.
 //!
@@ -15,6 +17,8 @@
 
 mod authority;
 mod bytes;
+mod ca;
+mod card;
 mod credential;
 mod error;
 mod files;
@@ -23,8 +27,12 @@ mod node;
 pub mod ssl_torrent;
 mod ticket;
 mod tls;
+mod trust;
+mod who;
 
 pub use authority::{Authority, TokenInfo};
+pub use ca::{CERT_LIFETIME, CertInfo, Issued, SiteCa};
+pub use card::{Card, CardError, Holder, MAX_CARD};
 pub use credential::{
     CLOCK_SKEW, Credential, DEFAULT_LIFETIME, EnrolRequest, MAX_LIFETIME, MAX_REVOKED, RevocationList,
     SwarmId,
@@ -34,3 +42,5 @@ pub use gate::Gate;
 pub use node::{NodeId, NodeKey};
 pub use ticket::{Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId};
 pub use tls::{ALPN, Tls, peer_node_id, placeholder_name};
+pub use trust::{Trust, Verified, describe};
+pub use who::{BadIdentity, Identity};

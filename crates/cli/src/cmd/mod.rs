@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 pub(crate) mod bcast;
+pub(crate) mod ca;
 pub(crate) mod classad;
 pub(crate) mod completions;
 pub(crate) mod describe;

@@ -1,0 +1,186 @@
+//! `tidecast ca init|issue|revoke|show`: a small site's certificate authority.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+use tidecast_identity::{CERT_LIFETIME, CertInfo, Identity, NodeId, NodeKey, SiteCa, describe};
+
+use super::{Context, now};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object};
+use crate::units::{Span, count};
+
+/// Keep a small site's certificate authority: it says for whom each node acts
+///
+/// A certificate for `host:NAME` makes a node the daemon of that host, which acts for all users; one for
+/// `user:NAME` lets a node act for that user only. Nodes trust ca.crt and check ca.crl of DIR: copy both to them,
+/// again after each `revoke`. A site that has a certificate authority needs none of this (docs/trust.md).
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tidecast ca init /root/ca --name 'Lab of Genomics'
+  # On node01, its node id:
+  tidecast ca show
+  # Where the authority is, a certificate for that node's key, and one for a user, with a key of its own:
+  tidecast ca issue /root/ca host:node01 --node ID -o node01.pem
+  tidecast ca issue /root/ca user:alice -o alice.pem --lifetime 30d
+  tidecast ca revoke /root/ca host:node01
+  tidecast ca show /root/ca")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Make an authority: root certificate (10 years) and key, in a directory that only you may read
+    Init {
+        /// Where to keep it; this directory is the authority, guard it
+        dir: PathBuf,
+        /// What to call it
+        #[arg(long, default_value = "Tidecast site CA")]
+        name: String,
+    },
+    /// Issue a certificate for a host or a user
+    Issue {
+        /// Where the authority is kept
+        dir: PathBuf,
+        /// host:NAME or user:NAME
+        identity: Identity,
+        /// For the key of this node; else a new key is made and written beside the certificate
+        #[arg(long, value_name = "ID")]
+        node: Option<NodeId>,
+        /// How long it lasts [default: a year]
+        #[arg(long, value_name = "DURATION")]
+        lifetime: Option<Span>,
+        /// Where to write it (PEM, readable by you alone) [default: host-NAME.pem, here]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Revoke a certificate, or all of an identity; without one, date the list of revoked ones anew
+    Revoke {
+        /// Where the authority is kept
+        dir: PathBuf,
+        /// Serial number, host:NAME or user:NAME
+        which: Option<String>,
+    },
+    /// Show an authority, a certificate, or this node's id
+    Show {
+        /// An authority's directory, or a certificate (PEM) [default: this node's id]
+        path: Option<PathBuf>,
+    },
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    match &args.what {
+        What::Init { dir, name } => {
+            let ca = SiteCa::init(dir, name, now()).context("no authority was made")?;
+            reporter.result(&format!("{} is in {}: guard that directory", ca.name(), dir.display()));
+            let (cert, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
+            reporter.result(&format!("nodes need {} and {}", cert.display(), crl.display()));
+            Ok(object(
+                json!({ "name": ca.name(), "certificate": cert, "crl": crl, "not_after": ca.not_after() }),
+            ))
+        }
+        What::Issue { dir, identity, node, lifetime, output } => {
+            let lifetime = lifetime.map_or(CERT_LIFETIME, |span| span.0.as_secs());
+            issue(dir, identity, *node, lifetime, output.as_deref(), reporter)
+        }
+        What::Revoke { dir, which } => revoke(dir, which.as_deref(), reporter),
+        What::Show { path: Some(path) } if path.is_dir() => show(path, reporter),
+        What::Show { path: Some(path) } => show_certificate(path, reporter),
+        What::Show { path: None } => {
+            let id = NodeKey::load_or_create(&context.state_dir()?)?.id().to_string();
+            reporter.result(&id);
+            Ok(object(json!({ "node": id })))
+        }
+    }
+}
+
+fn issue(
+    dir: &Path,
+    identity: &Identity,
+    node: Option<NodeId>,
+    lifetime: u64,
+    output: Option<&Path>,
+    reporter: &Reporter,
+) -> Outcome {
+    let default = || PathBuf::from(format!("{}.pem", identity.to_string().replace(':', "-")));
+    let output = output.map_or_else(default, Path::to_path_buf);
+    if output.exists() {
+        let why = anyhow::anyhow!("{} exists; remove it, or name another file with -o", output.display());
+        return Err(Failure::usage(why));
+    }
+    let issued = SiteCa::open(dir)?.issue(identity, node, lifetime, now())?;
+    write_private(&output, issued.pem.as_bytes())?;
+    let key = if node.is_none() { " and its key" } else { "" };
+    reporter.result(&format!(
+        "{}: a certificate for {identity}{key}, serial {}",
+        output.display(),
+        issued.serial
+    ));
+    Ok(object(json!({
+        "identity": identity.to_string(), "serial": issued.serial, "not_after": issued.not_after,
+        "file": output, "key": node.is_none(),
+    })))
+}
+
+/// A new file, readable by its owner alone, whole or not at all.
+fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    let context = || format!("cannot write {}", path.display());
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(context)?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(context)?;
+    file.persist_noclobber(path).map(drop).with_context(context)
+}
+
+fn revoke(dir: &Path, which: Option<&str>, reporter: &Reporter) -> Outcome {
+    let ca = SiteCa::open(dir)?;
+    let serials = match which {
+        Some(which) => ca.revoke(which, now())?,
+        None => ca.renew_crl(now()).map(|()| Vec::new())?,
+    };
+    serials.iter().for_each(|serial| reporter.result(&format!("{serial} is revoked")));
+    let crl = dir.join(SiteCa::CRL);
+    reporter.result(&format!("nodes need the new {}", crl.display()));
+    Ok(object(json!({ "revoked": serials, "crl": crl })))
+}
+
+fn show(dir: &Path, reporter: &Reporter) -> Outcome {
+    let ca = SiteCa::open(dir)?;
+    let certificates = ca.certificates()?;
+    reporter.result(&format!("{}: {}", ca.name(), count(certificates.len() as u64, "certificate")));
+    for cert in &certificates {
+        let days = cert.not_after.saturating_sub(now()) / 86_400;
+        let state = match cert.revoked {
+            Some(_) => "revoked".to_owned(),
+            None if cert.not_after <= now() => "expired".to_owned(),
+            None => format!("{days} days left"),
+        };
+        reporter.result(&format!("{}  {:<24} {state}", cert.serial, cert.identity));
+    }
+    let json = |c: &CertInfo| {
+        json!({
+            "serial": c.serial, "identity": c.identity.to_string(), "node": c.node.map(|n| n.to_string()),
+            "not_after": c.not_after, "revoked": c.revoked,
+        })
+    };
+    let certificates: Vec<Value> = certificates.iter().map(json).collect();
+    Ok(object(json!({ "name": ca.name(), "not_after": ca.not_after(), "certificates": certificates })))
+}
+
+fn show_certificate(path: &Path, reporter: &Reporter) -> Outcome {
+    let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let rows = describe(&pem).with_context(|| format!("{} is no certificate", path.display()))?;
+    let mut fields: Map<String, Value> = Map::new();
+    for (name, value) in rows {
+        reporter.result(&format!("{name:<10} {}", super::show::plain(&value)));
+        let all = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(all) = all {
+            all.push(value.into());
+        }
+    }
+    Ok(fields)
+}
