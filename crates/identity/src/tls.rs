@@ -68,6 +68,24 @@ impl Tls {
         self.server.clone()
     }
 
+    /// For accepting connections that speak any of these protocols (ALPN), preferred ones first.
+    #[must_use]
+    pub fn server_speaking(&self, protocols: &[&[u8]]) -> Arc<ServerConfig> {
+        let mut config = (*self.server).clone();
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        Arc::new(config)
+    }
+
+    /// For connecting to this node, or to any, with another protocol (ALPN) than a swarm's.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if rustls refuses the configuration.
+    pub fn client_speaking(&self, protocol: &[u8], node: Option<NodeId>) -> Result<Arc<ClientConfig>, Error> {
+        let mut config = client(&self.key, &self.cert, &self.provider, node).map_err(refused)?;
+        Arc::make_mut(&mut config).alpn_protocols = vec![protocol.to_vec()];
+        Ok(config)
+    }
+
     /// For connecting to any node.
     #[must_use]
     pub fn client(&self) -> Arc<ClientConfig> {

@@ -10,13 +10,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::conn::establish::{LIMIT, establish};
+use crate::conn::establish::{LIMIT, Opening, establish};
+use crate::cpu::Cpu;
 use crate::dial::tune;
 use crate::error::{ConnError, Error};
 use crate::intake::Intake;
 use crate::security::Security;
 use crate::shared::Shared;
-use crate::transport::{Booked, Transport};
+use crate::transport::{Booked, Secure, Transport};
 
 /// A TLS record of the handshake starts with this byte; BitTorrent's with the length 19.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -25,7 +26,7 @@ pub(crate) const HANDSHAKES: usize = 256;
 /// Connections waiting in the kernel.
 const BACKLOG: i32 = 1024;
 /// After a failure to accept (no descriptors left), some are hoped to be free again.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
 ///
@@ -71,7 +72,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 /// IPv4 peers of a socket that serves both families, as IPv4.
-fn unmapped(addr: SocketAddr) -> SocketAddr {
+pub(crate) fn unmapped(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
@@ -86,7 +87,8 @@ async fn welcome(
         return Err(ConnError::Closed);
     }
     let (transport, node) = secure(shared, stream, first[0] == TLS_HANDSHAKE).await?;
-    establish(&shared.local(), &shared.security, transport, node, false, &shared.cpu).await
+    let opening = Opening::answer(transport, &shared.cpu).await?;
+    establish(&shared.local(), &shared.security, opening, node).await
 }
 
 async fn secure(
@@ -99,11 +101,22 @@ async fn secure(
         (Security::Open, true) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
         (_, false) => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
         (Security::Private(membership), true) => membership.tls.server(),
+        (Security::Known(known), true) => known.tls.server(),
         (Security::Ssl(ssl), true) => ssl.server(),
     };
-    let accepting = TlsAcceptor::from(config).accept(Intake::below_tls(Booked::socket(stream, &shared.cpu)));
+    let stream = encrypt(&TlsAcceptor::from(config), stream, &shared.cpu).await?;
+    let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;
+    Ok((Transport::Tls(Box::new(stream)), node))
+}
+
+/// The callee's side of the TLS handshake.
+pub(crate) async fn encrypt(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+    cpu: &Arc<Cpu>,
+) -> Result<Secure, ConnError> {
+    let accepting = acceptor.accept(Intake::below_tls(Booked::socket(stream, cpu)));
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
-    let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;
-    Ok((Transport::Tls(Box::new(stream.into())), node))
+    Ok(stream.into())
 }

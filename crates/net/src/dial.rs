@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::conn::establish::{Established, LIMIT, Local, establish};
+use crate::conn::establish::{Established, LIMIT, Local, Opening, establish};
 use crate::cpu::Cpu;
 use crate::driver::Input;
 use crate::driver::progress::Notice;
@@ -70,7 +70,8 @@ pub(crate) async fn dial(
     let stream = timeout(CONNECT, connect(addr, source)).await.map_err(late)??;
     let first = local.hashes.first().copied().unwrap_or_default();
     let (transport, node) = secure(stream, security, first, cpu).await?;
-    establish(local, security, transport, node, true, cpu).await
+    let opening = Opening::call(local, transport, cpu).await?;
+    establish(local, security, opening, node).await
 }
 
 async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<TcpStream> {
@@ -111,6 +112,7 @@ async fn secure(
     let (config, name): (_, ServerName<'static>) = match security {
         Security::Open => return Ok((Transport::Plain(stream), None)),
         Security::Private(membership) => (membership.tls.client(), placeholder_name()),
+        Security::Known(known) => (known.tls.client(), placeholder_name()),
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
     let connecting = TlsConnector::from(config).connect(name, Intake::below_tls(Booked::socket(stream, cpu)));

@@ -20,8 +20,18 @@ pub enum Security {
     Open,
     /// Mutual TLS with node keys; members hold a credential of the swarm's owner.
     Private(Box<Membership>),
+    /// Mutual TLS with node keys; whoever keeps the swarm knows who may join.
+    Known(Known),
     /// libtorrent's SSL-torrent convention: TLS with certificates that the manifest's root signed.
     Ssl(Arc<SslTorrent>),
+}
+
+/// A swarm among nodes that are known by other means than credentials: to a daemon, by their cards.
+pub struct Known {
+    /// This node's key as TLS configurations.
+    pub tls: Tls,
+    /// Whether a node, whose key TLS has proven, may take part; asked again while it does.
+    pub admits: Box<dyn Fn(NodeId) -> bool + Send + Sync>,
 }
 
 /// This node's place in a private swarm.
@@ -172,7 +182,8 @@ impl Security {
     pub(crate) fn still_admits(&self, node: Option<NodeId>) -> bool {
         match (self, node) {
             (Security::Private(membership), Some(node)) => membership.still_admits(node),
-            (Security::Private(_), None) => false,
+            (Security::Known(known), Some(node)) => (known.admits)(node),
+            (Security::Private(_) | Security::Known(_), None) => false,
             _ => true,
         }
     }
@@ -183,9 +194,14 @@ impl Security {
         certs: Option<&[CertificateDer<'_>]>,
     ) -> Result<Option<NodeId>, ConnError> {
         match self {
-            Security::Private(_) => peer_node_id(certs).map(Some).map_err(|e| ConnError::Tls(e.to_string())),
+            Security::Private(_) | Security::Known(_) => proven(certs).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Nodes are known by their keys.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        matches!(self, Security::Private(_) | Security::Known(_))
     }
 
     /// This node gives out the tickets.
@@ -197,6 +213,11 @@ impl Security {
     pub fn is_encrypted(&self) -> bool {
         !matches!(self, Security::Open)
     }
+}
+
+/// The node at the other end of a finished handshake.
+pub(crate) fn proven(certs: Option<&[CertificateDer<'_>]>) -> Result<NodeId, ConnError> {
+    peer_node_id(certs).map_err(|e| ConnError::Tls(e.to_string()))
 }
 
 /// Seconds since 1970.

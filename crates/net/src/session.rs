@@ -22,6 +22,7 @@ use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
 use crate::demand::{Demand, OnVerified};
 use crate::driver::gather::Group;
+use crate::door::Door;
 use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
@@ -57,6 +58,8 @@ pub struct SwarmOptions {
     pub listen: Vec<SocketAddr>,
     /// Sockets that listen already, from [`listen`](crate::listen); used beside `listen`.
     pub listeners: Vec<std::net::TcpListener>,
+    /// A port that takes connections for this swarm among others.
+    pub door: Option<Arc<Door>>,
     /// The network to use; None for any.
     pub network: Option<Network>,
     /// How connections are protected and who may join.
@@ -92,7 +95,7 @@ impl Swarm {
     /// # Errors
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
-        let SwarmOptions { opened, listen, listeners, network, security, policy, .. } = options;
+        let SwarmOptions { opened, listen, listeners, door, network, security, policy, .. } = options;
         let SwarmOptions { seed_only, group, planned, roots, on_demand: verified, .. } = options;
         let planned = planned || group == Group::Join;
         let policy = Policy { on_demand: group != Group::None, ..policy };
@@ -129,7 +132,7 @@ impl Swarm {
             cpu,
             security,
             peer_id: new_peer_id(),
-            listen_port: addrs.first().map(SocketAddr::port),
+            listen_port: addrs.first().map(SocketAddr::port).or(door.as_ref().map(|door| door.port())),
             sources,
             listening,
             inbox,
@@ -166,6 +169,9 @@ impl Swarm {
         spawn_driver(Driver::new(shared.clone(), start), queue)?;
         spawn_checks(&shared, to_hash)?;
         let mut tasks = JoinSet::new();
+        if let Some(door) = door {
+            door.open_to(&shared);
+        }
         for listener in listeners {
             tasks.spawn(accept::run(shared.clone(), listener));
         }

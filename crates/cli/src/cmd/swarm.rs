@@ -136,6 +136,7 @@ impl Running {
             opened,
             listen: vec![choices.listen],
             listeners: Vec::new(),
+            door: None,
             network: choices.network.clone(),
             security,
             policy: choices.policy,

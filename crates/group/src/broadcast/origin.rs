@@ -55,6 +55,7 @@ impl Origin {
             opened,
             listen: Vec::new(),
             listeners: vec![listener],
+            door: None,
             network: None,
             security,
             policy: algorithm.policy(),

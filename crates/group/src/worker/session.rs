@@ -277,6 +277,7 @@ pub(super) fn options(
         opened,
         listen: Vec::<SocketAddr>::new(),
         listeners: vec![listener],
+        door: None,
         // A host that is not on it reaches the others by whatever way there is.
         network: network.filter(|n| local.iter().any(|a| n.holds(a))),
         security,

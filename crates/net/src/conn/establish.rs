@@ -73,31 +73,104 @@ pub(crate) fn new_peer_id() -> [u8; 20] {
     id
 }
 
+/// A byte stream on which the other end has said which swarm it means.
+pub(crate) struct Opening {
+    reader: Reader,
+    writer: Writer,
+    buf: BytesMut,
+    theirs: Handshake,
+    outgoing: bool,
+}
+
+impl Opening {
+    /// The caller's side: who dialled speaks first.
+    pub(crate) async fn call(
+        local: &Local,
+        transport: Transport,
+        cpu: &std::sync::Arc<Cpu>,
+    ) -> Result<Opening, ConnError> {
+        let (mut reader, mut writer) = transport.split(cpu);
+        let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
+        let mut buf = BytesMut::with_capacity(4096);
+        let meeting = async {
+            say(local, first, &mut writer).await?;
+            hear(&mut reader, &mut buf).await
+        };
+        let theirs = in_time(meeting).await?;
+        Ok(Opening { reader, writer, buf, theirs, outgoing: true })
+    }
+
+    /// The callee's side: hears, and says nothing yet.
+    pub(crate) async fn answer(
+        transport: Transport,
+        cpu: &std::sync::Arc<Cpu>,
+    ) -> Result<Opening, ConnError> {
+        let (mut reader, writer) = transport.split(cpu);
+        let mut buf = BytesMut::with_capacity(4096);
+        let theirs = in_time(hear(&mut reader, &mut buf)).await?;
+        Ok(Opening { reader, writer, buf, theirs, outgoing: false })
+    }
+
+    /// The swarm that the other end means.
+    pub(crate) fn swarm(&self) -> [u8; 20] {
+        self.theirs.info_hash
+    }
+}
+
+/// Handshakes that take longer than [`LIMIT`] are given up.
+async fn in_time<T>(work: impl Future<Output = Result<T, ConnError>>) -> Result<T, ConnError> {
+    let late = ConnError::Late { what: "finish the handshakes", seconds: LIMIT.as_secs() };
+    tokio::time::timeout(LIMIT, work).await.map_err(|_| late)?
+}
+
+/// Our 68 bytes (BEP 3).
+async fn say(local: &Local, info_hash: [u8; 20], writer: &mut Writer) -> Result<(), ConnError> {
+    let reserved = Reserved::ours(local.hybrid);
+    let ours = Handshake { reserved, info_hash, peer_id: local.peer_id };
+    writer.write_all(&ours.to_bytes()).await?;
+    writer.flush().await
+}
+
+/// The other end's.
+async fn hear(reader: &mut Reader, buf: &mut BytesMut) -> Result<Handshake, ConnError> {
+    let theirs = loop {
+        if let Some(handshake) = Handshake::decode(buf)? {
+            break handshake;
+        }
+        if reader.read_buf(buf).await? == 0 {
+            return Err(ConnError::Closed);
+        }
+    };
+    let _ = buf.split_to(Handshake::LEN);
+    Ok(theirs)
+}
+
 /// Makes a peer of a stream. `node` is who TLS proved to be at the other end.
 pub(crate) async fn establish(
     local: &Local,
     security: &Security,
-    transport: Transport,
+    opening: Opening,
     node: Option<NodeId>,
-    outgoing: bool,
-    cpu: &std::sync::Arc<Cpu>,
 ) -> Result<Established, ConnError> {
-    let work = shake_hands(local, security, transport, node, outgoing, cpu);
-    let late = ConnError::Late { what: "finish the handshakes", seconds: LIMIT.as_secs() };
-    tokio::time::timeout(LIMIT, work).await.map_err(|_| late)?
+    in_time(shake_hands(local, security, opening, node)).await
 }
 
 async fn shake_hands(
     local: &Local,
     security: &Security,
-    transport: Transport,
+    opening: Opening,
     node: Option<NodeId>,
-    outgoing: bool,
-    cpu: &std::sync::Arc<Cpu>,
 ) -> Result<Established, ConnError> {
-    let (mut reader, mut writer) = transport.split(cpu);
-    let mut buf = BytesMut::with_capacity(4096);
-    let theirs = open(local, &mut reader, &mut writer, &mut buf, outgoing).await?;
+    let Opening { reader, mut writer, buf, theirs, outgoing } = opening;
+    if !local.hashes.contains(&theirs.info_hash) {
+        return Err(ConnError::OtherSwarm);
+    }
+    if !security.still_admits(node) && matches!(security, Security::Known(_)) {
+        return Err(ConnError::NotMember("nobody has said that it may take part".into()));
+    }
+    if !outgoing {
+        say(local, theirs.info_hash, &mut writer).await?;
+    }
     let agreed = Reserved::ours(local.hybrid).both(theirs.reserved);
     let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
     let codec = Codec::new(agreed, ids, offer(local, security));
@@ -149,40 +222,6 @@ fn offer(local: &Local, security: &Security) -> Offer {
         offer.caps = offer.caps.with(Caps::AUTHORITY);
     }
     offer
-}
-
-/// The 68 bytes each way (BEP 3); who dialled speaks first.
-async fn open(
-    local: &Local,
-    reader: &mut Reader,
-    writer: &mut Writer,
-    buf: &mut BytesMut,
-    outgoing: bool,
-) -> Result<Handshake, ConnError> {
-    let ours =
-        |info_hash| Handshake { reserved: Reserved::ours(local.hybrid), info_hash, peer_id: local.peer_id };
-    let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
-    if outgoing {
-        writer.write_all(&ours(first).to_bytes()).await?;
-        writer.flush().await?;
-    }
-    let theirs = loop {
-        if let Some(handshake) = Handshake::decode(buf)? {
-            break handshake;
-        }
-        if reader.read_buf(buf).await? == 0 {
-            return Err(ConnError::Closed);
-        }
-    };
-    let _ = buf.split_to(Handshake::LEN);
-    if !local.hashes.contains(&theirs.info_hash) {
-        return Err(ConnError::OtherSwarm);
-    }
-    if !outgoing {
-        writer.write_all(&ours(theirs.info_hash).to_bytes()).await?;
-        writer.flush().await?;
-    }
-    Ok(theirs)
 }
 
 fn greeting(local: &Local, codec: &Codec) -> Message {

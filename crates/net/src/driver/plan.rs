@@ -91,7 +91,7 @@ impl Driver {
         }
         self.role = Some(role.clone());
         let known = self.members.list.len();
-        self.members = Members::new(members, matches!(self.shared.security, crate::Security::Private(_)));
+        self.members = Members::new(members, self.shared.security.knows_nodes());
         self.engine_event(Event::Plan(role.clone()));
         for peer in self.conns.keys().copied().collect::<Vec<_>>() {
             self.introduce_member(peer);
