@@ -32,6 +32,8 @@ pub struct ScanOptions {
     /// Symbolic links that lead out of the tree make no valid manifest: leave them out, with a warning, instead of
     /// failing.
     pub skip_outside_links: bool,
+    /// Of the directory's entries only these; empty: all of them.
+    pub only: Vec<OsString>,
     /// The name to publish under; by default the file's or directory's own.
     pub name: Option<OsString>,
 }
@@ -53,7 +55,7 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
         tree: Tree { root: root.clone(), name, dirs: Vec::new(), files: Vec::new(), warnings: Vec::new() },
     };
     if meta.is_dir() {
-        walk.run(&meta)?;
+        walk.run(&meta, &options.only)?;
     } else if meta.is_file() {
         walk.file(PathBuf::new(), &root, &meta)?;
     } else {
@@ -75,8 +77,13 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Depth first, names in the order of their bytes: the order of BEP 52's file tree. The stack of directories is
     /// on the heap, so that no depth of tree overflows the thread's own.
-    fn run(&mut self, meta: &Metadata) -> Result<(), Error> {
-        let mut stack = vec![self.dir(PathBuf::new(), meta)?];
+    fn run(&mut self, meta: &Metadata, only: &[OsString]) -> Result<(), Error> {
+        let (root, mut names) = self.dir(PathBuf::new(), meta)?;
+        if !only.is_empty() {
+            let few: Vec<OsString> = names.filter(|name| only.contains(name)).collect();
+            names = few.into_iter();
+        }
+        let mut stack = vec![(root, names)];
         while let Some((dir, names)) = stack.last_mut() {
             let Some(name) = names.next() else {
                 stack.pop();
@@ -87,7 +94,20 @@ impl Walk<'_> {
                 stack.push(below);
             }
         }
+        if !only.is_empty() {
+            self.date_root();
+        }
         Ok(())
+    }
+
+    /// Of a directory that is published in part the time says nothing: others come and go in it. The newest of what is
+    /// published counts.
+    fn date_root(&mut self) {
+        let Tree { dirs, files, .. } = &mut self.tree;
+        let newest = dirs.iter().skip(1).map(|d| d.mtime).chain(files.iter().map(|f| f.mtime)).max();
+        if let (Some(root), Some(newest)) = (dirs.first_mut(), newest) {
+            root.mtime = newest;
+        }
     }
 
     /// Takes up one entry; what comes back is a directory to go into.
