@@ -32,8 +32,8 @@ mod transport;
 
 pub use accept::listen;
 pub use cpu::{Cpu, Stage};
-pub use door::{Door, Stream, Visitor};
 pub use demand::{Demand, OnVerified, Urgency};
+pub use door::{Door, Stream, Visitor};
 pub use driver::gather::Group;
 pub use driver::plan::{Complained, Member};
 pub use driver::progress::{Notice, PeerReport, Progress, Summary};

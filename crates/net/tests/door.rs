@@ -108,7 +108,8 @@ async fn one_port_serves_every_swarm_to_those_who_are_admitted_and_lets_visitors
         let getter = get(manifest, to.path(), known(&client, servers));
         getter.add_peer(vec![at], true).await;
         let mut progress = getter.progress();
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), progress.wait_for(|p| p.peers > 0)).await;
+        let _ =
+            tokio::time::timeout(std::time::Duration::from_secs(2), progress.wait_for(|p| p.peers > 0)).await;
         let summary = soon(getter.stop()).await.unwrap();
         assert_eq!((summary.progress.received_bytes, summary.peers.len()), (0, 0));
         assert!(!to.path().join("data").exists());
