@@ -89,6 +89,7 @@ pub(crate) async fn describe(
         exclude: exclude.clone(),
         skip_outside_links: how.skip_outside_links,
         name: how.name.clone().map(OsString::from),
+        ..ScanOptions::default()
     };
     let state = state_file(path, context)?;
     let hashing = HashOptions {
