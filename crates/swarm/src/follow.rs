@@ -27,6 +27,10 @@ const IDLE: Duration = Duration::from_millis(200);
 /// and so many bytes.
 const JUDGE: Duration = Duration::from_secs(3);
 const JUDGE_BYTES: u64 = 256 << 10;
+/// Entries of what one peer owes us beyond which its offers are declined. What a parent sends unasked takes no place
+/// among the requests that it queues: over a long, fast link more pieces than those are on their way at any time, and
+/// of what is declined there all comes none the less, once more than what we fetch.
+const OFFERS: usize = 1 << 14;
 
 impl Engine {
     /// There is a plan, and it works.
@@ -130,7 +134,7 @@ impl Engine {
 
     /// More may be awaited from this peer.
     fn has_room(&self, id: PeerId) -> bool {
-        self.peers.get(&id).is_some_and(|p| p.spare_requests() > 0)
+        self.peers.get(&id).is_some_and(|p| p.asked.len() < OFFERS)
     }
 
     /// What is offered counts as asked for, as far as nobody else was asked; the rest is declined.
@@ -394,11 +398,15 @@ mod tests {
     const PARENT: PeerId = PeerId(1);
     const CHILD: PeerId = PeerId(3);
 
-    /// Member 2 of a plan over eight pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
     fn relay() -> Engine {
+        relay_of(8)
+    }
+
+    /// Member 2 of a plan over so many pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
+    fn relay_of(pieces: u32) -> Engine {
         let (policy, limits) = (Policy::TIDECAST, Limits::default());
-        let setup =
-            Setup { lengths: vec![LEN; 8].into(), have: vec![], want: vec![0..8], policy, limits, seed: 1 };
+        let (lengths, want) = (vec![LEN; pieces as usize].into(), vec![0..pieces]);
+        let setup = Setup { lengths, have: vec![], want, policy, limits, seed: 1 };
         let mut relay = Engine::new(setup, Time(0)).unwrap();
         let stripes = vec![Edges { parent: Some(1), children: vec![3] }];
         give(&mut relay, 0, Event::Plan(Arc::new(Role { epoch: 1, member: 2, sources: vec![0], stripes })));
@@ -433,14 +441,18 @@ mod tests {
 
     #[test]
     fn what_was_declined_for_want_of_room_is_not_passed_on() {
-        let mut relay = relay();
-        // So it takes one piece at a time.
-        give(&mut relay, 0, Event::QueueLimit { peer: PARENT, requests: 2 });
+        let last = OFFERS as u32;
+        let mut relay = relay_of(last + 1);
         let declined = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Cancel { .. }));
-        assert!(!declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: 0, stripe: 0 })));
-        assert!(declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: 1, stripe: 0 })));
+        // It may be asked for one piece at a time; what it offers is no request.
+        give(&mut relay, 0, Event::QueueLimit { peer: PARENT, requests: 2 });
+        for piece in 0..last {
+            relay.handle(Time(1), Event::Offered { peer: PARENT, piece, stripe: 0 });
+        }
+        assert!(!declined(&std::iter::from_fn(|| relay.poll()).collect::<Vec<_>>()));
+        assert!(declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: last, stripe: 0 })));
         let mut offered = Vec::new();
-        for piece in [0, 1] {
+        for piece in [0, last] {
             for action in give(&mut relay, 2, Event::PieceVerified { piece }) {
                 offered.extend(Some(action).filter(|a| matches!(a, Action::Offer { .. })));
             }
