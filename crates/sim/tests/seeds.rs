@@ -46,7 +46,7 @@ const FOUND: [(u64, &str); 19] = [
     (9_300_000_006_245, "a block was given more time by the engine than by the driver"),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 15] = [
+const PLANNED: [(u64, &str); 18] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),
@@ -68,6 +68,9 @@ const PLANNED: [(u64, &str); 15] = [
     ),
     (8_200_000_006_126, "a new parent pushed what its child had just asked it for"),
     (8_700_000_001_382, "all that was taken back while it came over a slow link came twice"),
+    (9_500_000_004_899, "more was on its way than the parent queues: the rest was declined, and came twice"),
+    (9_600_000_000_906, "likewise, among six"),
+    (9_600_000_001_311, "all that may be handed out was with a few slow ones: the others took it for silence"),
 ];
 
 /// Likewise by a plan on demand.
