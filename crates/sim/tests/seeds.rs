@@ -70,11 +70,14 @@ const PLANNED: [(u64, &str); 18] = [
     (8_700_000_001_382, "all that was taken back while it came over a slow link came twice"),
     (9_500_000_004_899, "more was on its way than the parent queues: the rest was declined, and came twice"),
     (9_600_000_000_906, "likewise, among six"),
-    (9_600_000_001_311, "all that may be handed out was with a few slow ones: the others took it for silence"),
+    (
+        9_600_000_001_311,
+        "all that may be handed out was with a few slow ones: the others took it for silence",
+    ),
 ];
 
 /// Likewise by a plan on demand.
-const OPENED: [(u64, &str); 7] = [
+const OPENED: [(u64, &str); 8] = [
     (8492, "who had wanted nothing did not mind its wishes"),
     (13746, "wishes went round for ever where relays lacked parents"),
     (6867, "what could be wished of nobody was not fetched either"),
@@ -82,6 +85,10 @@ const OPENED: [(u64, &str); 7] = [
     (10469, "who took a piece and sent it to nobody made the source be spared"),
     (11813, "so did two who rejected and withheld in turn"),
     (42619, "a piece lost was awaited, and nobody wished for it"),
+    (
+        9_500_000_001_866,
+        "whose neighbours were silent each and all kept them, and asked the first of them for ever",
+    ),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

@@ -1,9 +1,9 @@
 //! Ways off an island: connections are few, and all of them may be with nodes that have nothing more for
 //! us, nor we for them. Then one of these makes room for another, for whoever calls or is still to be tried.
 //!
-//! Promises: only idle neighbours go, and those that have used up our patience (for one that was told, any
-//! other); never one that was told; at most one in `PAUSE`, so that neither a stranger nor an unlucky node
-//! makes connections churn. Its address is tried again after the others.
+//! Promises: only idle neighbours go, and those that have used up our patience (where all have been silent, one that
+//! was; for one that was told, any other); never one that was told; at most one in `PAUSE`, so that neither a stranger
+//! nor an unlucky node makes connections churn. Its address is tried again after the others.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Engine {
         let hopeless = !self.peers.values().any(hope);
         let dialled = self.neighbours.random_full();
         self.rotated = self.now;
-        if let Some(id) = self.idlest(dialled).filter(|_| hopeless) {
+        if let Some(id) = self.idlest(dialled, true).filter(|_| hopeless) {
             self.part(id);
         }
     }
@@ -44,23 +44,26 @@ impl Engine {
         let may = told || self.now >= self.rotated.after(PAUSE);
         let untold = self.peers.values().filter(|p| told && !p.told && !p.closing && p.id != newcomer);
         let least = untold.min_by_key(|p| p.counts.received + p.counts.served).map(|p| p.id);
-        let Some(id) = self.idlest(false).filter(|_| may).or(least) else { return false };
+        let Some(id) = self.idlest(false, false).filter(|_| may).or(least) else { return false };
         self.rotated = self.now;
         self.part(id);
         true
     }
 
-    /// Of those that may go, the one that has moved the least, the longest there. `dialled`: by us.
-    fn idlest(&self, dialled: bool) -> Option<PeerId> {
-        let idle = self.peers.values().filter(|p| self.may_go(p) && (p.candidate.is_some() || !dialled));
+    /// Of those that may go, the one that has moved the least, the longest there. `dialled`: by us. `silent`: those too
+    /// that have been silent once.
+    fn idlest(&self, dialled: bool, silent: bool) -> Option<PeerId> {
+        let may_go = |p: &&Peer| self.may_go(p, silent) && (p.candidate.is_some() || !dialled);
+        let idle = self.peers.values().filter(may_go);
         idle.min_by_key(|p| (p.counts.stored + p.counts.served, p.since)).map(|p| p.id)
     }
 
-    fn may_go(&self, peer: &Peer) -> bool {
+    fn may_go(&self, peer: &Peer, silent: bool) -> bool {
         let idle = peer.outstanding == 0 && peer.queue.len() == 0 && !peer.wants_ours;
         let nothing = idle && self.lacking(peer) == 0;
         let settled = self.now >= peer.since.after(PAUSE);
-        !peer.closing && !peer.told && settled && (nothing || peer.patience.hopeless())
+        let spent = peer.patience.hopeless() || silent && peer.patience.stalled();
+        !peer.closing && !peer.told && settled && (nothing || spent)
     }
 
     fn part(&mut self, id: PeerId) {

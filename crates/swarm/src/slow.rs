@@ -257,12 +257,12 @@ impl Engine {
         }
     }
 
-    /// Idle peers take over the tails of slow ones.
+    /// Idle peers take over the tails of slow ones; in a plan, which has its own way with those, of the silent.
     fn steal(&mut self) {
-        if self.policy.endgame || self.planned() {
+        if self.policy.endgame {
             return;
         }
-        let now = self.now;
+        let (now, planned) = (self.now, self.planned());
         let drain = self.drain_time();
         let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
         let usable = |p: &&Peer| !p.chokes_us && self.lacking(p) > 0;
@@ -270,6 +270,7 @@ impl Engine {
             self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
         for thief in thieves {
             let others = self.peers.values().filter(|p| p.id != thief && p.outstanding > 0);
+            let others = others.filter(|p| !planned || p.patience.stalled());
             let slowest = others.filter_map(|p| Some((eta(p, now, drain)?, p.id))).max();
             if let Some((eta, victim)) = slowest {
                 self.steal_from(thief, victim, eta);
@@ -299,7 +300,7 @@ impl Engine {
         let mut pieces: Vec<u32> = v.asked.iter().rev().map(|a| a.piece).collect();
         pieces.dedup();
         for piece in pieces {
-            while left > 0 && self.may_ask(thief, piece) {
+            while left > 0 && self.may_ask(thief, piece) && !self.spares_source(thief, piece) {
                 // The last cells of pieces are short: fewer bytes than so many cells may be as many requests.
                 let spare = self.peers.get(&thief).map_or(0, |t| t.spare_requests());
                 if spare == 0 {
