@@ -84,8 +84,10 @@ impl Scenario {
         let job = &mut scenario.job;
         job.plan = planned::plan(job);
         if job.plan.is_some() {
-            // What a plan pushes is bounded by the sockets, which a slow disk slows; not so in this model.
-            job.host.settle = 2_000_000_000;
+            // What a plan pushes is bounded by the sockets, which a slow disk slows; not so in this model. So no card
+            // may be faster than the disk.
+            let fastest = job.topology.nodes.iter().map(|n| n.rate / 8).max().unwrap_or(0);
+            job.host.settle = fastest.max(2_000_000_000);
             job.limits.unsettled = Limits::default().unsettled;
         }
         scenario
