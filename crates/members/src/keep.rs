@@ -1,0 +1,133 @@
+//! The records that this node keeps for others, within limits that nobody can use up for the others.
+//!
+//! A record counts against whoever brought it, a member with a card, not against its signer: keys cost nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidecast_identity::NodeId;
+
+use crate::{Dice, Key, Keys, Limits, Record, Slot};
+
+/// What became of an offered record.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is kept, or was kept already.
+    Kept,
+    /// What is here holds instead.
+    Newer(Box<Record>),
+    /// Not signed, out of date, or no room.
+    Refused,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// With whom it counts against.
+    records: BTreeMap<Slot, (Record, NodeId)>,
+    by_bringer: BTreeMap<NodeId, BTreeSet<(u64, Slot)>>,
+    by_end: BTreeSet<(u64, Slot)>,
+}
+
+impl Kept {
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Keeps `record`, which `from` has brought, if it holds. What costs most, the signature, is looked at last.
+    pub(crate) fn offer(
+        &mut self,
+        from: NodeId,
+        record: &Record,
+        keys: &dyn Keys,
+        limits: &Limits,
+        now: u64,
+    ) -> Verdict {
+        if record.expires <= now || record.expires > now.saturating_add(limits.longest_life) {
+            return Verdict::Refused;
+        }
+        let slot = record.slot();
+        let new = match self.records.get(&slot) {
+            Some((have, _)) if have == record => return Verdict::Kept,
+            Some((have, _)) if have.expires > now && have.beats(record) => {
+                return Verdict::Newer(Box::new(have.clone()));
+            }
+            have => have.is_none(),
+        };
+        if new && !self.has_room(from, &slot.key, limits, now) || !record.is_signed(keys) {
+            return Verdict::Refused;
+        }
+        if new && self.records.len() >= limits.records {
+            self.evict_of_the_greediest();
+        }
+        self.remove(&slot);
+        self.by_bringer.entry(from).or_default().insert((record.expires, slot));
+        self.by_end.insert((record.expires, slot));
+        self.records.insert(slot, (record.clone(), from));
+        Verdict::Kept
+    }
+
+    fn has_room(&mut self, from: NodeId, key: &Key, limits: &Limits, now: u64) -> bool {
+        self.expire(now);
+        let brought = self.by_bringer.get(&from).map_or(0, BTreeSet::len);
+        // Whoever has less than the greediest may take a place of it.
+        let fair =
+            self.records.len() < limits.records || brought + 1 < self.greediest().map_or(0, |(n, _)| n);
+        let (mut all, mut its) = (0, 0);
+        for (_, bringer) in self.of(key) {
+            all += 1;
+            its += usize::from(*bringer == from);
+        }
+        fair && brought < limits.records_per_peer
+            && all < limits.records_per_key
+            && its < limits.records_per_key / 32
+    }
+
+    fn greediest(&self) -> Option<(usize, NodeId)> {
+        self.by_bringer.iter().map(|(bringer, slots)| (slots.len(), *bringer)).max()
+    }
+
+    fn evict_of_the_greediest(&mut self) {
+        let bringer = self.greediest().map(|(_, bringer)| bringer);
+        let slots = bringer.and_then(|bringer| self.by_bringer.get(&bringer));
+        if let Some((_, slot)) = slots.and_then(|slots| slots.first()).copied() {
+            self.remove(&slot);
+        }
+    }
+
+    fn remove(&mut self, slot: &Slot) {
+        let Some((record, bringer)) = self.records.remove(slot) else { return };
+        self.by_end.remove(&(record.expires, *slot));
+        if let Some(slots) = self.by_bringer.get_mut(&bringer) {
+            slots.remove(&(record.expires, *slot));
+            if slots.is_empty() {
+                self.by_bringer.remove(&bringer);
+            }
+        }
+    }
+
+    /// Drops what has run out.
+    pub(crate) fn expire(&mut self, now: u64) {
+        while let Some((end, slot)) = self.by_end.first().copied() {
+            if end > now {
+                break;
+            }
+            self.remove(&slot);
+        }
+    }
+
+    fn of(&self, key: &Key) -> impl Iterator<Item = &(Record, NodeId)> {
+        let key = *key;
+        let first = Slot { key, signer: NodeId([0; 32]), version: 0 };
+        self.records.range(first..).map(|(_, r)| r).take_while(move |(r, _)| r.slot().key == key)
+    }
+
+    /// Some of what is kept of `key`, all if there are not many; withdrawals too, lest an older copy elsewhere hold.
+    pub(crate) fn find(&self, key: &Key, limits: &Limits, dice: &mut Dice, now: u64) -> Vec<Record> {
+        let mut found: Vec<_> = self.of(key).map(|(r, _)| r).filter(|r| r.expires > now).cloned().collect();
+        let mut chosen = Vec::new();
+        while chosen.len() < limits.answer && !found.is_empty() {
+            let at = dice.below(found.len() as u64) as usize;
+            chosen.push(found.swap_remove(at));
+        }
+        chosen
+    }
+}

@@ -1,0 +1,138 @@
+//! A member as it describes itself: where it can be reached, in which incarnation, with which card.
+//!
+//! The description is signed by the member's own key. Gossip passes it on through others, who can say that a member
+//! is suspect or down, and no more: none can move it elsewhere, or outbid its incarnation and so silence it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidecast_identity::NodeId;
+
+use crate::Keys;
+use crate::bytes::{Reader, put_address};
+
+/// Most addresses of one member.
+pub const MAX_ADDRESSES: usize = 4;
+const CONTEXT: &[u8] = b"tidecast member 1\0";
+const SIGNATURE: usize = 64;
+
+/// A member. Cheap to clone.
+#[derive(Clone)]
+pub struct Peer(Arc<Description>);
+
+struct Description {
+    node: NodeId,
+    incarnation: u64,
+    card: [u8; 32],
+    addresses: Vec<SocketAddr>,
+    /// All of it, with the signature, as it travels.
+    bytes: Vec<u8>,
+}
+
+impl Peer {
+    /// This node, from now on. Of two descriptions the one with the higher `incarnation` holds; more than
+    /// [`MAX_ADDRESSES`] addresses are left out.
+    #[must_use]
+    pub fn sign(keys: &dyn Keys, incarnation: u64, card: [u8; 32], addresses: &[SocketAddr]) -> Self {
+        let addresses: Vec<_> = addresses.iter().copied().take(MAX_ADDRESSES).collect();
+        let mut bytes = Vec::new();
+        bytes.extend(keys.node().0);
+        bytes.extend(incarnation.to_be_bytes());
+        bytes.extend(card);
+        bytes.push(addresses.len() as u8);
+        addresses.iter().for_each(|a| put_address(&mut bytes, *a));
+        let signature = keys.sign(&[CONTEXT, &bytes].concat());
+        bytes.extend(signature);
+        Self(Arc::new(Description { node: keys.node(), incarnation, card, addresses, bytes }))
+    }
+
+    /// Somebody of whom only the name is known: good for a first word to it, and believed by nobody.
+    pub(crate) fn unknown(node: NodeId) -> Self {
+        let mut bytes = node.0.to_vec();
+        bytes.extend([0; 8 + 32 + 1 + SIGNATURE]);
+        Self(Arc::new(Description { node, incarnation: 0, card: [0; 32], addresses: Vec::new(), bytes }))
+    }
+
+    /// The description at the front of what is left; its signature is not looked at.
+    pub(crate) fn read(r: &mut Reader<'_>) -> Option<Self> {
+        let (node, incarnation, card) = (NodeId(r.array()?), r.u64()?, r.array()?);
+        let count = usize::from(r.u8()?);
+        let addresses = (count <= MAX_ADDRESSES).then(|| (0..count).map(|_| r.address()).collect())?;
+        let (addresses, signature): (Option<Vec<_>>, [u8; SIGNATURE]) = (addresses, r.array()?);
+        let addresses = addresses?;
+        let mut bytes = node.0.to_vec();
+        bytes.extend(incarnation.to_be_bytes());
+        bytes.extend(card);
+        bytes.push(addresses.len() as u8);
+        addresses.iter().for_each(|a| put_address(&mut bytes, *a));
+        bytes.extend(signature);
+        Some(Self(Arc::new(Description { node, incarnation, card, addresses, bytes })))
+    }
+
+    /// True when the member has signed it.
+    pub(crate) fn is_signed(&self, keys: &dyn Keys) -> bool {
+        let Some((text, signature)) = self.0.bytes.split_last_chunk::<SIGNATURE>() else { return false };
+        keys.verify(self.0.node, &[CONTEXT, text].concat(), signature)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.0.node
+    }
+
+    /// Where it can be reached, best first.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.0.addresses
+    }
+
+    /// Which of its lives this is.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.0.incarnation
+    }
+
+    /// Hash of its card (`tidecast_identity::Card::hash`).
+    #[must_use]
+    pub fn card(&self) -> [u8; 32] {
+        self.0.card
+    }
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.bytes == other.0.bytes
+    }
+}
+
+impl Eq for Peer {}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({} #{})", self.0.node.short(), self.0.incarnation)
+    }
+}
+
+impl foca::Identity for Peer {
+    type Addr = NodeId;
+
+    /// Never by itself: a new description must be signed, which `Gossip` does when it hears that it is down.
+    fn renew(&self) -> Option<Self> {
+        None
+    }
+
+    fn addr(&self) -> NodeId {
+        self.0.node
+    }
+
+    fn win_addr_conflict(&self, other: &Self) -> bool {
+        // A member that signs two of one incarnation: everybody takes the same one.
+        (self.0.incarnation, &self.0.bytes) > (other.0.incarnation, &other.0.bytes)
+    }
+}
