@@ -1,0 +1,254 @@
+//! Whether there is room for a cache, before any of it moves.
+
+use std::collections::BTreeMap;
+
+use tidecast_metainfo::Manifest;
+
+use crate::layout::manifest_in;
+use crate::live::Promise;
+use crate::object::{ObjectKey, Parts, classes_for, object_size};
+use crate::{CacheId, CacheRecord, Depot, Error, Reader, Reservation, Size, State};
+
+/// The answer to a request for room.
+#[derive(Debug)]
+pub enum Admission {
+    /// Room is kept for it.
+    Ok(Reservation),
+    /// Not now; something that ends by itself is in the way.
+    Wait(Reason),
+    /// Not while things are as they are.
+    Denied(Reason),
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Running jobs use what would have to go.
+    #[error("the room is taken by caches that running jobs use")]
+    InUse,
+    /// Others are on their way.
+    #[error("the room is promised to caches that are on their way")]
+    Promised,
+    /// It is on its way already.
+    #[error("this cache is on its way already")]
+    Underway,
+    /// Larger than the store.
+    #[error("it needs {} bytes and {} files, the store has room for {} and {}", need.bytes, need.inodes, room.bytes, room.inodes)]
+    TooLarge {
+        /// What it needs.
+        need: Size,
+        /// All that the store may hold.
+        room: Size,
+    },
+    /// More than the owner may have.
+    #[error("it needs {} bytes and {} files, and its owner has {} and {} of {} and {}", need.bytes, need.inodes, used.bytes, used.inodes, quota.bytes, quota.inodes)]
+    Quota {
+        /// What it needs.
+        need: Size,
+        /// What the owner's caches occupy.
+        used: Size,
+        /// What they may.
+        quota: Size,
+    },
+    /// What would have to go is pinned.
+    #[error("the room is taken by pinned caches")]
+    Pinned,
+    /// Others have filled the file system, and nothing is left to evict.
+    #[error("the disk is full: {} bytes and {} files are missing", missing.bytes, missing.inodes)]
+    DiskFull {
+        /// What is missing.
+        missing: Size,
+    },
+}
+
+/// What stays, whoever needs the room.
+#[derive(Default)]
+struct Held {
+    pinned: Size,
+    all: Size,
+}
+
+impl Depot {
+    /// Keeps room for a declared cache, evicting others if need be. With the manifest, room for exactly what `reader`
+    /// has to bring; else for what was declared.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; [`Error::State`]; [`Error::Unfit`]; [`Error::Exceeded`] (the cache is INVALID then); what
+    /// disk and database report.
+    pub fn admit(
+        &self,
+        id: CacheId,
+        manifest: Option<&Manifest>,
+        reader: &Reader,
+        now: u64,
+    ) -> Result<Admission, Error> {
+        let record = self.cache(id).ok_or(Error::NoCache(id))?;
+        if !matches!(record.state, State::Uncommitted | State::Uploading) {
+            return Err(Error::State { id, state: record.state, why: "only a declared cache can be filled" });
+        }
+        if let Some(m) = manifest {
+            self.within_declared(&record, raw_size(m))?;
+        }
+        let need = match manifest {
+            Some(m) => self.to_bring(&Parts::of(m)?, reader)?,
+            None => worst(record.declared),
+        };
+        if let Some(answer) = self.make_room(&record, need, now)? {
+            return Ok(answer);
+        }
+        self.reserve(&record, need)
+    }
+
+    /// Evicts until `need` fits; an answer if that cannot be.
+    fn make_room(&self, record: &CacheRecord, need: Size, now: u64) -> Result<Option<Admission>, Error> {
+        let owner = &record.owner;
+        if let Some(quota) = self.0.config.read().quota_of(owner) {
+            let of = |r: &CacheRecord| r.owner == *owner;
+            let used = || {
+                let live = self.0.live.read();
+                live.used_by(owner).plus(live.promised_to(owner).minus(mine(&live, record.id)))
+            };
+            let short = || used().plus(need).minus(quota);
+            if short() != Size::ZERO {
+                let held = self.held(of, now)?;
+                let denied = Reason::Quota { need, used: used(), quota };
+                if !held.pinned.plus(need).fits(quota) {
+                    return Ok(Some(Admission::Denied(denied)));
+                }
+                self.evict(short(), of, now)?;
+                if short() != Size::ZERO {
+                    return Ok(Some(Admission::Wait(Reason::InUse)));
+                }
+            }
+        }
+        let short = || -> Result<Size, Error> {
+            let usage = self.usage()?;
+            let freed = mine(&self.0.live.read(), record.id);
+            Ok(usage.shortage(need.minus(freed)))
+        };
+        if short()? == Size::ZERO {
+            return Ok(None);
+        }
+        let usage = self.usage()?;
+        let promised = usage.promised.minus(mine(&self.0.live.read(), record.id));
+        let held = self.held(|_| true, now)?;
+        if !need.fits(usage.high) && self.0.config.read().max_bytes.is_some_and(|max| need.bytes > max) {
+            return Ok(Some(Admission::Denied(Reason::TooLarge { need, room: usage.high })));
+        }
+        if !held.all.plus(promised).plus(need).fits(usage.high) {
+            return Ok(Some(refuse(need, &held, promised, usage.high)));
+        }
+        self.evict(short()?, |_| true, now)?;
+        Ok((short()? != Size::ZERO).then_some(Admission::Wait(Reason::InUse)))
+    }
+
+    /// What cannot be evicted: exactly, what is shared among these counted once.
+    fn held(&self, of: impl Fn(&CacheRecord) -> bool, now: u64) -> Result<Held, Error> {
+        let fixed: Vec<_> = {
+            let live = self.0.live.read();
+            let caches = live.caches.values().filter(|r| of(r));
+            caches
+                .filter(|r| r.content.is_some() && (r.pinned || live.in_use(r.id, now)))
+                .map(|r| (r.clone(), r.pinned))
+                .collect()
+        };
+        let mut held = Held::default();
+        let mut seen: BTreeMap<ObjectKey, bool> = BTreeMap::new();
+        for (record, pinned) in fixed {
+            let manifest = manifest_in(&self.0.layout.cache(record.id));
+            let Ok(parts) = manifest.and_then(|m| Parts::of(&m)) else { continue };
+            held.all = held.all.plus(parts.own);
+            if pinned {
+                held.pinned = held.pinned.plus(parts.own);
+            }
+            for (key, len) in parts.objects {
+                let before = seen.insert(key, pinned || seen.get(&key) == Some(&true));
+                if before.is_none() {
+                    held.all = held.all.plus(object_size(len));
+                }
+                if pinned && before != Some(true) {
+                    held.pinned = held.pinned.plus(object_size(len));
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// What of a manifest has to be brought by `reader`, and its own part.
+    fn to_bring(&self, parts: &Parts, reader: &Reader) -> Result<Size, Error> {
+        let objects = self.0.objects()?;
+        let classes = classes_for(reader);
+        let mut need = parts.own;
+        for (key, len) in &parts.objects {
+            let spared = match objects.readable(&classes, &key.root)? {
+                // Another variant of it needs an inode and, where blocks cannot be shared, a copy.
+                Some(found) => {
+                    found.variant == key.variant && objects.get(&found)?.is_some_and(|o| o.len == *len)
+                }
+                None => false,
+            };
+            if !spared {
+                need = need.plus(object_size(*len));
+            }
+        }
+        Ok(need)
+    }
+
+    /// More than was declared ends a cache.
+    pub(crate) fn within_declared(&self, record: &CacheRecord, found: Size) -> Result<(), Error> {
+        let declared = record.declared;
+        if found.fits(declared) {
+            return Ok(());
+        }
+        self.invalidate(record.id, "more came than was declared")?;
+        Err(Error::Exceeded { declared, found })
+    }
+
+    fn reserve(&self, record: &CacheRecord, need: Size) -> Result<Admission, Error> {
+        {
+            let mut live = self.0.live.write();
+            let record = live.get(record.id).ok_or(Error::NoCache(record.id))?.id;
+            let promise = live.promises.entry(record).or_default();
+            if promise.held {
+                return Ok(Admission::Wait(Reason::Underway));
+            }
+            *promise = Promise { promised: need, held: true, ..*promise };
+        }
+        Reservation::new(self, record.id).map(Admission::Ok)
+    }
+}
+
+/// What is promised to this cache already, or lies there of it.
+fn mine(live: &crate::live::Live, id: CacheId) -> Size {
+    live.promises.get(&id).map_or(Size::ZERO, |p| p.promised.max(p.staged))
+}
+
+/// Which of the reasons it is.
+fn refuse(need: Size, held: &Held, promised: Size, high: Size) -> Admission {
+    if !need.fits(high) {
+        // Others on the same disk, or the store itself, leave less than it needs.
+        return Admission::Denied(Reason::TooLarge { need, room: high });
+    }
+    if !held.pinned.plus(need).fits(high) {
+        return Admission::Denied(Reason::Pinned);
+    }
+    if !promised.plus(held.pinned).plus(need).fits(high) {
+        return Admission::Wait(Reason::Promised);
+    }
+    Admission::Wait(Reason::InUse)
+}
+
+/// What a user means by the size of a manifest: bytes of distinct files, and every name.
+pub(crate) fn raw_size(manifest: &Manifest) -> Size {
+    Size {
+        bytes: manifest.unique_len(),
+        inodes: u64::from(manifest.file_count()) + manifest.dirs().len() as u64,
+    }
+}
+
+/// What a cache of this declared size occupies at most.
+fn worst(declared: Size) -> Size {
+    let parts = declared.inodes.saturating_add(4);
+    Size { bytes: declared.bytes.saturating_add(parts.saturating_mul(4096)), inodes: parts }
+}

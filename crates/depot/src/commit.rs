@@ -1,0 +1,257 @@
+//! The commit: from staged files to a cache that is there for good.
+//!
+//! Everything is on disk, the view under its final name too, before the one transaction that makes it true. A crash
+//! before it leaves a view that no record speaks of, with a manifest by which its objects are found again and removed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidecast_metainfo::Manifest;
+
+use crate::db::{Name, Tables};
+use crate::error::{Context, Error};
+use crate::object::{ObjectKey, Parts};
+use crate::os::{self, Unsynced};
+use crate::place::{Placing, check};
+use crate::record::Past;
+use crate::{CacheId, CacheRecord, Depot, Reservation, State};
+
+/// What became of a reservation.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The cache; an older one if that has the same name and content.
+    pub record: Arc<CacheRecord>,
+    /// Files that needed no inode of their own.
+    pub linked: u64,
+}
+
+pub(crate) fn commit(
+    reservation: &Reservation,
+    record: &CacheRecord,
+    manifest: &Manifest,
+    trusted: bool,
+    now: u64,
+) -> Result<Committed, Error> {
+    let depot = reservation.depot();
+    let parts = Parts::of(manifest)?;
+    let content = manifest.hash_v2().ok_or(Error::Unfit("it has no v2 info-hash"))?;
+    let staged = reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()));
+    let reused = reservation.reused();
+    check(manifest, &staged, &reused, !trusted)?;
+    // Most of the waiting for the disk is done while nobody waits for us.
+    presync(manifest, &staged)?;
+
+    let _disk = depot.0.disk.lock();
+    if let Some(known) = same_content(depot, record, &content) {
+        return adopt(reservation, record, known);
+    }
+    let (view, cache) = (reservation.staging().join("cache"), depot.0.layout.cache(record.id));
+    let done = assemble(reservation, manifest, &view).and_then(|placing| {
+        let (extra, linked) = (placing.extra, placing.linked);
+        publish(depot, record, &view)?;
+        let new = filled(record, manifest, &parts, content, now);
+        enter(depot, &new, &parts, &extra, now)?;
+        Ok(linked)
+    });
+    let linked = match done {
+        Ok(linked) => linked,
+        Err(e) => {
+            // As after a crash; if it cannot be done now, it is done when the store is opened.
+            let _ = reservation.undo(&cache);
+            let _ = reservation.undo(&view);
+            return Err(e);
+        }
+    };
+    // What the staging directory holds is in the view, or of no use; opening the store would clear it away as well.
+    let _ = os::remove_all(&reservation.staging());
+    depot.0.live.write().promises.remove(&record.id);
+    let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
+    Ok(Committed { record, linked })
+}
+
+/// Has the bulk of the data on disk.
+fn presync(manifest: &Manifest, staged: &Path) -> Result<(), Error> {
+    let mut unsynced = Unsynced::default();
+    for file in manifest.files().filter(|f| !f.is_empty()) {
+        let path = file.path().below(staged);
+        if path.is_file() {
+            unsynced.file(&path);
+        }
+    }
+    let root = staged.parent().unwrap_or(staged);
+    unsynced.sync(root)
+}
+
+/// The committed cache of the same name, owner and content, if this one takes its version from there.
+fn same_content(depot: &Depot, record: &CacheRecord, content: &[u8; 32]) -> Option<CacheId> {
+    let live = depot.0.live.read();
+    let same = |r: &CacheRecord| {
+        r.is_committed()
+            && r.content.as_ref() == Some(content)
+            && r.origin == record.origin
+            && r.name == record.name
+            && r.owner == record.owner
+            && record.version.is_none_or(|v| r.version == Some(v))
+    };
+    live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
+}
+
+/// The declared cache is one that is there: it gives its lease and goes.
+fn adopt(reservation: &Reservation, record: &CacheRecord, known: CacheId) -> Result<Committed, Error> {
+    let depot = reservation.depot();
+    depot.0.write(|t| {
+        let old = depot.cache(known).ok_or(Error::NoCache(known))?;
+        let mut old = CacheRecord::clone(&old);
+        old.lease_until = old.lease_until.max(record.lease_until);
+        t.put(old)?;
+        t.delete(record.id)
+    })?;
+    os::remove_all(&reservation.staging())?;
+    let record = depot.cache(known).ok_or(Error::NoCache(known))?;
+    let linked = record.files;
+    Ok(Committed { record, linked })
+}
+
+/// Makes the view in the staging directory, durable.
+fn assemble<'a>(
+    reservation: &'a Reservation,
+    manifest: &'a Manifest,
+    view: &Path,
+) -> Result<Placing<'a>, Error> {
+    let layout = &reservation.depot().0.layout;
+    let staging = reservation.staging();
+    os::remove_all(view)?;
+    os::make_dir(view)?;
+    // The manifest first: it tells what to remove if this ends halfway.
+    let plain = manifest.clone().with_trackers(Vec::new());
+    os::write_whole(&view.join("manifest"), &plain.to_bytes(), 0o444)?;
+    os::sync(view)?;
+    os::sync(&staging)?;
+    let tree = view.join("tree");
+    os::make_dir(&tree)?;
+    let top = OsStr::from_bytes(manifest.name_bytes());
+    let mut placing = Placing {
+        layout,
+        objects: reservation.depot().0.objects()?,
+        manifest,
+        staged: reservation.dir().join(top),
+        reused: reservation.reused(),
+        scratch: staging.join("scratch"),
+        unsynced: Unsynced::default(),
+        extra: BTreeMap::new(),
+        linked: 0,
+    };
+    placing.all(&tree.join(top))?;
+    os::chmod(&tree, 0o555)?;
+    placing.unsynced.dir(&tree);
+    placing.unsynced.dir(view);
+    std::mem::take(&mut placing.unsynced).sync(&layout.root)?;
+    Ok(placing)
+}
+
+/// Gives the view its final name, and to its top directory the right to read.
+fn publish(depot: &Depot, record: &CacheRecord, view: &Path) -> Result<(), Error> {
+    let cache = depot.0.layout.cache(record.id);
+    os::remove_all(&cache)?;
+    fs::rename(view, &cache).at("rename", &cache)?;
+    let root = rustix::process::geteuid().is_root();
+    let mode = if root { 0o500 | exposed(record.mode) } else { 0o555 };
+    if let Some(local) = record.local.filter(|_| root) {
+        std::os::unix::fs::chown(&cache, Some(local.uid), Some(local.gid)).at("give away", &cache)?;
+    }
+    os::chmod(&cache, mode)?;
+    os::sync(&cache)?;
+    os::sync(&depot.0.layout.caches())
+}
+
+/// Who may read may pass.
+fn exposed(mode: u32) -> u32 {
+    let read = mode & 0o044;
+    read | read >> 2
+}
+
+fn filled(
+    record: &CacheRecord,
+    manifest: &Manifest,
+    parts: &Parts,
+    content: [u8; 32],
+    now: u64,
+) -> CacheRecord {
+    CacheRecord {
+        state: State::Committed,
+        content: Some(content),
+        top: manifest.name_bytes().to_vec(),
+        size: parts.size(),
+        own: parts.own,
+        files: manifest.file_count().into(),
+        bytes: manifest.total_len(),
+        committed: Some(now),
+        last_used: record.last_used.max(now),
+        ..record.clone()
+    }
+}
+
+/// The transaction.
+fn enter(
+    depot: &Depot,
+    record: &CacheRecord,
+    parts: &Parts,
+    extra: &BTreeMap<ObjectKey, u32>,
+    now: u64,
+) -> Result<(), Error> {
+    depot.0.write(|t| {
+        // What was changed meanwhile (lease, pin, attributes) counts.
+        let current = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
+        if current.state != State::Uploading {
+            let why = "it cannot be committed any more";
+            return Err(Error::State { id: record.id, state: current.state, why });
+        }
+        let mut record = CacheRecord {
+            lease_until: current.lease_until,
+            pinned: current.pinned,
+            attributes: current.attributes.clone(),
+            ..record.clone()
+        };
+        record.version = Some(version(t, &record, now)?);
+        t.take(&record, &parts.objects, extra)?;
+        t.put(record)
+    })
+}
+
+/// The version of a cache that is about to be committed, remembered from here on.
+fn version(t: &mut Tables<'_>, record: &CacheRecord, now: u64) -> Result<u64, Error> {
+    let (origin, name) = (&*record.origin, &*record.name);
+    let known = t.pasts(origin, name)?;
+    let blank = || Name { owner: record.owner.clone(), last: 0, other: BTreeMap::new() };
+    let mut of_name = t.name(origin, name)?.unwrap_or_else(blank);
+    let version = match record.version {
+        Some(v) => {
+            if known.iter().any(|p| p.version == v && p.content != record.content) {
+                return Err(Error::Conflict { origin: origin.into(), name: name.into(), version: v });
+            }
+            v
+        }
+        // What was here once and is made again is the same version again.
+        None => match known.iter().rev().find(|p| p.content == record.content) {
+            Some(past) => past.version,
+            None => of_name.last + 1,
+        },
+    };
+    of_name.last = of_name.last.max(version);
+    t.set_name(origin, name, &of_name)?;
+    let past = Past {
+        version,
+        content: record.content,
+        owner: record.owner.clone(),
+        bytes: record.bytes,
+        files: record.files,
+        committed: now,
+        removed: None,
+    };
+    t.remember(origin, name, &past)?;
+    Ok(version)
+}

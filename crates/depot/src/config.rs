@@ -1,0 +1,62 @@
+//! What the site decides: how much room there is, for whom, and for how long.
+
+use std::collections::BTreeMap;
+
+use crate::Size;
+
+/// The limits of a store. All may change while it runs ([`crate::Depot::configure`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Most bytes in the store; `None`: what the file system has.
+    pub max_bytes: Option<u64>,
+    /// Most inodes in the store; `None`: what the file system has.
+    pub max_inodes: Option<u64>,
+    /// Bytes of the file system that are left to others.
+    pub reserve_bytes: u64,
+    /// Inodes of the file system that are left to others.
+    pub reserve_inodes: u64,
+    /// Above this share of the room, caches are evicted; percent.
+    pub high: u8,
+    /// Eviction goes on until this share; percent.
+    pub low: u8,
+    /// What an owner may keep who is not named in `quotas`; `None`: anything.
+    pub quota: Option<Size>,
+    /// What an owner may keep.
+    pub quotas: BTreeMap<String, Size>,
+    /// Lease of those who ask for none, seconds.
+    pub lease: u64,
+    /// Longest lease from now that anybody gets, seconds.
+    pub lease_cap: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        const DAY: u64 = 86_400;
+        Config {
+            max_bytes: None,
+            max_inodes: None,
+            reserve_bytes: 1 << 30,
+            reserve_inodes: 10_000,
+            high: 95,
+            low: 90,
+            quota: None,
+            quotas: BTreeMap::new(),
+            lease: 7 * DAY,
+            lease_cap: 90 * DAY,
+        }
+    }
+}
+
+impl Config {
+    /// What an owner may keep.
+    #[must_use]
+    pub fn quota_of(&self, owner: &str) -> Option<Size> {
+        self.quotas.get(owner).copied().or(self.quota)
+    }
+
+    /// When a lease of `wish` seconds ends that is asked for at `now`.
+    #[must_use]
+    pub fn lease_until(&self, wish: Option<u64>, now: u64) -> u64 {
+        now.saturating_add(wish.unwrap_or(self.lease).min(self.lease_cap))
+    }
+}

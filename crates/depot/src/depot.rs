@@ -1,0 +1,390 @@
+//! The store as its users see it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::fstatvfs;
+use tidecast_metainfo::Manifest;
+
+use crate::db::{Db, Name, Objects, Tables};
+use crate::error::Context;
+use crate::layout::{Layout, manifest_in};
+use crate::live::Live;
+use crate::record::{Past, check_name};
+use crate::{
+    CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, State, Usage, Use, UseId, os,
+};
+
+/// The host's store. Clones are the same store; any thread may call, and every call may wait for the disk.
+#[derive(Clone)]
+pub struct Depot(pub(crate) Arc<Inner>);
+
+/// Locks are taken in this order: `disk`, `db`, `live`.
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) config: RwLock<Config>,
+    /// Held by whoever makes objects known or takes them away: what the database and the directory say of them agrees
+    /// for everybody else.
+    pub(crate) disk: Mutex<()>,
+    pub(crate) db: Mutex<Db>,
+    pub(crate) live: RwLock<Live>,
+    /// The store's directory, for what is asked of its file system.
+    pub(crate) root: File,
+    /// Never read: holding it open holds the lock.
+    _lock: File,
+}
+
+impl Depot {
+    /// Opens the store in `dir`, makes it if need be, and clears away what a crash left.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]; [`Error::Format`]; what disk and database report.
+    pub fn open(dir: &Path, config: Config) -> Result<Self, Error> {
+        let layout = Layout { root: std::path::absolute(dir).at("find", dir)? };
+        layout.make()?;
+        let busy = || Error::Busy { path: layout.root.clone() };
+        let lock = os::lock(&layout.lock())?.ok_or_else(busy)?;
+        let root = File::open(&layout.root).at("open", &layout.root)?;
+        let db = open_db(&layout)?;
+        layout.keep_spare();
+        let depot = Depot(Arc::new(Inner {
+            layout,
+            config: RwLock::new(config),
+            disk: Mutex::new(()),
+            db: Mutex::new(db),
+            live: RwLock::default(),
+            root,
+            _lock: lock,
+        }));
+        depot.recover()?;
+        Ok(depot)
+    }
+
+    /// Changes the limits. Nothing is evicted before the next admission or sweep.
+    pub fn configure(&self, config: Config) {
+        *self.0.config.write() = config;
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.0.config.read().clone()
+    }
+
+    /// The store's directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.0.layout.root
+    }
+
+    /// Makes a cache known of which nothing is there yet. Known already (same version and owner), it is that one.
+    ///
+    /// # Errors
+    /// [`Error::Name`]; [`Error::Taken`]; what the database reports.
+    pub fn declare(&self, new: Declare, now: u64) -> Result<Arc<CacheRecord>, Error> {
+        let group = new.group.as_deref();
+        [&*new.origin, &*new.name, &*new.owner].into_iter().chain(group).try_for_each(check_name)?;
+        let lease_until = self.0.config.read().lease_until(new.lease, now);
+        let id = self.0.write(|t| {
+            let taken = || Error::Taken { origin: new.origin.clone(), name: new.name.clone() };
+            let name = t.name(&new.origin, &new.name)?;
+            if name.as_ref().is_some_and(|n| n.owner != new.owner) {
+                return Err(taken());
+            }
+            if let Some(known) = self.0.same(&new) {
+                return Ok(known);
+            }
+            let blank = || Name { owner: new.owner.clone(), last: 0, other: Default::default() };
+            t.set_name(&new.origin, &new.name, &name.unwrap_or_else(blank))?;
+            let id = t.next_id()?;
+            t.put(blank_record(id, &new, lease_until, now))?;
+            Ok(id)
+        })?;
+        self.cache(id).ok_or(Error::NoCache(id))
+    }
+
+    /// A cache.
+    #[must_use]
+    pub fn cache(&self, id: CacheId) -> Option<Arc<CacheRecord>> {
+        self.0.live.read().get(id).cloned()
+    }
+
+    /// The caches that a filter lets through, by number.
+    #[must_use]
+    pub fn caches(&self, filter: &Filter) -> Vec<Arc<CacheRecord>> {
+        let live = self.0.live.read();
+        live.caches.values().filter(|r| !live.leaving.contains(&r.id) && filter.matches(r)).cloned().collect()
+    }
+
+    /// A version of a name, or the highest committed one.
+    #[must_use]
+    pub fn find(&self, origin: &str, name: &str, version: Option<u64>) -> Option<Arc<CacheRecord>> {
+        let live = self.0.live.read();
+        let named = live.caches.values().filter(|r| r.name == name && r.origin == origin);
+        let wanted = named.filter(|r| match version {
+            Some(v) => r.version == Some(v),
+            None => r.is_committed(),
+        });
+        wanted
+            .filter(|r| !live.leaving.contains(&r.id))
+            .max_by_key(|r| (r.version, r.is_committed()))
+            .cloned()
+    }
+
+    /// The committed caches with this content.
+    #[must_use]
+    pub fn with_content(&self, content: &[u8; 32]) -> Vec<Arc<CacheRecord>> {
+        let mut all = self.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
+        all.retain(|r| r.content.as_ref() == Some(content));
+        all
+    }
+
+    /// The versions of a name that this store remembers, lowest first, gone ones too.
+    ///
+    /// # Errors
+    /// What the database reports.
+    pub fn history(&self, origin: &str, name: &str) -> Result<Vec<Past>, Error> {
+        let view = self.0.db.lock().read()?;
+        view.past(origin, name)
+    }
+
+    /// The manifest of a committed cache, without trackers and comments.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`], [`Error::State`], [`Error::Manifest`], or what the disk reports.
+    pub fn manifest(&self, id: CacheId) -> Result<Manifest, Error> {
+        let record = self.committed(id)?;
+        manifest_in(&self.0.layout.cache(record.id))
+    }
+
+    /// Where a committed cache is to be read: its published file or directory. It stays there while the cache is used
+    /// ([`Depot::begin_use`]), pinned, or not evicted.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`] or [`Error::State`].
+    pub fn view(&self, id: CacheId) -> Result<PathBuf, Error> {
+        Ok(self.0.layout.view(&*self.committed(id)?))
+    }
+
+    pub(crate) fn committed(&self, id: CacheId) -> Result<Arc<CacheRecord>, Error> {
+        let record = self.cache(id).ok_or(Error::NoCache(id))?;
+        if !record.is_committed() {
+            return Err(Error::State { id, state: record.state, why: "it has to be committed for this" });
+        }
+        Ok(record)
+    }
+
+    /// Notes that a job works with a committed cache: until it ends, the cache stays. Counts as use.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`], also for one that `reader` may not read; [`Error::State`]; what the disk reports.
+    pub fn begin_use(&self, id: CacheId, what: Use, reader: &Reader, now: u64) -> Result<UseId, Error> {
+        let record = self.committed(id)?;
+        if !record.readable_by(reader) {
+            return Err(Error::NoCache(id));
+        }
+        let mut live = self.0.live.write();
+        live.get(id).ok_or(Error::NoCache(id))?;
+        live.touch(id, now);
+        live.uses.begin(&self.0.layout.uses(), id, what)
+    }
+
+    /// Ends a use; one that is over already is fine.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub fn end_use(&self, id: UseId) -> Result<(), Error> {
+        self.0.live.write().uses.end(&self.0.layout.uses(), id)
+    }
+
+    /// The uses of a cache.
+    #[must_use]
+    pub fn uses(&self, id: CacheId) -> Vec<(UseId, Use)> {
+        self.0.live.read().uses.of(id).map(|(id, what)| (*id, what.clone())).collect()
+    }
+
+    /// Has the lease end no earlier than `seconds` from now, as far as the cap allows. Returns when it ends.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; what the database reports.
+    pub fn extend(&self, id: CacheId, seconds: u64, now: u64) -> Result<u64, Error> {
+        let until = self.0.config.read().lease_until(Some(seconds), now);
+        let record = self.change(id, |r| {
+            r.lease_until = r.lease_until.max(until);
+            Ok(())
+        })?;
+        Ok(record.lease_until)
+    }
+
+    /// Keeps a cache from being evicted, and its lease from ending.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; what the database reports.
+    pub fn pin(&self, id: CacheId) -> Result<(), Error> {
+        self.change(id, |r| {
+            r.pinned = true;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Lets a cache be evicted again.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; what the database reports.
+    pub fn unpin(&self, id: CacheId) -> Result<(), Error> {
+        self.change(id, |r| {
+            r.pinned = false;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Changes what the caller keeps with a cache.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; what the database reports.
+    pub fn set_attributes(
+        &self,
+        id: CacheId,
+        attributes: std::collections::BTreeMap<String, serde_json::Value>,
+    ) -> Result<(), Error> {
+        self.change(id, |r| {
+            r.attributes = attributes.clone();
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Marks a cache as INVALID: it is never handed out again, and the first to be evicted.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; what the database reports.
+    pub fn invalidate(&self, id: CacheId, reason: &str) -> Result<(), Error> {
+        self.change(id, |r| {
+            r.state = State::Invalid;
+            r.reason = Some(reason.to_owned());
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Changes a record, durably.
+    pub(crate) fn change(
+        &self,
+        id: CacheId,
+        f: impl Fn(&mut CacheRecord) -> Result<(), Error>,
+    ) -> Result<Arc<CacheRecord>, Error> {
+        self.0.write(|t| {
+            let mut record = CacheRecord::clone(&*self.cache(id).ok_or(Error::NoCache(id))?);
+            f(&mut record)?;
+            t.put(record)
+        })?;
+        self.cache(id).ok_or(Error::NoCache(id))
+    }
+
+    /// How much room there is and what for.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        let free = self.0.free()?;
+        let live = self.0.live.read();
+        let (staged, promised) = live.promised();
+        Ok(Usage::new(&self.0.config.read(), live.kept(), staged, promised, free))
+    }
+
+    /// What an owner's caches occupy; what they share among themselves counts once, what is shared with other owners'
+    /// counts for each.
+    #[must_use]
+    pub fn used_by(&self, owner: &str) -> Size {
+        self.0.live.read().used_by(owner)
+    }
+}
+
+impl Inner {
+    /// Changes the database, then what is in memory.
+    pub(crate) fn write<R>(
+        &self,
+        mut f: impl FnMut(&mut Tables<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut db = self.db.lock();
+        let mut done = db.write(&mut f);
+        if done.as_ref().is_err_and(Error::is_full) && self.layout.use_spare() {
+            done = db.write(&mut f);
+        }
+        let (result, changes) = done?;
+        // Still under the database's lock: whoever changes it next sees this.
+        self.live.write().apply(changes);
+        Ok(result)
+    }
+
+    /// The objects as they are now.
+    pub(crate) fn objects(&self) -> Result<Objects, Error> {
+        let view = self.db.lock().read()?;
+        view.objects()
+    }
+
+    /// The cache that this declares again.
+    fn same(&self, new: &Declare) -> Option<CacheId> {
+        let version = new.version?;
+        let live = self.live.read();
+        let same = |r: &CacheRecord| {
+            r.origin == new.origin
+                && r.name == new.name
+                && r.version == Some(version)
+                && r.owner == new.owner
+                && r.state != State::Invalid
+        };
+        live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
+    }
+
+    /// What the file system has left.
+    fn free(&self) -> Result<Size, Error> {
+        let v = fstatvfs(&self.root).at("look at", &self.layout.root)?;
+        Ok(Size {
+            bytes: if v.f_blocks == 0 { u64::MAX / 4 } else { v.f_bavail.saturating_mul(v.f_frsize) },
+            inodes: if v.f_files == 0 { u64::MAX / 4 } else { v.f_favail },
+        })
+    }
+}
+
+fn open_db(layout: &Layout) -> Result<Db, Error> {
+    match Db::open(&layout.db()) {
+        // Opening after a crash writes; a full disk must not keep us from making room.
+        Err(e) if e.is_full() && layout.use_spare() => Db::open(&layout.db()),
+        other => other,
+    }
+}
+
+fn blank_record(id: CacheId, new: &Declare, lease_until: u64, now: u64) -> CacheRecord {
+    CacheRecord {
+        id,
+        origin: new.origin.clone(),
+        name: new.name.clone(),
+        version: new.version,
+        owner: new.owner.clone(),
+        group: new.group.clone(),
+        mode: new.mode & 0o444,
+        private: new.private,
+        state: State::Uncommitted,
+        reason: None,
+        content: None,
+        top: Vec::new(),
+        declared: new.size,
+        size: Size::ZERO,
+        own: Size::ZERO,
+        files: 0,
+        bytes: 0,
+        created: now,
+        committed: None,
+        last_used: now,
+        lease_until,
+        pinned: false,
+        local: new.local,
+        attributes: new.attributes.clone(),
+        other: Default::default(),
+    }
+}

@@ -1,0 +1,172 @@
+//! What can go wrong, in words that say what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{CacheId, Size, State};
+
+/// Anything the depot reports.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process has the store open.
+    #[error("the store {} is in use by another process", path.display())]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The store was last written by a program whose format is too new for this one.
+    #[error("the store needs a program that knows format {needs}; this one knows {known}")]
+    Format {
+        /// What the store needs.
+        needs: u64,
+        /// What this program knows.
+        known: u64,
+    },
+    /// There is no such cache, or the asker may not know of it.
+    #[error("there is no cache {0}")]
+    NoCache(CacheId),
+    /// The cache is not in a state that allows this.
+    #[error("cache {id} is {state}: {why}")]
+    State {
+        /// The cache.
+        id: CacheId,
+        /// Its state.
+        state: State,
+        /// What is needed.
+        why: &'static str,
+    },
+    /// A name, origin, owner or group that cannot be used.
+    #[error("`{name}` cannot be used: {why}")]
+    Name {
+        /// What was given, made printable.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The name belongs to somebody else.
+    #[error("the name {origin}/{name} belongs to another owner")]
+    Taken {
+        /// Host of the name.
+        origin: String,
+        /// The name.
+        name: String,
+    },
+    /// The same version of a name was seen with other content: never a silent change.
+    #[error("{origin}/{name}@{version} is known with other content")]
+    Conflict {
+        /// Host of the name.
+        origin: String,
+        /// The name.
+        name: String,
+        /// The version.
+        version: u64,
+    },
+    /// More came than was declared. The cache is INVALID now.
+    #[error(
+        "{} bytes and {} files were declared, there are {} bytes and {} files: declare what it needs, and begin again",
+        declared.bytes, declared.inodes, found.bytes, found.inodes
+    )]
+    Exceeded {
+        /// What was promised.
+        declared: Size,
+        /// What came.
+        found: Size,
+    },
+    /// A manifest that cannot be kept.
+    #[error("this manifest cannot be kept: {0}")]
+    Unfit(&'static str),
+    /// A manifest that cannot be read.
+    #[error("a manifest cannot be read: {0}")]
+    Manifest(#[from] tidecast_metainfo::Error),
+    /// Something staged does not fit the manifest.
+    #[error("{}: {why}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The cache is used by a job, or is being handed out or received at the moment.
+    #[error("cache {0} is in use")]
+    InUse(CacheId),
+    /// The cache is pinned.
+    #[error("cache {0} is pinned: unpin it first")]
+    Pinned(CacheId),
+    /// The place that something is to be handed out to cannot be used.
+    #[error("{} cannot be handed out to: {why}", path.display())]
+    Place {
+        /// The place.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The disk is full, by bytes or by inodes.
+    #[error("no room left for {}: {source}", path.display())]
+    Full {
+        /// What was being written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else that the system reported.
+    #[error("cannot {op} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The database reported something.
+    #[error("the store's database: {0}")]
+    Db(#[from] Box<redb::Error>),
+    /// A record of the database cannot be written or read.
+    #[error("a record of the store's database: {0}")]
+    Record(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// No room left on the disk.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Full { .. } => true,
+            Error::Db(e) => matches!(&**e, redb::Error::Io(e) if full(e)),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        if full(&source) { Error::Full { path, source } } else { Error::Io { op, path, source } }
+    }
+}
+
+fn full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Adds operation and path to the system's word.
+pub(crate) trait Context<T> {
+    fn at(self, op: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn at(self, op: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|e| Error::io(op, path, e.into()))
+    }
+}
+
+macro_rules! from_redb {
+    ($($name:ident),*) => {$(
+        impl From<redb::$name> for Error {
+            fn from(e: redb::$name) -> Self {
+                Error::Db(Box::new(e.into()))
+            }
+        }
+    )*};
+}
+
+from_redb!(DatabaseError, TransactionError, TableError, StorageError, CommitError, SetDurabilityError);

@@ -1,0 +1,312 @@
+//! Making room: who has to go, and how a cache goes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use crate::layout::{Layout, manifest_in};
+use crate::object::{ObjectKey, Parts, object_size};
+use crate::{CacheId, CacheRecord, Depot, Error, Size, State, os};
+
+/// Caches that go in one transaction at most.
+const BATCH: usize = 64;
+
+/// What went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Disk given back: files that no other cache has, and what belonged to no other.
+    pub freed: Size,
+    /// The caches.
+    pub gone: Vec<CacheId>,
+}
+
+/// What decides about a cache's turn.
+struct Candidate {
+    id: CacheId,
+    owner: String,
+    /// Damaged caches first, then those whose lease is over, by when it was.
+    first: Option<(bool, u64)>,
+    last_used: u64,
+    size: Size,
+}
+
+/// Candidates in the order in which they go.
+struct Queue {
+    first: VecDeque<Candidate>,
+    by_owner: HashMap<String, VecDeque<Candidate>>,
+    usage: HashMap<String, Size>,
+    /// Greed is by inodes where only these are short.
+    by_inodes: bool,
+}
+
+impl Queue {
+    fn new(all: Vec<Candidate>, usage: HashMap<String, Size>, by_inodes: bool) -> Self {
+        let (mut first, mut rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|c| c.first.is_some());
+        first.sort_by_key(|c| (c.first, c.id));
+        rest.sort_by_key(|c| (c.last_used, c.id));
+        let mut by_owner: HashMap<String, VecDeque<Candidate>> = HashMap::new();
+        for c in rest {
+            by_owner.entry(c.owner.clone()).or_default().push_back(c);
+        }
+        Queue { first: first.into(), by_owner, usage, by_inodes }
+    }
+}
+
+impl Iterator for Queue {
+    type Item = Candidate;
+
+    fn next(&mut self) -> Option<Candidate> {
+        let next = self.first.pop_front().or_else(|| {
+            let greed = |owner: &String| {
+                let used = self.usage.get(owner).copied().unwrap_or_default();
+                if self.by_inodes { used.inodes } else { used.bytes }
+            };
+            // Equally greedy ones by name, so that it does not depend on a hash table.
+            let (owner, _) =
+                self.by_owner.iter().filter(|(_, q)| !q.is_empty()).max_by_key(|(o, _)| (greed(o), *o))?;
+            let owner = owner.clone();
+            self.by_owner.get_mut(&owner)?.pop_front()
+        })?;
+        if let Some(used) = self.usage.get_mut(&next.owner) {
+            *used = used.minus(next.size);
+        }
+        Some(next)
+    }
+}
+
+impl Depot {
+    /// What is to be done now and then: forgets what was declared and never came, ends uses of dead jobs, writes down
+    /// when caches were used, and evicts until the low watermark if the high one is passed.
+    ///
+    /// # Errors
+    /// What disk and database report.
+    pub fn sweep(&self, now: u64) -> Result<Swept, Error> {
+        self.0.live.write().uses.tidy(&self.0.layout.uses(), now)?;
+        self.flush_touched()?;
+        let stale: Vec<CacheId> = {
+            let live = self.0.live.read();
+            let unborn = live.caches.values().filter(|r| r.content.is_none() && r.expired(now));
+            unborn.filter(|r| !live.in_use(r.id, now)).map(|r| r.id).collect()
+        };
+        let mut swept = Swept::default();
+        for batch in stale.chunks(BATCH) {
+            swept.add(self.drop_caches(batch, now)?);
+        }
+        let surplus = self.usage()?.surplus();
+        if surplus != Size::ZERO {
+            swept.add(self.evict(surplus, |_| true, now)?);
+        }
+        self.0.layout.keep_spare();
+        Ok(swept)
+    }
+
+    /// Removes a cache.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; [`Error::Pinned`]; [`Error::InUse`]; what disk and database report.
+    pub fn remove(&self, id: CacheId, now: u64) -> Result<Swept, Error> {
+        {
+            let live = self.0.live.read();
+            let record = live.get(id).ok_or(Error::NoCache(id))?;
+            if record.pinned {
+                return Err(Error::Pinned(id));
+            }
+        }
+        let swept = self.drop_caches(&[id], now)?;
+        if swept.gone.is_empty() { Err(Error::InUse(id)) } else { Ok(swept) }
+    }
+
+    /// Evicts caches that `of` lets through until `want` is freed, or nothing is left that may go.
+    pub(crate) fn evict(
+        &self,
+        want: Size,
+        of: impl Fn(&CacheRecord) -> bool,
+        now: u64,
+    ) -> Result<Swept, Error> {
+        let mut swept = Swept::default();
+        let mut tried = std::collections::HashSet::new();
+        while !want.fits(swept.freed) {
+            let missing = want.minus(swept.freed);
+            let queue = {
+                let live = self.0.live.read();
+                let all = live.caches.values().filter(|r| of(r) && !tried.contains(&r.id));
+                let all = all.filter(|r| !r.pinned && r.content.is_some() && !live.in_use(r.id, now));
+                let all = all.map(|r| candidate(r, now)).collect();
+                Queue::new(all, live.usage.clone(), missing.bytes == 0)
+            };
+            let mut hoped = Size::ZERO;
+            let mut batch = Vec::new();
+            for next in queue {
+                batch.push(next.id);
+                hoped = hoped.plus(next.size);
+                if missing.fits(hoped) || batch.len() == BATCH {
+                    break;
+                }
+            }
+            if batch.is_empty() {
+                break;
+            }
+            swept.add(self.drop_caches(&batch, now)?);
+            tried.extend(batch);
+        }
+        Ok(swept)
+    }
+
+    /// Removes those of these caches that nobody uses: from the database first, from the disk then.
+    fn drop_caches(&self, ids: &[CacheId], now: u64) -> Result<Swept, Error> {
+        let layout = &self.0.layout;
+        let _disk = self.0.disk.lock();
+        let mut leaving = BTreeMap::new();
+        for id in ids {
+            let record = {
+                let mut live = self.0.live.write();
+                let Some(record) = live.get(*id).cloned() else { continue };
+                if live.in_use(*id, now) {
+                    continue;
+                }
+                live.leaving.insert(*id);
+                record
+            };
+            // Of a manifest that cannot be read nothing is known; `fsck` finds what it leaves.
+            let parts = match record.content {
+                Some(_) => manifest_in(&layout.cache(*id)).and_then(|m| Parts::of(&m)).unwrap_or_default(),
+                None => Parts::default(),
+            };
+            leaving.insert(*id, (record, parts));
+        }
+        let done = self.forget(&leaving, now);
+        self.0.live.write().leaving.retain(|id| !leaving.contains_key(id));
+        let (gone, freed) = done?;
+        let gone: Vec<_> = gone.iter().map(|key| layout.object(key)).collect();
+        let held = remove_files(layout, leaving.keys(), &gone)?;
+        Ok(Swept { freed: freed.minus(held), gone: leaving.into_keys().collect() })
+    }
+
+    /// The transaction by which caches are gone.
+    fn forget(
+        &self,
+        leaving: &BTreeMap<CacheId, (std::sync::Arc<CacheRecord>, Parts)>,
+        now: u64,
+    ) -> Result<(Vec<ObjectKey>, Size), Error> {
+        self.0.write(|t| {
+            let (mut gone, mut freed) = (Vec::new(), Size::ZERO);
+            for (id, (record, parts)) in leaving {
+                if record.content.is_some() {
+                    let (objects, size) = t.release(record, parts.objects.iter())?;
+                    gone.extend(objects);
+                    freed = freed.plus(size);
+                }
+                if let Some(version) = record.version {
+                    let past = t.pasts(&record.origin, &record.name)?;
+                    if let Some(mut past) = past.into_iter().find(|p| p.version == version) {
+                        past.removed = Some(now);
+                        t.remember(&record.origin, &record.name, &past)?;
+                    }
+                }
+                t.delete(*id)?;
+            }
+            Ok((gone, freed))
+        })
+    }
+
+    /// Writes down when caches were used last.
+    fn flush_touched(&self) -> Result<(), Error> {
+        let touched = self.0.live.read().touched.clone();
+        if touched.is_empty() {
+            return Ok(());
+        }
+        self.0.write(|t| {
+            for record in touched.iter().filter_map(|id| self.cache(*id)) {
+                t.put(CacheRecord::clone(&record))?;
+            }
+            Ok(())
+        })?;
+        let mut live = self.0.live.write();
+        live.touched.retain(|id| !touched.contains(id));
+        Ok(())
+    }
+}
+
+/// Removes views and objects that the database has forgotten. Manifests go last: they tell, after a crash, what else has
+/// to go. Returns what somebody outside still holds by a hard link, so that it is not free.
+fn remove_files<'i>(
+    layout: &Layout,
+    ids: impl Iterator<Item = &'i CacheId> + Clone,
+    objects: &[PathBuf],
+) -> Result<Size, Error> {
+    for id in ids.clone() {
+        let trash = layout.trash().join(id.to_string());
+        let _ = fs::rename(layout.cache(*id), &trash);
+        if trash.is_dir() {
+            os::chmod(&trash, 0o700)?;
+        }
+        os::remove_all(&trash.join("tree"))?;
+    }
+    let mut held = Size::ZERO;
+    for path in objects {
+        if let Ok(meta) = fs::symlink_metadata(path)
+            && meta.nlink() > 1
+        {
+            held = held.plus(object_size(meta.len()));
+        }
+        os::remove_file(path)?;
+    }
+    for id in ids {
+        os::remove_all(&layout.trash().join(id.to_string()))?;
+        os::remove_all(&layout.staging(*id))?;
+    }
+    Ok(held)
+}
+
+impl Swept {
+    fn add(&mut self, more: Swept) {
+        self.freed = self.freed.plus(more.freed);
+        self.gone.extend(more.gone);
+    }
+}
+
+fn candidate(r: &CacheRecord, now: u64) -> Candidate {
+    let invalid = r.state == State::Invalid;
+    let first = (invalid || r.expired(now)).then_some((!invalid, r.lease_until));
+    Candidate { id: r.id, owner: r.owner.clone(), first, last_used: r.last_used, size: r.size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cand(id: u64, owner: &str, first: Option<(bool, u64)>, last_used: u64, bytes: u64) -> Candidate {
+        let size = Size { bytes, inodes: 1 };
+        Candidate { id: CacheId(id), owner: owner.into(), first, last_used, size }
+    }
+
+    fn order(all: Vec<Candidate>, usage: &[(&str, u64)], by_inodes: bool) -> Vec<u64> {
+        let usage = usage.iter().map(|(o, n)| ((*o).to_owned(), Size { bytes: *n, inodes: 1000 - *n }));
+        Queue::new(all, usage.collect(), by_inodes).map(|c| c.id.0).collect()
+    }
+
+    #[test]
+    fn the_damaged_the_expired_then_the_greediest_owners_least_recently_used() {
+        let all = || {
+            vec![
+                cand(1, "a", None, 5, 10),
+                cand(2, "a", None, 3, 10),
+                cand(3, "b", None, 1, 10),
+                cand(4, "b", Some((true, 20)), 9, 10),
+                cand(5, "b", Some((true, 10)), 9, 10),
+                cand(6, "a", Some((false, 99)), 9, 10),
+            ]
+        };
+        // `a` has 100 less what went, `b` 95 less two expired ones: `a` is the greediest until it has less.
+        assert_eq!(order(all(), &[("a", 100), ("b", 75)], false), [6, 5, 4, 2, 1, 3]);
+        // By inodes `b` is.
+        assert_eq!(order(all(), &[("a", 100), ("b", 75)], true), [6, 5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn greed_falls_with_what_goes() {
+        let all = vec![cand(1, "a", None, 1, 30), cand(2, "a", None, 2, 30), cand(3, "b", None, 0, 30)];
+        assert_eq!(order(all, &[("a", 60), ("b", 40)], false), [1, 3, 2]);
+    }
+}

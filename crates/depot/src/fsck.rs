@@ -1,0 +1,330 @@
+//! Checking the store, and mending it.
+//!
+//! What is true is in the database and in the manifests; what is on disk is compared with both. A damaged object is
+//! brought again by the caller (from peers), verified, and put in the place of the old one in every view; without that,
+//! the caches that have it are INVALID.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidecast_metainfo::{FileRef, Manifest};
+
+use crate::db::Objects;
+use crate::error::{Context, Error};
+use crate::layout::manifest_in;
+use crate::object::{self, ObjectKey, Parts};
+use crate::place::{adorn, empty};
+use crate::root::root_of;
+use crate::{CacheId, CacheRecord, Depot, State, os};
+
+/// How thoroughly to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Names, kinds, lengths, links, counts.
+    Names,
+    /// Every byte too.
+    Bytes,
+}
+
+/// A content that is damaged or missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// Root of its Merkle tree.
+    pub root: [u8; 32],
+    /// Bytes.
+    pub len: u64,
+    /// The caches that have it.
+    pub caches: Vec<CacheId>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Caches that were looked at.
+    pub caches: u64,
+    /// Objects that were looked at.
+    pub objects: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Contents that could not be mended.
+    pub bad: Vec<Bad>,
+    /// Contents that were.
+    pub mended: Vec<Bad>,
+    /// Views in which names, links or rights were put right.
+    pub views: Vec<CacheId>,
+    /// Caches that are INVALID now.
+    pub invalid: Vec<CacheId>,
+    /// Things on disk that the database does not know, removed.
+    pub orphans: u64,
+    /// The database's counts were wrong, and are right now.
+    pub recounted: bool,
+}
+
+impl Report {
+    /// Nothing was wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let found = [self.bad.len(), self.mended.len(), self.views.len(), self.invalid.len()];
+        found.iter().all(|n| *n == 0) && self.orphans == 0 && !self.recounted
+    }
+}
+
+/// Brings a content again: writes it to the file and says whether it could. What it writes is verified.
+type Bring<'a> = &'a mut dyn FnMut(&Bad, &mut File) -> io::Result<bool>;
+
+/// A committed cache that is being checked.
+struct Checked {
+    record: Arc<CacheRecord>,
+    manifest: Manifest,
+    parts: Parts,
+}
+
+impl Depot {
+    /// Checks everything and mends what it can; `bring` is asked for what is damaged. Nothing is committed or evicted
+    /// meanwhile; reading goes on.
+    ///
+    /// # Errors
+    /// What disk and database report; what is merely damaged is in the report.
+    pub fn fsck(&self, depth: Depth, bring: Bring<'_>) -> Result<Report, Error> {
+        let _disk = self.0.disk.lock();
+        let mut report = Report::default();
+        let (caches, foreign) = self.manifests(&mut report)?;
+        let wanted = wanted(&caches);
+        report.caches = caches.len() as u64;
+        let mut bad = BTreeSet::new();
+        for (key, len) in &wanted {
+            report.objects += 1;
+            if !self.good(key, *len, depth, &mut report.bytes)?
+                && !self.mend(key, *len, &caches, bring, &mut report)?
+            {
+                bad.insert(*key);
+            }
+        }
+        for cache in &caches {
+            if cache.parts.objects.keys().any(|key| bad.contains(key)) {
+                self.invalidate(cache.record.id, "its content is damaged")?;
+                report.invalid.push(cache.record.id);
+            } else if self.mend_view(cache)? {
+                report.views.push(cache.record.id);
+            }
+        }
+        if !foreign {
+            report.recounted = self.recount(&caches)?;
+            report.orphans = self.orphans(&wanted)?;
+        }
+        Ok(report)
+    }
+
+    /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether there
+    /// are caches that only a newer program understands: then nobody here can say what is not wanted.
+    fn manifests(&self, report: &mut Report) -> Result<(Vec<Checked>, bool), Error> {
+        let (records, foreign) = self.0.db.lock().read()?.caches()?;
+        let mut all = Vec::new();
+        for record in records.into_iter().filter(|r| r.content.is_some()) {
+            let manifest = manifest_in(&self.0.layout.cache(record.id));
+            let manifest = manifest.ok().filter(|m| m.hash_v2() == record.content);
+            match manifest.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
+                Some((parts, manifest)) => all.push(Checked { record: Arc::new(record), manifest, parts }),
+                None if record.state == State::Invalid => {}
+                None => {
+                    self.invalidate(record.id, "its manifest is damaged")?;
+                    report.invalid.push(record.id);
+                }
+            }
+        }
+        Ok((all, !foreign.is_empty()))
+    }
+
+    /// Whether an object is what its key says.
+    fn good(&self, key: &ObjectKey, len: u64, depth: Depth, bytes: &mut u64) -> Result<bool, Error> {
+        let path = self.0.layout.object(key);
+        let Ok(file) = os::open(&path) else { return Ok(false) };
+        let meta = file.metadata().at("look at", &path)?;
+        if meta.len() != len {
+            return Ok(false);
+        }
+        if depth == Depth::Names {
+            return Ok(true);
+        }
+        *bytes += len;
+        // What cannot be read is as bad as what is wrong.
+        Ok(root_of(&file, len).is_ok_and(|root| root == key.root))
+    }
+
+    /// Has an object brought again.
+    fn mend(
+        &self,
+        key: &ObjectKey,
+        len: u64,
+        caches: &[Checked],
+        bring: Bring<'_>,
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        let with: Vec<&Checked> = caches.iter().filter(|c| c.parts.objects.contains_key(key)).collect();
+        let ids = with.iter().map(|c| c.record.id).collect();
+        let bad = Bad { root: key.root, len, caches: ids };
+        let scratch = self.0.layout.incoming().join("mending");
+        os::remove_file(&scratch)?;
+        let mut file = os::create(&scratch, 0o600).at("create", &scratch)?;
+        let brought = bring(&bad, &mut file).unwrap_or(false);
+        let right = brought
+            && file.metadata().at("look at", &scratch)?.len() == len
+            && root_of(&file, len).is_ok_and(|root| root == key.root);
+        let of = with.iter().find_map(|c| file_of(&c.manifest, key));
+        let (true, Some(of)) = (right, of) else {
+            os::remove_file(&scratch)?;
+            report.bad.push(bad);
+            return Ok(false);
+        };
+        adorn(&file, of, &scratch)?;
+        file.sync_all().at("sync", &scratch)?;
+        let at = self.0.layout.object(key);
+        if let Some(dir) = at.parent() {
+            os::make_dir(dir)?;
+        }
+        fs::rename(&scratch, &at).at("rename", &at)?;
+        // The views still have the old inode: `mend_view` sees that it is another.
+        report.mended.push(bad);
+        Ok(true)
+    }
+
+    /// Puts right what is not as the manifest says; true if there was something.
+    fn mend_view(&self, cache: &Checked) -> Result<bool, Error> {
+        let top = self.0.layout.view(&cache.record);
+        let mut touched = BTreeSet::new();
+        for dir in cache.manifest.dirs() {
+            let path = dir.path().below(&top);
+            if !fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
+                let above = path.parent().unwrap_or(&top);
+                open_dir(above, &mut touched)?;
+                os::remove_all(&path)?;
+                os::make_dir(&path)?;
+                touched.insert(path);
+            }
+        }
+        for file in cache.manifest.files() {
+            let path = file.path().below(&top);
+            if self.as_said(file, &path)? {
+                continue;
+            }
+            let above = path.parent().unwrap_or(&top);
+            open_dir(above, &mut touched)?;
+            os::remove_all(&path)?;
+            match ObjectKey::of(file).filter(|_| !file.is_empty()) {
+                Some(key) => self.link_again(&key, &path)?,
+                None => empty(file, &path)?,
+            }
+        }
+        for path in touched.iter().rev() {
+            let dir = cache.manifest.dirs().find(|d| d.path().below(&top) == *path);
+            os::sync(path)?;
+            os::chmod(path, 0o555)?;
+            crate::place::set_time(path, dir.and_then(|d| d.mtime()))?;
+        }
+        Ok(!touched.is_empty())
+    }
+
+    fn link_again(&self, key: &ObjectKey, path: &Path) -> Result<(), Error> {
+        let at = self.0.layout.object(key);
+        match fs::hard_link(&at, path) {
+            Err(e) if os::unlinkable(&e) => drop(os::duplicate(&at, path, true).at("copy", path)?),
+            other => other.at("link", path)?,
+        }
+        Ok(())
+    }
+
+    /// Whether a name in a view is what the manifest says. A content may have several inodes, where links are limited:
+    /// another one than the object's is read.
+    fn as_said(&self, file: FileRef<'_>, path: &Path) -> Result<bool, Error> {
+        let Ok(meta) = fs::symlink_metadata(path) else { return Ok(false) };
+        if let Some(target) = file.symlink() {
+            return Ok(fs::read_link(path).is_ok_and(|t| t.as_os_str().as_bytes() == &*target));
+        }
+        if !meta.is_file() || meta.len() != file.len() || meta.mode() & 0o777 != object::mode(file) {
+            return Ok(false);
+        }
+        let Some(key) = ObjectKey::of(file).filter(|_| !file.is_empty()) else { return Ok(true) };
+        let at = self.0.layout.object(&key);
+        if fs::symlink_metadata(&at).is_ok_and(|m| (m.dev(), m.ino()) == (meta.dev(), meta.ino())) {
+            return Ok(true);
+        }
+        Ok(os::open(path).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| root == key.root))
+    }
+
+    /// Counts who has what anew, if the counts are wrong.
+    fn recount(&self, caches: &[Checked]) -> Result<bool, Error> {
+        let objects = self.0.objects()?;
+        let extra = extra(&objects, caches)?;
+        let before = self.0.live.read().usage.clone();
+        let wrong = self.counts_differ(&objects, caches)?;
+        if wrong {
+            self.0.write(|t| {
+                t.recount(before.keys())?;
+                let mut first = HashSet::new();
+                for cache in caches {
+                    let of = |key: &&ObjectKey| extra.contains_key(key) && first.insert(**key);
+                    let more = cache.parts.objects.keys().filter(of).map(|k| (*k, extra[k])).collect();
+                    t.take(&cache.record, &cache.parts.objects, &more)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(wrong)
+    }
+
+    fn counts_differ(&self, objects: &Objects, caches: &[Checked]) -> Result<bool, Error> {
+        let mut counts: BTreeMap<ObjectKey, u32> = BTreeMap::new();
+        for cache in caches {
+            cache.parts.objects.keys().for_each(|k| *counts.entry(*k).or_default() += 1);
+        }
+        let mut wrong = false;
+        objects.each(|key, object| wrong |= counts.remove(&key) != Some(object.caches))?;
+        Ok(wrong || !counts.is_empty())
+    }
+
+    /// Removes objects that no cache has.
+    fn orphans(&self, wanted: &BTreeMap<ObjectKey, u64>) -> Result<u64, Error> {
+        let mut removed = 0;
+        let objects = self.0.layout.objects();
+        for dir in os::names(&objects)? {
+            let dir = objects.join(dir);
+            for name in os::names(&dir)? {
+                let key = name.to_str().and_then(ObjectKey::from_name);
+                if key.is_none_or(|key| !wanted.contains_key(&key)) {
+                    os::remove_all(&dir.join(name))?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// Inodes beyond the first that the database knows of.
+fn extra(objects: &Objects, caches: &[Checked]) -> Result<BTreeMap<ObjectKey, u32>, Error> {
+    let mut all = BTreeMap::new();
+    for key in caches.iter().flat_map(|c| c.parts.objects.keys()) {
+        if let Some(more) = objects.get(key)?.map(|o| o.inodes.saturating_sub(1)).filter(|n| *n > 0) {
+            all.insert(*key, more);
+        }
+    }
+    Ok(all)
+}
+
+fn wanted(caches: &[Checked]) -> BTreeMap<ObjectKey, u64> {
+    caches.iter().flat_map(|c| c.parts.objects.iter().map(|(k, l)| (*k, *l))).collect()
+}
+
+fn file_of<'m>(manifest: &'m Manifest, key: &ObjectKey) -> Option<FileRef<'m>> {
+    manifest.files().find(|f| ObjectKey::of(*f).as_ref() == Some(key))
+}
+
+/// Lets us write to a directory of a view.
+fn open_dir(dir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
+    if touched.insert(dir.to_owned()) { os::chmod(dir, 0o755) } else { Ok(()) }
+}

@@ -1,0 +1,252 @@
+//! From staged files to objects, and from objects to a view.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+use tidecast_hash::Digest;
+use tidecast_metainfo::{FileRef, Manifest, Mtime};
+
+use crate::db::Objects;
+use crate::error::{Context, Error};
+use crate::layout::Layout;
+use crate::object::{self, ObjectKey};
+use crate::os::{self, Unsynced};
+use crate::reserve::Held;
+use crate::root::root_of;
+
+/// Makes the view of one manifest.
+pub(crate) struct Placing<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) objects: Objects,
+    pub(crate) manifest: &'a Manifest,
+    /// Where the published file or directory was staged.
+    pub(crate) staged: PathBuf,
+    /// What is not staged, because it is here.
+    pub(crate) reused: BTreeMap<Digest, Held>,
+    /// Where copies are made before they get their names.
+    pub(crate) scratch: PathBuf,
+    pub(crate) unsynced: Unsynced,
+    /// Inodes made beyond the first, by object.
+    pub(crate) extra: BTreeMap<ObjectKey, u32>,
+    /// Files that needed no inode of their own.
+    pub(crate) linked: u64,
+}
+
+impl Placing<'_> {
+    /// Makes an object of every content, and links or makes everything else below `view`.
+    pub(crate) fn all(&mut self, view: &Path) -> Result<(), Error> {
+        let manifest = self.manifest;
+        let siblings = siblings(manifest);
+        let mut ready = std::collections::HashSet::new();
+        for dir in manifest.dirs() {
+            let path = dir.path().below(view);
+            os::make_dir(&path)?;
+        }
+        for file in manifest.files() {
+            let to = file.path().below(view);
+            if let Some(parent) = to.parent() {
+                self.unsynced.dir(parent);
+            }
+            match ObjectKey::of(file).filter(|_| !file.is_empty()) {
+                Some(key) => {
+                    if ready.insert(key) {
+                        let names = siblings.get(&key.root).copied().unwrap_or(1);
+                        self.object(file, &key, names)?;
+                    } else {
+                        self.linked += 1;
+                    }
+                    self.link(&key, &to)?;
+                }
+                None => {
+                    empty(file, &to)?;
+                    if !file.is_symlink() {
+                        self.unsynced.file(&to);
+                    }
+                }
+            }
+        }
+        // Children first: to make an entry changes the time of its directory, and is not allowed any more.
+        for dir in manifest.dirs().collect::<Vec<_>>().into_iter().rev() {
+            let path = dir.path().below(view);
+            self.unsynced.dir(&path);
+            os::chmod(&path, 0o555)?;
+            set_time(&path, dir.mtime())?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is an inode for a key. `names`: how many files of the manifest have the content.
+    fn object(&mut self, file: FileRef<'_>, key: &ObjectKey, names: u64) -> Result<(), Error> {
+        let at = self.layout.object(key);
+        let known = self.objects.get(key)?.is_some_and(|o| o.len == file.len());
+        if known && fs::symlink_metadata(&at).is_ok_and(|m| m.is_file() && m.len() == file.len()) {
+            self.linked += 1;
+            return Ok(());
+        }
+        let source = match self.reused.get(&key.root) {
+            // The inode itself; its caches have gone meanwhile.
+            Some(held) if held.variant == key.variant => {
+                self.linked += 1;
+                held.path.clone()
+            }
+            Some(held) => self.copy(&held.path, false)?,
+            None => {
+                // Of equal files only the first has been verified, and need be there.
+                let first = self.manifest.file(file.same_as()).unwrap_or(file);
+                let staged = first.path().below(&self.staged);
+                let meta = fs::symlink_metadata(&staged).at("look at", &staged)?;
+                // Somebody has another name for it, by which it could be written: it must be ours alone.
+                let shared = meta.nlink() > names || meta.uid() != rustix::process::geteuid().as_raw();
+                let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
+                if shared || another { self.copy(&staged, false)? } else { staged }
+            }
+        };
+        adorn(&os::open(&source).at("open", &source)?, file, &source)?;
+        if let Some(dir) = at.parent() {
+            os::make_dir(dir)?;
+            self.unsynced.dir(dir);
+            self.unsynced.dir(&self.layout.objects());
+        }
+        self.unsynced.file(&source);
+        // What stands there was left by a commit that a crash ended.
+        os::remove_file(&at)?;
+        match fs::hard_link(&source, &at) {
+            Err(e) if os::unlinkable(&e) => drop(os::duplicate(&source, &at, true).at("copy", &at)?),
+            other => other.at("link", &at)?,
+        }
+        self.unsynced.file(&at);
+        Ok(())
+    }
+
+    /// A copy of a file, for ourselves; with its time and attributes if it is to be `alike`.
+    fn copy(&self, from: &Path, alike: bool) -> Result<PathBuf, Error> {
+        os::remove_file(&self.scratch)?;
+        os::duplicate(from, &self.scratch, alike).at("copy", from)?;
+        Ok(self.scratch.clone())
+    }
+
+    /// Another name for an object.
+    fn link(&mut self, key: &ObjectKey, to: &Path) -> Result<(), Error> {
+        let at = self.layout.object(key);
+        match fs::hard_link(&at, to) {
+            Err(e) if os::unlinkable(&e) => {}
+            other => return other.at("link", to),
+        }
+        // No more links can be made to this inode: from here on another one stands for the object. Those who have the
+        // old one keep it.
+        let next = self.copy(&at, true)?;
+        self.unsynced.file(&next);
+        fs::rename(&next, &at).at("rename", &at)?;
+        self.unsynced.file(&at);
+        *self.extra.entry(*key).or_default() += 1;
+        match fs::hard_link(&at, to) {
+            // It is not their number: links cannot be made here.
+            Err(e) if os::unlinkable(&e) => {
+                os::duplicate(&at, to, true).at("copy", to)?;
+                self.unsynced.file(to);
+                Ok(())
+            }
+            other => other.at("link", to),
+        }
+    }
+}
+
+/// Makes an empty file or a symbolic link: not worth sharing.
+pub(crate) fn empty(file: FileRef<'_>, to: &Path) -> Result<(), Error> {
+    if let Some(target) = file.symlink() {
+        std::os::unix::fs::symlink(OsStr::from_bytes(&target), to).at("create", to)?;
+        return set_time(to, file.mtime());
+    }
+    adorn(&os::create(to, 0o600).at("create", to)?, file, to)
+}
+
+/// How many files have each content.
+fn siblings(manifest: &Manifest) -> HashMap<Digest, u64> {
+    let mut all = HashMap::new();
+    for root in manifest.files().filter_map(|f| f.pieces_root()) {
+        *all.entry(root).or_default() += 1;
+    }
+    all
+}
+
+/// Gives a file all that its variant says, and takes away the right to write.
+pub(crate) fn adorn(file: &File, of: FileRef<'_>, path: &Path) -> Result<(), Error> {
+    for (name, value) in object::xattrs(of) {
+        match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
+            // Not every file system has them, or room for them.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSPC) => {}
+            Err(e) => return Err(e).at("set an attribute of", path),
+        }
+    }
+    file.set_permissions(Permissions::from_mode(object::mode(of))).at("set the mode of", path)?;
+    match of.mtime() {
+        Some(time) => rustix::fs::futimens(file, &times(time)).at("set the time of", path),
+        None => Ok(()),
+    }
+}
+
+fn times(mtime: Mtime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: i64::from(mtime.nanos) as _ },
+    }
+}
+
+/// Sets the time of a directory or of a symbolic link itself.
+pub(crate) fn set_time(path: &Path, mtime: Option<Mtime>) -> Result<(), Error> {
+    let Some(time) = mtime else { return Ok(()) };
+    rustix::fs::utimensat(CWD, path, &times(time), AtFlags::SYMLINK_NOFOLLOW).at("set the time of", path)
+}
+
+/// Whether every content of the manifest that is not reused is staged as it should be; its bytes too, if `hash`.
+pub(crate) fn check(
+    manifest: &Manifest,
+    staged: &Path,
+    reused: &BTreeMap<Digest, Held>,
+    hash: bool,
+) -> Result<(), Error> {
+    let files: Vec<FileRef<'_>> = manifest
+        .files()
+        .filter(|f| !f.is_empty() && f.same_as() == f.index())
+        .filter(|f| f.pieces_root().is_some_and(|r| !reused.contains_key(&r)))
+        .collect();
+    let one = |file: &FileRef<'_>| -> Result<(), Error> {
+        let path = file.path().below(staged);
+        let wrong = |why| Error::Wrong { path: path.clone(), why };
+        let open = match os::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("it is missing")),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("it is no file")),
+            other => other.at("open", &path)?,
+        };
+        if open.metadata().at("look at", &path)?.len() != file.len() {
+            return Err(wrong("it has another length than the manifest says"));
+        }
+        if hash && Some(root_of(&open, file.len()).at("read", &path)?) != file.pieces_root() {
+            return Err(wrong("it has another content than the manifest says"));
+        }
+        Ok(())
+    };
+    if !hash || files.len() < 2 {
+        return files.iter().try_for_each(one);
+    }
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let work = || {
+        while let Some(file) = files.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            one(file)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let joined = others.into_iter().map(|t| t.join().unwrap_or(Err(Error::Unfit("a thread died"))));
+        joined.chain([mine]).collect()
+    })
+}

@@ -1,0 +1,86 @@
+//! What opening a store does: reads what is true, and clears away what a crash left of things under way.
+
+use std::collections::HashSet;
+
+use crate::db::View;
+use crate::layout::discard;
+use crate::live::Promise;
+use crate::uses::Uses;
+use crate::{CacheId, CacheRecord, Depot, Error, State, os};
+
+impl Depot {
+    pub(crate) fn recover(&self) -> Result<(), Error> {
+        let layout = &self.0.layout;
+        let view = self.0.db.lock().read()?;
+        let foreign = self.load(&view)?;
+        let objects = view.objects()?;
+        let known = |key: &_| objects.get(key).map(|o| o.is_some());
+        self.check_views(&foreign, |dir| discard(layout, dir, known))?;
+        for name in os::names(&layout.incoming())? {
+            let dir = layout.incoming().join(&name);
+            let id = name.to_str().and_then(|n| n.parse().ok());
+            let record = id.and_then(|id| self.cache(id));
+            discard(layout, &dir.join("cache"), known)?;
+            match record {
+                Some(r) if matches!(r.state, State::Uncommitted | State::Uploading) => {
+                    let staged = os::measure(&dir)?;
+                    let promise = Promise { promised: staged, staged, held: false };
+                    self.0.live.write().promises.insert(r.id, promise);
+                }
+                _ if id.is_some_and(|id| foreign.contains(&id)) => {}
+                _ => os::remove_all(&dir)?,
+            }
+        }
+        for name in os::names(&layout.trash())? {
+            discard(layout, &layout.trash().join(name), known)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the records; an upload that was under way is one that can go on. Returns the numbers of caches that only a
+    /// newer program understands: these are left alone.
+    fn load(&self, view: &View) -> Result<HashSet<CacheId>, Error> {
+        let (records, foreign) = view.caches()?;
+        let uploading: Vec<CacheRecord> =
+            records.iter().filter(|r| r.state == State::Uploading).cloned().collect();
+        {
+            let mut live = self.0.live.write();
+            live.caches = records.into_iter().map(|r| (r.id, r.into())).collect();
+            live.usage = view.usage()?;
+            live.uses = Uses::load(&self.0.layout.uses())?;
+        }
+        if !uploading.is_empty() {
+            self.0.write(|t| {
+                for record in &uploading {
+                    t.put(CacheRecord { state: State::Uncommitted, ..record.clone() })?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(foreign.into_iter().collect())
+    }
+
+    /// Views that no record speaks of go; records whose view is gone (somebody removed it) are INVALID.
+    fn check_views(
+        &self,
+        foreign: &HashSet<CacheId>,
+        discard: impl Fn(&std::path::Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let caches = self.0.layout.caches();
+        let mut there = HashSet::new();
+        for name in os::names(&caches)? {
+            let id: Option<CacheId> = name.to_str().and_then(|n| n.parse().ok());
+            let wanted = |id: &CacheId| {
+                let state = self.cache(*id).map(|r| r.state);
+                foreign.contains(id) || matches!(state, Some(State::Committed | State::Invalid))
+            };
+            match id.filter(wanted) {
+                Some(id) => drop(there.insert(id)),
+                None => discard(&caches.join(name))?,
+            }
+        }
+        let mut lost = self.caches(&crate::Filter { state: Some(State::Committed), ..Default::default() });
+        lost.retain(|r| !there.contains(&r.id));
+        lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are gone from the store"))
+    }
+}

@@ -1,0 +1,222 @@
+//! Room that is kept for a cache, and the directory in which it comes together.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+use tidecast_hash::Digest;
+use tidecast_metainfo::Manifest;
+
+use crate::admit::raw_size;
+use crate::commit::{self, Committed};
+use crate::error::Error;
+use crate::layout::discard;
+use crate::object::{ObjectKey, classes_for};
+use crate::{CacheId, Depot, Reader, Size, State, os};
+
+/// Room that is kept for a cache. Dropped, it gives the room back; what was staged stays for the next attempt, until the
+/// cache is removed or its lease ends.
+pub struct Reservation {
+    depot: Depot,
+    id: CacheId,
+    /// Objects that need not be brought, by content.
+    reused: Mutex<BTreeMap<Digest, Held>>,
+}
+
+/// An object that a reservation holds by a link of its own: it stays though its caches go.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) path: PathBuf,
+    pub(crate) variant: [u8; 8],
+}
+
+/// What need not be brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// The files, by their place in the manifest: not to be staged.
+    pub files: Vec<u32>,
+    /// Their bytes, equal content counted once.
+    pub bytes: u64,
+}
+
+impl std::fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reservation").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Reservation {
+    /// The promise is made already.
+    pub(crate) fn new(depot: &Depot, id: CacheId) -> Result<Self, Error> {
+        // From here on, dropping it takes the promise back.
+        let new = Reservation { depot: depot.clone(), id, reused: Mutex::default() };
+        let staging = depot.0.layout.staging(id);
+        for dir in [&staging, &staging.join("data"), &staging.join("reused")] {
+            os::make_dir(dir)?;
+        }
+        depot.change(id, |r| {
+            r.state = State::Uploading;
+            Ok(())
+        })?;
+        Ok(new)
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn id(&self) -> CacheId {
+        self.id
+    }
+
+    /// Where the bytes go: the published file or directory stands in here by its name. What an earlier attempt left is
+    /// still there.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.staging().join("data")
+    }
+
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.depot.0.layout.staging(self.id)
+    }
+
+    pub(crate) fn depot(&self) -> &Depot {
+        &self.depot
+    }
+
+    pub(crate) fn reused(&self) -> BTreeMap<Digest, Held> {
+        self.reused.lock().clone()
+    }
+
+    /// Which files of the manifest need not be brought, because `reader` may read their content here already. They are
+    /// held for this reservation from now on. Whether nobody has a content or only others have it makes no difference,
+    /// in the answer or in the time that it takes.
+    ///
+    /// # Errors
+    /// What disk and database report.
+    pub fn reuse(&self, manifest: &Manifest, reader: &Reader) -> Result<Reuse, Error> {
+        let objects = self.depot.0.objects()?;
+        let classes = classes_for(reader);
+        let mut reuse = Reuse::default();
+        let mut held = self.reused.lock();
+        for file in manifest.files().filter(|f| !f.is_empty()) {
+            let Some(key) = ObjectKey::of(file) else { continue };
+            if !held.contains_key(&key.root) {
+                let Some(found) = objects.readable(&classes, &key.root)? else { continue };
+                // The very inode that is wanted, if there is one; what it is made from, else.
+                let exact = objects.get(&key)?.is_some() && objects.may(&classes, &key)?;
+                let found = if exact { key } else { found };
+                let len = objects.get(&found)?.map(|o| o.len);
+                if len != Some(file.len()) || !self.hold(&found)? {
+                    continue;
+                }
+                let path = self.held_path(&found.root);
+                held.insert(found.root, Held { path, variant: found.variant });
+                reuse.bytes += file.len();
+            } else if manifest.file_of_root(&key.root) == Some(file.index()) {
+                reuse.bytes += file.len();
+            }
+            reuse.files.push(file.index());
+        }
+        Ok(reuse)
+    }
+
+    fn held_path(&self, root: &Digest) -> PathBuf {
+        self.staging().join("reused").join(HEXLOWER.encode(root))
+    }
+
+    /// Keeps an object by a link of our own; false if it has just gone.
+    fn hold(&self, key: &ObjectKey) -> Result<bool, Error> {
+        let (from, to) = (self.depot.0.layout.object(key), self.held_path(&key.root));
+        os::remove_file(&to)?;
+        let linked = match fs::hard_link(&from, &to) {
+            Err(e) if os::unlinkable(&e) => os::duplicate(&from, &to, true).map(drop),
+            other => other,
+        };
+        match linked {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::io("link", &to, e)),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// To be called as the staged data grows: all that is there by now, bytes and names.
+    ///
+    /// # Errors
+    /// [`Error::Exceeded`] once it is more than was declared: the cache is INVALID, and the reservation is of no use
+    /// any more.
+    pub fn grown(&self, staged: Size) -> Result<(), Error> {
+        if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
+            promise.staged = staged;
+        }
+        let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
+        self.depot.within_declared(&record, staged)
+    }
+
+    /// Makes what was staged, and what is reused, the cache that the manifest describes; durable when it returns.
+    /// `trusted`: every staged byte has been verified against this manifest; else it is now.
+    ///
+    /// What has the content of a version of the same name already *is* that version: its record comes back, and the
+    /// declared one is gone.
+    ///
+    /// # Errors
+    /// [`Error::Wrong`] for what does not fit the manifest, [`Error::Exceeded`], [`Error::Conflict`],
+    /// [`Error::Unfit`], or what disk and database report. What was staged stays then.
+    pub fn commit(self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
+        let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
+        if record.state != State::Uploading {
+            return Err(Error::State { id: self.id, state: record.state, why: "it cannot be committed" });
+        }
+        self.depot.within_declared(&record, raw_size(manifest))?;
+        commit::commit(&self, &record, manifest, trusted, now)
+    }
+
+    /// Gives the room back and throws away what was staged.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub fn discard(self) -> Result<(), Error> {
+        self.clear()
+    }
+
+    /// Throws away what was staged.
+    fn clear(&self) -> Result<(), Error> {
+        if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
+            promise.staged = Size::ZERO;
+        }
+        os::remove_all(&self.staging())
+    }
+
+    /// After a commit that failed: what it had made of the view goes, and objects that only this view had.
+    pub(crate) fn undo(&self, view: &Path) -> Result<(), Error> {
+        let objects = self.depot.0.objects()?;
+        discard(&self.depot.0.layout, view, |key| objects.get(key).map(|o| o.is_some()))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let state = self.depot.cache(self.id).map(|r| r.state);
+        if state == Some(State::Invalid) {
+            // Nothing will come of it.
+            let _ = self.clear();
+        }
+        {
+            let mut live = self.depot.0.live.write();
+            if let Some(promise) = live.promises.get_mut(&self.id) {
+                promise.held = false;
+                promise.promised = promise.staged;
+                if promise.staged == Size::ZERO {
+                    live.promises.remove(&self.id);
+                }
+            }
+        }
+        if state == Some(State::Uploading) {
+            // Opening the store would do it as well.
+            let _ = self.depot.change(self.id, |r| {
+                r.state = State::Uncommitted;
+                Ok(())
+            });
+        }
+    }
+}

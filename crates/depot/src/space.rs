@@ -1,0 +1,90 @@
+//! How much room there is: arithmetic only.
+
+use crate::{Config, Size};
+
+/// Room and what it is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Caches that are there.
+    pub kept: Size,
+    /// Staged, or promised to those who stage: the larger of both for each.
+    pub promised: Size,
+    /// All that the store may occupy.
+    pub capacity: Size,
+    /// More than this is not let in.
+    pub high: Size,
+    /// Eviction goes on until this.
+    pub low: Size,
+}
+
+impl Usage {
+    /// `staged`: what is staged, of which the file system knows already. `free`: what the file system has left for us.
+    pub(crate) fn new(config: &Config, kept: Size, staged: Size, promised: Size, free: Size) -> Self {
+        let reserve = Size { bytes: config.reserve_bytes, inodes: config.reserve_inodes };
+        let there = kept.plus(staged).plus(free).minus(reserve);
+        let capacity = Size {
+            bytes: there.bytes.min(config.max_bytes.unwrap_or(u64::MAX)),
+            inodes: there.inodes.min(config.max_inodes.unwrap_or(u64::MAX)),
+        };
+        let high = share(capacity, config.high);
+        Usage { kept, promised, capacity, high, low: share(capacity, config.low.min(config.high)) }
+    }
+
+    /// What stands in the way of `more`: how far it leads above the high watermark.
+    pub(crate) fn shortage(&self, more: Size) -> Size {
+        self.kept.plus(self.promised).plus(more).minus(self.high)
+    }
+
+    /// How much has to go, once eviction begins.
+    pub(crate) fn surplus(&self) -> Size {
+        if self.shortage(Size::ZERO) == Size::ZERO {
+            return Size::ZERO;
+        }
+        self.kept.plus(self.promised).minus(self.low)
+    }
+}
+
+fn share(size: Size, percent: u8) -> Size {
+    let of = |n: u64| (u128::from(n) * u128::from(percent.min(100)) / 100) as u64;
+    Size { bytes: of(size.bytes), inodes: of(size.inodes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(bytes: u64, inodes: u64) -> Size {
+        Size { bytes, inodes }
+    }
+
+    #[test]
+    fn the_smaller_of_cap_and_file_system_counts() {
+        let config = Config {
+            max_bytes: Some(1000),
+            reserve_bytes: 100,
+            reserve_inodes: 0,
+            high: 90,
+            low: 50,
+            ..Config::default()
+        };
+        let free = |bytes| size(bytes, 100);
+        let usage = Usage::new(&config, size(300, 10), Size::ZERO, size(100, 0), free(10_000));
+        assert_eq!((usage.capacity, usage.high), (size(1000, 110), size(900, 99)));
+        assert_eq!(usage.shortage(size(500, 0)), Size::ZERO);
+        assert_eq!(usage.shortage(size(501, 90)), size(1, 1));
+        // Others have filled the disk: the room shrinks below what is kept.
+        let usage = Usage::new(&config, size(300, 10), Size::ZERO, Size::ZERO, free(50));
+        assert_eq!(usage.capacity.bytes, 250);
+        assert_eq!(usage.surplus().bytes, 175);
+    }
+
+    #[test]
+    fn what_is_staged_is_not_counted_twice() {
+        let config = Config { reserve_bytes: 0, reserve_inodes: 0, high: 100, low: 100, ..Config::default() };
+        // 1000 in all; 400 promised, of which 300 have arrived.
+        let usage = Usage::new(&config, size(200, 0), size(300, 0), size(400, 0), size(500, 0));
+        assert_eq!(usage.capacity.bytes, 1000);
+        assert_eq!(usage.shortage(size(400, 0)), Size::ZERO);
+        assert_eq!(usage.shortage(size(401, 0)).bytes, 1);
+    }
+}
