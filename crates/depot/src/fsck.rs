@@ -293,6 +293,11 @@ impl Depot {
         let objects = self.0.layout.objects();
         for dir in os::names(&objects)? {
             let dir = objects.join(dir);
+            if !dir.is_dir() {
+                os::remove_file(&dir)?;
+                removed += 1;
+                continue;
+            }
             for name in os::names(&dir)? {
                 let key = name.to_str().and_then(ObjectKey::from_name);
                 if key.is_none_or(|key| !wanted.contains_key(&key)) {

@@ -81,15 +81,26 @@ pub fn reserve(depot: &Depot, id: CacheId, manifest: Option<&Manifest>, now: u64
 
 /// Copies what is at `root` into the reservation, but for these files.
 pub fn stage(reservation: &Reservation, manifest: &Manifest, root: &Path, but: &[u32]) {
+    try_stage(reservation, manifest, root, but).unwrap();
+}
+
+/// As [`stage`], where the disk may be full.
+pub fn try_stage(
+    reservation: &Reservation,
+    manifest: &Manifest,
+    root: &Path,
+    but: &[u32],
+) -> std::io::Result<()> {
     let top = reservation.dir().join(manifest.name().as_ref());
     for dir in manifest.dirs() {
-        fs::create_dir_all(dir.path().below(&top)).unwrap();
+        fs::create_dir_all(dir.path().below(&top))?;
     }
     for file in manifest.files().filter(|f| !f.is_symlink() && !but.contains(&f.index())) {
         let to = file.path().below(&top);
         let _ = fs::remove_file(&to);
-        fs::copy(file.path().below(root), to).unwrap();
+        fs::copy(file.path().below(root), to)?;
     }
+    Ok(())
 }
 
 /// Declares, admits, reuses, stages and commits what is at `root`.

@@ -1,0 +1,251 @@
+//! What those who may not, and what manifests and directories of strangers, get: nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::*;
+use tidecast_depot::{CacheId, Declare, Depot, Error, HandOut, Handed, How, Local, Reader, Reuse, Use};
+use tidecast_metainfo::Manifest;
+
+fn reuse(depot: &Depot, manifest: &Manifest, reader: &Reader) -> Reuse {
+    let declare = of(&reader.owner, &format!("probe-{}", reader.owner));
+    let id = depot.declare(declare, 1).unwrap().id;
+    let reservation = reserve(depot, id, Some(manifest), 1);
+    let reuse = reservation.reuse(manifest, reader).unwrap();
+    reservation.discard().unwrap();
+    depot.remove(id, 1).unwrap();
+    reuse
+}
+
+#[test]
+fn only_what_the_owner_may_read_is_reused() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let root = tree(&tmp.path().join("data"), &[("f", &[1; 50_000])]);
+    let m = manifest(&root);
+    let bob = Reader::owner("bob");
+    let in_group = Reader { groups: vec!["physics".into()], ..Reader::owner("eve") };
+    let secret = put(&depot, named("secret"), &root, 1);
+    assert_eq!(reuse(&depot, &m, &Reader::owner("alice")).files, [0]);
+    assert_eq!(reuse(&depot, &m, &bob), Reuse::default());
+    assert_eq!(reuse(&depot, &m, &in_group), Reuse::default());
+    let shared = Declare { group: Some("physics".into()), mode: 0o440, ..named("shared") };
+    let shared = put(&depot, shared, &root, 1);
+    assert_eq!(reuse(&depot, &m, &in_group).files, [0]);
+    assert_eq!(reuse(&depot, &m, &bob), Reuse::default());
+    let public = put(&depot, Declare { mode: 0o444, ..named("public") }, &root, 1);
+    assert_eq!(reuse(&depot, &m, &bob).bytes, 50_000);
+    // The right goes with the last cache that gave it, though the object stays.
+    depot.remove(public.id, 2).unwrap();
+    assert_eq!(reuse(&depot, &m, &bob), Reuse::default());
+    depot.remove(shared.id, 2).unwrap();
+    assert_eq!(reuse(&depot, &m, &in_group), Reuse::default());
+    // Whoever has brought the bytes himself has it by his own right.
+    let bobs = put(&depot, of("bob", "mine"), &root, 3);
+    assert_eq!(objects(&depot).len(), 1);
+    depot.remove(secret.id, 4).unwrap();
+    assert_eq!(reuse(&depot, &m, &bob).files, [0]);
+    depot.remove(bobs.id, 5).unwrap();
+    assert_clean(&depot);
+}
+
+#[test]
+fn what_is_reused_stays_though_its_cache_goes() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let v1 = tree(&tmp.path().join("1/data"), &[("f", &[1; 50_000]), ("g", b"1")]);
+    let v2 = tree(&tmp.path().join("2/data"), &[("f", &[1; 50_000]), ("g", b"2"), ("f2", &[1; 50_000])]);
+    fs::set_permissions(v2.join("f2"), fs::Permissions::from_mode(0o755)).unwrap();
+    let old = put(&depot, named("n"), &v1, 1);
+    let m = manifest(&v2);
+    let id = depot.declare(named("n"), 2).unwrap().id;
+    let reservation = reserve(&depot, id, Some(&m), 2);
+    let reuse = reservation.reuse(&m, &Reader::owner("alice")).unwrap();
+    assert_eq!((reuse.files.len(), reuse.bytes), (2, 50_000));
+    depot.remove(old.id, 3).unwrap();
+    assert_eq!(objects(&depot).len(), 0);
+    stage(&reservation, &m, &v2, &reuse.files);
+    let new = reservation.commit(&m, false, 3).unwrap().record;
+    let view = depot.view(new.id).unwrap();
+    assert_eq!(fs::read(view.join("f")).unwrap(), [1; 50_000]);
+    assert_eq!(fs::metadata(view.join("f2")).unwrap().mode() & 0o777, 0o555);
+    assert_clean(&depot);
+}
+
+/// The time that asking takes must not tell what others have. This measures work, not luck: it looks at the least of many.
+#[test]
+fn forbidden_takes_as_long_as_absent() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let files: Vec<(String, Vec<u8>)> = (0..200).map(|i| (format!("f{i}"), vec![i as u8; 300 + i])).collect();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(n, d)| (&**n, &**d)).collect();
+    let there = tree(&tmp.path().join("there"), &files);
+    let other: Vec<(&str, Vec<u8>)> = files.iter().map(|(n, d)| (*n, [*d, b"!"].concat())).collect();
+    let other: Vec<(&str, &[u8])> = other.iter().map(|(n, d)| (*n, &**d)).collect();
+    let absent = manifest(&tree(&tmp.path().join("absent"), &other));
+    let forbidden = manifest(&there);
+    put(&depot, named("secret"), &there, 1);
+    let id = depot.declare(of("eve", "probe"), 1).unwrap().id;
+    let reservation = reserve(&depot, id, None, 1);
+    let eve = Reader::owner("eve");
+    let mut least = [Duration::MAX; 2];
+    for _ in 0..50 {
+        for (best, m) in least.iter_mut().zip([&absent, &forbidden]) {
+            let start = Instant::now();
+            assert_eq!(reservation.reuse(m, &eve).unwrap(), Reuse::default());
+            *best = start.elapsed().min(*best);
+        }
+    }
+    let [absent, forbidden] = least.map(|d| d.as_secs_f64());
+    assert!((0.5..2.0).contains(&(forbidden / absent)), "{absent} {forbidden}");
+}
+
+fn wish<'a>(dir: &'a Path, how: How, reader: &'a Reader) -> HandOut<'a> {
+    HandOut { subpath: Path::new(""), dir, name: OsStr::new("got"), how, reader, local: None }
+}
+
+fn setup(tmp: &Path) -> (Depot, CacheId) {
+    let depot = open(&tmp.join("depot"));
+    let root = tree(&tmp.join("data"), &[("d/f", &[1; 5000]), ("e", b""), ("l -> d/f", b""), ("x", b"#!")]);
+    fs::set_permissions(root.join("x"), fs::Permissions::from_mode(0o755)).unwrap();
+    let id = put(&depot, named("n"), &root, 1).id;
+    fs::create_dir(tmp.join("job")).unwrap();
+    (depot, id)
+}
+
+#[test]
+fn every_way_of_handing_out() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (depot, id) = setup(tmp.path());
+    let alice = Reader::owner("alice");
+    let job = tmp.path().join("job");
+    let view = depot.view(id).unwrap();
+    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Copy] {
+        let handed = depot.hand_out(id, &wish(&job, how, &alice), 2).unwrap();
+        let got = job.join("got");
+        assert_eq!(handed.path, got);
+        assert_eq!(fs::read(got.join("l")).unwrap(), [1; 5000], "{how:?}");
+        assert_eq!(fs::read(got.join("e")).unwrap(), b"");
+        let (mine, theirs) =
+            (fs::metadata(got.join("d/f")).unwrap(), fs::metadata(view.join("d/f")).unwrap());
+        let same = mine.ino() == theirs.ino();
+        assert_eq!(mine.mtime(), 1_000_000);
+        match how {
+            How::Symlink => assert_eq!(fs::read_link(&got).unwrap(), handed.source),
+            How::Hardlink => assert!(same && handed.links == 2 && handed.copies == 1, "{handed:?}"),
+            How::Reflink => assert!(!same && handed.reflinks + handed.copies == 3, "{handed:?}"),
+            _ => {
+                let copies = Handed { copies: 3, copied: 5002, ..handed.clone() };
+                assert!(!same && handed == copies, "{handed:?}");
+                assert_eq!(fs::metadata(got.join("x")).unwrap().mode() & 0o777, 0o755);
+                fs::write(got.join("d/f"), "mine").unwrap();
+            }
+        }
+        // What stands there is never replaced.
+        assert!(matches!(depot.hand_out(id, &wish(&job, how, &alice), 2), Err(Error::Place { .. })));
+        fs::remove_dir_all(&got).or_else(|_| fs::remove_file(&got)).unwrap();
+    }
+    let handed = depot.hand_out(id, &wish(&job, How::Bind, &alice), 2).unwrap();
+    assert!(handed.source == view && job.join("got").is_dir());
+    let part =
+        HandOut { subpath: Path::new("d/f"), name: OsStr::new("part"), ..wish(&job, How::Copy, &alice) };
+    depot.hand_out(id, &part, 2).unwrap();
+    assert_eq!(fs::read(job.join("part")).unwrap(), [1; 5000]);
+    assert_eq!(fs::read_dir(&job).unwrap().count(), 2, "nothing is left behind");
+    assert_clean(&depot);
+}
+
+#[test]
+fn tricks_with_paths_get_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (depot, id) = setup(tmp.path());
+    let alice = Reader::owner("alice");
+    let job = tmp.path().join("job");
+    fs::write(tmp.path().join("treasure"), "gold").unwrap();
+    for sub in ["..", "../..", "d/../../manifest", "/etc/passwd", "l/x", "none", "d/f/x", "./../x"] {
+        let wish = HandOut { subpath: Path::new(sub), ..wish(&job, How::Copy, &alice) };
+        assert!(matches!(depot.hand_out(id, &wish, 2), Err(Error::Place { .. })), "{sub}");
+    }
+    for name in ["", ".", "..", "a/b", "/etc", "a/"] {
+        let wish = HandOut { name: OsStr::new(name), ..wish(&job, How::Copy, &alice) };
+        assert!(matches!(depot.hand_out(id, &wish, 2), Err(Error::Place { .. })), "{name}");
+    }
+    // A link that was planted at the name is neither followed nor replaced.
+    symlink(tmp.path().join("treasure"), job.join("got")).unwrap();
+    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Bind, How::Copy] {
+        assert!(matches!(depot.hand_out(id, &wish(&job, how, &alice), 2), Err(Error::Place { .. })));
+    }
+    assert_eq!(fs::read(tmp.path().join("treasure")).unwrap(), b"gold");
+    assert_eq!(fs::read_dir(&job).unwrap().count(), 1);
+}
+
+#[test]
+fn whoever_may_not_read_gets_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (depot, id) = setup(tmp.path());
+    let bob = Reader::owner("bob");
+    let job = tmp.path().join("job");
+    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Bind, How::Copy] {
+        let denied = depot.hand_out(id, &wish(&job, how, &bob), 2);
+        let absent = depot.hand_out(CacheId(999), &wish(&job, how, &bob), 2);
+        assert!(matches!(denied, Err(Error::NoCache(_))) && matches!(absent, Err(Error::NoCache(_))));
+    }
+    assert!(matches!(depot.begin_use(id, Use::Until(9), &bob, 2), Err(Error::NoCache(_))));
+    assert_eq!(fs::read_dir(&job).unwrap().count(), 0);
+    let may = tidecast_depot::Filter { reader: Some(bob), ..Default::default() };
+    assert!(depot.caches(&may).is_empty());
+}
+
+#[test]
+fn rights_on_disk_are_those_of_the_cache() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: rights of other users can only be tested as root");
+        return;
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    fs::set_permissions(tmp.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let root = tree(&tmp.path().join("data"), &[("f", b"secret")]);
+    let local = Some(Local { uid: 4242, gid: 4343 });
+    let secret = put(&depot, Declare { local, ..named("secret") }, &root, 1);
+    let group =
+        put(&depot, Declare { local, mode: 0o440, group: Some("g".into()), ..named("group") }, &root, 1);
+    let public = put(&depot, Declare { mode: 0o444, ..named("public") }, &root, 1);
+    let can_read = |uid: &str, gid: &str, path: &Path| {
+        let mut cat = std::process::Command::new("setpriv");
+        cat.args(["--reuid", uid, "--regid", gid, "--clear-groups", "cat"]).arg(path);
+        cat.output().unwrap().status.success()
+    };
+    let file = |id| depot.view(id).unwrap().join("f");
+    for (id, expected) in
+        [(secret.id, [true, false, false]), (group.id, [true, true, false]), (public.id, [true; 3])]
+    {
+        let found = [("4242", "1"), ("5", "4343"), ("5", "6")].map(|(u, g)| can_read(u, g, &file(id)));
+        assert_eq!(found, expected);
+    }
+    let list = |path: &Path| {
+        let mut ls = std::process::Command::new("setpriv");
+        ls.args(["--reuid", "4242", "--regid", "1", "--clear-groups", "ls"]).arg(path);
+        ls.output().unwrap().status.success()
+    };
+    for dir in ["", "caches", "objects", "incoming", "uses"] {
+        assert!(!list(&depot.dir().join(dir)), "{dir}");
+    }
+    // A job's directory has to be the job's, and what is made there is the job's too.
+    let job = tmp.path().join("job");
+    fs::create_dir(&job).unwrap();
+    let alice = Reader::owner("alice");
+    let wish = HandOut { local, ..wish(&job, How::Copy, &alice) };
+    assert!(matches!(depot.hand_out(secret.id, &wish, 2), Err(Error::Place { .. })));
+    std::os::unix::fs::chown(&job, Some(4242), Some(4343)).unwrap();
+    depot.hand_out(secret.id, &wish, 2).unwrap();
+    for path in [job.join("got"), job.join("got/f")] {
+        assert_eq!(fs::metadata(path).unwrap().uid(), 4242);
+    }
+}
