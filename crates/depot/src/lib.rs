@@ -27,6 +27,8 @@
 //!
 //! The clock is the caller's: `now` is in seconds since 1970. There is no network here, and no other thread.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 mod admit;
 mod commit;
 mod config;

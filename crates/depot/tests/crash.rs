@@ -136,7 +136,7 @@ fn strike(base: &Path, seed: u64, truth: &mut Truth) {
     let listening = std::thread::spawn(move || {
         let lines = out.lines().map_while(Result::ok);
         let said = lines.filter_map(|l| l.strip_prefix('#').map(str::to_owned));
-        said.inspect(|_| drop(opened.send(()))).collect::<Vec<_>>()
+        said.inspect(|_| opened.send(()).unwrap_or_default()).collect::<Vec<_>>()
     });
     let complaints = std::thread::spawn(move || std::io::read_to_string(errors).unwrap_or_default());
     let mut dice = Dice(seed ^ 0xabcd);
