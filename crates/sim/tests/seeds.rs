@@ -46,7 +46,7 @@ const FOUND: [(u64, &str); 19] = [
     (9_300_000_006_245, "a block was given more time by the engine than by the driver"),
 ];
 /// Likewise as broadcasts by a plan.
-const PLANNED: [(u64, &str); 18] = [
+const PLANNED: [(u64, &str); 20] = [
     (231, "a child was sent what it had before it could say so"),
     (682, "relays that offered what they never got were waited for"),
     (1654, "a piece of which half was there was taken whole"),

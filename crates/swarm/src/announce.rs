@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::api::{Action, PeerId, Time};
 use crate::bitset::to_ranges;
 use crate::engine::Engine;
+use crate::peer::Peer;
 
 /// Pause between batches.
 const BATCH: Duration = Duration::from_millis(20);
@@ -134,12 +135,27 @@ impl Engine {
             // The source is told too, though it has all: it gives again what was lost with a relay. And so
             // is who may take our silence for death, and who waits to hear what we need not be offered.
             let told = self.is_source(peer) || self.feeds(peer) || self.judging();
-            let pieces = to_ranges(news.iter().copied().filter(|&piece| told || !peer.have.has(piece)));
+            // A parent would push what we have fetched, when at last it comes by the plan.
+            let parent = self.is_fed_by(peer);
+            let fetched = |piece: u32| parent && !self.by_plan(piece);
+            let news = news.iter().copied();
+            let pieces = to_ranges(news.filter(|&p| told || !peer.have.has(p) || fetched(p)));
             if !pieces.is_empty() {
                 self.announcer.spent += cost(&pieces);
                 self.out.push_back(Action::Announce { peer: peer.id, pieces });
             }
         }
+    }
+
+    /// The peer is our parent in some stripe.
+    fn is_fed_by(&self, peer: &Peer) -> bool {
+        let mut parents = self.course.iter().flat_map(|c| &c.role.stripes).filter_map(|edges| edges.parent);
+        parents.any(|parent| peer.member == Some(parent))
+    }
+
+    /// The piece was offered to us.
+    fn by_plan(&self, piece: u32) -> bool {
+        self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some())
     }
 
     /// Some of what an earlier run has left is not judged yet.
