@@ -70,6 +70,11 @@ const PLANNED: [(u64, &str); 20] = [
     (8_700_000_001_382, "all that was taken back while it came over a slow link came twice"),
     (9_500_000_004_899, "more was on its way than the parent queues: the rest was declined, and came twice"),
     (9_600_000_000_906, "likewise, among six"),
+    (9_820_000_000_170, "at 100 Gbit/s the model's disk was slower than its sockets, which it does not slow"),
+    (
+        9_820_000_003_835,
+        "a parent pushed what its child had fetched meanwhile, and had not told who has it too",
+    ),
     (
         9_600_000_001_311,
         "all that may be handed out was with a few slow ones: the others took it for silence",
