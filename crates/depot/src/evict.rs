@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::layout::{Layout, manifest_in};
+use crate::live::Live;
 use crate::object::{ObjectKey, Parts, object_size};
 use crate::{CacheId, CacheRecord, Depot, Error, Size, State, os};
 
@@ -25,7 +26,7 @@ pub struct Swept {
 struct Candidate {
     id: CacheId,
     owner: String,
-    /// Damaged caches first, then those whose lease is over, by when it was.
+    /// Damaged caches and uploads that broke off first, then those whose lease is over, by when it was.
     first: Option<(bool, u64)>,
     last_used: u64,
     size: Size,
@@ -131,8 +132,8 @@ impl Depot {
             let queue = {
                 let live = self.0.live.read();
                 let all = live.caches.values().filter(|r| of(r) && !tried.contains(&r.id));
-                let all = all.filter(|r| !r.pinned && r.content.is_some() && !live.in_use(r.id, now));
-                let all = all.map(|r| candidate(r, now)).collect();
+                let all = all.filter(|r| !r.pinned && !live.in_use(r.id, now));
+                let all = all.filter_map(|r| candidate(r, left_of(&live, r), now)).collect();
                 Queue::new(all, live.usage.clone(), missing.bytes == 0)
             };
             let mut hoped = Size::ZERO;
@@ -157,7 +158,7 @@ impl Depot {
     fn drop_caches(&self, ids: &[CacheId], now: u64) -> Result<Swept, Error> {
         let layout = &self.0.layout;
         let _disk = self.0.disk.lock();
-        let mut leaving = BTreeMap::new();
+        let (mut leaving, mut left) = (BTreeMap::new(), Size::ZERO);
         for id in ids {
             let record = {
                 let mut live = self.0.live.write();
@@ -166,6 +167,7 @@ impl Depot {
                     continue;
                 }
                 live.leaving.insert(*id);
+                left = left.plus(left_of(&live, &record));
                 record
             };
             // Of a manifest that cannot be read nothing is known; `fsck` finds what it leaves.
@@ -180,7 +182,7 @@ impl Depot {
         let (gone, freed) = done?;
         let gone: Vec<_> = gone.iter().map(|key| layout.object(key)).collect();
         let held = remove_files(layout, leaving.keys(), &gone)?;
-        Ok(Swept { freed: freed.minus(held), gone: leaving.into_keys().collect() })
+        Ok(Swept { freed: freed.plus(left).minus(held), gone: leaving.into_keys().collect() })
     }
 
     /// The transaction by which caches are gone.
@@ -266,10 +268,18 @@ impl Swept {
     }
 }
 
-fn candidate(r: &CacheRecord, now: u64) -> Candidate {
-    let invalid = r.state == State::Invalid;
-    let first = (invalid || r.expired(now)).then_some((!invalid, r.lease_until));
-    Candidate { id: r.id, owner: r.owner.clone(), first, last_used: r.last_used, size: r.size }
+/// What an upload that broke off left.
+fn left_of(live: &Live, r: &CacheRecord) -> Size {
+    live.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
+}
+
+/// A cache that gives room when it goes.
+fn candidate(r: &CacheRecord, left: Size, now: u64) -> Option<Candidate> {
+    let broken = r.state == State::Invalid || r.content.is_none();
+    let size = if r.content.is_some() { r.size } else { left };
+    let first = (broken || r.expired(now)).then_some((!broken, r.lease_until));
+    let new = Candidate { id: r.id, owner: r.owner.clone(), first, last_used: r.last_used, size };
+    (size != Size::ZERO).then_some(new)
 }
 
 #[cfg(test)]

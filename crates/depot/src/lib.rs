@@ -20,7 +20,7 @@
 //!   versions and owners. Nobody may write it. Where no link can be made, blocks are shared, or copied.
 //! - **Possession is not authority.** A reservation is spared a file only if its owner may read a cache with that
 //!   content already; what others have takes as long to ask for as what nobody has.
-//! - **Room is given before bytes move**, by bytes and inodes, within quotas; eviction makes it: what is INVALID, then
+//! - **Room is given before bytes move**, by bytes and inodes, within quotas; eviction makes it: what is INVALID or broke off, then
 //!   what expired, then what the owner who occupies most has used least recently; never what is pinned or in use.
 //! - **A version never changes.** The same name with other content is the next version.
 //! - **Older and newer programs** may take turns on the same store (`db.rs` says how).

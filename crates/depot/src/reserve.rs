@@ -13,6 +13,7 @@ use crate::admit::raw_size;
 use crate::commit::{self, Committed};
 use crate::error::Error;
 use crate::layout::discard;
+use crate::live::Promise;
 use crate::object::{ObjectKey, classes_for};
 use crate::{CacheId, Depot, Reader, Size, State, os};
 
@@ -201,12 +202,13 @@ impl Drop for Reservation {
             // Nothing will come of it.
             let _ = self.clear();
         }
+        // What stays takes room, whether we were told of it or not.
+        let left = os::measure(&self.staging()).unwrap_or_default();
         {
             let mut live = self.depot.0.live.write();
             if let Some(promise) = live.promises.get_mut(&self.id) {
-                promise.held = false;
-                promise.promised = promise.staged;
-                if promise.staged == Size::ZERO {
+                *promise = Promise { promised: left, staged: left, held: false };
+                if left == Size::ZERO {
                     live.promises.remove(&self.id);
                 }
             }
