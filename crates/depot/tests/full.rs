@@ -1,9 +1,10 @@
-//! A disk that is full, by bytes and by inodes.
+//! A disk that is full, by bytes and by inodes; and hard links that run out.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -104,4 +105,41 @@ fn full_by_inodes() {
     if let Some(disk) = Disk::mount(&tmp.path().join("disk"), "size=64m,nr_inodes=700") {
         crowd(&disk.0, tmp.path());
     }
+}
+
+#[test]
+#[ignore = "it makes 65,100 files: run it with --ignored"]
+fn when_links_run_out_another_inode_serves() {
+    // As many as ext4 allows, and some.
+    const FILES: u32 = 65_100;
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let root = tmp.path().join("data");
+    for dir in 0..FILES / 1000 + 1 {
+        fs::create_dir_all(root.join(dir.to_string())).unwrap();
+    }
+    let time = std::time::UNIX_EPOCH;
+    for i in 0..FILES {
+        let path = root.join((i / 1000).to_string()).join(i.to_string());
+        fs::write(&path, b"same").unwrap();
+        fs::File::open(&path).unwrap().set_modified(time).unwrap();
+    }
+    let m = manifest(&root);
+    let id = depot.declare(named("n"), 1).unwrap().id;
+    let reservation = reserve(&depot, id, Some(&m), 1);
+    // Of equal files the first is enough.
+    let first = m.file(0).unwrap().path();
+    let to = first.under(&reservation.dir());
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::copy(first.below(&root), to).unwrap();
+    let done = reservation.commit(&m, false, 1).unwrap();
+    let view = depot.view(done.record.id).unwrap();
+    let inodes: std::collections::HashSet<u64> =
+        m.files().map(|f| fs::metadata(f.path().below(&view)).unwrap().ino()).collect();
+    eprintln!("{} inodes for {FILES} files", inodes.len());
+    assert!(inodes.len() <= 2);
+    assert_eq!(objects(&depot).len(), 1);
+    assert_clean(&depot);
+    depot.remove(done.record.id, 2).unwrap();
+    assert_eq!(depot.usage().unwrap().kept, Size::ZERO);
 }
