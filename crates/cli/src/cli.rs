@@ -66,6 +66,11 @@ Examples:
   # The same path on 64 nodes, at once; within a job its nodes are known
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
+  # Kept by each host's daemon for the jobs to come
+  tidecast daemon
+  tidecast cache create nt /data/blast/nt --lease 30d
+  tidecast cache get head/nt --to . --wait 10m
+
   # Is what is there what was published? Who may no longer fetch?
   tidecast verify genomes.torrent /scratch/genomes
   tidecast revoke tidecast1...
@@ -89,9 +94,9 @@ Settings:
   those before it. The file is ~/.config/tidecast/config.toml (below
   $XDG_CONFIG_HOME if that is set), or named by --config or TIDECAST_CONFIG.
   In the file, and in capitals after TIDECAST_ in the environment (there,
-  lists have commas): state_dir, cache, listen, net, tracker, peer, plain,
+  lists have commas): state_dir, cache, socket, listen, net, tracker, peer, plain,
   format, piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
-  threads, dht, lsd, json, log.
+  threads, dht, lsd, json, log. Only in the file: [daemon] (see daemon).
 
 Units:
   Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m;
@@ -135,6 +140,10 @@ pub(crate) enum Command {
     Run(cmd::run::Args),
     Umount(cmd::mount::UmountArgs),
     Status(cmd::mount::StatusArgs),
+    Daemon(cmd::daemon::Args),
+    Cache(cmd::cache::Args),
+    Admin(cmd::admin::Args),
+    Plugin(cmd::plugin::Args),
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
     Ca(cmd::ca::Args),

@@ -19,7 +19,11 @@ use crate::report::Reporter;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    // HTCondor calls a plugin by its name, with flags of its own kind.
+    let cli = match cmd::plugin::command_line(std::env::args_os()) {
+        Some(line) => Cli::parse_from(line),
+        None => Cli::parse(),
+    };
     let settings = Settings::load(cli.global.config.as_deref());
     let json = cli.global.json || settings.as_ref().is_ok_and(|s| s.json == Some(true));
     let mut reporter = Reporter::new(json, cli.global.quiet);
@@ -46,6 +50,10 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Run(args) => cmd::run::run(args, &context, reporter),
         Command::Umount(args) => cmd::mount::umount(args, reporter),
         Command::Status(args) => cmd::mount::status(args, reporter),
+        Command::Daemon(args) => cmd::daemon::run(args, &context, reporter),
+        Command::Cache(args) => cmd::cache::run(args, &context, reporter),
+        Command::Admin(args) => cmd::admin::run(args, &context, reporter),
+        Command::Plugin(args) => cmd::plugin::run(args, &context),
         Command::Tracker(args) => cmd::tracker::run(args, &context, reporter),
         Command::Revoke(args) => cmd::revoke::run(args, &context, reporter),
         Command::Ca(args) => cmd::ca::run(args, &context, reporter),

@@ -53,6 +53,10 @@ pub(crate) struct Settings {
     pub(crate) link_rate: Option<Rate>,
     /// Where mounts keep data for the next job.
     pub(crate) cache: Option<PathBuf>,
+    /// Where the daemon of this host listens.
+    pub(crate) socket: Option<PathBuf>,
+    /// How the daemon is set up; only in the file.
+    pub(crate) daemon: Option<crate::cmd::daemon::Table>,
     /// Threads to work with.
     pub(crate) threads: Option<usize>,
     /// Take part in the public DHT.
@@ -77,6 +81,7 @@ enum Kind {
 const KEYS: &[(&str, Kind)] = &[
     ("state_dir", Kind::Text),
     ("cache", Kind::Text),
+    ("socket", Kind::Text),
     ("listen", Kind::Text),
     ("net", Kind::Text),
     ("tracker", Kind::List),
@@ -98,6 +103,16 @@ const KEYS: &[(&str, Kind)] = &[
 ];
 
 const PREFIX: &str = "TIDECAST_";
+
+/// A value of the file that is written as text, or as a bare number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Text<T>(pub(crate) T);
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        text(d)?.map(Self).ok_or_else(|| D::Error::custom("expected a value"))
+    }
+}
 
 /// A value that is written as text, or as a bare number.
 fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(d: D) -> Result<Option<T>, D::Error> {
@@ -200,6 +215,8 @@ fn over(base: Settings, text: &str) -> Result<Settings> {
     Ok(Settings {
         state_dir: file.state_dir.or(base.state_dir),
         cache: file.cache.or(base.cache),
+        socket: file.socket.or(base.socket),
+        daemon: file.daemon.or(base.daemon),
         listen: file.listen.or(base.listen),
         net: file.net.or(base.net),
         tracker: pick(base.tracker, file.tracker),
@@ -328,7 +345,9 @@ mod tests {
         let text: String = KEYS.iter().map(|(k, kind)| format!("{k} = {}\n", value(k, kind))).collect();
         let all = over(Settings::default(), &text).unwrap();
         let fields = format!("{all:?}");
-        assert!(!fields.contains("None") && !fields.contains("[]"), "{fields}");
+        // The table [daemon] is the file's alone.
+        assert!(fields.matches("None").count() == 1 && fields.contains("daemon: None"), "{fields}");
+        assert!(!fields.contains("[]"), "{fields}");
         let variables: Vec<(String, String)> = KEYS
             .iter()
             .map(|(k, kind)| {

@@ -236,6 +236,12 @@ impl Swarm {
         let _ = self.shared.inbox.send(Input::Found { addresses, told }).await;
     }
 
+    /// Who may take part has changed: those who may not any more are let go.
+    pub fn recheck(&self) {
+        // A full inbox is that of a driver with much to do; it is asked again.
+        let _ = self.shared.inbox.try_send(Input::Recheck);
+    }
+
     /// A handle that adds peers, for the tasks that find them.
     pub fn finder(&self) -> Finder {
         Finder { inbox: self.shared.inbox.clone() }

@@ -1,15 +1,19 @@
 //! The commands, one a file.
 
+pub(crate) mod admin;
 pub(crate) mod bcast;
 pub(crate) mod ca;
+pub(crate) mod cache;
 pub(crate) mod classad;
 pub(crate) mod completions;
+pub(crate) mod daemon;
 pub(crate) mod describe;
 pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod man;
 pub(crate) mod member;
 pub(crate) mod mount;
+pub(crate) mod plugin;
 pub(crate) mod publish;
 pub(crate) mod revoke;
 pub(crate) mod run;

@@ -1,0 +1,223 @@
+//! `tidecast cache`: what users do with the daemon of their host.
+
+mod create;
+mod get;
+mod list;
+pub(crate) mod place;
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tidecast_daemon::api::types::{CacheInfo, Event, Extend, Holder, Offered, Replicate};
+use tidecast_daemon::client::{Client, ClientError};
+use tidecast_daemon::name::CacheName;
+
+use super::{Context, daemon};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object};
+use crate::stop::block_on;
+use crate::units::Span;
+
+/// Keep data where the jobs are: make, get and manage caches
+///
+/// A cache is an immutable set of files with a name, kept by the daemon of each host that has it (`tidecast daemon`).
+/// It is called ORIGIN/NAME@VERSION: the host that made it, its name there, and a number that grows with each new
+/// content. NAME alone is the newest of this host, or of any.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidecast cache create nt /data/blast/nt --lease 30d
+  tidecast cache ls
+  tidecast cache get head/nt --to . --wait 10m      # in a job, on any host
+  tidecast cache replicate nt --to node07 node08";
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Create(create::Args),
+    Ls(list::LsArgs),
+    Show(list::ShowArgs),
+    Extend(ExtendArgs),
+    /// Keep it until it is unpinned, whatever comes
+    Pin(NameArgs),
+    /// Let it be evicted again when its lease is over
+    Unpin(NameArgs),
+    /// Remove it from this host; other hosts keep theirs
+    Rm(NameArgs),
+    Replicate(ReplicateArgs),
+    Get(get::Args),
+    /// Which hosts have it
+    Where(NameArgs),
+    History(HistoryArgs),
+}
+
+/// Keep it longer: the lease ends no earlier than this from now
+#[derive(clap::Args, Debug)]
+struct ExtendArgs {
+    /// [ORIGIN/]NAME[@VERSION]
+    name: CacheName,
+    /// From now; the daemon may have a cap
+    lease: Span,
+}
+
+#[derive(clap::Args, Debug)]
+struct NameArgs {
+    /// [ORIGIN/]NAME[@VERSION]
+    name: CacheName,
+}
+
+/// Have copies on other hosts
+#[derive(clap::Args, Debug)]
+struct ReplicateArgs {
+    /// [ORIGIN/]NAME[@VERSION]
+    name: CacheName,
+    /// Hosts [default: as many as its --replicas, where its --policy allows]
+    #[arg(long, value_name = "HOST", num_args = 1..)]
+    to: Vec<String>,
+}
+
+/// What happened to caches: who did what, and how it ended
+#[derive(clap::Args, Debug)]
+struct HistoryArgs {
+    /// [ORIGIN/]NAME[@VERSION] [default: all that concerns you]
+    name: Option<CacheName>,
+}
+
+/// The daemon, and how its answers become this command's.
+struct Ask {
+    client: Client,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let ask = Ask { client: Client::new(&daemon::to_ask(context)?) };
+    block_on(context.threads(), async {
+        match &args.what {
+            What::Create(args) => create::run(args, &ask, reporter).await,
+            What::Ls(args) => list::ls(args, &ask, reporter).await,
+            What::Show(args) => list::show(args, &ask, reporter).await,
+            What::Get(args) => get::run(args, &ask, reporter).await,
+            What::Extend(args) => {
+                let body = Extend { lease: args.lease.0.as_secs() };
+                let info: CacheInfo = ask.change(&args.name, "/extend", &body).await?;
+                told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
+            }
+            What::Pin(args) => {
+                let info: CacheInfo = ask.change(&args.name, "/pin", &json!({})).await?;
+                told(&info, "kept until it is unpinned", reporter)
+            }
+            What::Unpin(args) => {
+                let info: CacheInfo = ask.change(&args.name, "/unpin", &json!({})).await?;
+                told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
+            }
+            What::Rm(args) => remove(args, &ask, reporter).await,
+            What::Replicate(args) => replicate(args, &ask, reporter).await,
+            What::Where(args) => holders(args, &ask, reporter).await,
+            What::History(args) => history(args, &ask, reporter).await,
+        }
+    })
+}
+
+impl Ask {
+    /// The cache that a name means, among those that this user may read.
+    async fn find(&self, name: &CacheName) -> Result<CacheInfo, Failure> {
+        let mut found: Vec<CacheInfo> =
+            self.get(&format!("/v1/caches?name={}", escape(&name.to_string()))).await?;
+        // The newest version, of this host before others: that is how the daemon sorts.
+        found.sort_by_key(|info| info.name.parse::<CacheName>().ok().and_then(|n| n.version));
+        found.pop().ok_or_else(|| {
+            anyhow::anyhow!("there is no cache {name} on this host, or it is not yours to read").into()
+        })
+    }
+
+    async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, Failure> {
+        self.client.get(path).await.map_err(failed)
+    }
+
+    async fn change<A: DeserializeOwned>(
+        &self,
+        name: &CacheName,
+        what: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<A, Failure> {
+        let id = self.find(name).await?.cache;
+        let path = format!("/v1/caches/{id}{what}");
+        self.client.post(&path, body, Duration::ZERO).await.map_err(failed)
+    }
+}
+
+fn told(info: &CacheInfo, what: &str, reporter: &Reporter) -> Outcome {
+    reporter.result(&format!("{}: {what}", info.name));
+    Ok(object(json!(info)))
+}
+
+async fn remove(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let info = ask.find(&args.name).await?;
+    ask.client.delete(&format!("/v1/caches/{}", info.cache)).await.map_err(failed)?;
+    told(&info, "removed from this host", reporter)
+}
+
+async fn replicate(args: &ReplicateArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let offered: Vec<Offered> =
+        ask.change(&args.name, "/replicate", &Replicate { to: args.to.clone() }).await?;
+    for one in &offered {
+        let why = one.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        reporter.result(&format!("{} {}{why}", one.host, one.answer));
+    }
+    let refused = offered.iter().filter(|one| !matches!(one.answer.as_str(), "ok" | "wait")).count();
+    let fields = object(json!({ "name": args.name.to_string(), "offered": offered }));
+    if refused > 0 || offered.is_empty() {
+        let error = match offered.len() {
+            0 => anyhow::anyhow!("no host that is known would have {}", args.name),
+            all => anyhow::anyhow!("{refused} of {all} hosts do not take {}", args.name),
+        };
+        return Err(Failure::from(error).with(fields));
+    }
+    Ok(fields)
+}
+
+async fn holders(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let holders: Vec<Holder> = ask.get(&format!("/v1/where?name={}", escape(&args.name.to_string()))).await?;
+    for holder in &holders {
+        let role = match (holder.origin, holder.here) {
+            (true, _) => " (origin)",
+            (_, true) => " (this host)",
+            _ => "",
+        };
+        reporter.result(&format!("{}{role}", holder.host));
+    }
+    Ok(object(json!({ "name": args.name.to_string(), "holders": holders })))
+}
+
+async fn history(args: &HistoryArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let query =
+        args.name.as_ref().map_or(String::new(), |name| format!("?name={}", escape(&name.to_string())));
+    let events: Vec<Event> = ask.get(&format!("/v1/history{query}")).await?;
+    let now = super::now();
+    for event in &events {
+        let ago = Span(Duration::from_secs(now.saturating_sub(event.at)));
+        reporter
+            .result(&format!("{ago} ago  {}  {}  {}  {}", event.who, event.what, event.cache, event.outcome));
+    }
+    Ok(object(json!({ "events": events })))
+}
+
+/// A refusal of the daemon as this command's failure.
+fn failed(error: ClientError) -> Failure {
+    let mut fields = serde_json::Map::new();
+    if let ClientError::Refused { kind, .. } = &error {
+        fields.insert("reason".into(), kind.clone().into());
+    }
+    Failure::from(anyhow::Error::from(error)).with(fields)
+}
+
+/// For a query: names have few letters that need it.
+fn escape(text: &str) -> String {
+    text.replace('%', "%25").replace('+', "%2B").replace('@', "%40").replace('/', "%2F")
+}

@@ -1,0 +1,203 @@
+//! `cache create`: the files are read by this process, with its user's rights, and handed to the daemon.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use serde_json::json;
+use tidecast_daemon::api::types::{CacheInfo, Create, Created, Method};
+use tidecast_metainfo::{Manifest, Version};
+use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, Tree};
+use tokio::sync::mpsc;
+
+use super::{Ask, failed};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, Snapshot, object};
+use crate::units::{Size, Span, count};
+
+/// Bytes read at once.
+const CHUNK: usize = 1 << 20;
+/// Chunks that may wait for the daemon.
+const CHUNKS: usize = 4;
+/// The daemon verifies and syncs what it was given: at least so much a second is expected.
+const RATE: u64 = 10 << 20;
+
+/// Make a cache of files, kept by this host's daemon from now on
+///
+/// The files are copied into its store (or were there already, in another cache of yours); the originals are yours to
+/// change. Equal content under the same name is the same version; other content is the next.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  tidecast cache create nt /data/blast/nt --lease 30d --methods swarm,direct"
+)]
+pub(super) struct Args {
+    /// What to call it
+    name: String,
+    /// A directory, whose content it will be, or files of one directory
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// How long it is kept for certain [default: the daemon's, 7d]
+    #[arg(long, value_name = "DURATION")]
+    lease: Option<Span>,
+    /// How it may travel, preferred first: swarm, direct
+    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
+    methods: Vec<Method>,
+    /// Hosts it is offered to: a ClassAd expression over their ads (TARGET.TotalDisk > 1000000)
+    #[arg(long, value_name = "CLASSAD")]
+    policy: Option<String>,
+    /// Hosts that may have it: a ClassAd expression over their ads
+    #[arg(long, value_name = "CLASSAD")]
+    requirements: Option<String>,
+    /// Only you may read it, and it leaves this host by DIRECT only
+    #[arg(long)]
+    private: bool,
+    /// Copies to keep on hosts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    replicas: u32,
+    /// Who may read it: 700, 750 or 755, as of a directory [default: 755]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
+    /// The group for whom the mode's middle digit is [default: yours]
+    #[arg(long)]
+    group: Option<String>,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & !0o777 == 0 && mode & 0o400 != 0 => Ok(mode),
+        _ => Err("write it in octal, as of a directory: 700, 750 or 755".into()),
+    }
+}
+
+pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
+    let progress = Arc::new(Progress::new());
+    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
+    let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
+    let (tree, manifest) = watch(hashing, &progress, reporter).await?;
+    let create = Create {
+        name: args.name.clone(),
+        lease: args.lease.map(|lease| lease.0.as_secs()),
+        methods: args.methods.clone(),
+        policy: args.policy.clone(),
+        requirements: args.requirements.clone(),
+        private: args.private,
+        replicas: args.replicas,
+        mode: args.mode,
+        group: args.group.clone(),
+    };
+    let wait = Duration::from_millis(manifest.file_count().into());
+    let created = ask.client.create(&create, manifest.to_bytes(), wait).await.map_err(failed)?;
+    let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
+    let info = upload(ask, &created, tree, manifest, sent).await?;
+    reporter.clear();
+    reporter.result(&format!(
+        "{}: {} in {}, {} of them new here; {}",
+        info.name,
+        Size(info.bytes),
+        count(info.files, "file"),
+        Size(sent),
+        info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
+    ));
+    let mut fields = object(json!(info));
+    fields.insert("sent".into(), sent.into());
+    Ok(fields)
+}
+
+/// Walks and hashes what is given.
+fn hash(paths: &[PathBuf], name: &str, progress: &Progress) -> anyhow::Result<(Tree, Manifest)> {
+    let options = |name: Option<OsString>| ScanOptions { name, ..ScanOptions::default() };
+    let tree = match paths {
+        [one] if one.is_dir() => tidecast_publish::scan(one, &options(Some(name.into())), progress)?,
+        [one] => tidecast_publish::scan(one, &options(None), progress)?,
+        several => several_files(several, name, progress)?,
+    };
+    let exactly = HashOptions { format: Format::Exactly(Version::V2), ..HashOptions::default() };
+    let manifest = tidecast_publish::hash(&tree, &exactly, progress, |_| {})?.manifest;
+    Ok((tree, manifest))
+}
+
+/// Files and directories that lie in one directory, as a tree of that name.
+fn several_files(paths: &[PathBuf], name: &str, progress: &Progress) -> anyhow::Result<Tree> {
+    let mut root: Option<PathBuf> = None;
+    let mut only = Vec::new();
+    for path in paths {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = parent.canonicalize().with_context(|| format!("cannot find {}", parent.display()))?;
+        let root = root.get_or_insert_with(|| parent.clone());
+        if *root != parent {
+            bail!("{} does not lie in {}: give one directory", path.display(), root.display());
+        }
+        let own = path.file_name().with_context(|| format!("{} has no name of its own", path.display()))?;
+        path.symlink_metadata().with_context(|| format!("cannot find {}", path.display()))?;
+        only.push(own.to_owned());
+    }
+    let options = ScanOptions { only, name: Some(name.into()), ..ScanOptions::default() };
+    Ok(tidecast_publish::scan(&root.unwrap_or_default(), &options, progress)?)
+}
+
+async fn watch<T: Send + 'static>(
+    work: tokio::task::JoinHandle<anyhow::Result<T>>,
+    progress: &Progress,
+    reporter: &mut Reporter,
+) -> Result<T, Failure> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done.context("a thread of Tidecast failed")??),
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                let (bytes, total) = (progress.bytes(), progress.total());
+                reporter.progress(&Snapshot { stage: "hash", bytes, total, ..Snapshot::default() });
+            }
+        }
+    }
+}
+
+async fn upload(
+    ask: &Ask,
+    created: &Created,
+    tree: Tree,
+    manifest: Manifest,
+    bytes: u64,
+) -> Result<CacheInfo, Failure> {
+    let (chunks, queue) = mpsc::channel(CHUNKS);
+    let files = created.files.clone();
+    let reading = std::thread::spawn(move || {
+        if let Err(error) = read(&tree, &manifest, &files, &chunks) {
+            let _ = chunks.blocking_send(Err(error));
+        }
+    });
+    let wait = Duration::from_secs(3600 + bytes / RATE);
+    let sent = ask.client.upload(&created.cache, queue, wait).await;
+    let _ = reading.join();
+    sent.map_err(failed)
+}
+
+/// Sends what the files hold, one after the other. One that has changed since it was hashed ends it: the daemon verifies.
+fn read(
+    tree: &Tree,
+    manifest: &Manifest,
+    files: &[u32],
+    chunks: &mpsc::Sender<std::io::Result<Bytes>>,
+) -> std::io::Result<()> {
+    for index in files {
+        let Some(file) = manifest.file(*index) else { continue };
+        let path = if tree.is_single() { tree.root.clone() } else { file.path().below(&tree.root) };
+        let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let mut from = File::open(&path).map_err(named)?.take(file.len());
+        let mut left = file.len();
+        while left > 0 {
+            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+            from.read_exact(&mut chunk).map_err(named)?;
+            left -= chunk.len() as u64;
+            if chunks.blocking_send(Ok(chunk.into())).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

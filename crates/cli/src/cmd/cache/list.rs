@@ -1,0 +1,99 @@
+//! `cache ls` and `cache show`.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidecast_daemon::api::types::CacheInfo;
+use tidecast_daemon::name::CacheName;
+
+use super::{Ask, escape};
+use crate::failure::Outcome;
+use crate::report::{Reporter, object};
+use crate::units::{Size, Span};
+
+/// List the caches of this host that you may read
+#[derive(clap::Args, Debug)]
+pub(super) struct LsArgs {
+    /// Only these: [ORIGIN/]NAME[@VERSION]
+    name: Option<CacheName>,
+}
+
+/// Show one cache, with its ClassAd
+#[derive(clap::Args, Debug)]
+pub(super) struct ShowArgs {
+    /// [ORIGIN/]NAME[@VERSION]
+    name: CacheName,
+}
+
+pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let query =
+        args.name.as_ref().map_or(String::new(), |name| format!("?name={}", escape(&name.to_string())));
+    let all: Vec<CacheInfo> = ask.get(&format!("/v1/caches{query}")).await?;
+    let rows: Vec<[String; 5]> = all
+        .iter()
+        .map(|info| {
+            [
+                info.name.clone(),
+                info.state.clone(),
+                Size(info.bytes).to_string(),
+                info.owner.clone(),
+                lease(info),
+            ]
+        })
+        .collect();
+    for line in table(["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned), &rows) {
+        reporter.result(&line);
+    }
+    Ok(object(json!({ "caches": all })))
+}
+
+pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+    let id = ask.find(&args.name).await?.cache;
+    let info: CacheInfo = ask.get(&format!("/v1/caches/{id}")).await?;
+    let methods: Vec<String> = info.methods.iter().map(ToString::to_string).collect();
+    let line = |what: &str, value: String| reporter.result(&format!("{what:<9} {value}"));
+    line("cache", info.name.clone());
+    line("state", info.state.clone());
+    line("owner", format!("{}, mode {:o}{}", info.owner, info.mode, group(&info)));
+    line("size", format!("{} in {} files", Size(info.bytes), info.files));
+    line("lease", lease(&info));
+    line("travels", methods.join(", "));
+    line("in use", format!("by {} jobs", info.users));
+    if let Some(path) = &info.path {
+        line("path", path.display().to_string());
+    }
+    if let Some(ad) = &info.ad {
+        line("ad", ad.clone());
+    }
+    Ok(object(json!(info)))
+}
+
+fn group(info: &CacheInfo) -> String {
+    info.group.as_ref().map_or(String::new(), |group| format!(", group {group}"))
+}
+
+/// How long it is kept for certain.
+pub(super) fn left(info: &CacheInfo) -> Span {
+    Span(Duration::from_secs(info.lease.saturating_sub(crate::cmd::now())))
+}
+
+fn lease(info: &CacheInfo) -> String {
+    match left(info) {
+        _ if info.pinned => "pinned".into(),
+        Span(Duration::ZERO) => "expired".into(),
+        left => left.to_string(),
+    }
+}
+
+/// Lines of columns, as wide as need be.
+fn table<const N: usize>(head: [String; N], rows: &[[String; N]]) -> Vec<String> {
+    let all: Vec<&[String; N]> = std::iter::once(&head).chain(rows).collect();
+    let widths: Vec<usize> =
+        (0..N).map(|i| all.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+    let line = |row: &&[String; N]| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    all.iter().map(line).collect()
+}

@@ -1,0 +1,210 @@
+//! `tidecast daemon`: keeps caches on this host, and replicates them between hosts.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::json;
+use tidecast_daemon::api::types::Method;
+use tidecast_daemon::{Config, Daemon, PORT};
+
+use super::Context;
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, object};
+use crate::settings::{Listen, Text};
+use crate::stop::{Stop, block_on};
+use crate::units::{Size, Span};
+
+const AFTER: &str = "\
+Examples:
+  # Alone: users of this host keep and share caches
+  tidecast daemon
+
+  # One of a site: believed by its CA, connected to the others
+  tidecast daemon --trust /etc/tidecast/trust.toml \\
+      --certificate /etc/tidecast/host.pem --peer head --peer node01
+
+In the configuration file all of it stands in the table [daemon], and more:
+  dir, listen, name, peer (list), trust, certificate, capacity, quota,
+  quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
+  requirements, owners (list), transfers
+
+Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
+in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
+cut at any instant. Ctrl-C or SIGTERM ends it in good order.";
+
+/// Keep caches on this host, and replicate them between hosts
+///
+/// Users reach it over a unix socket with `tidecast cache`, HTCondor jobs by `tidecast_plugin`; it knows from the
+/// kernel who asks. Other daemons reach it over mutual TLS, and each decides for itself what it takes.
+#[derive(clap::Args, Debug)]
+#[command(after_help = AFTER)]
+pub(crate) struct Args {
+    /// Where everything is kept [default: /var/lib/tidecast for root]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where local users ask [default: /run/tidecast/daemon.sock for root]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Where other daemons connect [default: any address, port 6980, if there is someone to trust]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<Listen>,
+    /// What this host is called by others: the origin of its caches [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Another daemon: HOST[:PORT] or NAME=HOST[:PORT]; may be repeated
+    #[arg(long, value_name = "HOST")]
+    peer: Vec<String>,
+    /// Whom to believe (TOML; see docs/trust.md)
+    #[arg(long, value_name = "FILE")]
+    trust: Option<PathBuf>,
+    /// This host's certificate and its key (PEM)
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Most that caches may occupy [default: what the file system has, less 1 GiB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+}
+
+/// The table `[daemon]` of the configuration.
+#[derive(Debug, Default, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Table {
+    dir: Option<PathBuf>,
+    listen: Option<Text<Listen>>,
+    name: Option<String>,
+    peer: Vec<String>,
+    trust: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    capacity: Option<Text<Size>>,
+    quota: Option<Text<Size>>,
+    quotas: BTreeMap<String, Text<Size>>,
+    lease: Option<Text<Span>>,
+    lease_cap: Option<Text<Span>>,
+    methods: Vec<Method>,
+    requirements: Option<String>,
+    owners: Vec<String>,
+    transfers: Option<usize>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let config = config(args, context)?;
+    block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        let ready = |status: &tidecast_daemon::api::types::Status| {
+            let listen: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
+            let socket = config.socket.display();
+            let others = if listen.is_empty() {
+                "no other daemon can connect (there is nobody to trust)".into()
+            } else {
+                format!("other daemons connect to {}", listen.join(", "))
+            };
+            reporter.started(
+                "daemon",
+                object(json!({
+                    "name": status.name, "node": status.node, "socket": config.socket, "listen": listen,
+                    "caches": status.caches, "bytes": status.bytes, "capacity": status.capacity,
+                })),
+            );
+            reporter.result(&format!(
+                "{}: {} caches, {} of {}; users ask at {socket}; {others}",
+                status.name,
+                status.caches,
+                Size(status.bytes),
+                Size(status.capacity)
+            ));
+        };
+        Daemon::run(config.clone(), ready, stop.wait()).await.context("the daemon cannot run")?;
+        // For a daemon, being told to stop is the normal end.
+        Ok(object(json!({})))
+    })
+}
+
+fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
+    let table = context.settings.daemon.clone().unwrap_or_default();
+    let is_root = rustix::process::geteuid().is_root();
+    let (name, user) = names(args.name.clone().or(table.name), is_root)?;
+    let trust = args.trust.clone().or(table.trust);
+    let listen = args.listen.or(table.listen.map(|l| l.0));
+    let listen =
+        listen.map(|l| SocketAddr::new(l.ip.unwrap_or(ANY), if l.port == 0 { PORT } else { l.port }));
+    let usual = tidecast_depot::Config::default();
+    let size = |bytes: u64| tidecast_depot::Size { bytes, inodes: u64::MAX };
+    let dir = match args.dir.clone().or(table.dir) {
+        Some(dir) => dir,
+        None if is_root => PathBuf::from("/var/lib/tidecast"),
+        None => context.state_dir()?.join("daemon"),
+    };
+    Ok(Config {
+        socket: args.socket.clone().unwrap_or_else(|| socket(context, &dir)),
+        dir,
+        listen: listen.or(trust.is_some().then_some(SocketAddr::new(ANY, PORT))),
+        name,
+        user,
+        machine: machine(),
+        peers: if args.peer.is_empty() { table.peer } else { args.peer.clone() },
+        trust,
+        certificate: args.certificate.clone().or(table.certificate),
+        depot: tidecast_depot::Config {
+            max_bytes: args.capacity.or(table.capacity.map(|c| c.0)).map(|c| c.0),
+            quota: table.quota.map(|q| size(q.0.0)),
+            quotas: table.quotas.into_iter().map(|(owner, q)| (owner, size(q.0.0))).collect(),
+            lease: table.lease.map_or(usual.lease, |l| l.0.0.as_secs()),
+            lease_cap: table.lease_cap.map_or(usual.lease_cap, |l| l.0.0.as_secs()),
+            ..usual
+        },
+        methods: if table.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { table.methods },
+        requirements: table.requirements,
+        owners: table.owners,
+        transfers: table.transfers.unwrap_or(4).max(1),
+    })
+}
+
+const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
+/// What the daemon is called, and whose it is: a user's daemon is USER.HOST.
+fn names(name: Option<String>, is_root: bool) -> Result<(String, Option<String>), Failure> {
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let user =
+        if is_root { None } else { Some(tidecast_daemon::user().context("cannot find out who you are")?) };
+    let name = name.unwrap_or_else(|| match &user {
+        Some(user) => format!("{user}.{}", host()),
+        None => host(),
+    });
+    if tidecast_daemon::name::is_name(&name) {
+        return Ok((name, user));
+    }
+    Err(Failure::usage(anyhow::anyhow!("{name:?} cannot be the name of a daemon: choose one by --name")))
+}
+
+/// Where the daemon of this user, or of the host, listens: as told, else the host's if it is there, else the user's.
+pub(crate) fn socket(context: &Context<'_>, dir: &Path) -> PathBuf {
+    if let Some(path) = &context.settings.socket {
+        return path.clone();
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from(HOST_SOCKET);
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    runtime.map_or_else(|| dir.join("daemon.sock"), |dir| dir.join("tidecast/daemon.sock"))
+}
+
+/// Where users reach a daemon.
+pub(crate) fn to_ask(context: &Context<'_>) -> Result<PathBuf, Failure> {
+    let host = PathBuf::from(HOST_SOCKET);
+    if context.settings.socket.is_none() && host.exists() {
+        return Ok(host);
+    }
+    Ok(socket(context, &context.state_dir()?.join("daemon")))
+}
+
+const HOST_SOCKET: &str = "/run/tidecast/daemon.sock";
+
+/// The same for all daemons of one machine, and no other.
+fn machine() -> String {
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{}-{}", id.trim(), boot.trim())
+}

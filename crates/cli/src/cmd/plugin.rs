@@ -1,0 +1,203 @@
+//! `tidecast plugin`, also called `tidecast_plugin`: HTCondor's file-transfer plugin for `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
+//!
+//! HTCondor runs it as the job's user in the job's directory. What HTCondor makes of failures decides its manners: a job
+//! runs although its input is missing if the plugin says "failed" and exits with 0, or says "done" of a file that is not
+//! there. So every file is looked at after it was made, every failure ends in a non-zero exit, and what may get better
+//! is tried again in here.
+
+mod ads;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Map;
+use tidecast_daemon::api::types::{CacheInfo, Get, Got, How, Place};
+use tidecast_daemon::client::{Client, ClientError};
+use tidecast_daemon::name::CacheName;
+
+use super::cache::place::symlink;
+use super::{Context, daemon};
+use crate::failure::{Failure, Outcome};
+use crate::report::say;
+use crate::stop::block_on;
+use ads::{Transfer, Wanted};
+
+/// One request to the daemon may take so long, seconds.
+const ASK: u64 = 30;
+/// A daemon that does not answer, or whose sources do not, is tried again for so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+const AGAIN: Duration = Duration::from_secs(2);
+/// A cache that is coming is waited for so long.
+const COMING: Duration = Duration::from_secs(6 * 3600);
+
+/// HTCondor's file-transfer plugin for tidecast:// (run by HTCondor; also as `tidecast_plugin`)
+///
+/// Jobs name caches in transfer_input_files: tidecast://ORIGIN/NAME[@VERSION][/PATH]. The plugin waits until the host's
+/// daemon has the cache, makes a link to it where the job may read the daemon's store, else a copy.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Set up:\n  ln -s \"$(command -v tidecast)\" /usr/libexec/condor/tidecast_plugin\n  \
+    FILETRANSFER_PLUGINS = $(FILETRANSFER_PLUGINS), /usr/libexec/condor/tidecast_plugin")]
+pub(crate) struct Args {
+    /// What this plugin is and can do, as a ClassAd
+    #[arg(long)]
+    classad: bool,
+    /// What to transfer: ClassAds with Url and LocalFileName
+    #[arg(long, value_name = "FILE", required_unless_present = "classad")]
+    infile: Option<PathBuf>,
+    /// Where to say how it went
+    #[arg(long, value_name = "FILE", required_unless_present = "classad")]
+    outfile: Option<PathBuf>,
+    /// From the job to elsewhere: caches are made by `tidecast cache create`, so this always fails
+    #[arg(long)]
+    upload: bool,
+}
+
+/// The command line of HTCondor, whose flags have one dash, as one of this program; None if this is no plugin's.
+pub(crate) fn command_line(args: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let mut args = args.peekable();
+    let name = args.peek().map(PathBuf::from)?;
+    if name.file_name()? != "tidecast_plugin" {
+        return None;
+    }
+    let program = args.next()?;
+    let flags = args.map(|arg| match arg.to_str() {
+        Some(flag @ ("-classad" | "-infile" | "-outfile" | "-upload")) => OsString::from(format!("-{flag}")),
+        _ => arg,
+    });
+    Some([program, "plugin".into()].into_iter().chain(flags).collect())
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    if args.classad {
+        ads::SELF.iter().for_each(|line| say(line));
+        say(&format!("PluginVersion = \"{}\"", env!("CARGO_PKG_VERSION")));
+        return Ok(Map::new());
+    }
+    let (Some(infile), Some(outfile)) = (&args.infile, &args.outfile) else {
+        return Err(Failure::usage(anyhow!("-infile and -outfile are needed")));
+    };
+    let text = std::fs::read(infile).with_context(|| format!("cannot read {}", infile.display()))?;
+    let wanted = ads::wanted(&text).map_err(|e| anyhow!("{}: {e}", infile.display()))?;
+    let client = Client::new(&daemon::to_ask(context)?);
+    let upload = args.upload;
+    let results: Vec<Transfer> = block_on(1, async {
+        let mut results = Vec::new();
+        for one in wanted {
+            results.push(transfer(&client, one, upload).await);
+        }
+        Ok::<_, Failure>(results)
+    })?;
+    write(outfile, &results)?;
+    match results.into_iter().find_map(|one| one.error) {
+        Some(error) => Err(anyhow!("{}", error.why).into()),
+        None => Ok(Map::new()),
+    }
+}
+
+/// HTCondor has filled the file with blanks, so that there is room for it: it is written over, not cut.
+fn write(path: &Path, results: &[Transfer]) -> Result<(), Failure> {
+    let text: String = results.iter().map(|result| format!("{}\n", result.ad())).collect();
+    let open = std::fs::OpenOptions::new().create(true).write(true).truncate(false).open(path);
+    let written = open.and_then(|mut file| file.write_all(text.as_bytes()));
+    Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
+}
+
+/// Why a file did not come, in HTCondor's words.
+#[derive(Debug)]
+struct Error {
+    kind: &'static str,
+    retryable: bool,
+    why: String,
+}
+
+fn error(kind: &'static str, retryable: bool, why: impl ToString) -> Error {
+    Error { kind, retryable, why: why.to_string() }
+}
+
+async fn transfer(client: &Client, wanted: Wanted, upload: bool) -> Transfer {
+    let start = seconds();
+    let got = if upload {
+        Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
+    } else {
+        bring(client, &wanted).await
+    };
+    let (bytes, error) = match got {
+        Ok(bytes) => (bytes, None),
+        Err(error) => (0, Some(Error { why: format!("{}: {}", wanted.url, error.why), ..error })),
+    };
+    Transfer { wanted, bytes, start, end: seconds(), error }
+}
+
+/// Has the cache here, and makes the job's file of it; its bytes.
+async fn bring(client: &Client, wanted: &Wanted) -> Result<u64, Error> {
+    let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
+    let to = Path::new(&wanted.local);
+    let info = ready(client, &name).await?;
+    let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
+    let source = if path.is_empty() { view.to_owned() } else { view.join(path) };
+    let is_below = Path::new(path).components().all(|c| matches!(c, std::path::Component::Normal(_)));
+    if !is_below {
+        return Err(error("Parameter", false, format!("{path:?} is no path in a cache")));
+    }
+    // What the job's user can read here can be a link; else the daemon makes a copy.
+    match std::fs::metadata(&source) {
+        Ok(_) => drop(symlink(&source, to).map_err(|e| error("Transfer", false, format!("{e:#}")))?),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && std::fs::metadata(view).is_ok() => {
+            return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+        }
+        Err(_) => copy(client, &info, path, to).await?,
+    }
+    let made =
+        std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
+    Ok(if path.is_empty() || made.is_dir() { info.bytes } else { made.len() })
+}
+
+/// Waits until the cache is here.
+async fn ready(client: &Client, name: &CacheName) -> Result<CacheInfo, Error> {
+    let began = Instant::now();
+    loop {
+        let get = Get { name: name.to_string(), wait: ASK, ..Get::default() };
+        let failed = match client.post::<Got>("/v1/get", &get, Duration::from_secs(ASK)).await {
+            Ok(Got::Ready { info, .. }) => return Ok(*info),
+            Ok(Got::Wait { .. }) if began.elapsed() < COMING => continue,
+            Ok(Got::Wait { why, .. }) => return Err(error("Transfer", true, why)),
+            Err(failed) => failed,
+        };
+        let failed = judged(&failed);
+        if !failed.retryable || began.elapsed() > PATIENCE {
+            return Err(failed);
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The daemon's word in HTCondor's.
+fn judged(failed: &ClientError) -> Error {
+    match failed {
+        ClientError::Refused { kind, why, .. } => match kind.as_str() {
+            "absent" => error("Resolution", false, why),
+            "forbidden" | "rejected" | "taken" => error("Authorization", false, why),
+            "malformed" => error("Parameter", false, why),
+            "denied" => error("Specification", true, why),
+            _ => error("Transfer", true, why),
+        },
+        other => error("Contact", true, other),
+    }
+}
+
+async fn copy(client: &Client, info: &CacheInfo, path: &str, to: &Path) -> Result<(), Error> {
+    let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = dir.canonicalize().map_err(|e| error("Transfer", false, format!("{}: {e}", dir.display())))?;
+    let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let place = Place { dir, name, subpath: path.into(), how: How::Reflink };
+    let get = Get { name: info.name.clone(), wait: ASK, place: Some(place), ..Get::default() };
+    let long = Duration::from_secs(3600);
+    client.post::<Got>("/v1/get", &get, long).await.map(|_| ()).map_err(|failed| judged(&failed))
+}
+
+fn seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}

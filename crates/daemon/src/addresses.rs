@@ -1,0 +1,22 @@
+//! Where other daemons can reach this one.
+
+use std::net::SocketAddr;
+
+use tidecast_net::local_addresses;
+
+/// Addresses of this host at most that are told.
+const MOST: usize = 8;
+
+/// The addresses that `listen` stands for, with the real port: all of this host where it is unspecified, those of its
+/// loopback last.
+pub(crate) fn of(listen: Option<SocketAddr>, port: u16) -> Vec<SocketAddr> {
+    let Some(listen) = listen else { return Vec::new() };
+    if !listen.ip().is_unspecified() {
+        return vec![SocketAddr::new(listen.ip(), port)];
+    }
+    let mut ips: Vec<_> = local_addresses().unwrap_or_default().iter().map(|a| a.ip).collect();
+    ips.retain(|ip| listen.is_ipv6() || ip.is_ipv4());
+    ips.sort_by_key(std::net::IpAddr::is_loopback);
+    ips.truncate(MOST);
+    ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+}

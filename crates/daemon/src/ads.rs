@@ -1,0 +1,102 @@
+//! Caches and daemons as ClassAds, with the attributes of the HTCondor CacheD paper, and whether two agree.
+
+use tidecast_classad::{Ad, Context, Expr, ParseError, Value};
+use tidecast_depot::CacheRecord;
+
+use crate::api::types::Method;
+use crate::attributes::Attributes;
+
+/// Why an expression of a user or an ad of another daemon cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdError {
+    #[error("{what} is no ClassAd expression: {source}")]
+    Expression { what: &'static str, source: ParseError },
+    #[error("an ad cannot be read: {0}")]
+    Ad(#[from] ParseError),
+    #[error("ads cannot be matched: {0}")]
+    Match(#[from] tidecast_classad::EvalError),
+}
+
+/// Checks an expression that a user gives.
+pub(crate) fn check(what: &'static str, text: &str) -> Result<(), AdError> {
+    Expr::parse(text).map(|_| ()).map_err(|source| AdError::Expression { what, source })
+}
+
+fn set(ad: &mut Ad, name: &str, value: impl Into<Value>) {
+    ad.insert(name, Expr::from(value.into()));
+}
+
+/// The ad of a cache, as its daemon has it.
+pub(crate) fn cache(record: &CacheRecord) -> Result<Ad, AdError> {
+    let mut ad = Ad::new();
+    let attributes = Attributes::of(record);
+    set(&mut ad, "CacheName", record.name.as_str());
+    set(&mut ad, "CacheId", record.full_name().as_str());
+    set(&mut ad, "CacheOriginatorHost", record.origin.as_str());
+    set(&mut ad, "CacheState", record.state.to_string().as_str());
+    set(&mut ad, "Owner", record.owner.as_str());
+    set(&mut ad, "DiskUsage", kilobytes(record.declared.bytes.max(record.bytes)));
+    set(&mut ad, "LeaseExpiration", signed(record.lease_until));
+    set(&mut ad, "ReplicationMethods", methods(&attributes.methods()).as_str());
+    set(&mut ad, "Private", record.private);
+    if let Some(content) = record.content {
+        let magnet = format!("magnet:?xt=urn:btmh:1220{}", data_encoding::HEXLOWER.encode(&content));
+        set(&mut ad, "CacheMagnetLink", magnet.as_str());
+    }
+    for (name, text) in
+        [("ReplicationPolicy", &attributes.policy), ("Requirements", &attributes.requirements)]
+    {
+        let expr = match text {
+            Some(text) => Expr::parse(text)?,
+            None => Expr::from(Value::from(true)),
+        };
+        ad.insert(name, expr);
+    }
+    Ok(ad)
+}
+
+/// What a daemon says of itself.
+pub(crate) struct Host<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) machine: &'a str,
+    pub(crate) started: u64,
+    /// Bytes that the store may have, and that are free of them.
+    pub(crate) disk: (u64, u64),
+    pub(crate) methods: &'a [Method],
+    /// What it requires of caches; None: that they fit.
+    pub(crate) requirements: Option<&'a str>,
+}
+
+/// The ad of a daemon.
+pub(crate) fn daemon(host: &Host<'_>) -> Result<Ad, AdError> {
+    let mut ad = Ad::new();
+    set(&mut ad, "CachedServer", true);
+    set(&mut ad, "Name", host.name);
+    set(&mut ad, "Machine", host.machine);
+    set(&mut ad, "DaemonStartTime", signed(host.started));
+    set(&mut ad, "TotalDisk", kilobytes(host.disk.0));
+    set(&mut ad, "FreeDisk", kilobytes(host.disk.1));
+    set(&mut ad, "ReplicationMethods", methods(host.methods).as_str());
+    ad.insert("Requirements", Expr::parse(host.requirements.unwrap_or("MY.TotalDisk > TARGET.DiskUsage"))?);
+    Ok(ad)
+}
+
+/// Both are satisfied with each other, and the cache's policy, if asked for, with the daemon.
+pub(crate) fn agree(cache: &Ad, daemon: &Ad, by_policy: bool, now: u64) -> Result<bool, AdError> {
+    let context = Context::at(signed(now));
+    let policy = || context.attribute("ReplicationPolicy", cache, Some(daemon));
+    Ok(context.symmetric_match(cache, daemon)? && (!by_policy || policy()?.as_bool() == Some(true)))
+}
+
+/// As the paper writes it: `SWARM, DIRECT`.
+fn methods(methods: &[Method]) -> String {
+    methods.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn kilobytes(bytes: u64) -> i64 {
+    signed(bytes.div_ceil(1024))
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

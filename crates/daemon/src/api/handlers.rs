@@ -1,0 +1,147 @@
+//! One function a request: who asks, what it means, and what the daemon says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use tidecast_depot::CacheId;
+
+use super::error::ApiError;
+use super::extract::{Asked, Said};
+use super::types::{
+    CacheInfo, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Status,
+};
+use super::upload;
+use crate::caller::Caller;
+use crate::daemon::Daemon;
+use crate::name::CacheName;
+
+/// A client may wait so long for one answer, seconds.
+const WAIT: u64 = 60;
+
+type Answer<T> = Result<Json<T>, ApiError>;
+type App = State<Arc<Daemon>>;
+
+/// What a list is asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Which {
+    name: Option<String>,
+    owner: Option<String>,
+}
+
+fn id(text: &str) -> Result<CacheId, ApiError> {
+    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
+}
+
+fn named(which: &Which) -> Result<CacheName, ApiError> {
+    let text = which.name.as_deref().ok_or_else(|| ApiError::malformed("say which: ?name=NAME"))?;
+    text.parse().map_err(ApiError::malformed)
+}
+
+pub(super) async fn status(State(daemon): App) -> Answer<Status> {
+    Ok(Json(daemon.status()?))
+}
+
+pub(super) async fn list(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<CacheInfo>> {
+    let name = which.name.as_deref().map(str::parse::<CacheName>).transpose().map_err(ApiError::malformed)?;
+    Ok(Json(daemon.list(&caller, name, which.owner).await?))
+}
+
+pub(super) async fn show(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    Ok(Json(daemon.show(&caller, id(&text)?).await?))
+}
+
+pub(super) async fn create(
+    State(daemon): App,
+    caller: Caller,
+    headers: HeaderMap,
+    manifest: Bytes,
+) -> Answer<Created> {
+    let head =
+        headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
+    let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
+    Ok(Json(daemon.create(&caller, create, manifest).await?))
+}
+
+pub(super) async fn content(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    body: Body,
+) -> Answer<CacheInfo> {
+    Ok(Json(upload::take(&daemon, &caller, id(&text)?, body).await?))
+}
+
+pub(super) async fn extend(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    Said(extend): Said<Extend>,
+) -> Answer<CacheInfo> {
+    Ok(Json(daemon.extend(&caller, id(&text)?, extend.lease).await?))
+}
+
+pub(super) async fn pin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    Ok(Json(daemon.pin(&caller, id(&text)?, true).await?))
+}
+
+pub(super) async fn unpin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    Ok(Json(daemon.pin(&caller, id(&text)?, false).await?))
+}
+
+pub(super) async fn remove(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<()> {
+    Ok(Json(daemon.remove(&caller, id(&text)?).await?))
+}
+
+pub(super) async fn get(State(daemon): App, caller: Caller, Said(get): Said<Get>) -> Answer<Got> {
+    let name: CacheName = get.name.parse().map_err(ApiError::malformed)?;
+    let wait = Duration::from_secs(get.wait.min(WAIT));
+    Ok(Json(daemon.get(&caller, name, wait, get).await?))
+}
+
+pub(super) async fn replicate(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    Said(replicate): Said<Replicate>,
+) -> Answer<Vec<Offered>> {
+    Ok(Json(daemon.replicate(&caller, id(&text)?, replicate.to).await?))
+}
+
+pub(super) async fn holders(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<Holder>> {
+    Ok(Json(daemon.holders(&caller, named(&which)?).await?))
+}
+
+pub(super) async fn history(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<Event>> {
+    Ok(Json(daemon.history(&caller, which.name).await?))
+}
+
+pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<serde_json::Value> {
+    Ok(Json(daemon.fsck(&caller).await?))
+}
+
+pub(super) async fn admin(
+    State(daemon): App,
+    caller: Caller,
+    Path(what): Path<String>,
+    Said(limit): Said<Limit>,
+) -> Answer<Status> {
+    Ok(Json(daemon.admin(&caller, &what, limit)?))
+}

@@ -1,0 +1,105 @@
+//! HTTP and JSON over the unix socket. `openapi.json` is its description, served at `/v1/openapi.json`.
+
+pub(crate) mod error;
+mod extract;
+mod handlers;
+pub mod types;
+pub(crate) mod upload;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{DefaultBodyLimit, FromRequestParts};
+use axum::http::request::Parts;
+use axum::routing::{get, post, put};
+use axum::serve::IncomingStream;
+use tokio::net::UnixListener;
+use tokio::net::unix::UCred;
+
+use crate::caller::Caller;
+use crate::daemon::Daemon;
+use error::ApiError;
+
+/// Most bytes of a request that is not an upload.
+const MAX_REQUEST: usize = 1 << 20;
+/// Most bytes of a manifest.
+const MAX_MANIFEST: usize = tidecast_metainfo::MAX_LEN;
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// What the kernel says of the other end.
+#[derive(Clone)]
+struct Cred(Option<UCred>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Cred {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok())
+    }
+}
+
+impl FromRequestParts<Arc<Daemon>> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<Daemon>) -> Result<Self, ApiError> {
+        let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
+        let Ok(ConnectInfo(Cred(Some(cred)))) = cred else {
+            return Err(ApiError::internal("the kernel does not say who asks"));
+        };
+        let asked =
+            tokio::task::spawn_blocking(move || Caller::of(&cred)).await.map_err(ApiError::internal)?;
+        asked.map_err(|e| ApiError::internal(format!("cannot look up user {}: {e}", cred.uid())))
+    }
+}
+
+/// All that can be asked.
+fn router(daemon: Arc<Daemon>) -> Router {
+    Router::new()
+        .route("/v1/openapi.json", get(|| async { ([("content-type", "application/json")], OPENAPI) }))
+        .route("/v1/daemon", get(handlers::status))
+        .route("/v1/caches", get(handlers::list))
+        .route("/v1/caches", post(handlers::create).layer(DefaultBodyLimit::max(MAX_MANIFEST)))
+        .route("/v1/caches/{id}", get(handlers::show).delete(handlers::remove))
+        .route("/v1/caches/{id}/content", put(handlers::content).layer(DefaultBodyLimit::disable()))
+        .route("/v1/caches/{id}/extend", post(handlers::extend))
+        .route("/v1/caches/{id}/pin", post(handlers::pin))
+        .route("/v1/caches/{id}/unpin", post(handlers::unpin))
+        .route("/v1/caches/{id}/replicate", post(handlers::replicate))
+        .route("/v1/get", post(handlers::get))
+        .route("/v1/where", get(handlers::holders))
+        .route("/v1/history", get(handlers::history))
+        .route("/v1/fsck", post(handlers::fsck))
+        .route("/v1/admin/{what}", post(handlers::admin))
+        .fallback(async || {
+            ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", "there is no such request")
+        })
+        .layer(DefaultBodyLimit::max(MAX_REQUEST))
+        .with_state(daemon)
+}
+
+/// Opens the socket: for everybody, as the kernel tells who asks. What an ended daemon has left there is replaced.
+///
+/// # Errors
+/// It cannot be made, or another daemon listens there.
+pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another daemon listens there"));
+    }
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    Ok(listener)
+}
+
+/// Serves until the future is dropped.
+pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener) -> std::io::Result<()> {
+    axum::serve(listener, router(daemon).into_make_service_with_connect_info::<Cred>()).await
+}

@@ -1,0 +1,296 @@
+//! What goes over the unix socket, as JSON. The same types serve the daemon and its clients; `openapi.json` describes them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How a cache may travel between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// From everybody who has it, and to everybody who wants it.
+    Swarm,
+    /// From its parent or its origin, and nobody else.
+    Direct,
+}
+
+impl std::str::FromStr for Method {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "swarm" | "bittorrent" => Ok(Self::Swarm),
+            "direct" => Ok(Self::Direct),
+            other => Err(format!("{other:?} is no method: write swarm or direct")),
+        }
+    }
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Swarm => "SWARM",
+            Self::Direct => "DIRECT",
+        })
+    }
+}
+
+/// A cache that somebody wants to make.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Create {
+    /// Its name at this origin.
+    pub name: String,
+    /// How long it is to be kept, seconds; None: the daemon's usual.
+    pub lease: Option<u64>,
+    /// How it may travel, preferred first; empty: any way.
+    pub methods: Vec<Method>,
+    /// A ClassAd expression that daemons' ads must satisfy for the origin to offer it to them.
+    pub policy: Option<String>,
+    /// A ClassAd expression that a daemon's ad must satisfy to hold it.
+    pub requirements: Option<String>,
+    /// It leaves this host only by DIRECT.
+    pub private: bool,
+    /// Copies to keep alive on hosts.
+    pub replicas: u32,
+    /// Who may read, as bits of a file's mode (0o700, 0o750, 0o755).
+    pub mode: Option<u32>,
+    /// The group for whom the middle digit is; None: the owner's.
+    pub group: Option<String>,
+}
+
+/// A cache was declared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// Its id.
+    pub cache: String,
+    /// Which files are still to be uploaded, in this order, by their index in the manifest.
+    pub files: Vec<u32>,
+}
+
+/// A cache as people and programs see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheInfo {
+    /// ORIGIN/NAME@VERSION.
+    pub name: String,
+    /// Its id.
+    pub cache: String,
+    /// `uncommitted`, `uploading`, `committed` or `invalid`.
+    pub state: String,
+    /// Whose it is.
+    pub owner: String,
+    /// The group that may read it.
+    pub group: Option<String>,
+    /// Who may read: 0o700, 0o750, 0o755.
+    pub mode: u32,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Number of its files.
+    pub files: u64,
+    /// When the lease ends, seconds since 1970.
+    pub lease: u64,
+    /// Not evicted while this is so.
+    pub pinned: bool,
+    /// How it may travel.
+    pub methods: Vec<Method>,
+    /// It leaves this host only by DIRECT.
+    pub private: bool,
+    /// Copies to keep alive.
+    pub replicas: u32,
+    /// When it was used last, seconds since 1970.
+    pub used: u64,
+    /// Jobs that use it now.
+    pub users: u32,
+    /// Where its files are on this host.
+    pub path: Option<PathBuf>,
+    /// Its ad, in new syntax; only when one cache is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ad: Option<String>,
+}
+
+/// Have this cache here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Get {
+    /// [ORIGIN/]NAME[@VERSION].
+    pub name: String,
+    /// The answer may take so long, seconds; then it says how far it is.
+    pub wait: u64,
+    /// The process, of the caller's user, that will use it: it is kept until that ends. None: the caller's parent.
+    pub pid: Option<i32>,
+    /// What the daemon is to make of it in a directory of the caller's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+}
+
+/// How files come into a directory of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Directories, and hard links to the store's files; where no link can be made, as `Reflink`.
+    #[default]
+    Hardlink,
+    /// Files of the caller's own that share blocks with the store's; where that cannot be, as `Copy`.
+    Reflink,
+    /// Files of the caller's own.
+    Copy,
+}
+
+/// A place for a cache, or a part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// A directory that belongs to the caller.
+    pub dir: PathBuf,
+    /// What it is called there; nothing may stand at that name.
+    pub name: String,
+    /// A path below the published directory; empty for all of it.
+    pub subpath: PathBuf,
+    /// How.
+    pub how: How,
+}
+
+/// What the daemon made of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Placed {
+    /// Where.
+    pub path: PathBuf,
+    /// Files that are hard links.
+    pub links: u64,
+    /// Files that share blocks.
+    pub reflinks: u64,
+    /// Files that were copied, and their bytes.
+    pub copies: u64,
+    /// Bytes of `copies`.
+    pub copied: u64,
+}
+
+/// How far a cache has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Got {
+    /// It is here.
+    Ready {
+        /// What it is.
+        info: Box<CacheInfo>,
+        /// How long it took to come, seconds; 0 when it was here.
+        seconds: f64,
+        /// How it came; None when it was here.
+        method: Option<Method>,
+        /// What was made in the caller's directory, if that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        placed: Option<Placed>,
+    },
+    /// It is coming: ask again.
+    Wait {
+        /// What it waits for.
+        why: String,
+        /// Bytes that are here.
+        bytes: u64,
+        /// Bytes in all; 0 while that is not known.
+        total: u64,
+    },
+}
+
+/// A longer lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extend {
+    /// From now, seconds.
+    pub lease: u64,
+}
+
+/// Copies on other hosts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Replicate {
+    /// Names or addresses of hosts; empty: as many as the cache's `replicas`, wherever its policy allows.
+    pub to: Vec<String>,
+}
+
+/// What became of an offer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// To whom.
+    pub host: String,
+    /// `ok`, `wait` or `rejected`.
+    pub answer: String,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// A host that has a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its name.
+    pub host: String,
+    /// Where its daemon listens.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// It is this one.
+    pub here: bool,
+    /// It is the origin.
+    pub origin: bool,
+}
+
+/// Something that happened to a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, seconds since 1970.
+    pub at: u64,
+    /// Who did it: a user, or a daemon.
+    pub who: String,
+    /// What: `create`, `commit`, `get`, `send`, `extend`, `pin`, `evict`, and so on.
+    pub what: String,
+    /// To which cache.
+    pub cache: String,
+    /// How it ended.
+    pub outcome: String,
+}
+
+/// The daemon itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Its name: that of its host.
+    pub name: String,
+    /// Its key.
+    pub node: String,
+    /// Its program's version.
+    pub version: String,
+    /// Where it listens for other daemons.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// When it was started, seconds since 1970.
+    pub started: u64,
+    /// `running`, `paused` or `draining`.
+    pub state: String,
+    /// Its parent on this host, if it has one.
+    pub parent: Option<String>,
+    /// Caches that are here.
+    pub caches: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Bytes at most.
+    pub capacity: u64,
+    /// Bytes that are being fetched or uploaded, reserved.
+    pub reserved: u64,
+    /// Other daemons that it speaks with.
+    pub peers: Vec<String>,
+    /// Transfers under way.
+    pub transfers: Vec<String>,
+    /// Bytes sent to other hosts since the start.
+    pub sent: u64,
+    /// Bytes received from other hosts since the start.
+    pub received: u64,
+}
+
+/// How an administrator changes the daemon.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// Bytes of the store.
+    pub capacity: Option<u64>,
+    /// Caches that are fetched at once.
+    pub transfers: Option<u32>,
+}

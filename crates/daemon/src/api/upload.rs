@@ -1,0 +1,236 @@
+//! The bytes of a new cache come over the socket, read by their owner with his own rights: the daemon opens no file on
+//! anybody's word. They are the files that `create` named, one after the other, and nothing between.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tidecast_depot::{Admission, CacheId, Declare, Reader, Reservation, Size};
+use tidecast_metainfo::Manifest;
+use tokio::sync::mpsc;
+
+use super::error::ApiError;
+use super::types::{CacheInfo, Created};
+use crate::caller::Caller;
+use crate::daemon::Daemon;
+
+/// Chunks of the body that may wait for the disk.
+const CHUNKS: usize = 16;
+/// Of an upload that is refused, so much is read on, so long at most.
+const MOST_DRAINED: usize = 256 << 20;
+const LINGER: Duration = Duration::from_secs(10);
+/// Uploads that were begun and not gone on with.
+const BEGUN: usize = 1024;
+
+/// An upload that has room.
+struct Upload {
+    reservation: Reservation,
+    manifest: Arc<Manifest>,
+    files: Vec<u32>,
+}
+
+/// Uploads that wait for their content.
+#[derive(Default)]
+pub(crate) struct Uploads(Mutex<HashMap<CacheId, Upload>>);
+
+impl Daemon {
+    /// Declares a cache and makes room for it.
+    pub(crate) async fn begin_upload(
+        &self,
+        declare: Declare,
+        manifest: Arc<Manifest>,
+        reader: Reader,
+    ) -> Result<Created, ApiError> {
+        let begun = manifest.clone();
+        let (id, admitted, files) = self
+            .on_disk(move |depot| {
+                let now = crate::now();
+                let record = depot.declare(declare, now)?;
+                let admission = depot.admit(record.id, Some(&begun), &reader, now)?;
+                let (admission, files) = match admission {
+                    Admission::Ok(reservation) => {
+                        let reuse = reservation.reuse(&begun, &reader)?;
+                        (Admission::Ok(reservation), crate::local::missing(&begun, &reuse.files))
+                    }
+                    other => (other, Vec::new()),
+                };
+                Ok::<_, tidecast_depot::Error>((record.id, admission, files))
+            })
+            .await?;
+        let reservation = match admitted {
+            Admission::Ok(reservation) => reservation,
+            Admission::Wait(reason) => {
+                let status = axum::http::StatusCode::SERVICE_UNAVAILABLE;
+                return Err(ApiError::new(status, "wait", format!("there is no room now: {reason}")));
+            }
+            Admission::Denied(reason) => {
+                let status = axum::http::StatusCode::INSUFFICIENT_STORAGE;
+                return Err(ApiError::new(status, "denied", format!("there is no room for it: {reason}")));
+            }
+        };
+        let upload = Upload { reservation, manifest, files: files.clone() };
+        let mut uploads = self.uploads.0.lock();
+        if uploads.len() >= BEGUN {
+            return Err(ApiError::new(
+                axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                "wait",
+                "too many uploads were begun and not ended",
+            ));
+        }
+        uploads.insert(id, upload);
+        Ok(Created { cache: id.to_string(), files })
+    }
+}
+
+/// Takes the content and commits the cache.
+pub(super) async fn take(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    id: CacheId,
+    mut body: Body,
+) -> Result<CacheInfo, ApiError> {
+    let taken = take_in(daemon, caller, id, &mut body).await;
+    if taken.is_err() {
+        // Who still sends would not hear why.
+        let _ = tokio::time::timeout(LINGER, drain(body)).await;
+    }
+    taken
+}
+
+/// Reads on, and throws it away.
+async fn drain(mut body: Body) {
+    let mut left = MOST_DRAINED;
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+async fn take_in(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    id: CacheId,
+    body: &mut Body,
+) -> Result<CacheInfo, ApiError> {
+    let record = daemon.owned(caller, id)?;
+    let upload = daemon.uploads.0.lock().remove(&id);
+    let upload = upload.ok_or_else(|| {
+        ApiError::new(
+            axum::http::StatusCode::CONFLICT,
+            "state",
+            "nothing was begun for this cache: create it first",
+        )
+    })?;
+    let (chunks, queue) = mpsc::channel(CHUNKS);
+    let writing = tokio::task::spawn_blocking(move || write(upload, queue));
+    let sent = feed(body, chunks).await;
+    let written = writing.await.map_err(ApiError::internal)?;
+    let name = format!("{}/{}", record.origin, record.name);
+    let outcome = sent.and(written);
+    match &outcome {
+        Ok(committed) => daemon.note(&caller.name, "commit", &committed.full_name(), "ok"),
+        Err(error) => daemon.note(&caller.name, "upload", &name, &error.why),
+    }
+    Ok(daemon.info(&*outcome?))
+}
+
+async fn feed(body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ApiError::malformed(format!("the upload broke off: {e}")))?;
+        if let Ok(data) = frame.into_data()
+            && chunks.send(Some(data)).await.is_err()
+        {
+            // The writer has ended, and says why.
+            return Ok(());
+        }
+    }
+    let _ = chunks.send(None).await;
+    Ok(())
+}
+
+/// The bytes of an upload, in chunks as they come.
+struct Incoming {
+    queue: mpsc::Receiver<Option<Bytes>>,
+    chunk: Bytes,
+    /// The end was said, not merely reached.
+    whole: bool,
+}
+
+impl Incoming {
+    /// Some bytes, at most `most`; empty at the end.
+    fn some(&mut self, most: u64) -> Bytes {
+        while self.chunk.is_empty() && !self.whole {
+            match self.queue.blocking_recv() {
+                Some(Some(chunk)) => self.chunk = chunk,
+                Some(None) => self.whole = true,
+                None => return Bytes::new(),
+            }
+        }
+        let len = usize::try_from(most).unwrap_or(usize::MAX).min(self.chunk.len());
+        self.chunk.split_to(len)
+    }
+}
+
+/// Writes the files and commits. What is not committed here can be gone on with by creating it again.
+fn write(
+    upload: Upload,
+    queue: mpsc::Receiver<Option<Bytes>>,
+) -> Result<Arc<tidecast_depot::CacheRecord>, ApiError> {
+    let Upload { reservation, manifest, files } = upload;
+    let mut incoming = Incoming { queue, chunk: Bytes::new(), whole: false };
+    let top = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
+    let root = reservation.dir().join(top);
+    let mut written = Size::ZERO;
+    for index in files {
+        let Some(file) = manifest.file(index) else { continue };
+        let path = file.path().below(&root);
+        let full = |source| tidecast_depot::Error::Io { op: "write", path: path.clone(), source };
+        let mut to = create(&path).map_err(full)?;
+        let mut left = file.len();
+        while left > 0 {
+            let some = incoming.some(left);
+            if some.is_empty() {
+                let why =
+                    format!("the upload ends in the midst of {}", file.path().below(Path::new("")).display());
+                return Err(ApiError::malformed(why));
+            }
+            to.write_all(&some).map_err(full)?;
+            left -= some.len() as u64;
+            written.bytes += some.len() as u64;
+        }
+        written.inodes += 1;
+        reservation.grown(written)?;
+    }
+    if !incoming.some(1).is_empty() {
+        written.bytes += 1;
+        // More than the manifest names is more than was declared.
+        reservation.grown(Size { bytes: manifest.total_len() + 1, ..written })?;
+        return Err(ApiError::new(
+            axum::http::StatusCode::PAYLOAD_TOO_LARGE,
+            "exceeded",
+            "more came than was declared; the cache is INVALID",
+        ));
+    }
+    if !incoming.whole {
+        return Err(ApiError::malformed("the upload broke off"));
+    }
+    Ok(reservation.commit(&manifest, false, crate::now())?.record)
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    File::create(path)
+}

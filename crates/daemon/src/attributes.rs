@@ -1,0 +1,62 @@
+//! What the daemon keeps with a cache in the depot, which never looks at it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidecast_depot::CacheRecord;
+
+use crate::api::types::{Create, Method};
+
+/// The daemon's own attributes of a cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Attributes {
+    methods: Vec<Method>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requirements: Option<String>,
+    pub(crate) replicas: u32,
+    /// It came by this method; None at the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) came_by: Option<Method>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+impl Attributes {
+    pub(crate) fn of(record: &CacheRecord) -> Self {
+        let map: serde_json::Map<String, Value> =
+            record.attributes.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        // What cannot be understood, a newer program has written: then the usual holds.
+        let mut read: Self = serde_json::from_value(Value::Object(map)).unwrap_or_default();
+        if record.private {
+            read.methods = vec![Method::Direct];
+        }
+        read
+    }
+
+    pub(crate) fn new(create: &Create) -> Self {
+        Self {
+            methods: create.methods.clone(),
+            policy: create.policy.clone(),
+            requirements: create.requirements.clone(),
+            replicas: create.replicas,
+            ..Self::default()
+        }
+    }
+
+    /// As the depot keeps it.
+    pub(crate) fn to_map(&self) -> BTreeMap<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => map.into_iter().collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// How it may travel, preferred first.
+    pub(crate) fn methods(&self) -> Vec<Method> {
+        if self.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { self.methods.clone() }
+    }
+}

@@ -1,0 +1,89 @@
+//! Who asks over the unix socket. The kernel says (SO_PEERCRED), so nothing has to be proven and nobody can pretend.
+
+use std::io;
+
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use tidecast_depot::{Local, Reader, Use};
+use tokio::net::unix::UCred;
+
+use crate::api::error::ApiError;
+
+const HOUR: u64 = 3600;
+
+/// A process of this host that asks something, and its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The user.
+    pub(crate) uid: u32,
+    /// The group.
+    pub(crate) gid: u32,
+    /// The name, by which owners are known at a site; `uid1234` for a user that has none.
+    pub(crate) name: String,
+    /// The names of the groups.
+    pub(crate) groups: Vec<String>,
+    /// The process, if it is one of this host's.
+    pub(crate) pid: Option<i32>,
+}
+
+impl Caller {
+    /// Looks up what the kernel said. May ask a directory service: for a thread that may block.
+    ///
+    /// # Errors
+    /// The user database cannot be read.
+    pub(crate) fn of(cred: &UCred) -> io::Result<Self> {
+        let user = User::from_uid(Uid::from_raw(cred.uid())).map_err(io::Error::from)?;
+        let gids = match user.as_ref().and_then(|user| std::ffi::CString::new(user.name.as_str()).ok()) {
+            Some(name) => getgrouplist(&name, Gid::from_raw(cred.gid())).map_err(io::Error::from)?,
+            None => vec![Gid::from_raw(cred.gid())],
+        };
+        let groups = gids.into_iter().filter_map(|gid| Some(Group::from_gid(gid).ok()??.name)).collect();
+        let name = user.map_or_else(|| format!("uid{}", cred.uid()), |user| user.name);
+        Ok(Self { uid: cred.uid(), gid: cred.gid(), name, groups, pid: cred.pid() })
+    }
+
+    /// As the depot knows readers.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { owner: self.name.clone(), groups: self.groups.clone(), all: self.rules() }
+    }
+
+    /// The process that a cache is kept for: `pid`, if it is the caller's own, else the parent of the process that asks.
+    ///
+    /// # Errors
+    /// There is no such process, or it is another user's.
+    pub(crate) fn process(&self, pid: Option<i32>) -> Result<Use, ApiError> {
+        let pid = match pid {
+            Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => Some(pid),
+            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} is not yours"))),
+            None => self.pid.and_then(parent_of),
+        };
+        // A parent of another container or of init's kind is not seen: then for an hour.
+        let found = pid.filter(|pid| *pid > 1).and_then(|pid| Use::process(pid.unsigned_abs()));
+        Ok(found.unwrap_or_else(|| Use::Until(crate::now() + HOUR)))
+    }
+
+    /// The administrator of this daemon: root, or the user whose daemon it is.
+    #[must_use]
+    pub(crate) fn rules(&self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
+fn owner_of(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The local user and group of an owner from elsewhere, where this daemon can give views away and knows the name.
+pub(crate) fn local_of(owner: &str, group: Option<&str>) -> Option<Local> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let user = User::from_name(owner).ok()??;
+    let group = group.and_then(|name| Group::from_name(name).ok()?);
+    Some(Local { uid: user.uid.as_raw(), gid: group.map_or(user.gid, |group| group.gid).as_raw() })
+}

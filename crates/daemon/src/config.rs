@@ -1,0 +1,39 @@
+//! How a daemon is set up.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::api::types::Method;
+
+/// The settings of a daemon; each with a default that is right for most.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory that holds all its state.
+    pub dir: PathBuf,
+    /// Where local users ask.
+    pub socket: PathBuf,
+    /// Where other daemons connect; None: nowhere, this host is alone.
+    pub listen: Option<SocketAddr>,
+    /// Its name: the origin of caches that are made here.
+    pub name: String,
+    /// The user whose daemon it is; None: the host's.
+    pub user: Option<String>,
+    /// The machine's own name, equal for all daemons on it.
+    pub machine: String,
+    /// Other daemons to begin with: NAME, HOST:PORT or NAME=HOST:PORT.
+    pub peers: Vec<String>,
+    /// Whom to believe (docs/trust.md).
+    pub trust: Option<PathBuf>,
+    /// This node's certificate and key, from which its card is made.
+    pub certificate: Option<PathBuf>,
+    /// The limits of the store.
+    pub depot: tidecast_depot::Config,
+    /// How it takes caches, preferred first.
+    pub methods: Vec<Method>,
+    /// What it requires of caches (ClassAd).
+    pub requirements: Option<String>,
+    /// Owners whose jobs are expected here; empty: anybody's.
+    pub owners: Vec<String>,
+    /// Caches that are fetched at once.
+    pub transfers: usize,
+}

@@ -1,0 +1,314 @@
+//! The daemon itself: what all its parts share, how it starts and how it ends.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidecast_depot::{CacheId, Depot, Filter};
+use tidecast_identity::{NodeKey, Tls};
+use tidecast_metainfo::Manifest;
+use tidecast_net::Door;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::ads;
+use crate::api::error::ApiError;
+use crate::api::types::{Event, Limit, Status};
+use crate::api::upload::Uploads;
+use crate::audit::Audit;
+use crate::caller::Caller;
+use crate::config::Config;
+use crate::error::Error;
+use crate::fetch::Fetches;
+use crate::peer::{PROTOCOL, Peers, message::Hello};
+use crate::serve::Seekers;
+use crate::swarms::Swarms;
+use crate::trust::Trust;
+
+/// The store is looked over this often.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Manifests kept parsed.
+const PARSED: usize = 64;
+
+/// Takes new work, takes none, or sends its caches away too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Running,
+    Paused,
+    Draining,
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Mode::Running => "running",
+            Mode::Paused => "paused",
+            Mode::Draining => "draining",
+        }
+    }
+}
+
+/// A manifest, and when it was used last.
+type Parsed = (Arc<Manifest>, Instant);
+
+/// What all parts of a daemon share.
+pub struct Daemon {
+    pub(crate) config: Config,
+    pub(crate) depot: Depot,
+    pub(crate) peers: Peers,
+    pub(crate) swarms: Swarms,
+    pub(crate) fetches: Fetches,
+    pub(crate) uploads: Uploads,
+    pub(crate) seekers: Seekers,
+    audit: Audit,
+    manifests: Mutex<HashMap<[u8; 32], Parsed>>,
+    mode: AtomicU8,
+    node: String,
+    certified: NodeKey,
+}
+
+impl Daemon {
+    /// Opens everything and serves until `stop`. Then ends in good order.
+    ///
+    /// # Errors
+    /// The store is in use or damaged, an address is taken, a file of keys or trust cannot be read.
+    pub async fn run(
+        config: Config,
+        ready: impl FnOnce(&Status),
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let listener = match config.listen {
+            Some(addr) => Some(TcpListener::from_std(tidecast_net::listen(addr)?)?),
+            None => None,
+        };
+        let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
+        let socket = crate::api::listen(&config.socket)
+            .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
+        let (daemon, door) = Self::open(config, port).await?;
+        let mut tasks = JoinSet::new();
+        if let Some(listener) = listener {
+            let visited = daemon.clone();
+            let visit = move |visitor| {
+                let daemon = visited.clone();
+                async move { daemon.peers.welcome(visitor, daemon.clone()).await }
+            };
+            tasks.spawn(door.run(listener, visit));
+        }
+        let serving = daemon.clone();
+        tasks.spawn(async move {
+            if let Err(error) = crate::api::serve(serving, socket).await {
+                tracing::error!(%error, "the socket serves no more");
+            }
+        });
+        tasks.spawn(keep(daemon.clone()));
+        ready(&daemon.status().map_err(|e| Error::Start(e.why))?);
+        stop.await;
+        tasks.shutdown().await;
+        daemon.fetches.stop().await;
+        daemon.swarms.stop_all().await;
+        let _ = std::fs::remove_file(&daemon.config.socket);
+        Ok(())
+    }
+
+    async fn open(config: Config, port: u16) -> Result<(Arc<Self>, Arc<Door>), Error> {
+        let (key, depot) = {
+            let (dir, limits) = (config.dir.clone(), config.depot.clone());
+            let open = move || -> Result<_, Error> {
+                std::fs::create_dir_all(&dir).map_err(|source| Error::Dir { path: dir.clone(), source })?;
+                let key = NodeKey::load_or_create(&dir)?;
+                Ok((key, Depot::open(&dir.join("depot"), limits)?))
+            };
+            tokio::task::spawn_blocking(open).await.map_err(|_| Error::Start("a thread failed".into()))??
+        };
+        let tls = Tls::new(&key)?;
+        let trust = Arc::new(Trust::open(config.trust.clone())?);
+        let card = crate::card::make(config.certificate.as_deref(), &key)?;
+        let hello = Hello {
+            name: config.name.clone(),
+            card,
+            addresses: crate::addresses::of(config.listen, port),
+            machine: config.machine.clone(),
+            started: crate::now(),
+            user: config.user.clone(),
+        };
+        let audit =
+            Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
+        let door = Arc::new(Door::new(&tls, port, PROTOCOL));
+        let daemon = Arc::new(Self {
+            node: tls.id().to_string(),
+            depot,
+            peers: Peers::new(tls.clone(), trust, hello),
+            swarms: Swarms::new(tls, door.clone()),
+            fetches: Fetches::new(config.transfers),
+            uploads: Uploads::default(),
+            seekers: Seekers::default(),
+            certified: key.clone(),
+            audit,
+            manifests: Mutex::default(),
+            mode: AtomicU8::new(0),
+            config,
+        });
+        Ok((daemon, door))
+    }
+
+    /// Does something that waits for the disk.
+    pub(crate) async fn on_disk<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&Depot) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let depot = self.depot.clone();
+        tokio::task::spawn_blocking(move || work(&depot))
+            .await
+            .map_err(ApiError::internal)?
+            .map_err(Into::into)
+    }
+
+    /// The manifest of a cache that is here. Blocks on the disk.
+    pub(crate) fn manifest(&self, id: CacheId, content: [u8; 32]) -> Result<Arc<Manifest>, Error> {
+        if let Some((manifest, used)) = self.manifests.lock().get_mut(&content) {
+            *used = Instant::now();
+            return Ok(manifest.clone());
+        }
+        let manifest = Arc::new(self.depot.manifest(id)?);
+        let mut parsed = self.manifests.lock();
+        if parsed.len() >= PARSED
+            && let Some(oldest) = parsed.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key)
+        {
+            parsed.remove(&oldest);
+        }
+        parsed.insert(content, (manifest.clone(), Instant::now()));
+        Ok(manifest)
+    }
+
+    /// Writes into the audit log.
+    pub(crate) fn note(&self, who: &str, what: &str, cache: &str, outcome: &str) {
+        let [who, what, cache, outcome] = [who, what, cache, outcome].map(str::to_owned);
+        self.audit.note(&Event { at: crate::now(), who, what, cache, outcome });
+    }
+
+    /// What has happened to caches that the caller may know of: his own doings, and all about a name that he may read.
+    pub(crate) async fn history(
+        &self,
+        caller: &Caller,
+        name: Option<String>,
+    ) -> Result<Vec<Event>, ApiError> {
+        let reader = caller.reader();
+        let readable = self.depot.caches(&Filter { reader: Some(reader), ..Filter::default() });
+        let mine: std::collections::HashSet<String> = readable.iter().map(|r| r.full_name()).collect();
+        let about = |event: &Event| {
+            let named = name.as_ref().is_none_or(|name| crate::name::is_called(&event.cache, name));
+            named && (caller.rules() || event.who == caller.name || mine.contains(&event.cache))
+        };
+        tokio::task::block_in_place(|| self.audit.read(about)).map_err(ApiError::internal)
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Running,
+            1 => Mode::Paused,
+            _ => Mode::Draining,
+        }
+    }
+
+    /// What an administrator has the daemon do.
+    pub(crate) fn admin(&self, caller: &Caller, what: &str, limit: Limit) -> Result<Status, ApiError> {
+        if !caller.rules() {
+            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
+        }
+        match what {
+            "resume" => self.mode.store(0, Ordering::Relaxed),
+            "pause" => self.mode.store(1, Ordering::Relaxed),
+            "drain" => self.mode.store(2, Ordering::Relaxed),
+            "limit" => {
+                if let Some(capacity) = limit.capacity {
+                    let mut limits = self.config.depot.clone();
+                    limits.max_bytes = Some(capacity);
+                    self.depot.configure(limits);
+                }
+                if let Some(transfers) = limit.transfers {
+                    self.fetches.allow(transfers as usize);
+                }
+            }
+            other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
+        }
+        self.note(&caller.name, what, "", "ok");
+        self.status()
+    }
+
+    /// How it is.
+    pub(crate) fn status(&self) -> Result<Status, ApiError> {
+        let usage = self.depot.usage().map_err(ApiError::internal)?;
+        let (sent, received) = self.swarms.traffic();
+        let hello = self.peers.hello();
+        Ok(Status {
+            name: self.config.name.clone(),
+            node: self.node.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            addresses: hello.addresses,
+            started: hello.started,
+            state: self.mode().word().into(),
+            parent: None,
+            caches: self.depot.caches(&Filter::default()).len() as u64,
+            bytes: usage.kept.bytes,
+            capacity: usage.capacity.bytes,
+            reserved: usage.promised.bytes,
+            peers: self.peers.all().iter().map(|link| link.peer.hello.name.clone()).collect(),
+            transfers: self.fetches.names(),
+            sent,
+            received,
+        })
+    }
+
+    fn renew_card(&self) {
+        match crate::card::make(self.config.certificate.as_deref(), &self.certified) {
+            Ok(card) => self.peers.set_card(card),
+            Err(error) => {
+                tracing::error!(%error, "this daemon's card cannot be renewed: it ends within a day")
+            }
+        }
+    }
+
+    /// This daemon's ad.
+    pub(crate) fn ad(&self) -> Result<tidecast_classad::Ad, Error> {
+        let usage = self.depot.usage()?;
+        Ok(ads::daemon(&ads::Host {
+            name: &self.config.name,
+            machine: &self.config.machine,
+            started: self.peers.hello().started,
+            disk: (
+                usage.capacity.bytes,
+                usage.capacity.bytes.saturating_sub(usage.kept.bytes + usage.promised.bytes),
+            ),
+            methods: &self.config.methods,
+            requirements: self.config.requirements.as_deref(),
+        })?)
+    }
+}
+
+/// What has to be done again and again.
+async fn keep(daemon: Arc<Daemon>) {
+    let mut tick = tokio::time::interval(SWEEP);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut carded = crate::now();
+    loop {
+        tick.tick().await;
+        daemon.swarms.rest().await;
+        daemon.swarms.expel(&daemon.peers.judge_again());
+        if crate::now() > carded + crate::card::RENEW {
+            carded = crate::now();
+            daemon.renew_card();
+        }
+        let swept = daemon.on_disk(|depot| depot.sweep(crate::now()).map_err(Error::from)).await;
+        match swept {
+            Ok(evicted) => {
+                for cache in evicted.gone {
+                    daemon.note("tidecast", "evict", &cache.to_string(), "ok");
+                }
+            }
+            Err(error) => tracing::error!(why = error.why, "the store cannot be swept"),
+        }
+    }
+}

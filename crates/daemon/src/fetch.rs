@@ -1,0 +1,314 @@
+//! Caches that come: one task for each, whoever of this host waits for it. The request goes to the parent or the origin,
+//! which grants, has us wait, or rejects; what was rejected is remembered (the paper's figure 1).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidecast_depot::{CacheId, Depot, HandOut, Local, Reader};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use crate::api::error::ApiError;
+use crate::api::types::{Get, Got, How, Method, Place, Placed};
+use crate::caller::Caller;
+use crate::daemon::{Daemon, Mode};
+use crate::name::CacheName;
+use crate::transfer;
+
+/// A rejection is not asked about again for so long.
+const REJECTED: Duration = Duration::from_secs(15 * 60);
+/// A source that failed is left alone for so long, then twice as long, up to an hour.
+const SHUNNED: Duration = Duration::from_secs(30);
+const SHUNNED_MOST: Duration = Duration::from_secs(3600);
+/// How long the outcome of a fetch is told to who asks later.
+const TOLD: Duration = Duration::from_secs(30);
+/// Rejections and failures remembered.
+const REMEMBERED: usize = 10_000;
+
+/// How a fetch stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Stand {
+    /// What it waits for; bytes here and in all.
+    Waiting { why: String, bytes: u64, total: u64 },
+    /// Here.
+    Done { id: CacheId, method: Method, seconds: f64 },
+    /// It will not come.
+    Failed(Failed),
+}
+
+/// Why a cache does not come.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) kind: &'static str,
+    pub(crate) why: String,
+}
+
+impl Failed {
+    pub(crate) fn new(kind: &'static str, why: impl Into<String>) -> Self {
+        Self { kind, why: why.into() }
+    }
+}
+
+impl From<Failed> for ApiError {
+    fn from(failed: Failed) -> Self {
+        let status = match failed.kind {
+            "absent" => axum::http::StatusCode::NOT_FOUND,
+            "denied" => axum::http::StatusCode::INSUFFICIENT_STORAGE,
+            "rejected" => axum::http::StatusCode::FORBIDDEN,
+            _ => axum::http::StatusCode::BAD_GATEWAY,
+        };
+        ApiError::new(status, failed.kind, failed.why)
+    }
+}
+
+/// A name, and for whom.
+type Key = (CacheName, String);
+
+struct Fetch {
+    stand: watch::Receiver<Stand>,
+    task: JoinHandle<()>,
+    ended: Option<Instant>,
+}
+
+/// All that are on their way, and what went wrong before.
+pub(crate) struct Fetches {
+    running: Mutex<HashMap<Key, Fetch>>,
+    rejected: Mutex<HashMap<Key, (Instant, Failed)>>,
+    shunned: Mutex<HashMap<SocketAddr, (Instant, Duration)>>,
+    room: Arc<Semaphore>,
+    allowed: Mutex<usize>,
+}
+
+impl Fetches {
+    pub(crate) fn new(transfers: usize) -> Self {
+        Self {
+            running: Mutex::default(),
+            rejected: Mutex::default(),
+            shunned: Mutex::default(),
+            room: Arc::new(Semaphore::new(transfers)),
+            allowed: Mutex::new(transfers),
+        }
+    }
+
+    /// From now on so many at once; those under way go on.
+    pub(crate) fn allow(&self, transfers: usize) {
+        let mut allowed = self.allowed.lock();
+        if transfers > *allowed {
+            self.room.add_permits(transfers - *allowed);
+        } else {
+            let (room, fewer) = (self.room.clone(), (*allowed - transfers) as u32);
+            tokio::spawn(async move {
+                if let Ok(permits) = room.acquire_many_owned(fewer).await {
+                    permits.forget();
+                }
+            });
+        }
+        *allowed = transfers;
+    }
+
+    /// What is on its way now.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let running = self.running.lock();
+        running.iter().filter(|(_, f)| f.ended.is_none()).map(|((name, _), _)| name.to_string()).collect()
+    }
+
+    /// Ends all.
+    pub(crate) async fn stop(&self) {
+        let running: Vec<Fetch> = self.running.lock().drain().map(|(_, fetch)| fetch).collect();
+        for fetch in running {
+            fetch.task.abort();
+            let _ = fetch.task.await;
+        }
+    }
+
+    /// A source has failed.
+    pub(crate) fn shun(&self, addr: SocketAddr) {
+        let mut shunned = self.shunned.lock();
+        if shunned.len() >= REMEMBERED {
+            shunned.retain(|_, (until, _)| *until > Instant::now());
+        }
+        let last = shunned.get(&addr).map_or(SHUNNED / 2, |(_, last)| *last);
+        let time = (last * 2).min(SHUNNED_MOST);
+        shunned.insert(addr, (Instant::now() + time, time));
+    }
+
+    /// A source has done well.
+    pub(crate) fn forgive(&self, addr: SocketAddr) {
+        self.shunned.lock().remove(&addr);
+    }
+
+    /// Whether a source is to be left alone.
+    pub(crate) fn is_shunned(&self, addr: SocketAddr) -> bool {
+        self.shunned.lock().get(&addr).is_some_and(|(until, _)| *until > Instant::now())
+    }
+
+    fn rejection(&self, key: &Key) -> Option<Failed> {
+        let rejected = self.rejected.lock();
+        rejected.get(key).filter(|(at, _)| at.elapsed() < REJECTED).map(|(_, why)| why.clone())
+    }
+
+    fn reject(&self, key: &Key, why: &Failed) {
+        let mut rejected = self.rejected.lock();
+        if rejected.len() >= REMEMBERED {
+            rejected.retain(|_, (at, _)| at.elapsed() < REJECTED);
+        }
+        rejected.insert(key.clone(), (Instant::now(), why.clone()));
+    }
+}
+
+impl Daemon {
+    /// Has a cache here for `caller`, and kept while a process of his (by default the caller's parent) runs.
+    pub(crate) async fn get(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: CacheName,
+        wait: Duration,
+        get: Get,
+    ) -> Result<Got, ApiError> {
+        let user = caller.process(get.pid)?;
+        let place = get.place;
+        if let Some(record) = self.here(&name, &caller.reader()) {
+            return self.hand(caller, record.id, user, place, (0.0, None)).await;
+        }
+        if name.origin.as_ref().is_some_and(|origin| *origin == self.config.name) {
+            return Err(ApiError::absent(&name.to_string()));
+        }
+        if self.mode() != Mode::Running {
+            return Err(
+                Failed::new("denied", "this daemon takes nothing new: it is paused or drained").into()
+            );
+        }
+        let mut stand = self.fetch(name, caller.reader())?;
+        let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
+        let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
+        if let Ok(Err(_)) = settled {
+            return Err(ApiError::internal("the fetch ended without a word"));
+        }
+        let now = stand.borrow().clone();
+        match now {
+            Stand::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
+            Stand::Failed(failed) => Err(failed.into()),
+            Stand::Done { id, method, seconds } => {
+                self.hand(caller, id, user, place, (seconds, Some(method))).await
+            }
+        }
+    }
+
+    async fn hand(
+        &self,
+        caller: &Caller,
+        id: CacheId,
+        user: tidecast_depot::Use,
+        place: Option<Place>,
+        (seconds, method): (f64, Option<Method>),
+    ) -> Result<Got, ApiError> {
+        let (reader, local) = (caller.reader(), self.local(caller));
+        let hand = move |depot: &Depot| {
+            depot.begin_use(id, user, &reader, crate::now())?;
+            place.map(|place| put(depot, id, &place, &reader, local)).transpose()
+        };
+        let placed = self.on_disk(hand).await?;
+        let record = self.readable(caller, id)?;
+        self.note(&caller.name, "get", &record.full_name(), "ok");
+        Ok(Got::Ready { info: Box::new(self.info(&record)), seconds, method, placed })
+    }
+
+    /// A committed cache of this name that is here and that `reader` may read. Without an origin, this host's comes first.
+    pub(crate) fn here(&self, name: &CacheName, reader: &Reader) -> Option<Arc<tidecast_depot::CacheRecord>> {
+        let readable = |origin: &str| {
+            let found = self.depot.find(origin, &name.name, name.version)?;
+            (found.is_committed() && found.readable_by(reader)).then_some(found)
+        };
+        if let Some(origin) = &name.origin {
+            return readable(origin);
+        }
+        readable(&self.config.name).or_else(|| {
+            let filter = tidecast_depot::Filter {
+                name: Some(name.name.clone()),
+                state: Some(tidecast_depot::State::Committed),
+                reader: Some(reader.clone()),
+                ..Default::default()
+            };
+            let mut all = self.depot.caches(&filter);
+            all.retain(|r| name.version.is_none_or(|v| r.version == Some(v)));
+            all.into_iter().max_by_key(|r| (r.committed, r.version))
+        })
+    }
+
+    /// The fetch of a cache for `reader`: one that runs already, or a new one.
+    pub(crate) fn fetch(
+        self: &Arc<Self>,
+        name: CacheName,
+        reader: Reader,
+    ) -> Result<watch::Receiver<Stand>, ApiError> {
+        let key = (name.clone(), reader.owner.clone());
+        if let Some(failed) = self.fetches.rejection(&key) {
+            return Err(failed.into());
+        }
+        let mut running = self.fetches.running.lock();
+        running.retain(|_, fetch| fetch.ended.is_none_or(|at| at.elapsed() < TOLD));
+        if let Some(fetch) = running.get(&key)
+            && !matches!(*fetch.stand.borrow(), Stand::Failed(_))
+        {
+            return Ok(fetch.stand.clone());
+        }
+        let waiting = Stand::Waiting { why: "asking for it".into(), bytes: 0, total: 0 };
+        let (tell, stand) = watch::channel(waiting);
+        let (daemon, at) = (self.clone(), key.clone());
+        let task = tokio::spawn(async move {
+            let began = Instant::now();
+            let room = daemon.fetches.room.clone();
+            let Ok(permit) = room.acquire_owned().await else { return };
+            let fetched = transfer::fetch(&daemon, &name, &reader, &tell).await;
+            drop(permit);
+            let who = reader.owner.as_str();
+            let stand = match fetched {
+                Ok((id, method)) => {
+                    daemon.note(who, "fetch", &name.to_string(), "ok");
+                    Stand::Done { id, method, seconds: began.elapsed().as_secs_f64() }
+                }
+                Err(failed) => {
+                    daemon.note(who, "fetch", &name.to_string(), &failed.why);
+                    if failed.kind == "rejected" {
+                        daemon.fetches.reject(&at, &failed);
+                    }
+                    Stand::Failed(failed)
+                }
+            };
+            if let Some(fetch) = daemon.fetches.running.lock().get_mut(&at) {
+                fetch.ended = Some(Instant::now());
+            }
+            tell.send_replace(stand);
+        });
+        running.insert(key, Fetch { stand: stand.clone(), task, ended: None });
+        Ok(stand)
+    }
+}
+
+/// Makes files of a cache in a directory of the caller's.
+fn put(
+    depot: &Depot,
+    id: CacheId,
+    place: &Place,
+    reader: &Reader,
+    local: Option<Local>,
+) -> Result<Placed, tidecast_depot::Error> {
+    let how = match place.how {
+        How::Hardlink => tidecast_depot::How::Hardlink,
+        How::Reflink => tidecast_depot::How::Reflink,
+        How::Copy => tidecast_depot::How::Copy,
+    };
+    let name = std::ffi::OsStr::new(&place.name);
+    let wish = HandOut { subpath: &place.subpath, dir: &place.dir, name, how, reader, local };
+    let handed = depot.hand_out(id, &wish, crate::now())?;
+    Ok(Placed {
+        path: handed.path,
+        links: handed.links,
+        reflinks: handed.reflinks,
+        copies: handed.copies,
+        copied: handed.copied,
+    })
+}

@@ -1,0 +1,57 @@
+//! The cache daemon: named data that stays where the jobs are.
+//!
+//! One daemon a host keeps caches in its [depot](tidecast_depot), hands them to local users over a unix socket (the kernel
+//! says who asks), and speaks with the daemons of other hosts over mutual TLS, each of which decides for itself what it
+//! takes and what it gives (HTCondor's CacheD, section III).
+//!
+//! ```text
+//!   users ──▶ api (HTTP, JSON) ──▶ daemon ──▶ depot (objects, leases, eviction)
+//!                                    │  ▲
+//!              fetch (a cache comes) ┘  └ serve (other daemons ask)
+//!                    │                        ▲
+//!                    ├──▶ peer (control channels, cards) ──┘
+//!                    └──▶ swarms (net, all behind one door)
+//! ```
+
+mod addresses;
+mod ads;
+pub mod api;
+mod attributes;
+mod audit;
+mod caller;
+mod card;
+pub mod client;
+mod config;
+mod daemon;
+mod error;
+mod fetch;
+mod local;
+pub mod name;
+mod peer;
+mod serve;
+mod sources;
+mod swarms;
+mod transfer;
+mod trust;
+
+pub use config::Config;
+pub use daemon::Daemon;
+pub use error::Error;
+pub use sources::PORT;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of the user who runs this.
+///
+/// # Errors
+/// The user database cannot be read.
+pub fn user() -> std::io::Result<String> {
+    let uid = nix::unistd::geteuid();
+    let user = nix::unistd::User::from_uid(uid).map_err(std::io::Error::from)?;
+    Ok(user.map_or_else(|| format!("uid{uid}"), |user| user.name))
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

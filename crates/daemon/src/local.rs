@@ -1,0 +1,207 @@
+//! What users of this host do with caches that are here.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidecast_depot::{CacheId, CacheRecord, Declare, Filter, Local, Reader, Size, State};
+use tidecast_metainfo::Manifest;
+
+use crate::ads;
+use crate::api::error::ApiError;
+use crate::api::types::{CacheInfo, Create, Created};
+use crate::attributes::Attributes;
+use crate::caller::Caller;
+use crate::daemon::{Daemon, Mode};
+use crate::name::{CacheName, is_name};
+
+/// Bits of a mode that say who may read; the depot keeps no others.
+const READ: u32 = 0o444;
+
+impl Daemon {
+    /// The caches that `caller` may read.
+    pub(crate) async fn list(
+        &self,
+        caller: &Caller,
+        name: Option<CacheName>,
+        owner: Option<String>,
+    ) -> Result<Vec<CacheInfo>, ApiError> {
+        let (origin, cache, version) =
+            name.map_or((None, None, None), |n| (n.origin, Some(n.name), n.version));
+        let filter =
+            Filter { origin, name: cache, owner, reader: Some(caller.reader()), ..Filter::default() };
+        let mut records = self.depot.caches(&filter);
+        records.retain(|r| version.is_none_or(|v| r.version == Some(v)));
+        records.sort_by(|a, b| (&a.origin, &a.name, a.version).cmp(&(&b.origin, &b.name, b.version)));
+        Ok(records.iter().map(|record| self.info(record)).collect())
+    }
+
+    /// One cache, with its ad.
+    pub(crate) async fn show(&self, caller: &Caller, id: CacheId) -> Result<CacheInfo, ApiError> {
+        let record = self.readable(caller, id)?;
+        let ad = ads::cache(&record).map_err(crate::Error::from)?;
+        Ok(CacheInfo { ad: Some(ad.to_string()), ..self.info(&record) })
+    }
+
+    /// Makes a cache known, and room for it. What its owner may read already need not be uploaded.
+    pub(crate) async fn create(
+        &self,
+        caller: &Caller,
+        create: Create,
+        manifest: Bytes,
+    ) -> Result<Created, ApiError> {
+        if self.mode() != Mode::Running {
+            return Err(ApiError::new(
+                axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                "paused",
+                "this daemon takes nothing new: its administrator has paused or drained it",
+            ));
+        }
+        if !is_name(&create.name) {
+            return Err(ApiError::malformed(crate::name::NameError::Name(create.name.clone())));
+        }
+        for (what, text) in [("the policy", &create.policy), ("the requirements", &create.requirements)] {
+            if let Some(text) = text {
+                ads::check(what, text).map_err(crate::Error::from)?;
+            }
+        }
+        let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
+        let declare = Declare {
+            origin: self.config.name.clone(),
+            name: create.name.clone(),
+            version: None,
+            owner: caller.name.clone(),
+            group: create.group.clone().or_else(|| caller.groups.first().cloned()),
+            mode: create.mode.unwrap_or(if create.private { 0o700 } else { 0o755 }) & READ,
+            private: create.private,
+            lease: create.lease,
+            size: size_of(&manifest),
+            local: self.local(caller),
+            attributes: Attributes::new(&create).to_map(),
+        };
+        let created = self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await?;
+        self.note(&caller.name, "create", &format!("{}/{}", self.config.name, create.name), "ok");
+        Ok(created)
+    }
+
+    /// Whose the view of a cache is to be, where this daemon can give it away.
+    pub(crate) fn local(&self, caller: &Caller) -> Option<Local> {
+        rustix::process::geteuid().is_root().then_some(Local { uid: caller.uid, gid: caller.gid })
+    }
+
+    /// A longer lease; the owner's to ask for.
+    pub(crate) async fn extend(
+        &self,
+        caller: &Caller,
+        id: CacheId,
+        lease: u64,
+    ) -> Result<CacheInfo, ApiError> {
+        self.change(caller, id, "extend", move |depot| depot.extend(id, lease, crate::now()).map(|_| ()))
+            .await
+    }
+
+    /// Kept until it is unpinned, whatever comes; the owner's to ask for.
+    pub(crate) async fn pin(
+        &self,
+        caller: &Caller,
+        id: CacheId,
+        pinned: bool,
+    ) -> Result<CacheInfo, ApiError> {
+        let (what, pin) = if pinned { ("pin", true) } else { ("unpin", false) };
+        self.change(caller, id, what, move |depot| if pin { depot.pin(id) } else { depot.unpin(id) }).await
+    }
+
+    /// Takes it away from this host; the owner's to ask for.
+    pub(crate) async fn remove(&self, caller: &Caller, id: CacheId) -> Result<(), ApiError> {
+        let record = self.owned(caller, id)?;
+        if let Some(content) = record.content {
+            self.swarms.stop(&content).await;
+        }
+        let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
+        let outcome = done.as_ref().map_or_else(|e| e.why.clone(), |_| "ok".into());
+        self.note(&caller.name, "remove", &record.full_name(), &outcome);
+        done.map(|_| ())
+    }
+
+    /// Verifies all that is here. Damaged caches are marked INVALID and come again when they are asked for.
+    pub(crate) async fn fsck(&self, caller: &Caller) -> Result<serde_json::Value, ApiError> {
+        if !caller.rules() {
+            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
+        }
+        let check =
+            |depot: &tidecast_depot::Depot| depot.fsck(tidecast_depot::Depth::Bytes, &mut |_, _| Ok(false));
+        let report = self.on_disk(check).await?;
+        let names = |ids: &[CacheId]| -> Vec<String> { ids.iter().map(ToString::to_string).collect() };
+        self.note(&caller.name, "fsck", "", if report.is_clean() { "clean" } else { "damaged" });
+        Ok(serde_json::json!({
+            "clean": report.is_clean(), "caches": report.caches, "objects": report.objects, "bytes": report.bytes,
+            "bad": report.bad.len(), "views": names(&report.views), "invalid": names(&report.invalid),
+            "orphans": report.orphans,
+        }))
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        id: CacheId,
+        what: &str,
+        change: impl FnOnce(&tidecast_depot::Depot) -> Result<(), tidecast_depot::Error> + Send + 'static,
+    ) -> Result<CacheInfo, ApiError> {
+        let record = self.owned(caller, id)?;
+        self.on_disk(change).await?;
+        self.note(&caller.name, what, &record.full_name(), "ok");
+        let changed = self.readable(caller, id)?;
+        Ok(self.info(&changed))
+    }
+
+    pub(crate) fn readable(&self, caller: &Caller, id: CacheId) -> Result<Arc<CacheRecord>, ApiError> {
+        let record = self.depot.cache(id).filter(|record| record.readable_by(&caller.reader()));
+        record.ok_or_else(|| ApiError::absent(&id.to_string()))
+    }
+
+    pub(crate) fn owned(&self, caller: &Caller, id: CacheId) -> Result<Arc<CacheRecord>, ApiError> {
+        let record = self.readable(caller, id)?;
+        if record.owner == caller.name || caller.rules() {
+            return Ok(record);
+        }
+        Err(ApiError::forbidden(format!("{} belongs to {}", record.full_name(), record.owner)))
+    }
+
+    /// As people and programs see it.
+    pub(crate) fn info(&self, record: &CacheRecord) -> CacheInfo {
+        let attributes = Attributes::of(record);
+        let mode = 0o700 | (record.mode & 0o040) | (record.mode & 0o004);
+        CacheInfo {
+            name: record.full_name(),
+            cache: record.id.to_string(),
+            state: record.state.to_string().to_lowercase(),
+            owner: record.owner.clone(),
+            group: record.group.clone(),
+            // Who may read a directory may enter it.
+            mode: mode | (mode & 0o044) >> 2,
+            bytes: if record.state == State::Committed { record.bytes } else { record.declared.bytes },
+            files: record.files,
+            lease: record.lease_until,
+            pinned: record.pinned,
+            methods: attributes.methods(),
+            private: record.private,
+            replicas: attributes.replicas,
+            used: record.last_used,
+            users: u32::try_from(self.depot.uses(record.id).len()).unwrap_or(u32::MAX),
+            path: self.depot.view(record.id).ok(),
+            ad: None,
+        }
+    }
+}
+
+/// What a manifest's files, links and directories may take.
+pub(crate) fn size_of(manifest: &Manifest) -> Size {
+    let inodes = u64::from(manifest.file_count()) + manifest.dirs().len() as u64;
+    Size { bytes: manifest.total_len(), inodes }
+}
+
+/// What has to come, in the order of the manifest: of equal files the first, unless their content is here.
+pub(crate) fn missing(manifest: &Manifest, reused: &[u32]) -> Vec<u32> {
+    let reused: std::collections::HashSet<u32> = reused.iter().copied().collect();
+    let comes = manifest.files().filter(|f| !f.is_empty() && !f.is_symlink() && f.same_as() == f.index());
+    comes.map(|f| f.index()).filter(|index| !reused.contains(index)).collect()
+}

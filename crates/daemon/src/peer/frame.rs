@@ -1,0 +1,119 @@
+//! Frames of the control channel between daemons: a JSON head and a payload of bytes, each after its length.
+//!
+//! JSON, because it describes itself: a daemon of the next version adds fields that this one passes over, and asks what
+//! this one answers with "not understood". Nothing large is in it: manifests are payload.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Most bytes of a head.
+pub(crate) const MAX_HEAD: usize = 1 << 20;
+/// Most bytes of a payload.
+pub(crate) const MAX_PAYLOAD: usize = 4 << 20;
+/// Memory is taken as bytes come, so much at a time.
+const STEP: usize = 64 << 10;
+/// A frame that has begun comes, or is taken, within this time.
+const WHOLE: Duration = Duration::from_secs(30);
+
+/// Why a control channel ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// The stream.
+    #[error("the connection broke: {0}")]
+    Io(#[from] std::io::Error),
+    /// A length beyond the bounds.
+    #[error("a message of {0} bytes is too long")]
+    TooLong(usize),
+    /// Not JSON, or not of this shape.
+    #[error("a message is malformed: {0}")]
+    Malformed(String),
+    /// It stopped in the midst of one.
+    #[error("a message took longer than {} s", WHOLE.as_secs())]
+    Late,
+}
+
+/// Writes one frame.
+pub(crate) async fn write<T: Serialize>(
+    to: &mut (impl AsyncWrite + Unpin),
+    head: &T,
+    payload: &[u8],
+) -> Result<(), FrameError> {
+    let head = serde_json::to_vec(head).map_err(|e| FrameError::Malformed(e.to_string()))?;
+    if head.len() > MAX_HEAD || payload.len() > MAX_PAYLOAD {
+        return Err(FrameError::TooLong(head.len().max(payload.len())));
+    }
+    let lengths = [head.len() as u32, payload.len() as u32].map(u32::to_be_bytes);
+    let frame = [lengths.as_flattened(), &head, payload].concat();
+    let written = async {
+        to.write_all(&frame).await?;
+        to.flush().await
+    };
+    Ok(timeout(WHOLE, written).await.map_err(|_| FrameError::Late)??)
+}
+
+/// Reads one frame; None at the end of the stream. Waits for its beginning as long as it takes.
+pub(crate) async fn read<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> Result<Option<(T, Bytes)>, FrameError> {
+    let first = match from.read_u8().await {
+        Ok(first) => first,
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let rest = async {
+        let mut lengths = [first, 0, 0, 0, 0, 0, 0, 0];
+        from.read_exact(&mut lengths[1..]).await?;
+        let [a, b, c, d, e, f, g, h] = lengths;
+        let head = u32::from_be_bytes([a, b, c, d]) as usize;
+        let payload = u32::from_be_bytes([e, f, g, h]) as usize;
+        if head > MAX_HEAD || payload > MAX_PAYLOAD {
+            return Err(FrameError::TooLong(head.max(payload)));
+        }
+        let mut bytes = Vec::new();
+        while bytes.len() < head + payload {
+            let start = bytes.len();
+            bytes.resize((head + payload).min(start + STEP), 0);
+            from.read_exact(bytes.get_mut(start..).unwrap_or_default()).await?;
+        }
+        let mut bytes = Bytes::from(bytes);
+        let payload = bytes.split_off(head);
+        let head = serde_json::from_slice(&bytes).map_err(|e| FrameError::Malformed(e.to_string()))?;
+        Ok(Some((head, payload)))
+    };
+    timeout(WHOLE, rest).await.map_err(|_| FrameError::Late)?
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_come_as_they_went_and_ends_are_told_from_breaks() {
+        let mut sent = Vec::new();
+        write(&mut sent, &vec![1u8, 2], b"payload").await.unwrap();
+        write(&mut sent, &Vec::<u8>::new(), b"").await.unwrap();
+        let mut from = &sent[..];
+        assert_eq!(read(&mut from).await.unwrap(), Some((vec![1u8, 2], Bytes::from_static(b"payload"))));
+        assert_eq!(read(&mut from).await.unwrap(), Some((Vec::<u8>::new(), Bytes::new())));
+        assert_eq!(read::<Vec<u8>>(&mut from).await.unwrap(), None);
+        for cut in 1..sent.len() - 10 {
+            let mut from = &sent[..cut];
+            let read = read::<Vec<u8>>(&mut from).await;
+            assert!(cut >= 20 || matches!(read, Err(FrameError::Io(_))), "{cut}: {read:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_or_malformed_is_refused_before_memory_is_taken() {
+        let refused = async |bytes: &[u8]| read::<Vec<u8>>(&mut &bytes[..]).await.unwrap_err();
+        assert!(matches!(refused(&[255; 8]).await, FrameError::TooLong(_)));
+        assert!(matches!(refused(&[0, 0, 0, 2, 0, 0, 0, 0, b'{', b'}']).await, FrameError::Malformed(_)));
+        assert!(write(&mut Vec::new(), &0u8, &vec![0; MAX_PAYLOAD + 1]).await.is_err());
+    }
+}

@@ -1,0 +1,312 @@
+//! One control channel to another daemon: requests and answers both ways, over whichever end made the connection.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidecast_identity::{Identity, NodeId};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::frame::{self, FrameError};
+use super::message::{Answer, Ask, Head, Hello};
+
+/// An answer is waited for so long.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Both ends have said hello within this time.
+const HELLO: Duration = Duration::from_secs(10);
+/// A channel on which nothing came for so long is closed; there are pings before.
+const SILENT: Duration = Duration::from_secs(60);
+const PING: Duration = Duration::from_secs(20);
+/// Frames that may wait to be sent.
+const QUEUE: usize = 64;
+/// Requests of the other end in work at once; it is read no further until one is done.
+const WORKING: usize = 16;
+/// Requests that the other end may make at once, and in the long run each second.
+const BURST: u32 = 400;
+const PER_SECOND: u32 = 100;
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Its key, proven by TLS.
+    pub(crate) node: NodeId,
+    /// For whom it speaks, proven by its card.
+    pub(crate) identity: Identity,
+    /// What it said of itself.
+    pub(crate) hello: Hello,
+    /// Where the connection came from or went to.
+    pub(crate) addr: SocketAddr,
+}
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("the connection to {0} has ended")]
+    Ended(String),
+    #[error("{0} does not answer within 20 s")]
+    Late(String),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("it did not say hello within {} s", HELLO.as_secs())]
+    NoHello,
+}
+
+type Asked = Mutex<HashMap<u64, oneshot::Sender<(Answer, Bytes)>>>;
+
+/// A channel that is up.
+pub(crate) struct Link {
+    pub(crate) peer: Peer,
+    next: AtomicU64,
+    asked: Asked,
+    out: mpsc::Sender<(Head, Bytes)>,
+    closing: Notify,
+}
+
+/// Answers the other end's requests.
+pub(crate) trait Serve: Send + Sync + 'static {
+    fn serve(
+        self: Arc<Self>,
+        peer: &Peer,
+        ask: Ask,
+        payload: Bytes,
+    ) -> impl Future<Output = (Answer, Bytes)> + Send;
+}
+
+/// Says hello and hears it.
+pub(crate) async fn greet(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ours: &Hello,
+) -> Result<Hello, LinkError> {
+    let both = async {
+        frame::write(stream, ours, &[]).await?;
+        frame::read(stream).await
+    };
+    match timeout(HELLO, both).await.map_err(|_| LinkError::NoHello)?? {
+        Some((hello, _)) => Ok(hello),
+        None => Err(LinkError::NoHello),
+    }
+}
+
+impl Link {
+    /// The channel, and what runs it to its end.
+    pub(crate) fn new<S: Serve>(
+        peer: Peer,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        serve: Arc<S>,
+    ) -> (Arc<Link>, impl Future<Output = ()> + Send) {
+        let (out, queue) = mpsc::channel(QUEUE);
+        let link = Arc::new(Link {
+            peer,
+            next: AtomicU64::new(0),
+            asked: Asked::default(),
+            out,
+            closing: Notify::new(),
+        });
+        let run = run(link.clone(), stream, queue, serve);
+        (link, run)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask(&self, ask: &Ask, payload: Bytes) -> Result<(Answer, Bytes), LinkError> {
+        let name = || self.peer.hello.name.clone();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ask = serde_json::to_value(ask).map_err(|e| FrameError::Malformed(e.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        self.asked.lock().insert(id, answer);
+        let conversation = async {
+            self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| LinkError::Ended(name()))?;
+            answered.await.map_err(|_| LinkError::Ended(name()))
+        };
+        let answered = timeout(ANSWER, conversation).await.unwrap_or_else(|_| Err(LinkError::Late(name())));
+        self.asked.lock().remove(&id);
+        answered
+    }
+
+    /// Ends it.
+    pub(crate) fn close(&self) {
+        self.closing.notify_one();
+    }
+
+    /// Whether it is still up.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.out.is_closed()
+    }
+}
+
+async fn run<S: Serve>(
+    link: Arc<Link>,
+    stream: impl AsyncRead + AsyncWrite + Send,
+    mut queue: mpsc::Receiver<(Head, Bytes)>,
+    serve: Arc<S>,
+) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let reading = hear(&link, &mut reader, serve);
+    let writing = async {
+        let mut ping = tokio::time::interval(PING);
+        loop {
+            let (head, payload) = tokio::select! {
+                Some(next) = queue.recv() => next,
+                _ = ping.tick() => (pinging(), Bytes::new()),
+            };
+            frame::write(&mut writer, &head, &payload).await?;
+        }
+    };
+    let ended: Result<(), FrameError> = tokio::select! {
+        ended = reading => ended,
+        ended = writing => ended,
+        () = link.closing.notified() => Ok(()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(peer = link.peer.hello.name, %error, "a control channel ended");
+    }
+    queue.close();
+    // Whoever waits for an answer hears that none will come.
+    link.asked.lock().clear();
+}
+
+/// No answer is awaited: the number is one that is never asked for.
+fn pinging() -> Head {
+    Head::Ask { id: u64::MAX, ask: serde_json::json!("ping") }
+}
+
+async fn hear<S: Serve>(
+    link: &Arc<Link>,
+    reader: &mut (impl AsyncRead + Unpin),
+    serve: Arc<S>,
+) -> Result<(), FrameError> {
+    let room = Arc::new(Semaphore::new(WORKING));
+    let mut allowance = Allowance::new();
+    loop {
+        let read = timeout(SILENT, frame::read(reader)).await.map_err(|_| FrameError::Late)?;
+        let Some((head, payload)) = read? else { return Ok(()) };
+        match head {
+            Head::Answer { id, answer } => {
+                if let Some(waiting) = link.asked.lock().remove(&id) {
+                    let _ = waiting.send((answer, payload));
+                }
+            }
+            Head::Ask { id, ask } => {
+                allowance.take().await;
+                let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
+                let (link, serve) = (link.clone(), serve.clone());
+                tokio::spawn(async move {
+                    let (answer, payload) = match serde_json::from_value(ask) {
+                        Ok(ask) => serve.serve(&link.peer, ask, payload).await,
+                        Err(_) => (Answer::NotUnderstood, Bytes::new()),
+                    };
+                    let _ = link.out.send((Head::Answer { id, answer }, payload)).await;
+                    drop(permit);
+                });
+            }
+        }
+    }
+}
+
+/// A token bucket: who asks more is read more slowly.
+struct Allowance {
+    left: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { left: f64::from(BURST), at: Instant::now() }
+    }
+
+    async fn take(&mut self) {
+        let now = Instant::now();
+        let earned = (now - self.at).as_secs_f64() * f64::from(PER_SECOND);
+        (self.left, self.at) = ((self.left + earned).min(f64::from(BURST)) - 1.0, now);
+        if self.left < 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(-self.left / f64::from(PER_SECOND))).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    struct Echo;
+
+    impl Serve for Echo {
+        async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, payload: Bytes) -> (Answer, Bytes) {
+            match ask {
+                Ask::Ad => (Answer::Ok, payload),
+                Ask::Ping => (Answer::Rejected { why: peer.hello.name.clone() }, Bytes::new()),
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    fn peer(name: &str) -> Peer {
+        let hello = Hello {
+            name: name.into(),
+            card: String::new(),
+            addresses: vec![],
+            machine: "m".into(),
+            started: 0,
+            user: None,
+        };
+        let addr = "127.0.0.1:1".parse().unwrap();
+        Peer { node: NodeId([1; 32]), identity: Identity::Host(name.into()), hello, addr }
+    }
+
+    #[tokio::test]
+    async fn both_ends_ask_and_an_end_is_heard_by_who_waits() {
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (left, run_left) = Link::new(peer("right"), a, Arc::new(Echo));
+        let (right, run_right) = Link::new(peer("left"), b, Arc::new(Echo));
+        let (left_task, right_task) = (tokio::spawn(run_left), tokio::spawn(run_right));
+        let payload = Bytes::from(vec![7; 200_000]);
+        let asked = (left.ask(&Ask::Ad, payload.clone()), right.ask(&Ask::Ping, Bytes::new()));
+        let (to_right, to_left) = tokio::join!(asked.0, asked.1);
+        assert_eq!(to_right.unwrap(), (Answer::Ok, payload));
+        // The left end serves its peer, whom it knows as "right".
+        assert_eq!(to_left.unwrap().0, Answer::Rejected { why: "right".into() });
+
+        let waiting = tokio::spawn({
+            let left = left.clone();
+            async move { left.ask(&Ask::Offer { name: String::new(), owner: String::new() }, Bytes::new()).await }
+        });
+        tokio::task::yield_now().await;
+        right_task.abort();
+        assert!(matches!(waiting.await.unwrap(), Err(LinkError::Ended(_))));
+        left_task.await.unwrap();
+        assert!(!left.is_up());
+    }
+
+    #[tokio::test]
+    async fn an_unknown_request_is_answered_so() {
+        let (a, mut b) = tokio::io::duplex(1 << 16);
+        let (_link, run) = Link::new(peer("x"), a, Arc::new(Echo));
+        tokio::spawn(run);
+        let ask = Head::Ask { id: 5, ask: serde_json::json!({"dance": {"partner": 1}}) };
+        frame::write(&mut b, &ask, &[]).await.unwrap();
+        loop {
+            let (head, _) = frame::read(&mut b).await.unwrap().unwrap();
+            if let Head::Answer { id, answer } = head {
+                assert_eq!((id, answer), (5, Answer::NotUnderstood));
+                return;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_too_much_is_read_slowly() {
+        let mut allowance = Allowance::new();
+        let start = Instant::now();
+        for _ in 0..BURST + 10 * PER_SECOND {
+            allowance.take().await;
+        }
+        let took = start.elapsed().as_secs_f64();
+        assert!((9.9..10.2).contains(&took), "{took}");
+    }
+}

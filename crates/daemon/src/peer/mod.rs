@@ -1,0 +1,165 @@
+//! Other daemons: a control channel to each that is spoken with, and who they are.
+
+pub(crate) mod frame;
+pub(crate) mod link;
+pub(crate) mod message;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tidecast_identity::{NodeId, Tls, placeholder_name};
+use tidecast_net::Visitor;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::trust::Trust;
+use link::{Link, LinkError, Peer, Serve, greet};
+use message::Hello;
+
+/// The protocol of control channels, as TLS agrees on it (ALPN).
+pub(crate) const PROTOCOL: &[u8] = b"tidecast-daemon/1";
+/// Channels remembered at most; further ones serve who made them, and nobody else.
+const MOST: usize = 4096;
+/// An address answers and has shaken hands within this time.
+const DIAL: Duration = Duration::from_secs(5);
+
+/// Why another daemon cannot be spoken with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerError {
+    #[error("{addr} cannot be reached: {why}")]
+    Unreachable { addr: SocketAddr, why: String },
+    #[error("no address of it is known")]
+    NoAddress,
+    #[error("{addr} is not trusted: {why}")]
+    Untrusted { addr: SocketAddr, why: String },
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// The channels that are up.
+pub(crate) struct Peers {
+    tls: Tls,
+    trust: Arc<Trust>,
+    hello: RwLock<Hello>,
+    links: Mutex<HashMap<NodeId, Arc<Link>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(tls: Tls, trust: Arc<Trust>, hello: Hello) -> Self {
+        Self { tls, trust, hello: RwLock::new(hello), links: Mutex::default() }
+    }
+
+    /// What this daemon says of itself.
+    pub(crate) fn hello(&self) -> Hello {
+        self.hello.read().clone()
+    }
+
+    /// A new card, before the old one ends.
+    pub(crate) fn set_card(&self, card: String) {
+        self.hello.write().card = card;
+    }
+
+    /// The daemon at one of these addresses, tried in order; a channel that is up already serves.
+    pub(crate) async fn at<S: Serve>(
+        &self,
+        addresses: &[SocketAddr],
+        serve: &Arc<S>,
+    ) -> Result<Arc<Link>, PeerError> {
+        if let Some(link) =
+            self.find(|peer| addresses.contains(&peer.addr) || shares(&peer.hello.addresses, addresses))
+        {
+            return Ok(link);
+        }
+        let mut last = PeerError::NoAddress;
+        for &addr in addresses {
+            match self.dial(addr, serve).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// A channel that is up, to a daemon of which `fits` is true.
+    pub(crate) fn find(&self, fits: impl Fn(&Peer) -> bool) -> Option<Arc<Link>> {
+        self.links.lock().values().find(|link| link.is_up() && fits(&link.peer)).cloned()
+    }
+
+    /// All channels that are up.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        self.links.lock().values().filter(|link| link.is_up()).cloned().collect()
+    }
+
+    /// Those who are not believed any more (a certificate was revoked, a card has ended): their channels are closed.
+    pub(crate) fn judge_again(&self) -> Vec<NodeId> {
+        let mut distrusted = Vec::new();
+        for link in self.all() {
+            if let Err(why) = self.trust.judge(&link.peer.hello, link.peer.node) {
+                tracing::info!(peer = link.peer.hello.name, %why, "a daemon is believed no more");
+                link.close();
+                distrusted.push(link.peer.node);
+            }
+        }
+        distrusted
+    }
+
+    /// One who has come: greets, judges, and serves until the channel ends.
+    pub(crate) async fn welcome<S: Serve>(&self, visitor: Visitor, serve: Arc<S>) {
+        let Visitor { stream, node, addr } = visitor;
+        match self.meet(stream, node, addr, &serve).await {
+            Ok((_, run)) => run.await,
+            Err(error) => tracing::info!(%addr, %error, "a daemon is turned away"),
+        }
+    }
+
+    async fn dial<S: Serve>(&self, addr: SocketAddr, serve: &Arc<S>) -> Result<Arc<Link>, PeerError> {
+        let unreachable = |why: String| PeerError::Unreachable { addr, why };
+        let config = self.tls.client_speaking(PROTOCOL, None).map_err(|e| unreachable(e.to_string()))?;
+        let connect = async {
+            let stream = TcpStream::connect(addr).await?;
+            stream.set_nodelay(true)?;
+            TlsConnector::from(config).connect(placeholder_name(), stream).await
+        };
+        let stream = match timeout(DIAL, connect).await {
+            Err(_) => return Err(unreachable(format!("no answer within {} s", DIAL.as_secs()))),
+            Ok(connected) => connected.map_err(|e| unreachable(e.to_string()))?,
+        };
+        let node = tidecast_identity::peer_node_id(stream.get_ref().1.peer_certificates())
+            .map_err(|e| unreachable(e.to_string()))?;
+        if node == self.tls.id() {
+            return Err(unreachable("it is this daemon itself".into()));
+        }
+        let (link, run) = self.meet(Box::pin(stream), node, addr, serve).await?;
+        tokio::spawn(run);
+        Ok(link)
+    }
+
+    async fn meet<S: Serve>(
+        &self,
+        mut stream: std::pin::Pin<Box<dyn tidecast_net::Stream>>,
+        node: NodeId,
+        addr: SocketAddr,
+        serve: &Arc<S>,
+    ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<S>), PeerError> {
+        let hello = greet(&mut stream, &self.hello()).await?;
+        let identity = self
+            .trust
+            .judge(&hello, node)
+            .map_err(|why| PeerError::Untrusted { addr, why: why.to_string() })?;
+        let (link, run) = Link::new(Peer { node, identity, hello, addr }, stream, serve.clone());
+        let mut links = self.links.lock();
+        links.retain(|_, link| link.is_up());
+        if links.len() < MOST {
+            links.insert(node, link.clone());
+        }
+        Ok((link, run))
+    }
+}
+
+fn shares(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
+    a.iter().any(|addr| b.contains(addr))
+}

@@ -1,0 +1,184 @@
+//! Who may have a cache, and whether anybody would like a copy.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidecast_depot::{CacheId, State};
+use tokio::net::lookup_host;
+
+use crate::ads;
+use crate::api::error::ApiError;
+use crate::api::types::{Holder, Offered};
+use crate::caller::Caller;
+use crate::daemon::Daemon;
+use crate::name::CacheName;
+use crate::peer::link::Link;
+use crate::peer::message::{Answer, Ask, Want};
+
+/// The port that daemons are expected at.
+pub const PORT: u16 = 6980;
+
+impl Daemon {
+    /// Those to ask for a cache, best first: its origin, if it is reached, then everybody else who is known.
+    pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName) -> Vec<Arc<Link>> {
+        self.acquaint(name.origin.as_deref()).await;
+        let mut all = self.peers.all();
+        all.retain(|link| !self.fetches.is_shunned(link.peer.addr));
+        let is_origin = |link: &Arc<Link>| name.origin.as_ref() == Some(&link.peer.hello.name);
+        all.sort_by_key(|link| (!is_origin(link), link.peer.hello.started));
+        all
+    }
+
+    /// Sees to it that the daemons of the configuration are connected, and `host` if it can be found by its name.
+    async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
+        let known = |name: &str| self.peers.find(|peer| peer.hello.name == name).is_some();
+        let mut wanted: Vec<&str> = self.config.peers.iter().map(String::as_str).collect();
+        if let Some(host) = host.filter(|host| !known(host)) {
+            let listed = wanted.iter().any(|peer| peer.split_once('=').is_some_and(|(name, _)| name == host));
+            if !listed {
+                wanted.insert(0, host);
+            }
+        }
+        for peer in wanted {
+            let (name, place) = peer.split_once('=').unwrap_or(("", peer));
+            if !name.is_empty() && (known(name) || name == self.config.name) {
+                continue;
+            }
+            let addresses: Vec<SocketAddr> = resolve(place).await;
+            if let Err(error) = self.peers.at(&addresses, self).await {
+                tracing::debug!(peer, %error, "not reached");
+            }
+        }
+    }
+
+    /// Who has a cache that `caller` may read, as far as the daemons that are known say.
+    pub(crate) async fn holders(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: CacheName,
+    ) -> Result<Vec<Holder>, ApiError> {
+        let mut holders = Vec::new();
+        let here = self.here(&name, &caller.reader());
+        if let Some(record) = &here {
+            holders.push(Holder {
+                host: self.config.name.clone(),
+                addresses: self.peers.hello().addresses,
+                here: true,
+                origin: record.origin == self.config.name,
+            });
+        }
+        let ad = self.ad()?.to_string();
+        let want = Want {
+            name: name.to_string(),
+            cache: None,
+            reader: caller.name.clone(),
+            groups: caller.groups.clone(),
+            ad,
+        };
+        for link in self.sources(&name).await {
+            if let Ok((Answer::Cache(granted), _)) = link.ask(&Ask::Holds(want.clone()), Bytes::new()).await {
+                let origin = granted.about.get("origin").and_then(serde_json::Value::as_str);
+                holders.push(Holder {
+                    host: link.peer.hello.name.clone(),
+                    addresses: link.peer.hello.addresses.clone(),
+                    here: false,
+                    origin: origin == Some(link.peer.hello.name.as_str()),
+                });
+            }
+        }
+        if holders.is_empty() {
+            return Err(ApiError::absent(&name.to_string()));
+        }
+        Ok(holders)
+    }
+
+    /// Offers a cache to hosts: to these, or to as many as its replicas, wherever its policy allows.
+    pub(crate) async fn replicate(
+        self: &Arc<Self>,
+        caller: &Caller,
+        id: CacheId,
+        to: Vec<String>,
+    ) -> Result<Vec<Offered>, ApiError> {
+        let record = self.owned(caller, id)?;
+        if record.state != State::Committed {
+            return Err(ApiError::new(
+                axum::http::StatusCode::CONFLICT,
+                "state",
+                format!("{} is {}: only what is committed is replicated", record.full_name(), record.state),
+            ));
+        }
+        let links = if to.is_empty() { self.willing(&record).await? } else { Vec::new() };
+        let mut offered = Vec::new();
+        for link in links {
+            offered.push(self.offer(&record, &link).await);
+        }
+        for host in to {
+            let known = self.peers.find(|peer| peer.hello.name == host);
+            let reached = match known {
+                Some(link) => Ok(link),
+                None => self.peers.at(&resolve(&self.place_of(&host)).await, self).await,
+            };
+            offered.push(match reached {
+                Ok(link) => self.offer(&record, &link).await,
+                Err(error) => Offered { host, answer: "unreachable".into(), why: Some(error.to_string()) },
+            });
+        }
+        for one in &offered {
+            let outcome = one.why.as_deref().unwrap_or(&one.answer);
+            self.note(&caller.name, "replicate", &record.full_name(), &format!("{}: {outcome}", one.host));
+        }
+        Ok(offered)
+    }
+
+    /// Daemons that the cache's policy allows, as many as are to have a copy besides this one.
+    async fn willing(
+        self: &Arc<Self>,
+        record: &tidecast_depot::CacheRecord,
+    ) -> Result<Vec<Arc<Link>>, ApiError> {
+        self.acquaint(None).await;
+        let most = crate::attributes::Attributes::of(record).replicas.saturating_sub(1);
+        let cache = ads::cache(record).map_err(crate::Error::from)?;
+        let mut willing = Vec::new();
+        for link in self.peers.all() {
+            let asked = link.ask(&Ask::Ad, Bytes::new()).await;
+            let Ok((Answer::Ok, ad)) = asked else { continue };
+            let Ok(ad) = tidecast_classad::Ad::parse(&ad) else { continue };
+            if matches!(ads::agree(&cache, &ad, true, crate::now()), Ok(true)) {
+                willing.push(link);
+            }
+            if willing.len() as u32 == most {
+                break;
+            }
+        }
+        Ok(willing)
+    }
+
+    async fn offer(&self, record: &tidecast_depot::CacheRecord, link: &Arc<Link>) -> Offered {
+        let host = link.peer.hello.name.clone();
+        let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone() };
+        let (answer, why) = match link.ask(&ask, Bytes::new()).await {
+            Ok((Answer::Ok | Answer::Cache(_), _)) => ("ok", None),
+            Ok((Answer::Wait { why, .. }, _)) => ("wait", Some(why)),
+            Ok((Answer::Rejected { why }, _)) => ("rejected", Some(why)),
+            Ok((Answer::NotUnderstood, _)) => ("rejected", Some("it does not understand".into())),
+            Err(error) => ("unreachable", Some(error.to_string())),
+        };
+        Offered { host, answer: answer.into(), why }
+    }
+
+    /// Where the configuration says that a host is.
+    fn place_of(&self, host: &str) -> String {
+        let listed = self.config.peers.iter().filter_map(|peer| peer.split_once('='));
+        listed.into_iter().find(|(name, _)| *name == host).map_or(host, |(_, place)| place).to_owned()
+    }
+}
+
+/// The addresses of HOST or HOST:PORT; none if it cannot be found.
+async fn resolve(place: &str) -> Vec<SocketAddr> {
+    let with_port = place.parse::<SocketAddr>().is_ok()
+        || place.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
+    let place = if with_port { place.to_owned() } else { format!("{place}:{PORT}") };
+    let looked = tokio::time::timeout(std::time::Duration::from_secs(5), lookup_host(place)).await;
+    looked.ok().and_then(Result::ok).map(Iterator::collect).unwrap_or_default()
+}

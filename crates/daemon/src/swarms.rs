@@ -1,0 +1,251 @@
+//! Swarms that run: one for each manifest that is moving now, all behind one door. A cache that nobody moves costs
+//! nothing: its swarm starts when a peer asks for it, and ends when it has had no peer for a while.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use tidecast_identity::{NodeId, Tls};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Door, Known, Progress, Security, Swarm, SwarmOptions};
+use tidecast_store::{DownloadOptions, Opened, SeedOptions, Store};
+use tokio::sync::watch;
+
+/// A swarm without peers lives so long.
+const IDLE: Duration = Duration::from_secs(60);
+/// A peer that was let in may come (again) for so long.
+const ADMITTED: Duration = Duration::from_secs(6 * 3600);
+
+/// Admissions after which those that have run out are cleared away.
+const MOST: usize = 65_536;
+
+/// A manifest's v2 hash names its swarm.
+pub(crate) type SwarmId = [u8; 32];
+
+/// Why a swarm does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SwarmError {
+    #[error(transparent)]
+    Store(#[from] tidecast_store::Error),
+    #[error(transparent)]
+    Net(#[from] tidecast_net::Error),
+    #[error("a manifest without v2 hashes cannot be kept")]
+    NoV2,
+    #[error("it is being fetched already")]
+    Fetching,
+    #[error("a thread of the daemon failed")]
+    Thread,
+}
+
+/// Who may take part in which swarm, and until when: also in one that does not run at the moment.
+#[derive(Clone, Default)]
+struct Admitted(Arc<RwLock<HashMap<(SwarmId, NodeId), Instant>>>);
+
+impl Admitted {
+    fn let_in(&self, id: SwarmId, node: NodeId) {
+        let mut nodes = self.0.write();
+        let now = Instant::now();
+        if nodes.len() >= MOST {
+            nodes.retain(|_, until| *until > now);
+        }
+        nodes.insert((id, node), now + ADMITTED);
+    }
+
+    fn admits(&self, id: SwarmId, node: NodeId) -> bool {
+        self.0.read().get(&(id, node)).is_some_and(|until| *until > Instant::now())
+    }
+}
+
+struct Running {
+    swarm: Swarm,
+    /// When it had a peer last, or was asked for.
+    used: Instant,
+    /// It has nothing to fetch any more: it may end when it is idle.
+    seeds: bool,
+}
+
+/// All that run.
+pub(crate) struct Swarms {
+    tls: Tls,
+    door: Arc<Door>,
+    running: Mutex<HashMap<SwarmId, Running>>,
+    admitted: Admitted,
+    /// Bytes sent and received by swarms that have ended.
+    past: Mutex<(u64, u64)>,
+}
+
+/// A download on its way.
+pub(crate) struct Fetching {
+    /// How far it is.
+    pub(crate) progress: watch::Receiver<Progress>,
+    finder: tidecast_net::Finder,
+}
+
+impl Fetching {
+    /// Another node that has (some of) it; it must be admitted too.
+    pub(crate) async fn add(&self, addr: SocketAddr) {
+        self.finder.found(addr).await;
+    }
+}
+
+impl Swarms {
+    pub(crate) fn new(tls: Tls, door: Arc<Door>) -> Self {
+        Self { tls, door, running: Mutex::default(), admitted: Admitted::default(), past: Mutex::default() }
+    }
+
+    /// Lets `node` into a swarm, from now on.
+    pub(crate) fn admit(&self, id: SwarmId, node: NodeId) {
+        self.admitted.let_in(id, node);
+        if let Some(running) = self.running.lock().get_mut(&id) {
+            running.used = Instant::now();
+        }
+    }
+
+    /// Those who are not believed any more take part in nothing. To be called again and again.
+    pub(crate) fn expel(&self, distrusted: &[NodeId]) {
+        if distrusted.is_empty() {
+            return;
+        }
+        self.admitted.0.write().retain(|(_, node), _| !distrusted.contains(node));
+        self.running.lock().values().for_each(|running| running.swarm.recheck());
+    }
+
+    /// Whether it runs.
+    pub(crate) fn runs(&self, id: &SwarmId) -> bool {
+        self.running.lock().contains_key(id)
+    }
+
+    /// Serves what is at `path`, all of it verified before; does nothing if that runs already. Blocks on the disk.
+    pub(crate) fn seed(
+        &self,
+        manifest: &Arc<Manifest>,
+        path: &Path,
+        memory: &Path,
+    ) -> Result<(), SwarmError> {
+        let id = manifest.hash_v2().ok_or(SwarmError::NoV2)?;
+        if self.runs(&id) {
+            return Ok(());
+        }
+        let options = SeedOptions { state: Some(memory.to_owned()) };
+        let opened = Store::seed(manifest.clone(), path, &options)?;
+        match self.start(id, opened, true) {
+            // Somebody else was faster.
+            Err(SwarmError::Fetching) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Fetches into `dir`, going on from what is there.
+    pub(crate) fn fetch(
+        &self,
+        manifest: &Arc<Manifest>,
+        dir: &Path,
+        options: &DownloadOptions,
+    ) -> Result<(SwarmId, Fetching), SwarmError> {
+        let id = manifest.hash_v2().ok_or(SwarmError::NoV2)?;
+        if self.running.lock().contains_key(&id) {
+            return Err(SwarmError::Fetching);
+        }
+        let opened = Store::download(manifest.clone(), dir, options)?;
+        self.start(id, opened, false)?;
+        let running = self.running.lock();
+        let swarm = &running.get(&id).ok_or(SwarmError::Thread)?.swarm;
+        Ok((id, Fetching { progress: swarm.progress(), finder: swarm.finder() }))
+    }
+
+    fn start(&self, id: SwarmId, opened: Opened, seed_only: bool) -> Result<(), SwarmError> {
+        let gate = self.admitted.clone();
+        let admits = Box::new(move |node| gate.admits(id, node));
+        let mut running = self.running.lock();
+        if running.contains_key(&id) {
+            return Err(SwarmError::Fetching);
+        }
+        let swarm = Swarm::start(SwarmOptions {
+            opened,
+            listen: Vec::new(),
+            listeners: Vec::new(),
+            door: Some(self.door.clone()),
+            network: None,
+            security: Security::Known(Known { tls: self.tls.clone(), admits }),
+            policy: tidecast_swarm::Policy::default(),
+            seed_only,
+            on_demand: None,
+            group: tidecast_net::Group::default(),
+            planned: false,
+            roots: None,
+        })?;
+        running.insert(id, Running { swarm, used: Instant::now(), seeds: seed_only });
+        Ok(())
+    }
+
+    /// All of a download is there and verified: gives it its names, and lets it serve on. Blocks on the disk.
+    pub(crate) fn finish(&self, id: &SwarmId) -> Result<tidecast_store::Summary, SwarmError> {
+        let finisher = {
+            let mut running = self.running.lock();
+            let swarm = running.get_mut(id).ok_or(SwarmError::Thread)?;
+            swarm.seeds = true;
+            swarm.used = Instant::now();
+            swarm.swarm.finisher()
+        };
+        Ok(finisher()?)
+    }
+
+    /// Ends one swarm.
+    pub(crate) async fn stop(&self, id: &SwarmId) {
+        let running = self.running.lock().remove(id);
+        let Some(running) = running else { return };
+        match running.swarm.stop().await {
+            Ok(summary) => {
+                let mut past = self.past.lock();
+                past.0 += summary.progress.sent_bytes;
+                past.1 += summary.progress.received_bytes;
+            }
+            Err(error) => tracing::warn!(%error, "a swarm did not end as it should"),
+        }
+    }
+
+    /// Whether `node` was let into this swarm.
+    pub(crate) fn admits(&self, id: &SwarmId, node: NodeId) -> bool {
+        self.admitted.admits(*id, node)
+    }
+
+    /// Ends all.
+    pub(crate) async fn stop_all(&self) {
+        let all: Vec<SwarmId> = self.running.lock().keys().copied().collect();
+        for id in &all {
+            self.stop(id).await;
+        }
+    }
+
+    /// Ends those that have had no peer for a while; says which.
+    pub(crate) async fn rest(&self) -> Vec<SwarmId> {
+        let idle: Vec<SwarmId> = {
+            let mut running = self.running.lock();
+            for swarm in running.values_mut() {
+                if swarm.swarm.progress().borrow().peers > 0 {
+                    swarm.used = Instant::now();
+                }
+            }
+            let idle = running.iter().filter(|(_, r)| r.seeds && r.used.elapsed() > IDLE);
+            idle.map(|(id, _)| *id).collect()
+        };
+        for id in &idle {
+            self.stop(id).await;
+        }
+        idle
+    }
+
+    /// Bytes sent and received since the start.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        let running = self.running.lock();
+        let each = running.values().map(|r| {
+            let progress = r.swarm.progress();
+            let now = progress.borrow();
+            (now.sent_bytes, now.received_bytes)
+        });
+        each.fold(*self.past.lock(), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+}

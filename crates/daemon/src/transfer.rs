@@ -1,0 +1,343 @@
+//! One cache from another host: ask, agree, make room, move, commit.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
+use tidecast_metainfo::Manifest;
+use tidecast_store::{DownloadOptions, Select};
+use tokio::sync::watch;
+
+use crate::ads;
+use crate::api::types::Method;
+use crate::attributes::Attributes;
+use crate::daemon::Daemon;
+use crate::fetch::{Failed, Stand};
+use crate::name::CacheName;
+use crate::peer::link::Link;
+use crate::peer::message::{Answer, Ask, Granted, Want};
+use crate::swarms::Fetching;
+
+/// Nothing has come for so long: the source has failed.
+const STALLED: Duration = Duration::from_secs(60);
+/// Whoever has us wait is asked again for so long.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Other holders that are connected to, besides the one that granted.
+const NEIGHBOURS: usize = 8;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(250);
+
+/// What somebody has granted.
+struct Grant {
+    link: Arc<Link>,
+    granted: Granted,
+    about: CacheRecord,
+}
+
+/// Brings the cache here. Tells how far it is as it goes.
+pub(crate) async fn fetch(
+    daemon: &Arc<Daemon>,
+    name: &CacheName,
+    reader: &Reader,
+    tell: &watch::Sender<Stand>,
+) -> Result<(CacheId, Method), Failed> {
+    let want = Want {
+        name: name.to_string(),
+        cache: None,
+        reader: reader.owner.clone(),
+        groups: reader.groups.clone(),
+        ad: daemon.ad().map_err(|e| Failed::new("internal", e.to_string()))?.to_string(),
+    };
+    let grant = ask(daemon, name, &want, tell).await?;
+    agree(daemon, &grant)?;
+    let method = method(daemon, &grant)?;
+    let manifest = Arc::new(manifest(&grant).await?);
+    let (reservation, reused) = match admit(daemon, &grant, &manifest, tell).await? {
+        Room::Kept(reservation, reused) => (reservation, reused),
+        Room::Here(id) => return Ok((id, method)),
+    };
+    let id = manifest.hash_v2().unwrap_or_default();
+    let missing = select(&manifest, &reused);
+    let moved = transfer(daemon, &grant, &manifest, (reservation.dir(), missing), &want, method, tell).await;
+    // Its files are about to become the store's; then it serves on from there.
+    daemon.swarms.stop(&id).await;
+    if let Err(failed) = moved {
+        daemon.fetches.shun(grant.link.peer.addr);
+        return Err(failed);
+    }
+    daemon.fetches.forgive(grant.link.peer.addr);
+    let internal = |e: String| Failed::new("internal", e);
+    let committing = tokio::task::spawn_blocking(move || reservation.commit(&manifest, true, crate::now()));
+    let committed =
+        committing.await.map_err(|e| internal(e.to_string()))?.map_err(|e| internal(e.to_string()))?;
+    if method == Method::Swarm
+        && let Err(error) = daemon.serve_on(&committed.record).await
+    {
+        tracing::warn!(error, cache = committed.record.full_name(), "it is here, but not served");
+    }
+    Ok((committed.record.id, method))
+}
+
+/// Asks those who may have it, one after the other, until one grants it.
+async fn ask(
+    daemon: &Arc<Daemon>,
+    name: &CacheName,
+    want: &Want,
+    tell: &watch::Sender<Stand>,
+) -> Result<Grant, Failed> {
+    let began = Instant::now();
+    loop {
+        let mut last = Failed::new("unreachable", format!("nobody is known who has {name}"));
+        let mut wait = None;
+        for link in daemon.sources(name).await {
+            match link.ask(&Ask::Want(want.clone()), Bytes::new()).await {
+                Ok((Answer::Cache(granted), _)) => {
+                    let about: CacheRecord = serde_json::from_value(granted.about.clone()).map_err(|e| {
+                        Failed::new("unreachable", format!("{} talks nonsense: {e}", link.peer.hello.name))
+                    })?;
+                    return Ok(Grant { link, granted: *granted, about });
+                }
+                Ok((Answer::Wait { seconds, why }, _)) => wait = Some((seconds.clamp(1, 60), why)),
+                Ok((Answer::Rejected { why }, _)) => {
+                    last = Failed::new("rejected", format!("{}: {why}", link.peer.hello.name));
+                }
+                Ok(_) => {
+                    last = Failed::new("unreachable", format!("{} does not understand", link.peer.hello.name))
+                }
+                Err(error) => {
+                    daemon.fetches.shun(link.peer.addr);
+                    last = Failed::new("unreachable", error.to_string());
+                }
+            }
+        }
+        match wait {
+            Some((seconds, why)) if began.elapsed() < PATIENCE => {
+                tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
+            _ => return Err(last),
+        }
+    }
+}
+
+/// Both ads are satisfied, and its owner's jobs are expected here.
+fn agree(daemon: &Daemon, grant: &Grant) -> Result<(), Failed> {
+    let failed = |e: String| Failed::new("rejected", e);
+    let cache = ads::cache(&grant.about).map_err(|e| failed(e.to_string()))?;
+    let host = daemon.ad().map_err(|e| failed(e.to_string()))?;
+    if !ads::agree(&cache, &host, false, crate::now()).map_err(|e| failed(e.to_string()))? {
+        return Err(failed(format!("{} and this host's requirements do not match", grant.about.full_name())));
+    }
+    let owners = &daemon.config.owners;
+    if !owners.is_empty() && !owners.contains(&grant.about.owner) {
+        return Err(failed(format!("no job of {} is expected on this host", grant.about.owner)));
+    }
+    Ok(())
+}
+
+/// The first of ours that the cache allows.
+fn method(daemon: &Daemon, grant: &Grant) -> Result<Method, Failed> {
+    let allowed = Attributes::of(&grant.about).methods();
+    let ours = daemon.config.methods.iter().find(|method| allowed.contains(method));
+    ours.copied().ok_or_else(|| {
+        Failed::new("rejected", format!("{} travels by no method of this host", grant.about.full_name()))
+    })
+}
+
+async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
+    let who = || grant.link.peer.hello.name.clone();
+    let limit = tidecast_metainfo::MAX_LEN as u64;
+    if grant.granted.manifest > limit {
+        return Err(Failed::new(
+            "rejected",
+            format!("its manifest has {} bytes; at most {limit}", grant.granted.manifest),
+        ));
+    }
+    let mut bytes = BytesMut::new();
+    while (bytes.len() as u64) < grant.granted.manifest {
+        let ask = Ask::Manifest { cache: grant.granted.cache.clone(), offset: bytes.len() as u64 };
+        match grant.link.ask(&ask, Bytes::new()).await {
+            Ok((Answer::Ok, payload)) if !payload.is_empty() => bytes.extend_from_slice(&payload),
+            Ok(_) => return Err(Failed::new("unreachable", format!("{} does not give the manifest", who()))),
+            Err(error) => return Err(Failed::new("unreachable", error.to_string())),
+        }
+    }
+    let manifest =
+        Manifest::parse(&bytes).map_err(|e| Failed::new("unreachable", format!("{}: {e}", who())))?;
+    if manifest.hash_v2().is_none() || manifest.hash_v2() != grant.about.content {
+        return Err(Failed::new("unreachable", format!("{} gives another manifest than it named", who())));
+    }
+    Ok(manifest)
+}
+
+/// What admission came to.
+enum Room {
+    /// Room is kept; these files need not come.
+    Kept(Reservation, Vec<u32>),
+    /// It has come meanwhile.
+    Here(CacheId),
+}
+
+fn declare(about: &CacheRecord, manifest: &Manifest) -> Declare {
+    Declare {
+        origin: about.origin.clone(),
+        name: about.name.clone(),
+        version: about.version,
+        owner: about.owner.clone(),
+        group: about.group.clone(),
+        mode: about.mode,
+        private: about.private,
+        lease: Some(about.lease_until.saturating_sub(crate::now())),
+        size: crate::local::size_of(manifest),
+        local: crate::caller::local_of(&about.owner, about.group.as_deref()),
+        attributes: about.attributes.clone(),
+    }
+}
+
+async fn admit(
+    daemon: &Arc<Daemon>,
+    grant: &Grant,
+    manifest: &Arc<Manifest>,
+    tell: &watch::Sender<Stand>,
+) -> Result<Room, Failed> {
+    let declare = declare(&grant.about, manifest);
+    let began = Instant::now();
+    loop {
+        let (declare, manifest) = (declare.clone(), manifest.clone());
+        let admitting = move |depot: &Depot| {
+            let now = crate::now();
+            let record = depot.declare(declare, now)?;
+            if record.is_committed() {
+                return Ok(Err(record.id));
+            }
+            let owner = Reader::owner(&record.owner);
+            let admission = depot.admit(record.id, Some(&manifest), &owner, now)?;
+            let reused = match &admission {
+                Admission::Ok(reservation) => reservation.reuse(&manifest, &owner)?.files,
+                _ => Vec::new(),
+            };
+            Ok::<_, tidecast_depot::Error>(Ok((admission, reused)))
+        };
+        let denied = |why: String| Failed::new("denied", why);
+        match daemon.on_disk(admitting).await.map_err(|e| denied(e.why))? {
+            Err(id) => return Ok(Room::Here(id)),
+            Ok((Admission::Ok(reservation), reused)) => return Ok(Room::Kept(reservation, reused)),
+            Ok((Admission::Denied(reason), _)) => {
+                return Err(denied(format!("there is no room for it: {reason}")));
+            }
+            Ok((Admission::Wait(reason), _)) if began.elapsed() < PATIENCE => {
+                let why = format!("waiting for room: {reason}");
+                tell.send_replace(Stand::Waiting { why, bytes: 0, total: grant.about.bytes });
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Ok((Admission::Wait(reason), _)) => return Err(denied(format!("no room came free: {reason}"))),
+        }
+    }
+}
+
+/// Moves the bytes: by the engine, from one source or from all who have it.
+async fn transfer(
+    daemon: &Arc<Daemon>,
+    grant: &Grant,
+    manifest: &Arc<Manifest>,
+    (dir, missing): (PathBuf, Option<Select>),
+    want: &Want,
+    method: Method,
+    tell: &watch::Sender<Stand>,
+) -> Result<(), Failed> {
+    let failed = |e: &dyn std::fmt::Display| Failed::new("unreachable", e.to_string());
+    // All of it is here, in other caches of its owner.
+    let Some(select) = missing else { return Ok(()) };
+    let (swarms, wanted) = (daemon.clone(), manifest.clone());
+    let options = DownloadOptions { select, ..DownloadOptions::default() };
+    let start = move || swarms.swarms.fetch(&wanted, &dir, &options);
+    let started = tokio::task::spawn_blocking(start).await.map_err(|e| failed(&e))?;
+    let (id, fetching) = started.map_err(|e| Failed::new("internal", e.to_string()))?;
+    daemon.swarms.admit(id, grant.link.peer.node);
+    for addr in addresses(&grant.link) {
+        fetching.add(addr).await;
+    }
+    let joining = async {
+        if method == Method::Swarm {
+            join(daemon, grant, want, &id, &fetching).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        watched = watch_it(grant, &fetching, tell) => watched?,
+        () = joining => {}
+    }
+    let swarms = daemon.clone();
+    let finished =
+        tokio::task::spawn_blocking(move || swarms.swarms.finish(&id)).await.map_err(|e| failed(&e))?;
+    finished.map(|_| ()).map_err(|e| Failed::new("internal", e.to_string()))
+}
+
+/// All but what is here; None: nothing has to come.
+fn select(manifest: &Manifest, reused: &[u32]) -> Option<Select> {
+    if reused.is_empty() {
+        return Some(Select::All);
+    }
+    let missing = crate::local::missing(manifest, reused);
+    (!missing.is_empty()).then_some(Select::Files(missing))
+}
+
+/// Until all is there and verified, or nothing has come for too long.
+async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand>) -> Result<(), Failed> {
+    let mut progress = fetching.progress.clone();
+    let (mut last, mut moved) = (0, Instant::now());
+    loop {
+        let now = progress.borrow_and_update().clone();
+        if now.complete {
+            return Ok(());
+        }
+        if now.received_bytes + now.verified_bytes != last {
+            (last, moved) = (now.received_bytes + now.verified_bytes, Instant::now());
+        }
+        if moved.elapsed() > STALLED {
+            let name = &grant.link.peer.hello.name;
+            return Err(Failed::new(
+                "unreachable",
+                format!("nothing has come from {name} for {} s", STALLED.as_secs()),
+            ));
+        }
+        let why = format!("{} is coming from {} hosts", grant.about.full_name(), now.peers);
+        tell.send_replace(Stand::Waiting { why, bytes: now.verified_bytes, total: now.wanted_bytes });
+        tokio::select! {
+            changed = progress.changed() => if changed.is_err() {
+                return Err(Failed::new("internal", "the swarm ended by itself"));
+            },
+            () = tokio::time::sleep(TELL) => {}
+        }
+    }
+}
+
+/// Makes the acquaintance of others who have it, or are fetching it.
+async fn join(daemon: &Arc<Daemon>, grant: &Grant, want: &Want, id: &[u8; 32], fetching: &Fetching) {
+    let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
+    for addresses in grant.granted.holders.iter().take(NEIGHBOURS) {
+        let Ok(link) = daemon.peers.at(addresses, daemon).await else { continue };
+        if let Ok((Answer::Ok, _)) = link.ask(&Ask::Join(want.clone()), Bytes::new()).await {
+            daemon.swarms.admit(*id, link.peer.node);
+            for addr in self::addresses(&link) {
+                fetching.add(addr).await;
+            }
+        }
+    }
+}
+
+/// Where a daemon's door is: the address that serves first.
+fn addresses(link: &Link) -> Vec<SocketAddr> {
+    let mut all = link.peer.hello.addresses.clone();
+    // What it was reached by is right, if it was dialled: its port is the door's.
+    if let Some(at) = all.iter().position(|addr| *addr == link.peer.addr) {
+        all.swap(0, at);
+    } else if let Some(port) = all.first().map(SocketAddr::port) {
+        all.insert(0, SocketAddr::new(link.peer.addr.ip(), port));
+    }
+    all.truncate(2);
+    all
+}

@@ -1,0 +1,295 @@
+"""Caches that a host's daemon keeps, and that daemons bring to each other."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+from support.daemons import Host, Site
+from support.tidecast import wait_for
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def site(built, tmp_path, start, port):
+    return Site(built / "tidecast", tmp_path, start, port)
+
+
+@pytest.fixture
+def host(built, tmp_path, start):
+    """A host alone."""
+    host = Host(built / "tidecast", tmp_path / "host", start, "head")
+    host.serve()
+    return host
+
+
+@pytest.fixture
+def data(tmp_path) -> pathlib.Path:
+    """A directory worth keeping."""
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    for number in range(20):
+        (data / f"part{number}").write_bytes(os.urandom(number * 50_000))
+    (data / "sub" / "run").write_text("#!/bin/sh\necho here\n")
+    (data / "sub" / "run").chmod(0o755)
+    (data / "sub" / "link").symlink_to("../part1")
+    os.link(data / "part2", data / "again")
+    return data
+
+
+def same(a: pathlib.Path, b: pathlib.Path) -> None:
+    subprocess.run(["diff", "-r", a, b], check=True)
+
+
+def test_a_cache_has_versions_a_lease_and_an_end(host, data):
+    made = host.create("nt", data, "--lease", "1h")
+    assert (made["name"], made["state"], made["bytes"]) == ("head/nt@1", "committed", made["sent"] + 100_000), "a hard link is sent once"
+    assert host.create("nt", data)["name"] == "head/nt@1", "the same content is the same version"
+    (data / "part3").write_bytes(b"other")
+    second = host.create("nt", data)
+    assert (second["name"], second["sent"]) == ("head/nt@2", 5), "only what changed is sent"
+    assert host.names() == ["head/nt@1", "head/nt@2"]
+    same(data, pathlib.Path(second["path"]))
+
+    assert host.cache("extend", "nt@1", "9d")["lease"] > made["lease"] + 7 * 86400
+    assert host.cache("pin", "nt@1")["pinned"]
+    host.cache("rm", "nt@1", code=1)
+    assert not host.cache("unpin", "nt@1")["pinned"]
+    host.cache("rm", "nt@1")
+    assert host.names() == ["head/nt@2"]
+    assert "head/nt@2" in host("cache", "ls").out and "CacheName" in host("cache", "show", "nt").out
+    whats = [event["what"] for event in host.cache("history", "nt")["events"]]
+    assert whats.count("commit") == 3 and "remove" in whats
+    absent = host.cache("show", "other", code=1)
+    assert "no cache other" in absent["message"]
+
+
+def test_a_cache_is_handed_out_by_every_kind_of_link(host, data, tmp_path):
+    path = pathlib.Path(host.create("nt", data)["path"])
+    for kind in ("symlink", "hardlink", "reflink", "copy"):
+        to = tmp_path / kind
+        to.mkdir()
+        host.cache("get", "nt", "--to", to, "--link", kind)
+        same(data, to / "nt")
+    assert (tmp_path / "symlink" / "nt").readlink() == path
+    assert (tmp_path / "hardlink" / "nt" / "part9").stat().st_ino == (path / "part9").stat().st_ino
+    assert (tmp_path / "copy" / "nt" / "part9").stat().st_ino != (path / "part9").stat().st_ino
+    assert (tmp_path / "hardlink" / "nt" / "sub" / "run").stat().st_mode & 0o777 == 0o555, "nobody writes what others share"
+    assert subprocess.run([tmp_path / "symlink" / "nt" / "sub" / "run"], capture_output=True).stdout == b"here\n"
+    (tmp_path / "copy" / "nt" / "mine").write_text("a copy is the job's own")
+    host.cache("get", "nt", "--to", tmp_path / "copy", "--link", "copy", code=1)
+
+
+def test_several_files_make_one_cache(host, data):
+    made = host.create("some", data / "part4", data / "part5", data / "sub")
+    assert sorted(p.name for p in pathlib.Path(made["path"]).iterdir()) == ["part4", "part5", "sub"]
+    assert host.create("some", data / "part4", data / "part5", data / "sub")["name"] == made["name"]
+    host.create("bad", data / "part4", data / "sub" / "run", code=1)
+
+
+def test_more_than_was_declared_is_refused_and_less_is_no_cache(host, data, tmp_path):
+    host("publish", data / "part9", "-o", tmp_path / "m.torrent", "--format", "v2")
+    manifest = (tmp_path / "m.torrent").read_bytes()
+    head = {"tidecast-create": json.dumps({"name": "p"}), "content-type": "application/x-bittorrent"}
+    content = (data / "part9").read_bytes()
+    for body, status in [(content + b"x", 413), (content[:-1], 400), (content[:-1] + b"x", 422), (content, 200)]:
+        got, made = host.http("POST", "/v1/caches", manifest, head)
+        assert got == 200, made
+        got, answer = host.http("PUT", f"/v1/caches/{made['cache']}/content", body)
+        assert got == status, answer
+        assert status == 200 or "head/p@1" not in host.names()
+    assert host.cache("show", "p")["state"] == "committed"
+    got, _ = host.http("PUT", f"/v1/caches/{made['cache']}/content", content)
+    assert got == 409, "what is committed never changes"
+    for path in ("/v1/caches/zz", "/v1/caches?shape=1", "/v1/nothing"):
+        assert host.http("GET", path)[0] in (400, 404)
+    assert host.http("GET", "/v1/openapi.json")[1]["openapi"].startswith("3.")
+
+
+def test_what_is_committed_survives_a_kill(host, data):
+    host.create("nt", data)
+    for _ in range(3):
+        host.daemon.signal(signal.SIGKILL)
+        host.daemon.wait()
+        host.serve()
+        assert host.names() == ["head/nt@1"]
+    same(data, pathlib.Path(host.cache("show", "nt")["path"]))
+    status, report = host.http("POST", "/v1/fsck")
+    assert status == 200 and report["clean"], report
+
+
+def test_a_host_brings_a_cache_from_another_and_serves_it_when_the_origin_is_gone(site, data, tmp_path):
+    origin = site.host("head")
+    first, second = site.host("node1"), site.host("node2")
+    origin.create("nt", data)
+    got = first.cache("get", "head/nt", "--to", tmp_path, "--wait", "1m")
+    assert (got["name"], got["method"]) == ("head/nt@1", "SWARM")
+    same(data, tmp_path / "nt")
+    assert first.cache("get", "head/nt")["fetched_seconds"] == 0, "the second job has it at once"
+    where = origin.cache("where", "nt")["holders"]
+    assert {h["host"] for h in where} == {"head", "node1"}
+    origin.daemon.signal(signal.SIGKILL)
+    origin.daemon.wait()
+    got = second.cache("get", "head/nt", "--wait", "1m")
+    same(data, pathlib.Path(got["path"]))
+    third = second.cache("get", "head/none", "--wait", "10s", code=1)
+    assert "no such cache" in third["message"] or "nobody is known" in third["message"]
+
+
+def test_a_new_version_moves_only_what_changed(site, data):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("nt", data)
+    node.cache("get", "head/nt@1", "--wait", "1m")
+    (data / "part7").write_bytes(b"seven")
+    origin.create("nt", data)
+    before = node.http("GET", "/v1/daemon")[1]["received"]
+    got = node.cache("get", "head/nt@2", "--wait", "1m")
+    same(data, pathlib.Path(got["path"]))
+    received = node.http("GET", "/v1/daemon")[1]["received"] - before
+    assert received < 100_000, received
+    shared = [pathlib.Path(p) / "part9" for p in (got["path"], node.cache("show", "head/nt@1")["path"])]
+    assert shared[0].stat().st_ino == shared[1].stat().st_ino
+
+
+def test_a_private_cache_travels_by_direct_and_replicas_are_offered(site, data):
+    origin, node = site.host("head"), site.host("node1")
+    made = origin.create("own", data, "--private")
+    assert (made["mode"], made["methods"]) == (0o700, ["direct"])
+    assert node.cache("get", "head/own", "--wait", "1m")["method"] == "DIRECT"
+    origin.create("nt", data / "part9", "--replicas", "2", "--policy", 'TARGET.Name == "node1"')
+    node.cache("get", "head/nt", "--wait", "1m")
+    assert origin.cache("replicate", "nt", "--to", "node1")["offered"] == [{"host": "node1", "answer": "ok"}]
+    other = origin.create("other", data / "part8", "--requirements", 'TARGET.Name == "elsewhere"')["name"]
+    refused = node.cache("get", other, "--wait", "1m", code=1)
+    assert "requirements" in refused["message"] and refused["reason"] == "rejected"
+
+
+def test_strangers_and_the_revoked_get_nothing(site, data):
+    origin = site.host("head")
+    origin.create("nt", data)
+    site.admin("ca", "init", site.base / "other", "--name", "another site")
+    pem = site.certificate("host:mallory", ca=site.base / "other")
+    stranger = site.host("mallory", pem=pem)
+    failed = stranger.cache("get", "head/nt", "--wait", "20s", code=1)
+    assert failed["reason"] == "unreachable"
+    pretender = site.host("node3", pem=site.certificate("host:node4"))
+    assert pretender.cache("get", "head/nt", "--wait", "20s", code=1)["reason"] == "unreachable"
+    fine = site.host("node5")
+    fine.cache("get", "head/nt", "--wait", "1m")
+    late = site.host("node6")
+    late.cache("get", "head/nt", "--wait", "1m")
+    site.admin("ca", "revoke", site.ca, "host:node6")
+    site.believe(site.ca, "trust")
+    tries = iter(range(1000))
+
+    def refused() -> bool:
+        name = f"try{next(tries)}"
+        origin.create(name, data / "part1")
+        return late.cache("get", f"head/{name}", "--wait", "20s", code=None).get("reason") == "unreachable"
+
+    wait_for("the revocation to be read", refused)
+
+
+def as_nobody(work) -> str:
+    """What `work` says when it is done by a user without privilege."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writes, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as said:
+        return said.read()
+
+
+def test_another_user_gets_nothing_of_a_private_cache(host, data, tmp_path):
+    if os.geteuid():
+        pytest.skip("SKIPPED: becoming another user needs root")
+    for path in [*tmp_path.parents, tmp_path, host.home]:
+        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
+            path.chmod(path.stat().st_mode | 0o055)
+    made = host.create("own", data, "--private")
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+
+    def other(*words) -> subprocess.CompletedProcess:
+        return subprocess.run([*become, *host.argv(*words)], capture_output=True, text=True, env={**os.environ, **host.env}, timeout=60)
+
+    assert json.loads(other("cache", "ls", "--json").stdout.splitlines()[-1])["caches"] == []
+    for words in (["show", "own"], ["get", "own"], ["get", "head/own@1"], ["rm", "own"], ["extend", "own", "1d"], ["where", "own"]):
+        done = other("cache", *words)
+        assert done.returncode == 1, (words, done.stdout)
+    # By its id, too, it is as if there were none.
+    said = []
+    for cache in (made["cache"], "00000000000000ff"):
+        answer = as_nobody(lambda path=f"/v1/caches/{cache}": repr(host.http("GET", path)))
+        said.append(answer.replace(cache, "ID"))
+    assert said[0] == said[1] and said[0].startswith("(404")
+    read = subprocess.run([*become, "ls", made["path"]], capture_output=True, text=True)
+    assert read.returncode and "Permission denied" in read.stderr
+    shared = host.create("all", data)
+    assert subprocess.run([*become, "cat", f"{shared['path']}/part9"], capture_output=True).stdout == (data / "part9").read_bytes()
+    write = subprocess.run([*become, "sh", "-c", f"echo x > {shared['path']}/part9"], capture_output=True, text=True)
+    assert write.returncode
+
+
+class Starter:
+    """HTCondor's starter, as a plugin sees it."""
+
+    def __init__(self, host, tmp_path):
+        self.host, self.dir = host, tmp_path / "scratch"
+        self.dir.mkdir()
+        self.plugin = tmp_path / "tidecast_plugin"
+        self.plugin.symlink_to(host.program)
+
+    def run(self, *words) -> subprocess.CompletedProcess:
+        return subprocess.run([self.plugin, *map(str, words)], capture_output=True, text=True, env={**os.environ, **self.host.env},
+                              cwd=self.dir, timeout=120)
+
+    def transfer(self, *urls, upload=False) -> tuple[int, list[str]]:
+        ads = "".join(f'[ LocalFileName = "{self.dir / url.rsplit("/", 1)[-1]}"; Url = "{url}" ]\n' for url in urls)
+        (self.dir / ".in").write_text(ads + "[ PluginData = [ a = 1 ] ]\n")
+        (self.dir / ".out").write_text(" " * 4096)
+        done = self.run("-infile", self.dir / ".in", "-outfile", self.dir / ".out", *(["-upload"] if upload else []))
+        out = (self.dir / ".out").read_text()
+        assert len(out) >= 4096, "the room that HTCondor made is kept"
+        return done.returncode, [line for line in out.splitlines() if line.strip()]
+
+
+def test_the_plugin_says_what_it_is_and_brings_what_a_job_names(site, data, tmp_path):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("nt", data)
+    starter = Starter(node, tmp_path)
+    said = starter.run("-classad").stdout
+    for line in ('PluginType = "FileTransfer"', "ProtocolVersion = 4", 'SupportedMethods = "tidecast"', "MultipleFileSupport = true", "PluginVersion = "):
+        assert line in said
+    code, ads = starter.transfer("tidecast://head/nt", "tidecast://head/nt@1/part9")
+    assert code == 0 and len(ads) == 2
+    assert all("TransferSuccess = true" in ad for ad in ads), ads
+    assert f"TransferFileBytes = {(data / 'part9').stat().st_size}" in ads[1]
+    same(data, starter.dir / "nt")
+    assert (starter.dir / "nt").is_symlink()
+    assert (starter.dir / "part9").read_bytes() == (data / "part9").read_bytes()
+
+
+def test_the_plugin_fails_whatever_fails(site, data, tmp_path):
+    node = site.host("node1")
+    starter = Starter(node, tmp_path)
+    node.create("nt", data)
+    bad = ["tidecast://node1/none", "tidecast://node1", "tidecast://node1/nt/../../../etc/passwd", "tidecast://node1/nt/absent", "http://x/y"]
+    for url in bad:
+        code, ads = starter.transfer("tidecast://node1/nt", url)
+        assert code != 0, url
+        assert "TransferSuccess = true" in ads[0] and "TransferSuccess = false" in ads[1] and "TransferErrorData" in ads[1], ads
+        (starter.dir / "nt").unlink()
+    code, ads = starter.transfer("tidecast://node1/nt", upload=True)
+    assert code != 0 and "TransferSuccess = false" in ads[0]
+    (starter.dir / ".in").write_text("[ Url = ")
+    assert starter.run("-infile", starter.dir / ".in", "-outfile", starter.dir / ".out").returncode != 0
