@@ -78,12 +78,17 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// A group of this host by its name.
+pub(crate) fn gid_of(name: &str) -> Option<u32> {
+    Some(Group::from_name(name).ok()??.gid.as_raw())
+}
+
 /// The local user and group of an owner from elsewhere, where this daemon can give views away and knows the name.
 pub(crate) fn local_of(owner: &str, group: Option<&str>) -> Option<Local> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let user = User::from_name(owner).ok()??;
-    let group = group.and_then(|name| Group::from_name(name).ok()?);
-    Some(Local { uid: user.uid.as_raw(), gid: group.map_or(user.gid, |group| group.gid).as_raw() })
+    let gid = group.and_then(gid_of).unwrap_or(user.gid.as_raw());
+    Some(Local { uid: user.uid.as_raw(), gid })
 }

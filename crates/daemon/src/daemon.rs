@@ -250,7 +250,6 @@ impl Daemon {
             addresses: hello.addresses,
             started: hello.started,
             state: self.mode().word().into(),
-            parent: None,
             caches: self.depot.caches(&Filter::default()).len() as u64,
             bytes: usage.kept.bytes,
             capacity: usage.capacity.bytes,
@@ -295,6 +294,7 @@ async fn keep(daemon: Arc<Daemon>) {
     let mut carded = crate::now();
     loop {
         tick.tick().await;
+        daemon.uploads.tidy();
         daemon.swarms.rest().await;
         daemon.swarms.expel(&daemon.peers.judge_again());
         if crate::now() > carded + crate::card::RENEW {

@@ -22,6 +22,8 @@ use crate::transfer;
 const REJECTED: Duration = Duration::from_secs(15 * 60);
 /// A source that failed is left alone for so long, then twice as long, up to an hour.
 const SHUNNED: Duration = Duration::from_secs(30);
+/// One that is not even reached may just be starting.
+const UNREACHED: Duration = Duration::from_secs(10);
 const SHUNNED_MOST: Duration = Duration::from_secs(3600);
 /// How long the outcome of a fetch is told to who asks later.
 const TOLD: Duration = Duration::from_secs(30);
@@ -77,6 +79,8 @@ struct Fetch {
 pub(crate) struct Fetches {
     running: Mutex<HashMap<Key, Fetch>>,
     rejected: Mutex<HashMap<Key, (Instant, Failed)>>,
+    /// What caches will be that are on their way.
+    contents: Mutex<HashMap<CacheId, [u8; 32]>>,
     shunned: Mutex<HashMap<SocketAddr, (Instant, Duration)>>,
     room: Arc<Semaphore>,
     allowed: Mutex<usize>,
@@ -87,6 +91,7 @@ impl Fetches {
         Self {
             running: Mutex::default(),
             rejected: Mutex::default(),
+            contents: Mutex::default(),
             shunned: Mutex::default(),
             room: Arc::new(Semaphore::new(transfers)),
             allowed: Mutex::new(transfers),
@@ -124,6 +129,17 @@ impl Fetches {
         }
     }
 
+    /// What a cache will be that is on its way.
+    pub(crate) fn content(&self, id: CacheId) -> Option<[u8; 32]> {
+        self.contents.lock().get(&id).copied()
+    }
+
+    /// Notes what a cache will be, until the guard is dropped.
+    pub(crate) fn coming(&self, id: CacheId, content: [u8; 32]) -> Coming<'_> {
+        self.contents.lock().insert(id, content);
+        Coming { fetches: self, id }
+    }
+
     /// A source has failed.
     pub(crate) fn shun(&self, addr: SocketAddr) {
         let mut shunned = self.shunned.lock();
@@ -133,6 +149,17 @@ impl Fetches {
         let last = shunned.get(&addr).map_or(SHUNNED / 2, |(_, last)| *last);
         let time = (last * 2).min(SHUNNED_MOST);
         shunned.insert(addr, (Instant::now() + time, time));
+    }
+
+    /// An address does not answer.
+    pub(crate) fn unreached(&self, addr: SocketAddr) {
+        let mut shunned = self.shunned.lock();
+        if shunned.len() >= REMEMBERED {
+            shunned.retain(|_, (until, _)| *until > Instant::now());
+        }
+        let until = Instant::now() + UNREACHED;
+        let (shunned_until, _) = shunned.entry(addr).or_insert((until, SHUNNED / 2));
+        *shunned_until = until.max(*shunned_until);
     }
 
     /// A source has done well.
@@ -156,6 +183,18 @@ impl Fetches {
             rejected.retain(|_, (at, _)| at.elapsed() < REJECTED);
         }
         rejected.insert(key.clone(), (Instant::now(), why.clone()));
+    }
+}
+
+/// A cache is on its way while this lives.
+pub(crate) struct Coming<'a> {
+    fetches: &'a Fetches,
+    id: CacheId,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.fetches.contents.lock().remove(&self.id);
     }
 }
 

@@ -64,18 +64,23 @@ impl Daemon {
                 ads::check(what, text).map_err(crate::Error::from)?;
             }
         }
+        let group = create.group.clone().or_else(|| caller.groups.first().cloned());
+        if let Some(other) = group.as_ref().filter(|group| !caller.groups.contains(group) && !caller.rules())
+        {
+            return Err(ApiError::forbidden(format!("you are not in the group {other}")));
+        }
         let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
         let declare = Declare {
             origin: self.config.name.clone(),
             name: create.name.clone(),
             version: None,
             owner: caller.name.clone(),
-            group: create.group.clone().or_else(|| caller.groups.first().cloned()),
+            local: self.view_of(caller, group.as_deref()),
+            group,
             mode: create.mode.unwrap_or(if create.private { 0o700 } else { 0o755 }) & READ,
             private: create.private,
             lease: create.lease,
             size: size_of(&manifest),
-            local: self.local(caller),
             attributes: Attributes::new(&create).to_map(),
         };
         let created = self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await?;
@@ -83,9 +88,16 @@ impl Daemon {
         Ok(created)
     }
 
-    /// Whose the view of a cache is to be, where this daemon can give it away.
+    /// Whose the files are to be that this daemon makes for a caller, where it can give them away.
     pub(crate) fn local(&self, caller: &Caller) -> Option<Local> {
         rustix::process::geteuid().is_root().then_some(Local { uid: caller.uid, gid: caller.gid })
+    }
+
+    /// As [`Daemon::local`], with the group that may read.
+    fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
+        let local = self.local(caller)?;
+        let gid = group.and_then(crate::caller::gid_of).unwrap_or(local.gid);
+        Some(Local { gid, ..local })
     }
 
     /// A longer lease; the owner's to ask for.

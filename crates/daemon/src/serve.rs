@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use tidecast_depot::{CacheId, CacheRecord, Reader};
+use tidecast_depot::{CacheId, CacheRecord, Filter, Reader};
 use tidecast_identity::{Identity, NodeId};
 
 use crate::ads;
@@ -30,9 +30,6 @@ const SEEKS: Duration = Duration::from_secs(3600);
 const SEEKERS: usize = 4096;
 /// Whoever has to wait asks again after so many seconds.
 const AGAIN: u64 = 2;
-
-/// The same words for what is not there and for what is not the asker's: nobody learns which.
-const ABSENT: &str = "there is no such cache, or it is not yours to read";
 
 /// Who was granted which content lately: they can feed each other.
 #[derive(Default)]
@@ -111,8 +108,8 @@ impl Daemon {
 
     async fn grant(&self, peer: &Peer, want: &Want) -> Answer {
         let Some(record) = self.wanted(peer, want) else {
-            self.note(&peer.hello.name, "want", &want.name, ABSENT);
-            return rejected(ABSENT);
+            self.note(&peer.hello.name, "want", &want.name, "absent");
+            return Answer::Absent;
         };
         if self.mode() == Mode::Paused {
             return Answer::Wait { seconds: AGAIN, why: format!("{} is paused", self.config.name) };
@@ -139,7 +136,7 @@ impl Daemon {
 
     /// Whether it is here, for who may know.
     fn holds(&self, peer: &Peer, want: &Want) -> Answer {
-        let Some(record) = self.wanted(peer, want) else { return rejected(ABSENT) };
+        let Some(record) = self.wanted(peer, want) else { return Answer::Absent };
         let Ok(about) = serde_json::to_value(&*record) else { return rejected("internal") };
         Answer::Cache(Box::new(Granted { cache: record.id.to_string(), about, manifest: 0, holders: vec![] }))
     }
@@ -184,33 +181,33 @@ impl Daemon {
             .cache
             .as_deref()
             .and_then(|hex| data_encoding::HEXLOWER.decode(hex.as_bytes()).ok()?.try_into().ok());
-        let Some(content): Option<[u8; 32]> = content else { return rejected(ABSENT) };
-        // One that is here, or one that is on its way here: for both it is known who may read it.
-        let records = self.depot.caches(&tidecast_depot::Filter::default());
-        let name: Option<CacheName> = want.name.parse().ok();
+        let Some(content): Option<[u8; 32]> = content else { return Answer::Absent };
+        let (Ok(name), Some(reader)) = (want.name.parse::<CacheName>(), reader(peer, want)) else {
+            return Answer::Absent;
+        };
+        // One that is here, or on its way here. It must be this very content: the right to one cache is none to another.
         let may = |record: &Arc<CacheRecord>| {
-            reader(peer, want).is_some_and(|reader| record.readable_by(&reader))
-                && name
-                    .as_ref()
-                    .is_some_and(|n| n.name == record.name && n.origin.as_ref() == Some(&record.origin))
+            let of = record.content.or_else(|| self.fetches.content(record.id));
+            of == Some(content)
+                && record.readable_by(&reader)
+                && name.name == record.name
+                && name.origin.as_ref() == Some(&record.origin)
                 && Attributes::of(record).methods().contains(&Method::Swarm)
         };
-        let Some(record) = records.iter().find(|record| may(record)) else { return rejected(ABSENT) };
+        let records = self.depot.caches(&Filter::default());
+        let Some(record) = records.iter().find(|record| may(record)) else { return Answer::Absent };
         self.swarms.admit(content, peer.node);
         if self.swarms.runs(&content) {
             return Answer::Ok;
         }
-        if record.is_committed() && record.content == Some(content) {
-            return match self.serve_swarm(record, peer).await {
-                Ok(_) => Answer::Ok,
-                Err(_) => rejected("it cannot be served now"),
-            };
+        match record.is_committed() {
+            true if self.serve_on(record).await.is_ok() => Answer::Ok,
+            _ => Answer::Wait { seconds: AGAIN, why: "it cannot be served now".into() },
         }
-        rejected(ABSENT)
     }
 
     async fn part(&self, peer: &Peer, cache: &str, offset: u64) -> (Answer, Bytes) {
-        let nothing = (rejected(ABSENT), Bytes::new());
+        let nothing = (Answer::Absent, Bytes::new());
         let record = cache.parse::<CacheId>().ok().and_then(|id| self.depot.cache(id));
         let Some(record) = record.filter(|r| r.is_committed()) else { return nothing };
         let Some(content) = record.content.filter(|content| self.swarms.admits(content, peer.node)) else {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidecast_depot::{CacheId, State};
+use tidecast_identity::Identity;
 use tokio::net::lookup_host;
+use tokio::task::JoinSet;
 
 use crate::ads;
 use crate::api::error::ApiError;
@@ -20,12 +22,17 @@ use crate::peer::message::{Answer, Ask, Want};
 pub const PORT: u16 = 6980;
 
 impl Daemon {
-    /// Those to ask for a cache, best first: its origin, if it is reached, then everybody else who is known.
-    pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName) -> Vec<Arc<Link>> {
+    /// Those to ask for a cache, best first: its origin, if it is reached, then everybody else who is known. Daemons of other users
+    /// than the reader are not told what he wants, unless they are the origin.
+    pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName, reader: &str) -> Vec<Arc<Link>> {
         self.acquaint(name.origin.as_deref()).await;
         let mut all = self.peers.all();
         all.retain(|link| !self.fetches.is_shunned(link.peer.addr));
         let is_origin = |link: &Arc<Link>| name.origin.as_ref() == Some(&link.peer.hello.name);
+        all.retain(|link| match &link.peer.identity {
+            Identity::Host(_) => true,
+            Identity::User(user) => user == reader || is_origin(link),
+        });
         all.sort_by_key(|link| (!is_origin(link), link.peer.hello.started));
         all
     }
@@ -40,16 +47,26 @@ impl Daemon {
                 wanted.insert(0, host);
             }
         }
+        let mut dialling = JoinSet::new();
         for peer in wanted {
             let (name, place) = peer.split_once('=').unwrap_or(("", peer));
             if !name.is_empty() && (known(name) || name == self.config.name) {
                 continue;
             }
-            let addresses: Vec<SocketAddr> = resolve(place).await;
-            if let Err(error) = self.peers.at(&addresses, self).await {
-                tracing::debug!(peer, %error, "not reached");
-            }
+            let (daemon, place) = (self.clone(), place.to_owned());
+            dialling.spawn(async move {
+                let mut addresses = resolve(&place).await;
+                addresses.retain(|addr| !daemon.fetches.is_shunned(*addr));
+                if let (Err(error), Some(first)) =
+                    (daemon.peers.at(&addresses, &daemon).await, addresses.first())
+                {
+                    tracing::debug!(place, %error, "not reached");
+                    daemon.fetches.unreached(*first);
+                }
+            });
         }
+        // Each of them ends by itself: all bounds are theirs.
+        while dialling.join_next().await.is_some() {}
     }
 
     /// Who has a cache that `caller` may read, as far as the daemons that are known say.
@@ -76,7 +93,7 @@ impl Daemon {
             groups: caller.groups.clone(),
             ad,
         };
-        for link in self.sources(&name).await {
+        for link in self.sources(&name, &caller.name).await {
             if let Ok((Answer::Cache(granted), _)) = link.ask(&Ask::Holds(want.clone()), Bytes::new()).await {
                 let origin = granted.about.get("origin").and_then(serde_json::Value::as_str);
                 holders.push(Holder {
@@ -161,6 +178,7 @@ impl Daemon {
             Ok((Answer::Ok | Answer::Cache(_), _)) => ("ok", None),
             Ok((Answer::Wait { why, .. }, _)) => ("wait", Some(why)),
             Ok((Answer::Rejected { why }, _)) => ("rejected", Some(why)),
+            Ok((Answer::Absent, _)) => ("rejected", Some("it does not see this cache here".into())),
             Ok((Answer::NotUnderstood, _)) => ("rejected", Some("it does not understand".into())),
             Err(error) => ("unreachable", Some(error.to_string())),
         };

@@ -207,6 +207,11 @@ impl Swarms {
         }
     }
 
+    /// Whether it runs, and has nothing to fetch.
+    pub(crate) fn only_seeds(&self, id: &SwarmId) -> bool {
+        self.running.lock().get(id).is_some_and(|running| running.seeds)
+    }
+
     /// Whether `node` was let into this swarm.
     pub(crate) fn admits(&self, id: &SwarmId, node: NodeId) -> bool {
         self.admitted.admits(*id, node)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
+use tidecast_identity::Identity;
 use tidecast_metainfo::Manifest;
 use tidecast_store::{DownloadOptions, Select};
 use tokio::sync::watch;
@@ -19,7 +20,7 @@ use crate::fetch::{Failed, Stand};
 use crate::name::CacheName;
 use crate::peer::link::Link;
 use crate::peer::message::{Answer, Ask, Granted, Want};
-use crate::swarms::Fetching;
+use crate::swarms::{Fetching, SwarmError, SwarmId};
 
 /// Nothing has come for so long: the source has failed.
 const STALLED: Duration = Duration::from_secs(60);
@@ -61,6 +62,7 @@ pub(crate) async fn fetch(
     };
     let id = manifest.hash_v2().unwrap_or_default();
     let missing = select(&manifest, &reused);
+    let coming = daemon.fetches.coming(reservation.id(), id);
     let moved = transfer(daemon, &grant, &manifest, (reservation.dir(), missing), &want, method, tell).await;
     // Its files are about to become the store's; then it serves on from there.
     daemon.swarms.stop(&id).await;
@@ -69,6 +71,7 @@ pub(crate) async fn fetch(
         return Err(failed);
     }
     daemon.fetches.forgive(grant.link.peer.addr);
+    drop(coming);
     let internal = |e: String| Failed::new("internal", e);
     let committing = tokio::task::spawn_blocking(move || reservation.commit(&manifest, true, crate::now()));
     let committed =
@@ -92,14 +95,24 @@ async fn ask(
     loop {
         let mut last = Failed::new("unreachable", format!("nobody is known who has {name}"));
         let mut wait = None;
-        for link in daemon.sources(name).await {
+        for link in daemon.sources(name, &want.reader).await {
             match link.ask(&Ask::Want(want.clone()), Bytes::new()).await {
                 Ok((Answer::Cache(granted), _)) => {
                     let about: CacheRecord = serde_json::from_value(granted.about.clone()).map_err(|e| {
                         Failed::new("unreachable", format!("{} talks nonsense: {e}", link.peer.hello.name))
                     })?;
+                    if let Err(why) = is_theirs(&link, name, &about) {
+                        tracing::warn!(peer = link.peer.hello.name, %name, why, "an answer is not believed");
+                        last = Failed::new("unreachable", format!("{}: {why}", link.peer.hello.name));
+                        continue;
+                    }
                     return Ok(Grant { link, granted: *granted, about });
                 }
+                Ok((Answer::Absent, _)) if last.kind == "unreachable" => {
+                    let why = format!("there is no cache {name}, or it is not yours to read");
+                    last = Failed::new("absent", why);
+                }
+                Ok((Answer::Absent, _)) => {}
                 Ok((Answer::Wait { seconds, why }, _)) => wait = Some((seconds.clamp(1, 60), why)),
                 Ok((Answer::Rejected { why }, _)) => {
                     last = Failed::new("rejected", format!("{}: {why}", link.peer.hello.name));
@@ -120,6 +133,22 @@ async fn ask(
             }
             _ => return Err(last),
         }
+    }
+}
+
+/// Whether what was granted is what was asked for, and the other's to give: a host's daemon may have anybody's caches, a user's
+/// daemon only its user's own that were made there.
+fn is_theirs(link: &Link, name: &CacheName, about: &CacheRecord) -> Result<(), &'static str> {
+    let asked = name.name == about.name
+        && name.origin.as_ref().is_none_or(|origin| *origin == about.origin)
+        && name.version.is_none_or(|version| about.version == Some(version));
+    if !asked || !about.is_committed() || about.version.is_none() {
+        return Err("it answers with another cache than was asked for");
+    }
+    match &link.peer.identity {
+        Identity::Host(_) => Ok(()),
+        Identity::User(user) if *user == about.owner && link.peer.hello.name == about.origin => Ok(()),
+        Identity::User(_) => Err("it gives what is not its user's"),
     }
 }
 
@@ -254,8 +283,7 @@ async fn transfer(
     let (swarms, wanted) = (daemon.clone(), manifest.clone());
     let options = DownloadOptions { select, ..DownloadOptions::default() };
     let start = move || swarms.swarms.fetch(&wanted, &dir, &options);
-    let started = tokio::task::spawn_blocking(start).await.map_err(|e| failed(&e))?;
-    let (id, fetching) = started.map_err(|e| Failed::new("internal", e.to_string()))?;
+    let (id, fetching) = begin(daemon, manifest, start).await?;
     daemon.swarms.admit(id, grant.link.peer.node);
     for addr in addresses(&grant.link) {
         fetching.add(addr).await;
@@ -274,6 +302,31 @@ async fn transfer(
     let finished =
         tokio::task::spawn_blocking(move || swarms.swarms.finish(&id)).await.map_err(|e| failed(&e))?;
     finished.map(|_| ()).map_err(|e| Failed::new("internal", e.to_string()))
+}
+
+/// Starts a swarm that fetches. One of the same content that only serves another owner's cache makes way for it; one that fetches
+/// is waited for.
+async fn begin(
+    daemon: &Arc<Daemon>,
+    manifest: &Manifest,
+    start: impl Fn() -> Result<(SwarmId, Fetching), SwarmError> + Clone + Send + 'static,
+) -> Result<(SwarmId, Fetching), Failed> {
+    let internal = |e: String| Failed::new("internal", e);
+    let began = Instant::now();
+    loop {
+        let started =
+            tokio::task::spawn_blocking(start.clone()).await.map_err(|e| internal(e.to_string()))?;
+        match started {
+            Err(SwarmError::Fetching) if began.elapsed() < PATIENCE => {}
+            other => return other.map_err(|e| internal(e.to_string())),
+        }
+        let id = manifest.hash_v2().unwrap_or_default();
+        if daemon.swarms.only_seeds(&id) {
+            daemon.swarms.stop(&id).await;
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
 }
 
 /// All but what is here; None: nothing has to come.
@@ -340,4 +393,68 @@ fn addresses(link: &Link) -> Vec<SocketAddr> {
     }
     all.truncate(2);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidecast_identity::NodeId;
+
+    use super::*;
+    use crate::peer::link::{Peer, Serve};
+    use crate::peer::message::Hello;
+
+    struct Nobody;
+
+    impl Serve for Nobody {
+        async fn serve(self: Arc<Self>, _: &Peer, _: Ask, _: Bytes) -> (Answer, Bytes) {
+            (Answer::Absent, Bytes::new())
+        }
+    }
+
+    fn link(identity: Identity, name: &str) -> Arc<Link> {
+        let hello = Hello {
+            name: name.into(),
+            card: String::new(),
+            addresses: vec![],
+            machine: String::new(),
+            started: 0,
+            user: None,
+        };
+        let peer = Peer { node: NodeId([1; 32]), identity, hello, addr: "127.0.0.1:1".parse().unwrap() };
+        Link::new(peer, tokio::io::duplex(1).0, Arc::new(Nobody)).0
+    }
+
+    fn about(text: &str) -> CacheRecord {
+        let size = serde_json::json!({ "bytes": 1, "inodes": 1 });
+        let mut record = serde_json::json!({
+            "id": 1, "origin": "head", "name": "nt", "version": 2, "owner": "root", "mode": 0o444, "state": "COMMITTED",
+            "declared": size, "created": 1, "last_used": 1, "lease_until": 1,
+        });
+        let changed: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+        record.as_object_mut().unwrap().extend(changed);
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn nobody_is_believed_about_another_cache_and_a_users_daemon_about_his_own_only() {
+        let host = link(Identity::Host("node1".into()), "node1");
+        let alice = link(Identity::User("alice".into()), "alice.node1");
+        let judge = |link: &Arc<Link>, name: &str, changed: &str| {
+            is_theirs(link, &name.parse().unwrap(), &about(changed)).is_ok()
+        };
+        assert!(
+            judge(&host, "head/nt", "{}") && judge(&host, "nt@2", "{}") && judge(&host, "head/nt@2", "{}")
+        );
+        for name in ["head/nr", "other/nt", "head/nt@1"] {
+            assert!(!judge(&host, name, "{}"), "{name}");
+        }
+        for changed in [r#"{"state": "UPLOADING"}"#, r#"{"version": null}"#] {
+            assert!(!judge(&host, "head/nt", changed), "{changed}");
+        }
+        assert!(!judge(&alice, "head/nt", "{}"));
+        assert!(!judge(&alice, "head/nt", r#"{"owner": "alice"}"#));
+        assert!(!judge(&alice, "alice.node1/nt", r#"{"origin": "alice.node1"}"#));
+        assert!(judge(&alice, "alice.node1/nt", r#"{"origin": "alice.node1", "owner": "alice"}"#));
+    }
 }

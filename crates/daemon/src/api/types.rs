@@ -265,8 +265,6 @@ pub struct Status {
     pub started: u64,
     /// `running`, `paused` or `draining`.
     pub state: String,
-    /// Its parent on this host, if it has one.
-    pub parent: Option<String>,
     /// Caches that are here.
     pub caches: u64,
     /// Bytes on disk.

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -28,6 +28,8 @@ const CHUNKS: usize = 16;
 /// Of an upload that is refused, so much is read on, so long at most.
 const MOST_DRAINED: usize = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
+/// The content comes within this time after the declaration.
+const WAITING: Duration = Duration::from_mins(10);
 /// Uploads that were begun and not gone on with.
 const BEGUN: usize = 1024;
 
@@ -36,11 +38,19 @@ struct Upload {
     reservation: Reservation,
     manifest: Arc<Manifest>,
     files: Vec<u32>,
+    begun: Instant,
 }
 
 /// Uploads that wait for their content.
 #[derive(Default)]
 pub(crate) struct Uploads(Mutex<HashMap<CacheId, Upload>>);
+
+impl Uploads {
+    /// Gives back the room of those that nobody goes on with.
+    pub(crate) fn tidy(&self) {
+        self.0.lock().retain(|_, upload| upload.begun.elapsed() < WAITING);
+    }
+}
 
 impl Daemon {
     /// Declares a cache and makes room for it.
@@ -77,7 +87,7 @@ impl Daemon {
                 return Err(ApiError::new(status, "denied", format!("there is no room for it: {reason}")));
             }
         };
-        let upload = Upload { reservation, manifest, files: files.clone() };
+        let upload = Upload { reservation, manifest, files: files.clone(), begun: Instant::now() };
         let mut uploads = self.uploads.0.lock();
         if uploads.len() >= BEGUN {
             return Err(ApiError::new(
@@ -187,7 +197,7 @@ fn write(
     upload: Upload,
     queue: mpsc::Receiver<Option<Bytes>>,
 ) -> Result<Arc<tidecast_depot::CacheRecord>, ApiError> {
-    let Upload { reservation, manifest, files } = upload;
+    let Upload { reservation, manifest, files, .. } = upload;
     let mut incoming = Incoming { queue, chunk: Bytes::new(), whole: false };
     let top = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
     let root = reservation.dir().join(top);

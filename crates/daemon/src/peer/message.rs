@@ -82,6 +82,8 @@ pub(crate) enum Answer {
     Cache(Box<Granted>),
     /// Ask again after so many seconds.
     Wait { seconds: u64, why: String },
+    /// There is none, or it is not the reader's to know: nobody learns which.
+    Absent,
     /// No, and asking again does not help.
     Rejected { why: String },
     /// The other end does not know this kind of request.
