@@ -47,6 +47,8 @@ impl Depot {
         let busy = || Error::Busy { path: layout.root.clone() };
         let lock = os::lock(&layout.lock())?.ok_or_else(busy)?;
         let root = File::open(&layout.root).at("open", &layout.root)?;
+        // Others pass through this directory: they must not read who has what.
+        os::private(&layout.db())?;
         let db = open_db(&layout)?;
         layout.keep_spare();
         let depot = Depot(Arc::new(Inner {

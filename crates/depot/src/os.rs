@@ -82,6 +82,12 @@ fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
     to.set_permissions(Permissions::from_mode(meta.mode() & 0o7777))
 }
 
+/// Makes an empty file if there is none, and sees to it that only its owner may read it.
+pub(crate) fn private(path: &Path) -> Result<(), Error> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).at("create", path)?;
+    chmod(path, 0o600)
+}
+
 /// Makes a directory, also where there is one already.
 pub(crate) fn make_dir(path: &Path) -> Result<(), Error> {
     match fs::create_dir(path) {

@@ -237,6 +237,9 @@ fn rights_on_disk_are_those_of_the_cache() {
     for dir in ["", "caches", "objects", "incoming", "uses"] {
         assert!(!list(&depot.dir().join(dir)), "{dir}");
     }
+    for file in ["depot.redb", "lock"] {
+        assert!(!can_read("4242", "1", &depot.dir().join(file)), "{file}");
+    }
     // A job's directory has to be the job's, and what is made there is the job's too.
     let job = tmp.path().join("job");
     fs::create_dir(&job).unwrap();
