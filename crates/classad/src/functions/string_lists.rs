@@ -10,8 +10,8 @@ pub(super) const ALL: &[Named] = &[
     ("stringListSize", |e, args| summary(e, args, |items| Val::Int(items.len() as i64))),
     ("stringListSum", |e, args| summary(e, args, |items| reduced(items, 0.0, |a, b| a + b, false))),
     ("stringListAvg", |e, args| summary(e, args, |items| reduced(items, 0.0, |a, b| a + b, true))),
-    ("stringListMin", |e, args| summary(e, args, |items| extreme(items, f64::min))),
-    ("stringListMax", |e, args| summary(e, args, |items| extreme(items, f64::max))),
+    ("stringListMin", |e, args| summary(e, args, |items| extreme(items, f32::MAX, f64::min))),
+    ("stringListMax", |e, args| summary(e, args, |items| extreme(items, f32::MIN_POSITIVE, f64::max))),
     ("stringListMember", |e, args| member(e, args, |a, b| a == b)),
     ("stringListIMember", |e, args| member(e, args, <[u8]>::eq_ignore_ascii_case)),
     ("stringListSubsetMatch", |e, args| subset(e, args, |a, b| a == b)),
@@ -69,9 +69,14 @@ fn reduced(items: &[&[u8]], start: f64, with: fn(f64, f64) -> f64, average: bool
     }
 }
 
-fn extreme(items: &[&[u8]], with: fn(f64, f64) -> f64) -> Val {
+/// HTCondor begins at the largest and at the smallest positive number of single precision, and so no minimum is above the one,
+/// no maximum below the other: that of `"-1,-2"` is 0.
+fn extreme(items: &[&[u8]], start: f32, with: fn(f64, f64) -> f64) -> Val {
+    if items.is_empty() {
+        return Val::Undefined;
+    }
     match numbers(items) {
-        Some((all, real)) => all.into_iter().reduce(with).map_or(Val::Undefined, |v| number(v, real)),
+        Some((all, real)) => number(all.into_iter().fold(f64::from(start), with), real),
         None => Val::Error,
     }
 }
