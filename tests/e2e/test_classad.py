@@ -1,5 +1,6 @@
 """`tidecast classad`, and the language beside HTCondor's own library on tens of thousands of random expressions."""
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -9,6 +10,8 @@ from conftest import ROOT
 from support import classads, oracle
 
 HTCONDOR = "htcondor==25.14.1"
+# Always the same in a test of everything, so that it tells of changes of ours; `make classad-soak` looks for what is not known.
+SEEDS = [25, 26, *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
 
 
 @pytest.fixture
@@ -59,10 +62,8 @@ def differences(exprs, theirs, mine):
 
 
 @pytest.mark.parametrize("target", [False, True], ids=["alone", "in a match"])
-@pytest.mark.parametrize("seed", [25, None], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_expressions_are_what_htcondor_says(tide, library, seed, target):
-    seed = secrets.randbelow(10**9) if seed is None else seed
-    print(f"seed {seed}")
     generator = classads.Generator(seed)
     exprs = [generator.expression(generator.rng.randint(1, 4)) for _ in range(12_500)]
     ads = [classads.MY, classads.TARGET] if target else [classads.MY]
@@ -75,7 +76,7 @@ def test_random_expressions_are_what_htcondor_says(tide, library, seed, target):
 
 
 def test_random_ads_match_as_htcondor_says(tide, library, tmp_path):
-    seed = secrets.randbelow(10**9)
+    seed = SEEDS[-1]
     print(f"seed {seed}")
     generator = classads.Generator(seed)
     pairs = [tuple(generator.ad() for _ in range(2)) for _ in range(150)]
