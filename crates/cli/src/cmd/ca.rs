@@ -20,14 +20,14 @@ use crate::units::{Span, count};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tidecast ca init /root/ca --name 'Lab of Genomics'
+  tidecast ca init /srv/ca --name 'Lab of Genomics'
   # On node01, its node id:
   tidecast ca show
   # Where the authority is, a certificate for that node's key, and one for a user, with a key of its own:
-  tidecast ca issue /root/ca host:node01 --node ID -o node01.pem
-  tidecast ca issue /root/ca user:alice -o alice.pem --lifetime 30d
-  tidecast ca revoke /root/ca host:node01
-  tidecast ca show /root/ca")]
+  tidecast ca issue /srv/ca host:node01 --node ID -o node01.pem
+  tidecast ca issue /srv/ca user:alice -o alice.pem --lifetime 30d
+  tidecast ca revoke /srv/ca host:node01
+  tidecast ca show /srv/ca")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
