@@ -16,7 +16,7 @@
 //! decoder bounds what it reads and refuses what it does not understand.
 
 mod authority;
-mod bytes;
+pub mod bytes;
 mod ca;
 mod card;
 mod credential;

@@ -7,9 +7,9 @@ use bytes::{Buf, BufMut};
 use foca::{Header, Member, Message};
 use tidecast_identity::NodeId;
 
-use crate::bytes::Reader;
 use crate::frame::{put_member, read_member};
 use crate::{Keys, Peer};
+use tidecast_identity::bytes::Reader;
 
 /// foca's messages in bytes, with descriptions verified; each is verified and kept in memory once.
 pub(crate) struct Codec<K> {

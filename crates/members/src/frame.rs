@@ -3,10 +3,10 @@
 
 use foca::{Member, State};
 
-use crate::bytes::{Reader, put_field};
 use crate::gossip::MAX_PACKET;
 use crate::record::MAX_RECORD;
 use crate::{Key, Peer, Record};
+use tidecast_identity::bytes::{Reader, put_field};
 
 /// Longest frame, bytes.
 pub const MAX_FRAME: usize = 64 << 10;

@@ -24,7 +24,6 @@
 //! Promises: no socket, no clock, no thread, no unseeded randomness: bytes and the time go in, bytes, events and the
 //! time of the next tick come out. Memory is bounded by [`Limits`]; every decoder is bounded and canonical.
 
-mod bytes;
 mod codec;
 mod dice;
 mod frame;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidecast_identity::NodeId;
 
 use crate::Keys;
-use crate::bytes::{Reader, put_address};
+use tidecast_identity::bytes::{Reader, put_address};
 
 /// Most addresses of one member.
 pub const MAX_ADDRESSES: usize = 4;

@@ -8,7 +8,7 @@
 use tidecast_identity::NodeId;
 
 use crate::Keys;
-use crate::bytes::{Reader, put_field};
+use tidecast_identity::bytes::{Reader, put_field};
 
 /// Longest origin or name, bytes.
 pub const MAX_NAME: usize = 255;
