@@ -16,6 +16,8 @@ class Host(Node):
     def __init__(self, program: pathlib.Path, home: pathlib.Path, start, name: str):
         super().__init__(program, home, start)
         self.name, self.socket, self.dir = name, home / "daemon.sock", home / "store"
+        # A host of its own: it shares with no other daemon of this machine.
+        self.machine = str(home)
         self.env["TIDECAST_SOCKET"] = str(self.socket)
         self.words: list = []
         self.daemon: Proc | None = None
@@ -23,7 +25,7 @@ class Host(Node):
     def serve(self, *words) -> Proc:
         """Starts the daemon, as it was started last if nothing is said, and waits until it answers."""
         self.words = list(words) or self.words
-        self.daemon = self.run("daemon", "--dir", self.dir, "--name", self.name, *self.words)
+        self.daemon = self.run("daemon", "--dir", self.dir, "--name", self.name, "--machine", self.machine, *self.words)
         self.daemon.until("a daemon that answers", lambda: "users ask at" in self.daemon.out)
         return self.daemon
 

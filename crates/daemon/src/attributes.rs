@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidecast_depot::CacheRecord;
 
-use crate::api::types::{Create, Method};
+use crate::api::types::{Came, Create, Method};
 
 /// The daemon's own attributes of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,9 +18,9 @@ pub(crate) struct Attributes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requirements: Option<String>,
     pub(crate) replicas: u32,
-    /// It came by this method; None at the origin.
+    /// How it came to this host; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) came_by: Option<Method>,
+    pub(crate) came: Option<Came>,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }
@@ -45,6 +45,13 @@ impl Attributes {
             replicas: create.replicas,
             ..Self::default()
         }
+    }
+
+    /// What is true of a cache wherever it is.
+    pub(crate) fn that_travel(record: &CacheRecord) -> BTreeMap<String, Value> {
+        let mut all = record.attributes.clone();
+        all.remove("came");
+        all
     }
 
     /// As the depot keeps it.

@@ -32,11 +32,11 @@ impl Caller {
     /// The user database cannot be read.
     pub(crate) fn of(cred: &UCred) -> io::Result<Self> {
         let user = User::from_uid(Uid::from_raw(cred.uid())).map_err(io::Error::from)?;
-        let gids = match user.as_ref().and_then(|user| std::ffi::CString::new(user.name.as_str()).ok()) {
-            Some(name) => getgrouplist(&name, Gid::from_raw(cred.gid())).map_err(io::Error::from)?,
-            None => vec![Gid::from_raw(cred.gid())],
+        let gid = Gid::from_raw(cred.gid());
+        let groups = match &user {
+            Some(user) => groups_of(&user.name, gid)?,
+            None => names(vec![gid]),
         };
-        let groups = gids.into_iter().filter_map(|gid| Some(Group::from_gid(gid).ok()??.name)).collect();
         let name = user.map_or_else(|| format!("uid{}", cred.uid()), |user| user.name);
         Ok(Self { uid: cred.uid(), gid: cred.gid(), name, groups, pid: cred.pid() })
     }
@@ -44,6 +44,23 @@ impl Caller {
     /// As the depot knows readers.
     pub(crate) fn reader(&self) -> Reader {
         Reader { owner: self.name.clone(), groups: self.groups.clone(), all: self.rules() }
+    }
+
+    /// On whose behalf a daemon of this machine asks: its own user's, but for root's, which serves everybody.
+    ///
+    /// # Errors
+    /// It is not the caller's to ask for him.
+    pub(crate) fn acts_for(&self, user: &str) -> Result<Reader, ApiError> {
+        if user == self.name {
+            return Ok(Reader { all: false, ..self.reader() });
+        }
+        if self.uid != 0 {
+            return Err(ApiError::forbidden(format!("you are not {user}")));
+        }
+        let found = User::from_name(user).map_err(|e| ApiError::internal(io::Error::from(e)))?;
+        let gid = found.map_or(Gid::from_raw(u32::MAX), |user| user.gid);
+        let groups = groups_of(user, gid).unwrap_or_default();
+        Ok(Reader { owner: user.into(), groups, all: false })
     }
 
     /// The process that a cache is kept for: `pid`, if it is the caller's own, else the parent of the process that asks.
@@ -66,6 +83,18 @@ impl Caller {
     pub(crate) fn rules(&self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
+}
+
+/// The groups of a user who came with this one.
+fn groups_of(user: &str, gid: Gid) -> io::Result<Vec<String>> {
+    match std::ffi::CString::new(user) {
+        Ok(name) => Ok(names(getgrouplist(&name, gid).map_err(io::Error::from)?)),
+        Err(_) => Ok(names(vec![gid])),
+    }
+}
+
+fn names(gids: Vec<Gid>) -> Vec<String> {
+    gids.into_iter().filter_map(|gid| Some(Group::from_gid(gid).ok()??.name)).collect()
 }
 
 fn owner_of(pid: i32) -> Option<u32> {

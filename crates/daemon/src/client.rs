@@ -9,14 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::api::types::{CacheInfo, Create, Created};
@@ -27,6 +28,9 @@ const MAX_ANSWER: usize = 256 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
 /// ... and answers within this time, beyond what it was told to wait.
 const ANSWER: Duration = Duration::from_secs(120);
+
+/// Of a content something comes within this time.
+const SILENT: Duration = Duration::from_secs(10);
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -64,13 +68,35 @@ pub enum ClientError {
 /// The daemon of this host.
 pub struct Client {
     path: PathBuf,
+    /// The user and the process that have to be at the other end; None: whoever has the socket.
+    expected: Option<(u32, u32)>,
 }
 
 impl Client {
     /// The daemon that listens at this socket.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), expected: None }
+    }
+
+    /// The daemon of this user and process, at a name without a file.
+    pub(crate) fn of_kin(name: &str, uid: u32, pid: u32) -> Self {
+        Self { path: PathBuf::from(format!("\0{name}")), expected: Some((uid, pid)) }
+    }
+
+    /// A connection, to whom it has to be.
+    pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
+        let connect = timeout(CONNECT, UnixStream::connect(&self.path)).await;
+        let connect = connect.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.shown(), source })?;
+        if let Some((uid, pid)) = self.expected {
+            let there = stream.peer_cred().map_err(|e| self.broken(e))?;
+            let pid = i32::try_from(pid).ok();
+            if there.uid() != uid || there.pid() != pid {
+                return Err(self.broken("somebody else is there"));
+            }
+        }
+        Ok(stream)
     }
 
     /// Asks with JSON, and takes the answer's. `wait`: how much longer than usual the answer may take.
@@ -141,26 +167,65 @@ impl Client {
         body: BoxBody<Bytes, io::Error>,
         wait: Duration,
     ) -> Result<A, ClientError> {
-        let connect = timeout(CONNECT, UnixStream::connect(&self.path)).await;
-        let connect = connect.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.path.clone(), source })?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(e))?;
-        let running = tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("host", "daemon");
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let request = request.body(body).map_err(|e| self.broken(e))?;
         let talk = async {
-            let answer = sender.send_request(request).await.map_err(|e| self.broken(e))?;
+            let (answer, _running) = self.ask(method, path, headers, body).await?;
             let status = answer.status();
-            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-            Ok((status, body.map_err(|e| self.broken(e))?.to_bytes()))
+            Ok((status, self.whole(answer).await?))
         };
         let talked = timeout(ANSWER + wait, talk).await;
-        running.abort();
         let (status, body) =
             talked.map_err(|_| self.broken(format!("nothing for {} s", (ANSWER + wait).as_secs())))??;
         self.understand(status, &body)
+    }
+
+    /// What a committed cache is, as JSON, and its manifest.
+    pub(crate) async fn manifest(&self, cache: &str) -> Result<(Bytes, Bytes), ClientError> {
+        let path = format!("/v1/caches/{cache}/manifest");
+        let talk = async {
+            let (answer, _running) = self.ask(Method::GET, &path, &[], whole(Vec::new())).await?;
+            if !answer.status().is_success() {
+                let status = answer.status();
+                return Err(self.refusal(status, &self.whole(answer).await?));
+            }
+            let record = answer.headers().get("tidecast-record").map(|head| head.as_bytes().to_vec());
+            Ok((record.unwrap_or_default().into(), self.whole(answer).await?))
+        };
+        timeout(ANSWER, talk).await.map_err(|_| self.broken("it gives no manifest"))?
+    }
+
+    /// The files of a committed cache that have content, one after the other, each content once: in the order of
+    /// an upload.
+    pub(crate) async fn content(&self, cache: &str) -> Result<Content, ClientError> {
+        let path = format!("/v1/caches/{cache}/content");
+        let asked = timeout(ANSWER, self.ask(Method::GET, &path, &[], whole(Vec::new()))).await;
+        let (answer, running) = asked.map_err(|_| self.broken("it gives nothing"))??;
+        if !answer.status().is_success() {
+            let status = answer.status();
+            return Err(self.refusal(status, &self.whole(answer).await?));
+        }
+        Ok(Content { from: self.shown(), body: answer.into_body(), _running: running })
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: BoxBody<Bytes, io::Error>,
+    ) -> Result<(Response<Incoming>, Running), ClientError> {
+        let stream = self.connect().await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(e))?;
+        let running = Running(tokio::spawn(connection));
+        let request = Request::builder().method(method).uri(path).header("host", "daemon");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body).map_err(|e| self.broken(e))?;
+        Ok((sender.send_request(request).await.map_err(|e| self.broken(e))?, running))
+    }
+
+    async fn whole(&self, answer: Response<Incoming>) -> Result<Bytes, ClientError> {
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        Ok(body.map_err(|e| self.broken(e))?.to_bytes())
     }
 
     fn understand<A: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<A, ClientError> {
@@ -168,17 +233,26 @@ impl Client {
             let body = if body.is_empty() { b"null" } else { body };
             return serde_json::from_slice(body).map_err(|e| self.broken(e));
         }
+        Err(self.refusal(status, body))
+    }
+
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> ClientError {
         let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let word = |key: &str| said.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
-        Err(ClientError::Refused {
+        ClientError::Refused {
             status: status.as_u16(),
             kind: word("kind").unwrap_or_else(|| "error".into()),
             why: word("error").unwrap_or_else(|| status.to_string()),
-        })
+        }
     }
 
     fn broken(&self, why: impl ToString) -> ClientError {
-        ClientError::Broken { path: self.path.clone(), why: why.to_string() }
+        ClientError::Broken { path: self.shown(), why: why.to_string() }
+    }
+
+    /// Its socket, as people write it.
+    fn shown(&self) -> PathBuf {
+        PathBuf::from(self.path.to_string_lossy().replace('\0', "@"))
     }
 }
 
@@ -186,8 +260,38 @@ fn whole(bytes: Vec<u8>) -> BoxBody<Bytes, io::Error> {
     Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed()
 }
 
+/// Bytes that come.
+pub(crate) struct Content {
+    from: PathBuf,
+    body: Incoming,
+    _running: Running,
+}
+
+impl Content {
+    /// Some; None at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let broken = |why: String| ClientError::Broken { path: self.from.clone(), why };
+        loop {
+            let next = timeout(SILENT, self.body.frame()).await;
+            let Some(frame) = next.map_err(|_| broken("nothing comes".into()))? else { return Ok(None) };
+            if let Ok(data) = frame.map_err(|e| broken(e.to_string()))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// A connection at work; it ends with this.
+struct Running(JoinHandle<hyper::Result<()>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A body that comes from a queue.
-struct Chunks(mpsc::Receiver<io::Result<Bytes>>);
+pub(crate) struct Chunks(pub(crate) mpsc::Receiver<io::Result<Bytes>>);
 
 impl Body for Chunks {
     type Data = Bytes;

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use tidecast_net::Caps;
+
 use crate::api::types::Method;
 
 /// The settings of a daemon; each with a default that is right for most.
@@ -36,4 +38,12 @@ pub struct Config {
     pub owners: Vec<String>,
     /// Caches that are fetched at once.
     pub transfers: usize,
+    /// ... of them from one and the same host.
+    pub per_source: usize,
+    /// What it may take from the host while no job uses a cache.
+    pub caps: Caps,
+    /// The share of that while one does.
+    pub busy: f64,
+    /// Bytes of blocks in memory; of everything, where it has a cgroup.
+    pub memory: u64,
 }

@@ -16,13 +16,16 @@ use tokio::task::JoinSet;
 
 use crate::ads;
 use crate::api::error::ApiError;
-use crate::api::types::{Event, Limit, Status};
+use crate::api::types::{Came, Event, Limit, Status};
 use crate::api::upload::Uploads;
+use crate::attributes::Attributes;
 use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fetch::Fetches;
+use crate::neighbour::Neighbour;
+use crate::parent::Kin;
 use crate::peer::{PROTOCOL, Peers, message::Hello};
 use crate::serve::Seekers;
 use crate::swarms::Swarms;
@@ -63,6 +66,11 @@ pub struct Daemon {
     pub(crate) fetches: Fetches,
     pub(crate) uploads: Uploads,
     pub(crate) seekers: Seekers,
+    pub(crate) kin: Kin,
+    pub(crate) neighbour: Neighbour,
+    /// The parent at the last look.
+    parent: Mutex<Option<String>>,
+    came: Mutex<Came>,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
     mode: AtomicU8,
@@ -103,6 +111,13 @@ impl Daemon {
                 tracing::error!(%error, "the socket serves no more");
             }
         });
+        match daemon.kin.listen() {
+            Ok(kin) => {
+                let serving = daemon.clone();
+                tasks.spawn(async move { drop(crate::api::serve(serving, kin).await) });
+            }
+            Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
+        }
         tasks.spawn(keep(daemon.clone()));
         ready(&daemon.status().map_err(|e| Error::Start(e.why))?);
         stop.await;
@@ -137,14 +152,19 @@ impl Daemon {
         let audit =
             Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
         let door = Arc::new(Door::new(&tls, port, PROTOCOL));
+        let neighbour = Neighbour::new(&config);
         let daemon = Arc::new(Self {
             node: tls.id().to_string(),
             depot,
             peers: Peers::new(tls.clone(), trust, hello),
-            swarms: Swarms::new(tls, door.clone()),
-            fetches: Fetches::new(config.transfers),
+            swarms: Swarms::new(tls, door.clone(), neighbour.throttle.clone()),
+            neighbour,
+            fetches: Fetches::new(config.transfers, config.per_source),
             uploads: Uploads::default(),
             seekers: Seekers::default(),
+            kin: Kin::new(&config.machine),
+            parent: Mutex::default(),
+            came: Mutex::default(),
             certified: key.clone(),
             audit,
             manifests: Mutex::default(),
@@ -231,6 +251,7 @@ impl Daemon {
                 if let Some(transfers) = limit.transfers {
                     self.fetches.allow(transfers as usize);
                 }
+                self.neighbour.limit(&limit);
             }
             other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
         }
@@ -258,7 +279,27 @@ impl Daemon {
             transfers: self.fetches.names(),
             sent,
             received,
+            came: *self.came.lock(),
+            parent: self.parent.lock().clone(),
+            limits: self.neighbour.limits(),
         })
+    }
+
+    /// A cache has come.
+    pub(crate) async fn arrived(&self, id: CacheId, came: Came) {
+        {
+            let mut all = self.came.lock();
+            all.origin += came.origin;
+            all.peers += came.peers;
+            all.parent += came.parent;
+            all.link += came.link;
+        }
+        let Some(record) = self.depot.cache(id) else { return };
+        let mut attributes = Attributes::of(&record);
+        attributes.came = Some(came);
+        if let Err(error) = self.on_disk(move |depot| depot.set_attributes(id, attributes.to_map())).await {
+            tracing::warn!(why = error.why, "it is not noted how a cache came");
+        }
     }
 
     fn renew_card(&self) {
@@ -295,6 +336,8 @@ async fn keep(daemon: Arc<Daemon>) {
     loop {
         tick.tick().await;
         daemon.uploads.tidy();
+        daemon.mind_jobs();
+        *daemon.parent.lock() = daemon.kin.parent().await.map(|parent| parent.name);
         daemon.swarms.rest().await;
         daemon.swarms.expel(&daemon.peers.judge_again());
         if crate::now() > carded + crate::card::RENEW {

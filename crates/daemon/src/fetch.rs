@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidecast_depot::{CacheId, Depot, HandOut, Local, Reader};
-use tokio::sync::{Semaphore, watch};
+use tidecast_identity::NodeId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::error::ApiError;
@@ -83,19 +84,34 @@ pub(crate) struct Fetches {
     contents: Mutex<HashMap<CacheId, [u8; 32]>>,
     shunned: Mutex<HashMap<SocketAddr, (Instant, Duration)>>,
     room: Arc<Semaphore>,
+    per_source: usize,
+    sources: Mutex<HashMap<NodeId, Arc<Semaphore>>>,
     allowed: Mutex<usize>,
 }
 
 impl Fetches {
-    pub(crate) fn new(transfers: usize) -> Self {
+    pub(crate) fn new(transfers: usize, per_source: usize) -> Self {
         Self {
             running: Mutex::default(),
             rejected: Mutex::default(),
             contents: Mutex::default(),
             shunned: Mutex::default(),
             room: Arc::new(Semaphore::new(transfers)),
+            per_source,
+            sources: Mutex::default(),
             allowed: Mutex::new(transfers),
         }
+    }
+
+    /// A turn to take a cache from this host: so many go on at once.
+    pub(crate) async fn turn(&self, source: NodeId) -> Option<OwnedSemaphorePermit> {
+        let turns = {
+            let mut sources = self.sources.lock();
+            // Those of which nobody takes anything are no different from new ones.
+            sources.retain(|node, turns| *node == source || Arc::strong_count(turns) > 1);
+            sources.entry(source).or_insert_with(|| Arc::new(Semaphore::new(self.per_source))).clone()
+        };
+        turns.acquire_owned().await.ok()
     }
 
     /// From now on so many at once; those under way go on.
@@ -207,9 +223,12 @@ impl Daemon {
         wait: Duration,
         get: Get,
     ) -> Result<Got, ApiError> {
-        let user = caller.process(get.pid)?;
+        let (user, reader) = match &get.copy_for {
+            None => (Some(caller.process(get.pid)?), caller.reader()),
+            Some(user) => (None, caller.acts_for(user)?),
+        };
         let place = get.place;
-        if let Some(record) = self.here(&name, &caller.reader()) {
+        if let Some(record) = self.here(&name, &reader) {
             return self.hand(caller, record.id, user, place, (0.0, None)).await;
         }
         if name.origin.as_ref().is_some_and(|origin| *origin == self.config.name) {
@@ -220,7 +239,7 @@ impl Daemon {
                 Failed::new("denied", "this daemon takes nothing new: it is paused or drained").into()
             );
         }
-        let mut stand = self.fetch(name, caller.reader())?;
+        let mut stand = self.fetch(name, reader)?;
         let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
         let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
         if let Ok(Err(_)) = settled {
@@ -240,17 +259,20 @@ impl Daemon {
         &self,
         caller: &Caller,
         id: CacheId,
-        user: tidecast_depot::Use,
+        user: Option<tidecast_depot::Use>,
         place: Option<Place>,
         (seconds, method): (f64, Option<Method>),
     ) -> Result<Got, ApiError> {
         let (reader, local) = (caller.reader(), self.local(caller));
         let hand = move |depot: &Depot| {
-            depot.begin_use(id, user, &reader, crate::now())?;
+            if let Some(user) = user {
+                depot.begin_use(id, user, &reader, crate::now())?;
+            }
             place.map(|place| put(depot, id, &place, &reader, local)).transpose()
         };
-        let placed = self.on_disk(hand).await?;
         let record = self.readable(caller, id)?;
+        let placed = self.on_disk(hand).await?;
+        self.mind_jobs();
         self.note(&caller.name, "get", &record.full_name(), "ok");
         Ok(Got::Ready { info: Box::new(self.info(&record)), seconds, method, placed })
     }

@@ -199,6 +199,7 @@ impl Daemon {
             replicas: attributes.replicas,
             used: record.last_used,
             users: u32::try_from(self.depot.uses(record.id).len()).unwrap_or(u32::MAX),
+            came: attributes.came.unwrap_or_default(),
             path: self.depot.view(record.id).ok(),
             ad: None,
         }

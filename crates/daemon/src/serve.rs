@@ -94,7 +94,8 @@ fn reader(peer: &Peer, want: &Want) -> Option<Reader> {
             Some(Reader { owner: want.reader.clone(), groups: want.groups.clone(), all: false })
         }
         Identity::User(user) if *user == want.reader => Some(Reader::owner(user)),
-        Identity::User(_) => None,
+        // For others on its machine, what everybody may read.
+        Identity::User(_) => Some(Reader::default()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Door, Known, Progress, Security, Swarm, SwarmOptions};
+use tidecast_net::{Door, Known, Progress, Security, Swarm, SwarmOptions, Throttle};
 use tidecast_store::{DownloadOptions, Opened, SeedOptions, Store};
 use tokio::sync::watch;
 
@@ -71,6 +71,7 @@ struct Running {
 pub(crate) struct Swarms {
     tls: Tls,
     door: Arc<Door>,
+    throttle: Arc<Throttle>,
     running: Mutex<HashMap<SwarmId, Running>>,
     admitted: Admitted,
     /// Bytes sent and received by swarms that have ended.
@@ -92,8 +93,15 @@ impl Fetching {
 }
 
 impl Swarms {
-    pub(crate) fn new(tls: Tls, door: Arc<Door>) -> Self {
-        Self { tls, door, running: Mutex::default(), admitted: Admitted::default(), past: Mutex::default() }
+    pub(crate) fn new(tls: Tls, door: Arc<Door>, throttle: Arc<Throttle>) -> Self {
+        Self {
+            tls,
+            door,
+            throttle,
+            running: Mutex::default(),
+            admitted: Admitted::default(),
+            past: Mutex::default(),
+        }
     }
 
     /// Lets `node` into a swarm, from now on.
@@ -176,6 +184,7 @@ impl Swarms {
             group: tidecast_net::Group::default(),
             planned: false,
             roots: None,
+            throttle: Some(self.throttle.clone()),
         })?;
         running.insert(id, Running { swarm, used: Instant::now(), seeds: seed_only });
         Ok(())
@@ -193,17 +202,20 @@ impl Swarms {
         Ok(finisher()?)
     }
 
-    /// Ends one swarm.
-    pub(crate) async fn stop(&self, id: &SwarmId) {
-        let running = self.running.lock().remove(id);
-        let Some(running) = running else { return };
+    /// Ends one swarm, if it runs; what it has done.
+    pub(crate) async fn stop(&self, id: &SwarmId) -> Option<tidecast_net::Summary> {
+        let running = self.running.lock().remove(id)?;
         match running.swarm.stop().await {
             Ok(summary) => {
                 let mut past = self.past.lock();
                 past.0 += summary.progress.sent_bytes;
                 past.1 += summary.progress.received_bytes;
+                Some(summary)
             }
-            Err(error) => tracing::warn!(%error, "a swarm did not end as it should"),
+            Err(error) => {
+                tracing::warn!(%error, "a swarm did not end as it should");
+                None
+            }
         }
     }
 

@@ -13,10 +13,11 @@ use tidecast_store::{DownloadOptions, Select};
 use tokio::sync::watch;
 
 use crate::ads;
-use crate::api::types::Method;
+use crate::api::types::{Came, Method};
 use crate::attributes::Attributes;
 use crate::daemon::Daemon;
 use crate::fetch::{Failed, Stand};
+use crate::inherit;
 use crate::name::CacheName;
 use crate::peer::link::Link;
 use crate::peer::message::{Answer, Ask, Granted, Want};
@@ -45,6 +46,9 @@ pub(crate) async fn fetch(
     reader: &Reader,
     tell: &watch::Sender<Stand>,
 ) -> Result<(CacheId, Method), Failed> {
+    if let Some(done) = inherit::from_parent(daemon, name, reader, tell).await {
+        return Ok(done);
+    }
     let want = Want {
         name: name.to_string(),
         cache: None,
@@ -53,19 +57,23 @@ pub(crate) async fn fetch(
         ad: daemon.ad().map_err(|e| Failed::new("internal", e.to_string()))?.to_string(),
     };
     let grant = ask(daemon, name, &want, tell).await?;
-    agree(daemon, &grant)?;
+    agree(daemon, &grant.about)?;
     let method = method(daemon, &grant)?;
     let manifest = Arc::new(manifest(&grant).await?);
-    let (reservation, reused) = match admit(daemon, &grant, &manifest, tell).await? {
+    if let Some(done) = inherit::bytes(daemon, &grant.about, &manifest, tell).await {
+        return Ok(done);
+    }
+    let (reservation, reused) = match admit(daemon, &grant.about, &manifest, tell).await? {
         Room::Kept(reservation, reused) => (reservation, reused),
         Room::Here(id) => return Ok((id, method)),
     };
     let id = manifest.hash_v2().unwrap_or_default();
     let missing = select(&manifest, &reused);
+    let _turn = daemon.fetches.turn(grant.link.peer.node).await;
     let coming = daemon.fetches.coming(reservation.id(), id);
     let moved = transfer(daemon, &grant, &manifest, (reservation.dir(), missing), &want, method, tell).await;
     // Its files are about to become the store's; then it serves on from there.
-    daemon.swarms.stop(&id).await;
+    let came = came(daemon, &grant.about, daemon.swarms.stop(&id).await);
     if let Err(failed) = moved {
         daemon.fetches.shun(grant.link.peer.addr);
         return Err(failed);
@@ -76,6 +84,7 @@ pub(crate) async fn fetch(
     let committing = tokio::task::spawn_blocking(move || reservation.commit(&manifest, true, crate::now()));
     let committed =
         committing.await.map_err(|e| internal(e.to_string()))?.map_err(|e| internal(e.to_string()))?;
+    daemon.arrived(committed.record.id, came).await;
     if method == Method::Swarm
         && let Err(error) = daemon.serve_on(&committed.record).await
     {
@@ -139,12 +148,7 @@ async fn ask(
 /// Whether what was granted is what was asked for, and the other's to give: a host's daemon may have anybody's caches, a user's
 /// daemon only its user's own that were made there.
 fn is_theirs(link: &Link, name: &CacheName, about: &CacheRecord) -> Result<(), &'static str> {
-    let asked = name.name == about.name
-        && name.origin.as_ref().is_none_or(|origin| *origin == about.origin)
-        && name.version.is_none_or(|version| about.version == Some(version));
-    if !asked || !about.is_committed() || about.version.is_none() {
-        return Err("it answers with another cache than was asked for");
-    }
+    is_asked_for(name, about)?;
     match &link.peer.identity {
         Identity::Host(_) => Ok(()),
         Identity::User(user) if *user == about.owner && link.peer.hello.name == about.origin => Ok(()),
@@ -152,17 +156,39 @@ fn is_theirs(link: &Link, name: &CacheName, about: &CacheRecord) -> Result<(), &
     }
 }
 
+/// Whether a record is that of a whole cache of this name.
+pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), &'static str> {
+    let asked = name.name == about.name
+        && name.origin.as_ref().is_none_or(|origin| *origin == about.origin)
+        && name.version.is_none_or(|version| about.version == Some(version));
+    if asked && about.is_committed() && about.version.is_some() {
+        return Ok(());
+    }
+    Err("it answers with another cache than was asked for")
+}
+
+/// What a swarm received, by whether the cache's origin sent it.
+fn came(daemon: &Daemon, about: &CacheRecord, ended: Option<tidecast_net::Summary>) -> Came {
+    let origin = daemon.peers.find(|peer| peer.hello.name == about.origin).map(|link| link.peer.node);
+    let mut came = Came::default();
+    for peer in ended.iter().flat_map(|summary| &summary.peers) {
+        let is_origin = peer.node.is_some() && peer.node == origin;
+        *(if is_origin { &mut came.origin } else { &mut came.peers }) += peer.received_bytes;
+    }
+    came
+}
+
 /// Both ads are satisfied, and its owner's jobs are expected here.
-fn agree(daemon: &Daemon, grant: &Grant) -> Result<(), Failed> {
+pub(crate) fn agree(daemon: &Daemon, about: &CacheRecord) -> Result<(), Failed> {
     let failed = |e: String| Failed::new("rejected", e);
-    let cache = ads::cache(&grant.about).map_err(|e| failed(e.to_string()))?;
+    let cache = ads::cache(about).map_err(|e| failed(e.to_string()))?;
     let host = daemon.ad().map_err(|e| failed(e.to_string()))?;
     if !ads::agree(&cache, &host, false, crate::now()).map_err(|e| failed(e.to_string()))? {
-        return Err(failed(format!("{} and this host's requirements do not match", grant.about.full_name())));
+        return Err(failed(format!("{} and this host's requirements do not match", about.full_name())));
     }
     let owners = &daemon.config.owners;
-    if !owners.is_empty() && !owners.contains(&grant.about.owner) {
-        return Err(failed(format!("no job of {} is expected on this host", grant.about.owner)));
+    if !owners.is_empty() && !owners.contains(&about.owner) {
+        return Err(failed(format!("no job of {} is expected on this host", about.owner)));
     }
     Ok(())
 }
@@ -203,7 +229,7 @@ async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
 }
 
 /// What admission came to.
-enum Room {
+pub(crate) enum Room {
     /// Room is kept; these files need not come.
     Kept(Reservation, Vec<u32>),
     /// It has come meanwhile.
@@ -222,17 +248,17 @@ fn declare(about: &CacheRecord, manifest: &Manifest) -> Declare {
         lease: Some(about.lease_until.saturating_sub(crate::now())),
         size: crate::local::size_of(manifest),
         local: crate::caller::local_of(&about.owner, about.group.as_deref()),
-        attributes: about.attributes.clone(),
+        attributes: Attributes::that_travel(about),
     }
 }
 
-async fn admit(
+pub(crate) async fn admit(
     daemon: &Arc<Daemon>,
-    grant: &Grant,
+    about: &CacheRecord,
     manifest: &Arc<Manifest>,
     tell: &watch::Sender<Stand>,
 ) -> Result<Room, Failed> {
-    let declare = declare(&grant.about, manifest);
+    let declare = declare(about, manifest);
     let began = Instant::now();
     loop {
         let (declare, manifest) = (declare.clone(), manifest.clone());
@@ -259,7 +285,7 @@ async fn admit(
             }
             Ok((Admission::Wait(reason), _)) if began.elapsed() < PATIENCE => {
                 let why = format!("waiting for room: {reason}");
-                tell.send_replace(Stand::Waiting { why, bytes: 0, total: grant.about.bytes });
+                tell.send_replace(Stand::Waiting { why, bytes: 0, total: about.bytes });
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             Ok((Admission::Wait(reason), _)) => return Err(denied(format!("no room came free: {reason}"))),

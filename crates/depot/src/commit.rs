@@ -140,6 +140,7 @@ fn assemble<'a>(
         manifest,
         staged: reservation.dir().join(top),
         reused: reservation.reused(),
+        links: reservation.takes_links(),
         scratch: staging.join("scratch"),
         unsynced: Unsynced::default(),
         extra: BTreeMap::new(),

@@ -207,6 +207,12 @@ impl Depot {
         self.0.live.read().uses.of(id).map(|(id, what)| (*id, what.clone())).collect()
     }
 
+    /// Whether a running job uses any cache.
+    #[must_use]
+    pub fn in_use(&self, now: u64) -> bool {
+        self.0.live.read().uses.any_at_all(now)
+    }
+
     /// Has the lease end no earlier than `seconds` from now, as far as the cap allows. Returns when it ends.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ impl Depot {
     pub fn hand_out(&self, id: CacheId, wish: &HandOut<'_>, now: u64) -> Result<Handed, Error> {
         let record = self.cache(id).filter(|r| r.readable_by(wish.reader)).ok_or(Error::NoCache(id))?;
         self.committed(id)?;
-        let _busy = Busy::new(self, id, now)?;
+        let _busy = self.busy(id, now)?;
         let view = self.0.layout.view(&record);
         let (parent, name) = find(&view, wish.subpath)?;
         let source = if wish.subpath.as_os_str().is_empty() { view } else { view.join(wish.subpath) };
@@ -92,23 +92,27 @@ impl Depot {
     }
 }
 
-/// Keeps a cache from going while it is read.
-struct Busy<'a> {
-    depot: &'a Depot,
+/// Keeps a cache from going while it is read by this program.
+pub struct Busy {
+    depot: Depot,
     id: CacheId,
 }
 
-impl<'a> Busy<'a> {
-    fn new(depot: &'a Depot, id: CacheId, now: u64) -> Result<Self, Error> {
-        let mut live = depot.0.live.write();
+impl Depot {
+    /// Keeps a cache from going while the answer lives. Counts as use.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`].
+    pub fn busy(&self, id: CacheId, now: u64) -> Result<Busy, Error> {
+        let mut live = self.0.live.write();
         live.get(id).ok_or(Error::NoCache(id))?;
         *live.busy.entry(id).or_default() += 1;
         live.touch(id, now);
-        Ok(Busy { depot, id })
+        Ok(Busy { depot: self.clone(), id })
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Busy {
     fn drop(&mut self) {
         let mut live = self.depot.0.live.write();
         if let Some(n) = live.busy.get_mut(&self.id) {

@@ -57,7 +57,7 @@ pub use depot::Depot;
 pub use error::Error;
 pub use evict::Swept;
 pub use fsck::{Bad, Depth, Report};
-pub use handout::{HandOut, Handed, How};
+pub use handout::{Busy, HandOut, Handed, How};
 pub use record::{CacheId, CacheRecord, Declare, Filter, Local, Past, Reader, Size, State};
 pub use reserve::{Reservation, Reuse};
 pub use space::Usage;

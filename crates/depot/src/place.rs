@@ -29,6 +29,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) staged: PathBuf,
     /// What is not staged, because it is here.
     pub(crate) reused: BTreeMap<Digest, Held>,
+    /// Staged files may have other names, by which nobody writes.
+    pub(crate) links: bool,
     /// Where copies are made before they get their names.
     pub(crate) scratch: PathBuf,
     pub(crate) unsynced: Unsynced,
@@ -102,7 +104,8 @@ impl Placing<'_> {
                 let staged = first.path().below(&self.staged);
                 let meta = fs::symlink_metadata(&staged).at("look at", &staged)?;
                 // Somebody has another name for it, by which it could be written: it must be ours alone.
-                let shared = meta.nlink() > names || meta.uid() != rustix::process::geteuid().as_raw();
+                let shared =
+                    !self.links && meta.nlink() > names || meta.uid() != rustix::process::geteuid().as_raw();
                 let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
                 if shared || another { self.copy(&staged, false)? } else { staged }
             }

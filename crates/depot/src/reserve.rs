@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub struct Reservation {
     id: CacheId,
     /// Objects that need not be brought, by content.
     reused: Mutex<BTreeMap<Digest, Held>>,
+    /// Staged files may have other names, by which nobody writes.
+    links: AtomicBool,
 }
 
 /// An object that a reservation holds by a link of its own: it stays though its caches go.
@@ -52,7 +55,8 @@ impl Reservation {
     /// The promise is made already.
     pub(crate) fn new(depot: &Depot, id: CacheId) -> Result<Self, Error> {
         // From here on, dropping it takes the promise back.
-        let new = Reservation { depot: depot.clone(), id, reused: Mutex::default() };
+        let new =
+            Reservation { depot: depot.clone(), id, reused: Mutex::default(), links: AtomicBool::new(false) };
         let staging = depot.0.layout.staging(id);
         for dir in [&staging, &staging.join("data"), &staging.join("reused")] {
             os::make_dir(dir)?;
@@ -75,6 +79,16 @@ impl Reservation {
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staging().join("data")
+    }
+
+    /// What is staged comes by hard links from another store of the same user: its inodes become objects as they are, instead
+    /// of copies of them.
+    pub fn take_links(&self) {
+        self.links.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn takes_links(&self) -> bool {
+        self.links.load(Ordering::Relaxed)
     }
 
     pub(crate) fn staging(&self) -> PathBuf {

@@ -136,6 +136,11 @@ impl Uses {
         self.of(cache).any(|(_, u)| u.lasts(now))
     }
 
+    /// Whether any cache is in use.
+    pub(crate) fn any_at_all(&self, now: u64) -> bool {
+        self.all.values().any(|u| u.lasts(now))
+    }
+
     pub(crate) fn of(&self, cache: CacheId) -> impl Iterator<Item = (&UseId, &Use)> {
         let at = |number| UseId { cache, number };
         self.all.range(at(0)..=at(u64::MAX))

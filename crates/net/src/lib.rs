@@ -28,6 +28,7 @@ mod security;
 mod session;
 mod settle;
 mod shared;
+mod throttle;
 mod transport;
 
 pub use accept::listen;
@@ -43,5 +44,6 @@ pub use iface::{LocalAddress, Network, local_addresses, order_for_dialling};
 pub use roots::RootsKey;
 pub use security::{Known, Membership, Security};
 pub use session::{Finder, Swarm, SwarmOptions};
+pub use throttle::{Caps, Throttle};
 pub use tidecast_swarm::Complaint;
 pub use tidecast_swarm::plan::{Edges, Role};

@@ -33,11 +33,12 @@ use crate::roots::{Roots, RootsKey};
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::shared::Shared;
+use crate::throttle::Throttle;
 
 /// Inputs that may wait for the driver; whoever has more to say waits.
 const INBOX: usize = 4096;
 /// Bytes of a block buffer: the block between Tidecast peers, and a run of a stock client's.
-const BUFFER: usize = 256 << 10;
+pub(crate) const BUFFER: usize = 256 << 10;
 /// Buffers: one that a slow peer may hold for each connection, and enough in flight besides.
 const BUFFERS: usize = 256;
 /// Bytes received and not yet on disk.
@@ -77,6 +78,8 @@ pub struct SwarmOptions {
     pub planned: bool,
     /// The manifest is a draft: by whose key its roots become known.
     pub roots: Option<RootsKey>,
+    /// What this node may take of its host, with its other swarms; None: all it can use.
+    pub throttle: Option<Arc<Throttle>>,
 }
 
 /// A running swarm.
@@ -96,7 +99,7 @@ impl Swarm {
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
         let SwarmOptions { opened, listen, listeners, door, network, security, policy, .. } = options;
-        let SwarmOptions { seed_only, group, planned, roots, on_demand: verified, .. } = options;
+        let SwarmOptions { seed_only, group, planned, roots, throttle, on_demand: verified, .. } = options;
         let planned = planned || group == Group::Join;
         let policy = Policy { on_demand: group != Group::None, ..policy };
         let Opened { store, have, to_check, hashed, wanted } = opened;
@@ -123,12 +126,14 @@ impl Swarm {
         settler.keep_found(unchecked.len(), hashed);
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
         let limits = limits(planned);
+        let shared_pool = throttle.as_ref().and_then(|throttle| throttle.pool().cloned());
         let shared = Arc::new(Shared {
             manifest: manifest.clone(),
             store,
             settler,
             roots,
-            pool: Pool::new(BUFFERS + limits.peers, BUFFER),
+            pool: shared_pool.unwrap_or_else(|| Pool::new(BUFFERS + limits.peers, BUFFER)),
+            throttle,
             cpu,
             security,
             peer_id: new_peer_id(),
@@ -352,6 +357,7 @@ async fn keep(shared: Arc<Shared>) {
         let dirty = shared.store.dirty_bytes();
         if dirty > 0 && (dirty >= SYNC_BYTES || last.elapsed() >= SYNC_EVERY) {
             let store = shared.store.clone();
+            store.spare_cache(shared.throttle.as_ref().is_some_and(|throttle| throttle.spares_cache()));
             if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.sync()).await {
                 let _ = shared.inbox.send(Input::StoreFailed(error)).await;
             }

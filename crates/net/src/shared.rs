@@ -20,6 +20,7 @@ use crate::pool::Pool;
 use crate::roots::Roots;
 use crate::security::Security;
 use crate::settle::Settler;
+use crate::throttle::Throttle;
 
 pub(crate) struct Shared {
     pub(crate) manifest: Arc<Manifest>,
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     /// Of a draft.
     pub(crate) roots: Option<Arc<Roots>>,
     pub(crate) pool: Pool,
+    pub(crate) throttle: Option<Arc<Throttle>>,
     pub(crate) cpu: Arc<Cpu>,
     pub(crate) security: Security,
     pub(crate) peer_id: [u8; 20],

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::bits::{Bits, ranges};
-use crate::disk::How;
+use crate::disk::{DiskFile, How};
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::store::{Download, Mode, Store};
@@ -34,6 +34,8 @@ pub(crate) struct Flush {
     /// The journal; held for the whole of a sync, so that there is one at a time.
     journal: Mutex<Journal>,
     poisoned: AtomicBool,
+    /// Others need the page cache: what is durable is not kept there.
+    spare_cache: AtomicBool,
 }
 
 impl Flush {
@@ -48,6 +50,7 @@ impl Flush {
             pending: Mutex::new(Vec::new()),
             journal: Mutex::new(journal),
             poisoned: AtomicBool::new(false),
+            spare_cache: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +78,14 @@ impl Flush {
         self.leaves.store(true, Ordering::Release);
     }
 
+    /// A file is durable: jobs may have its place in the page cache.
+    fn let_go(&self, open: &dyn DiskFile) {
+        if let Some(file) = open.os().filter(|_| self.spare_cache.load(Ordering::Relaxed)) {
+            // Advice: where it is not taken, nothing is lost.
+            let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        }
+    }
+
     pub(crate) fn pending(&self, piece: u32) {
         self.pending.lock().push(piece);
     }
@@ -86,6 +97,13 @@ impl Flush {
 }
 
 impl Store {
+    /// Whether what is written leaves the page cache as soon as it is durable.
+    pub fn spare_cache(&self, spare: bool) {
+        if let Mode::Download(dl) = &self.mode {
+            dl.flush.spare_cache.store(spare, Ordering::Relaxed);
+        }
+    }
+
     /// Bytes written since the last [`Store::sync`] began: call it at 256 MiB, or once a second.
     pub fn dirty_bytes(&self) -> u64 {
         match &self.mode {
@@ -143,7 +161,9 @@ impl Store {
             for file in files {
                 flush.created.clear(*file);
             }
-            return self.disk.sync_all().map_err(|e| (dl.stage.dir(), e));
+            self.disk.sync_all().map_err(|e| (dl.stage.dir(), e))?;
+            files.iter().filter_map(|file| self.fds.get(*file)).for_each(|open| flush.let_go(&*open));
+            return Ok(());
         }
         let mut dirs = BTreeSet::new();
         for file in files {
@@ -153,6 +173,7 @@ impl Store {
                 None => self.disk.open(&path, How::Read).map_err(|e| (path.clone(), e))?,
             };
             open.sync(false).map_err(|e| (path.clone(), e))?;
+            flush.let_go(&*open);
             if flush.created.clear(*file) {
                 dirs.extend(dl.stage.parents(&path).map(Path::to_path_buf));
             }

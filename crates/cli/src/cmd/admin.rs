@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tidecast_daemon::api::types::{Limit, Status};
+use tidecast_daemon::api::types::{Came, Limit, Limits, Status};
 use tidecast_daemon::client::Client;
 
 use super::{Context, daemon};
@@ -49,6 +49,26 @@ struct LimitArgs {
     /// Caches that are fetched at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     transfers: Option<u32>,
+    /// Most bytes a second to other hosts; 0: no limit. So for the next two
+    #[arg(long, value_name = "SIZE")]
+    upload: Option<Size>,
+    /// Most bytes a second from other hosts
+    #[arg(long, value_name = "SIZE")]
+    download: Option<Size>,
+    /// Most bytes a second to the disk
+    #[arg(long, value_name = "SIZE")]
+    disk_rate: Option<Size>,
+    /// Most CPU time, in cores; 0: no limit
+    #[arg(long, value_name = "N", value_parser = not_negative)]
+    cores: Option<f64>,
+    /// The share of all that while a job uses a cache: 0.2
+    #[arg(long, value_name = "SHARE", value_parser = not_negative)]
+    busy: Option<f64>,
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("write 0 or more".into()) }
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
@@ -69,7 +89,17 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             What::Drain => ("drain", Limit::default()),
             What::Resume => ("resume", Limit::default()),
             What::Limit(args) => {
-                ("limit", Limit { capacity: args.capacity.map(|c| c.0), transfers: args.transfers })
+                let bytes = |size: Option<Size>| size.map(|size| size.0);
+                let limit = Limit {
+                    capacity: bytes(args.capacity),
+                    transfers: args.transfers,
+                    upload: bytes(args.upload),
+                    download: bytes(args.download),
+                    disk_rate: bytes(args.disk_rate),
+                    cores: args.cores,
+                    busy: args.busy,
+                };
+                ("limit", limit)
             }
         };
         let path = format!("/v1/admin/{word}");
@@ -90,12 +120,33 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
         Size(status.sent),
         Size(status.received)
     ));
+    if status.came != Came::default() {
+        reporter.result(&format!("caches came: {}", super::cache::how_it_came(&status.came)));
+    }
+    reporter.result(&may_take(&status.limits));
+    if let Some(parent) = &status.parent {
+        reporter.result(&format!("takes caches from {parent}, another daemon of this machine"));
+    }
     for (what, names) in [("speaks with", &status.peers), ("fetches", &status.transfers)] {
         if !names.is_empty() {
             reporter.result(&format!("{what} {}", names.join(", ")));
         }
     }
     Ok(object(json!(status)))
+}
+
+fn may_take(limits: &Limits) -> String {
+    let rate = |what: &str, cap: Option<u64>| cap.map(|cap| format!("{what} {}/s", Size(cap)));
+    let caps = [
+        limits.cores.map(|cores| format!("{cores:.2} cores")),
+        rate("sends", limits.upload),
+        rate("receives", limits.download),
+        rate("writes", limits.disk_rate),
+        Some(format!("{} of blocks in memory", Size(limits.memory))),
+    ];
+    let caps: Vec<String> = caps.into_iter().flatten().collect();
+    let when = if limits.busy { " while jobs use caches" } else { "" };
+    format!("takes at most{when}: {}; cgroup: {}", caps.join(", "), limits.cgroup)
 }
 
 fn checked(report: Value, reporter: &Reporter) -> Outcome {

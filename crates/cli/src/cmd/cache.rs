@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tidecast_daemon::api::types::{CacheInfo, Event, Extend, Holder, Offered, Replicate};
+use tidecast_daemon::api::types::{CacheInfo, Came, Event, Extend, Holder, Offered, Replicate};
 use tidecast_daemon::client::{Client, ClientError};
 use tidecast_daemon::name::CacheName;
 
@@ -18,7 +18,7 @@ use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::stop::block_on;
-use crate::units::Span;
+use crate::units::{Size, Span};
 
 /// Keep data where the jobs are: make, get and manage caches
 ///
@@ -215,6 +215,18 @@ fn failed(error: ClientError) -> Failure {
         fields.insert("reason".into(), kind.clone().into());
     }
     Failure::from(anyhow::Error::from(error)).with(fields)
+}
+
+/// Where bytes came from.
+pub(crate) fn how_it_came(came: &Came) -> String {
+    let parts = [
+        (came.origin, "from the origin"),
+        (came.peers, "from other hosts"),
+        (came.parent, "from another daemon of this machine"),
+        (came.link, "linked from there"),
+    ];
+    let said = parts.iter().filter(|(bytes, _)| *bytes > 0);
+    said.map(|(bytes, whence)| format!("{} {whence}", Size(*bytes))).collect::<Vec<_>>().join(", ")
 }
 
 /// For a query: names have few letters that need it.

@@ -27,9 +27,11 @@ Examples:
       --certificate /etc/tidecast/host.pem --peer head --peer node01
 
 In the configuration file all of it stands in the table [daemon], and more:
-  dir, listen, name, peer (list), trust, certificate, capacity, quota,
+  dir, listen, name, machine, peer (list), trust, certificate, capacity, quota,
   quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
-  requirements, owners (list), transfers
+  requirements, owners (list), transfers, per_source,
+  upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
+  busy = 0.2 (the share of these while a job uses a cache), nice = 10
 
 Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
 in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
@@ -63,6 +65,9 @@ pub(crate) struct Args {
     /// This host's certificate and its key (PEM)
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Daemons share caches with those that say the same here, on one machine [default: the machine]
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
     /// Most that caches may occupy [default: what the file system has, less 1 GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
@@ -75,6 +80,7 @@ pub(crate) struct Table {
     dir: Option<PathBuf>,
     listen: Option<Text<Listen>>,
     name: Option<String>,
+    machine: Option<String>,
     peer: Vec<String>,
     trust: Option<PathBuf>,
     certificate: Option<PathBuf>,
@@ -87,10 +93,33 @@ pub(crate) struct Table {
     requirements: Option<String>,
     owners: Vec<String>,
     transfers: Option<usize>,
+    per_source: Option<usize>,
+    upload: Option<Text<Size>>,
+    download: Option<Text<Size>>,
+    disk_rate: Option<Text<Size>>,
+    cores: Option<f64>,
+    busy: Option<f64>,
+    memory: Option<Text<Size>>,
+    nice: Option<i32>,
+}
+
+/// The share of its caps that a daemon takes while a job uses a cache.
+const BUSY: f64 = 0.2;
+/// Bytes of blocks in memory.
+const MEMORY: u64 = 256 << 20;
+/// Others go first.
+const NICE: i32 = 10;
+
+/// Half of what there is.
+fn usual_cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64 / 2.0)
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let config = config(args, context)?;
+    // Threads inherit it; so does the kernel's order of their reads and writes.
+    let nice = context.settings.daemon.as_ref().and_then(|table| table.nice).unwrap_or(NICE);
+    let _ = rustix::process::setpriority_process(None, nice);
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let ready = |status: &tidecast_daemon::api::types::Status| {
@@ -143,7 +172,7 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         listen: listen.or(trust.is_some().then_some(SocketAddr::new(ANY, PORT))),
         name,
         user,
-        machine: machine(),
+        machine: args.machine.clone().or(table.machine).unwrap_or_else(machine),
         peers: if args.peer.is_empty() { table.peer } else { args.peer.clone() },
         trust,
         certificate: args.certificate.clone().or(table.certificate),
@@ -159,6 +188,16 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         requirements: table.requirements,
         owners: table.owners,
         transfers: table.transfers.unwrap_or(4).max(1),
+        per_source: table.per_source.unwrap_or(2).max(1),
+        caps: tidecast_net::Caps {
+            upload: table.upload.map(|rate| rate.0.0),
+            download: table.download.map(|rate| rate.0.0),
+            disk: table.disk_rate.map(|rate| rate.0.0),
+            cores: Some(table.cores.unwrap_or_else(usual_cores)).filter(|cores| *cores > 0.0),
+            spare_cache: false,
+        },
+        busy: table.busy.unwrap_or(BUSY).clamp(0.0, 1.0),
+        memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
 }
 

@@ -149,6 +149,7 @@ impl Running {
             on_demand: if let Part::OnDemand(verified, _) = part { Some(verified) } else { None },
             planned: false,
             roots: None,
+            throttle: None,
         })?;
         let notices = swarm.notices();
         Ok(Self {

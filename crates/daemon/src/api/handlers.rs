@@ -34,7 +34,7 @@ pub(super) struct Which {
     owner: Option<String>,
 }
 
-fn id(text: &str) -> Result<CacheId, ApiError> {
+pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
     text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
 }
 

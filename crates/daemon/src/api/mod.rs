@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 mod extract;
+mod give;
 mod handlers;
 pub mod types;
 pub(crate) mod upload;
@@ -62,7 +63,11 @@ fn router(daemon: Arc<Daemon>) -> Router {
         .route("/v1/caches", get(handlers::list))
         .route("/v1/caches", post(handlers::create).layer(DefaultBodyLimit::max(MAX_MANIFEST)))
         .route("/v1/caches/{id}", get(handlers::show).delete(handlers::remove))
-        .route("/v1/caches/{id}/content", put(handlers::content).layer(DefaultBodyLimit::disable()))
+        .route(
+            "/v1/caches/{id}/content",
+            put(handlers::content).get(give::content).layer(DefaultBodyLimit::disable()),
+        )
+        .route("/v1/caches/{id}/manifest", get(give::manifest))
         .route("/v1/caches/{id}/extend", post(handlers::extend))
         .route("/v1/caches/{id}/pin", post(handlers::pin))
         .route("/v1/caches/{id}/unpin", post(handlers::unpin))

@@ -12,6 +12,8 @@ pub enum Method {
     Swarm,
     /// From its parent or its origin, and nobody else.
     Direct,
+    /// By links from another daemon of the same user on the same machine; nothing moves. No cache and no host asks for it.
+    Link,
 }
 
 impl std::str::FromStr for Method {
@@ -31,6 +33,7 @@ impl std::fmt::Display for Method {
         f.write_str(match self {
             Self::Swarm => "SWARM",
             Self::Direct => "DIRECT",
+            Self::Link => "LINK",
         })
     }
 }
@@ -102,11 +105,27 @@ pub struct CacheInfo {
     pub used: u64,
     /// Jobs that use it now.
     pub users: u32,
+    /// How it came here; nothing where it was made.
+    pub came: Came,
     /// Where its files are on this host.
     pub path: Option<PathBuf>,
     /// Its ad, in new syntax; only when one cache is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ad: Option<String>,
+}
+
+/// Bytes that came, by where from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Came {
+    /// From the cache's origin.
+    pub origin: u64,
+    /// From other hosts.
+    pub peers: u64,
+    /// From another daemon of this machine.
+    pub parent: u64,
+    /// Of files that another daemon of this machine has linked: nothing moved.
+    pub link: u64,
 }
 
 /// Have this cache here.
@@ -122,6 +141,10 @@ pub struct Get {
     /// What the daemon is to make of it in a directory of the caller's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
+    /// A daemon of this machine asks, for a copy of its own, on behalf of this user: no process is noted. Only root may name
+    /// another than himself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_for: Option<String>,
 }
 
 /// How files come into a directory of a job.
@@ -281,6 +304,13 @@ pub struct Status {
     pub sent: u64,
     /// Bytes received from other hosts since the start.
     pub received: u64,
+    /// Of caches that came since the start, by where from.
+    pub came: Came,
+    /// The daemon of this machine from which it takes caches; None: it is the oldest, or shares with nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// What it may take from its host now.
+    pub limits: Limits,
 }
 
 /// How an administrator changes the daemon.
@@ -291,4 +321,34 @@ pub struct Limit {
     pub capacity: Option<u64>,
     /// Caches that are fetched at once.
     pub transfers: Option<u32>,
+    /// Bytes a second to other hosts; 0: as many as can be. So for the next two.
+    pub upload: Option<u64>,
+    /// Bytes a second from other hosts.
+    pub download: Option<u64>,
+    /// Bytes a second to the disk.
+    pub disk_rate: Option<u64>,
+    /// Seconds of CPU time a second; 0: all.
+    pub cores: Option<f64>,
+    /// The share of all that while a job uses a cache.
+    pub busy: Option<f64>,
+}
+
+/// What a daemon may take from its host at this moment; None: as much as there is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// A job uses a cache: it is less than usual.
+    pub busy: bool,
+    /// Bytes a second to other hosts.
+    pub upload: Option<u64>,
+    /// Bytes a second from other hosts.
+    pub download: Option<u64>,
+    /// Bytes a second to the disk.
+    pub disk_rate: Option<u64>,
+    /// Seconds of CPU time a second.
+    pub cores: Option<f64>,
+    /// Bytes of blocks in memory.
+    pub memory: u64,
+    /// Its cgroup, and what the kernel holds it to there; else why it has none.
+    pub cgroup: String,
 }

@@ -24,7 +24,7 @@ use crate::caller::Caller;
 use crate::daemon::Daemon;
 
 /// Chunks of the body that may wait for the disk.
-const CHUNKS: usize = 16;
+pub(crate) const CHUNKS: usize = 16;
 /// Of an upload that is refused, so much is read on, so long at most.
 const MOST_DRAINED: usize = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
@@ -34,11 +34,18 @@ const WAITING: Duration = Duration::from_mins(10);
 const BEGUN: usize = 1024;
 
 /// An upload that has room.
-struct Upload {
+pub(crate) struct Upload {
     reservation: Reservation,
     manifest: Arc<Manifest>,
     files: Vec<u32>,
     begun: Instant,
+}
+
+impl Upload {
+    /// These files of the manifest are to come.
+    pub(crate) fn new(reservation: Reservation, manifest: Arc<Manifest>, files: Vec<u32>) -> Self {
+        Self { reservation, manifest, files, begun: Instant::now() }
+    }
 }
 
 /// Uploads that wait for their content.
@@ -87,7 +94,7 @@ impl Daemon {
                 return Err(ApiError::new(status, "denied", format!("there is no room for it: {reason}")));
             }
         };
-        let upload = Upload { reservation, manifest, files: files.clone(), begun: Instant::now() };
+        let upload = Upload::new(reservation, manifest, files.clone());
         let mut uploads = self.uploads.0.lock();
         if uploads.len() >= BEGUN {
             return Err(ApiError::new(
@@ -144,7 +151,7 @@ async fn take_in(
     })?;
     let (chunks, queue) = mpsc::channel(CHUNKS);
     let writing = tokio::task::spawn_blocking(move || write(upload, queue));
-    let sent = feed(body, chunks).await;
+    let sent = feed(daemon, body, chunks).await;
     let written = writing.await.map_err(ApiError::internal)?;
     let name = format!("{}/{}", record.origin, record.name);
     let outcome = sent.and(written);
@@ -155,12 +162,12 @@ async fn take_in(
     Ok(daemon.info(&*outcome?))
 }
 
-async fn feed(body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
+async fn feed(daemon: &Daemon, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| ApiError::malformed(format!("the upload broke off: {e}")))?;
-        if let Ok(data) = frame.into_data()
-            && chunks.send(Some(data)).await.is_err()
-        {
+        let Ok(data) = frame.into_data() else { continue };
+        daemon.neighbour.throttle.store(data.len() as u64).await;
+        if chunks.send(Some(data)).await.is_err() {
             // The writer has ended, and says why.
             return Ok(());
         }
@@ -193,7 +200,7 @@ impl Incoming {
 }
 
 /// Writes the files and commits. What is not committed here can be gone on with by creating it again.
-fn write(
+pub(crate) fn write(
     upload: Upload,
     queue: mpsc::Receiver<Option<Bytes>>,
 ) -> Result<Arc<tidecast_depot::CacheRecord>, ApiError> {

@@ -64,6 +64,7 @@ impl Origin {
             group: Default::default(),
             planned: algorithm.shape().is_some(),
             roots: Some(RootsKey::Own(key.clone())).filter(|_| drafted),
+            throttle: None,
         })?;
         let port = swarm.listen_addrs().first().map_or(0, std::net::SocketAddr::port);
         let notices = swarm.notices();

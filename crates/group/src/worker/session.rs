@@ -287,6 +287,7 @@ pub(super) fn options(
         group: Default::default(),
         planned: false,
         roots: None,
+        throttle: None,
     }
 }
 

@@ -70,6 +70,9 @@ impl Reading {
         let from = run.block.len as usize;
         let (peer, inbox) = (self.link.peer, &self.link.shared.inbox);
         // Where the engine is behind, it hears the next time.
+        if let Some(throttle) = &self.link.shared.throttle {
+            throttle.receive(u64::from(block.len)).await;
+        }
         let coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
         input.payload(&mut run.data[from..from + len], coming).await?;
         run.block.len += block.len;

@@ -155,6 +155,12 @@ impl Writing {
             self.reject(block)?;
             return self.report(block).await;
         }
+        if let Some(throttle) = self.link.shared.throttle.clone()
+            && !throttle.may_send(u64::from(block.len))
+        {
+            self.write().await?;
+            throttle.send(u64::from(block.len)).await;
+        }
         if self.tidecast && !self.leaves(block.piece)? {
             // There are none; nor will there be for its next block.
             self.leaves_sent(block.piece);

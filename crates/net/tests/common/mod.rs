@@ -41,6 +41,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         group: Default::default(),
         planned: false,
         roots: None,
+        throttle: None,
     }
 }
 

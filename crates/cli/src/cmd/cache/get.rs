@@ -76,7 +76,13 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         (Some(dir), None) => symlink(&path, &dir.join(top))?,
         (Some(dir), Some(how)) => {
             let place = Place { dir: dir.clone(), name: top, how, ..Place::default() };
-            let get = Get { name: ready.info.name.clone(), pid: args.pid, place: Some(place), wait: ASK };
+            let get = Get {
+                name: ready.info.name.clone(),
+                pid: args.pid,
+                place: Some(place),
+                wait: ASK,
+                copy_for: None,
+            };
             let wait = Duration::from_secs(3600);
             let got: Got = ask.client.post("/v1/get", &get, wait).await.map_err(failed)?;
             let Got::Ready { placed: Some(placed), .. } = got else {
@@ -127,7 +133,7 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
         // In steps short enough to show progress on a terminal.
         let wait =
             left.map_or(ASK, |left| left.as_secs().min(ASK)).min(if reporter.is_json() { ASK } else { 1 });
-        let get = Get { name: args.name.to_string(), wait, pid: args.pid, place: None };
+        let get = Get { name: args.name.to_string(), wait, pid: args.pid, ..Get::default() };
         let got: Got = ask.client.post("/v1/get", &get, Duration::from_secs(wait)).await.map_err(failed)?;
         match got {
             Got::Ready { info, seconds, method, .. } => {

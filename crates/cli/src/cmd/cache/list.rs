@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidecast_daemon::api::types::CacheInfo;
+use tidecast_daemon::api::types::{CacheInfo, Came};
 use tidecast_daemon::name::CacheName;
 
 use super::{Ask, escape};
@@ -59,6 +59,9 @@ pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Out
     line("lease", lease(&info));
     line("travels", methods.join(", "));
     line("in use", format!("by {} jobs", info.users));
+    if info.came != Came::default() {
+        line("came", super::how_it_came(&info.came));
+    }
     if let Some(path) = &info.path {
         line("path", path.display().to_string());
     }
