@@ -13,6 +13,8 @@ pub const MAX_FRAME: usize = 64 << 10;
 /// How full a frame of records or members is made.
 pub(crate) const FULL: usize = 48 << 10;
 const VERSION: u8 = 1;
+/// The kinds of message that this program knows are numbered from 1 to this.
+const KINDS: u8 = 7;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,11 @@ impl Frame {
         out
     }
 
+    /// Whether a program after this one may have sent it: then it is passed over, and nobody is blamed.
+    pub(crate) fn is_newer(bytes: &[u8]) -> bool {
+        matches!(bytes, [VERSION, kind, ..] if *kind > KINDS) || matches!(bytes, [v, ..] if *v > VERSION)
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_FRAME {
             return None;
@@ -105,7 +112,7 @@ impl Frame {
             7 => Self::Answer(r.u64()?, records(&mut r)?),
             _ => return None,
         };
-        r.end()?;
+        // What is left, a newer program has added.
         Some(frame)
     }
 }
@@ -139,7 +146,8 @@ fn put_records(out: &mut Vec<u8>, records: &[Record]) {
 fn records(r: &mut Reader<'_>) -> Option<Vec<Record>> {
     let mut records = Vec::new();
     while r.left() > 0 {
-        records.push(Record::decode(r.field(MAX_RECORD)?)?);
+        // One that cannot be read may be of a kind that a newer program knows: the others count all the same.
+        records.extend(Record::decode(r.field(MAX_RECORD)?));
     }
     Some(records)
 }

@@ -50,9 +50,9 @@ pub use members::{Describe, Event, Members};
 pub use peer::{MAX_ADDRESSES, Peer};
 pub use record::{Claim, Key, MAX_AD, MAX_NAME, MAX_RECORD, Record, Slot};
 
-/// Reads a frame and writes it again: for fuzzing. True if it was one, and came out the same.
+/// Reads a frame, writes it, and reads it again: for fuzzing. True if it was one, and came out the same.
 #[doc(hidden)]
 #[must_use]
 pub fn reads_and_writes(bytes: &[u8]) -> Option<bool> {
-    frame::Frame::decode(bytes).map(|frame| frame.encode() == bytes)
+    frame::Frame::decode(bytes).map(|frame| frame::Frame::decode(&frame.encode()) == Some(frame))
 }

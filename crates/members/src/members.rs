@@ -206,7 +206,7 @@ impl<K: Keys> Members<K> {
     /// A frame of `from`, whom TLS has proven and whose card is good.
     pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: u64) {
         let fine = match Frame::decode(bytes) {
-            None => false,
+            None => Frame::is_newer(bytes),
             Some(Frame::Gossip(packet)) => self.gossip.packet(from, &packet, now),
             Some(Frame::Compare(digest)) => {
                 self.gossip.compare(from, digest, now);

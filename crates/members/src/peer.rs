@@ -1,7 +1,8 @@
 //! A member as it describes itself: where it can be reached, in which incarnation, with which card.
 //!
 //! The description is signed by the member's own key. Gossip passes it on through others, who can say that a member
-//! is suspect or down, and no more: none can move it elsewhere, or outbid its incarnation and so silence it.
+//! is suspect or down, and no more: none can move it elsewhere, or outbid its incarnation and so silence it. What a newer
+//! program adds comes behind, after its length: it is signed and passed on like the rest.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,11 +11,13 @@ use std::sync::Arc;
 use tidecast_identity::NodeId;
 
 use crate::Keys;
-use tidecast_identity::bytes::{Reader, put_address};
+use tidecast_identity::bytes::{Reader, put_address, put_field};
 
 /// Most addresses of one member.
 pub const MAX_ADDRESSES: usize = 4;
 const CONTEXT: &[u8] = b"tidecast member 1\0";
+/// Most bytes of what a newer program says of itself.
+const MAX_MORE: usize = 512;
 const SIGNATURE: usize = 64;
 
 /// A member. Cheap to clone.
@@ -42,6 +45,7 @@ impl Peer {
         bytes.extend(card);
         bytes.push(addresses.len() as u8);
         addresses.iter().for_each(|a| put_address(&mut bytes, *a));
+        put_field(&mut bytes, &[]);
         let signature = keys.sign(&[CONTEXT, &bytes].concat());
         bytes.extend(signature);
         Self(Arc::new(Description { node: keys.node(), incarnation, card, addresses, bytes }))
@@ -50,7 +54,7 @@ impl Peer {
     /// Somebody of whom only the name is known: good for a first word to it, and believed by nobody.
     pub(crate) fn unknown(node: NodeId) -> Self {
         let mut bytes = node.0.to_vec();
-        bytes.extend([0; 8 + 32 + 1 + SIGNATURE]);
+        bytes.extend([0; 8 + 32 + 1 + 2 + SIGNATURE]);
         Self(Arc::new(Description { node, incarnation: 0, card: [0; 32], addresses: Vec::new(), bytes }))
     }
 
@@ -58,14 +62,15 @@ impl Peer {
     pub(crate) fn read(r: &mut Reader<'_>) -> Option<Self> {
         let (node, incarnation, card) = (NodeId(r.array()?), r.u64()?, r.array()?);
         let count = usize::from(r.u8()?);
-        let addresses = (count <= MAX_ADDRESSES).then(|| (0..count).map(|_| r.address()).collect())?;
-        let (addresses, signature): (Option<Vec<_>>, [u8; SIGNATURE]) = (addresses, r.array()?);
-        let addresses = addresses?;
+        let addresses = (count <= MAX_ADDRESSES).then(|| (0..count).map(|_| r.address()).collect());
+        let addresses: Vec<_> = Option::flatten(addresses)?;
+        let (more, signature) = (r.field(MAX_MORE)?, r.array::<SIGNATURE>()?);
         let mut bytes = node.0.to_vec();
         bytes.extend(incarnation.to_be_bytes());
         bytes.extend(card);
         bytes.push(addresses.len() as u8);
         addresses.iter().for_each(|a| put_address(&mut bytes, *a));
+        put_field(&mut bytes, more);
         bytes.extend(signature);
         Some(Self(Arc::new(Description { node, incarnation, card, addresses, bytes })))
     }

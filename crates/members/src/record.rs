@@ -158,6 +158,8 @@ pub struct Record {
     pub withdrawn: bool,
     /// What it says.
     pub claim: Claim,
+    /// What a newer program says besides: signed, kept and passed on like the rest.
+    more: Vec<u8>,
     slot: Slot,
     signature: [u8; 64],
 }
@@ -168,7 +170,8 @@ impl Record {
     pub fn sign(keys: &dyn Keys, claim: Claim, seq: u64, expires: u64, withdrawn: bool) -> Option<Self> {
         let signer = keys.node();
         let slot = Slot { key: claim.key(), signer, version: claim.version() };
-        let mut record = Self { signer, seq, expires, withdrawn, claim, slot, signature: [0; 64] };
+        let mut record =
+            Self { signer, seq, expires, withdrawn, claim, more: Vec::new(), slot, signature: [0; 64] };
         record.claim.fits().then(|| {
             record.signature = keys.sign(&[CONTEXT, &record.text()].concat());
             record
@@ -205,6 +208,7 @@ impl Record {
         out.extend(self.expires.to_be_bytes());
         out.push(u8::from(self.withdrawn));
         self.claim.put(&mut out);
+        out.extend(&self.more);
         out
     }
 
@@ -229,9 +233,10 @@ impl Record {
             1 => true,
             _ => return None,
         };
-        let (claim, signature) = (Claim::read(&mut r)?, r.array()?);
-        r.end()?;
+        let claim = Claim::read(&mut r)?;
+        let (more, signature) = r.slice(r.left())?.split_last_chunk()?;
+        let (more, signature) = (more.to_vec(), *signature);
         let slot = Slot { key: claim.key(), signer, version: claim.version() };
-        Some(Self { signer, seq, expires, withdrawn, claim, slot, signature })
+        Some(Self { signer, seq, expires, withdrawn, claim, more, slot, signature })
     }
 }

@@ -57,7 +57,7 @@ pub(crate) enum LinkError {
     NoHello,
 }
 
-type Asked = Mutex<HashMap<u64, oneshot::Sender<(Answer, Bytes)>>>;
+type Asked = Mutex<HashMap<u64, oneshot::Sender<(serde_json::Value, Bytes)>>>;
 
 /// A channel that is up.
 pub(crate) struct Link {
@@ -121,7 +121,9 @@ impl Link {
         self.asked.lock().insert(id, answer);
         let conversation = async {
             self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| LinkError::Ended(name()))?;
-            answered.await.map_err(|_| LinkError::Ended(name()))
+            let (answer, payload) = answered.await.map_err(|_| LinkError::Ended(name()))?;
+            // One of a kind that only a newer daemon gives is none.
+            Ok((serde_json::from_value(answer).unwrap_or(Answer::NotUnderstood), payload))
         };
         let answered = timeout(ANSWER, conversation).await.unwrap_or_else(|_| Err(LinkError::Late(name())));
         self.asked.lock().remove(&id);
@@ -184,14 +186,16 @@ async fn hear<S: Serve>(
     let mut allowance = Allowance::new();
     loop {
         let read = timeout(SILENT, frame::read(reader)).await.map_err(|_| FrameError::Late)?;
-        let Some((head, payload)) = read? else { return Ok(()) };
-        match head {
-            Head::Answer { id, answer } => {
+        let Some((head, payload)): Option<(serde_json::Value, _)> = read? else { return Ok(()) };
+        match serde_json::from_value(head) {
+            // Neither: a newer daemon's way to say something that needs no answer.
+            Err(_) => allowance.take().await,
+            Ok(Head::Answer { id, answer }) => {
                 if let Some(waiting) = link.asked.lock().remove(&id) {
                     let _ = waiting.send((answer, payload));
                 }
             }
-            Head::Ask { id, ask } => {
+            Ok(Head::Ask { id, ask }) => {
                 allowance.take().await;
                 let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
                 let (link, serve) = (link.clone(), serve.clone());
@@ -200,6 +204,7 @@ async fn hear<S: Serve>(
                         Ok(ask) => serve.serve(&link.peer, ask, payload).await,
                         Err(_) => (Answer::NotUnderstood, Bytes::new()),
                     };
+                    let answer = serde_json::to_value(answer).unwrap_or_default();
                     let _ = link.out.send((Head::Answer { id, answer }, payload)).await;
                     drop(permit);
                 });
@@ -284,19 +289,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_request_is_answered_so() {
+    async fn what_a_newer_daemon_says_breaks_nothing() {
         let (a, mut b) = tokio::io::duplex(1 << 16);
-        let (_link, run) = Link::new(peer("x"), a, Arc::new(Echo));
+        let (link, run) = Link::new(peer("x"), a, Arc::new(Echo));
         tokio::spawn(run);
+        frame::write(&mut b, &serde_json::json!({"sing": {"song": [1, 2]}}), b"la").await.unwrap();
+        frame::write(&mut b, &serde_json::json!({"ask": {"id": 4, "ask": "ad", "loud": true}}), &[]).await.unwrap();
         let ask = Head::Ask { id: 5, ask: serde_json::json!({"dance": {"partner": 1}}) };
         frame::write(&mut b, &ask, &[]).await.unwrap();
         loop {
             let (head, _) = frame::read(&mut b).await.unwrap().unwrap();
-            if let Head::Answer { id, answer } = head {
-                assert_eq!((id, answer), (5, Answer::NotUnderstood));
-                return;
+            match head {
+                Head::Answer { id: 4, answer } => assert_eq!(answer, "ok"),
+                Head::Answer { id, answer } => {
+                    assert_eq!((id, answer), (5, serde_json::json!("not_understood")));
+                    break;
+                }
+                Head::Ask { .. } => {}
             }
         }
+        let asking = tokio::spawn(async move { link.ask(&Ask::Ad, Bytes::new()).await });
+        loop {
+            let (head, _) = frame::read(&mut b).await.unwrap().unwrap();
+            if let Head::Ask { id, ask } = head
+                && ask == "ad"
+            {
+                let answer = serde_json::json!({"answer": {"id": id, "answer": {"perhaps": {"on": "monday"}}}});
+                frame::write(&mut b, &answer, &[]).await.unwrap();
+                break;
+            }
+        }
+        assert_eq!(asking.await.unwrap().unwrap().0, Answer::NotUnderstood);
     }
 
     #[tokio::test(start_paused = true)]

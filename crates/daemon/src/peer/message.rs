@@ -1,5 +1,6 @@
-//! What daemons say to each other. Fields and kinds are only ever added: an older daemon passes over fields it does not
-//! know, and answers [`Answer::NotUnderstood`] to what it cannot do.
+//! What daemons say to each other. Fields and kinds are only ever added, fields with `#[serde(default)]`: an older daemon passes
+//! over fields and heads that it does not know, answers [`Answer::NotUnderstood`] to what it cannot do, and takes an answer of
+//! a kind that it does not know for that. A kind that is a bare word stays one; what needs fields is a kind of its own.
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ pub(crate) enum Head {
     /// A request; `id` is the asker's own number for it.
     Ask { id: u64, ask: serde_json::Value },
     /// The answer to the other end's request of that number.
-    Answer { id: u64, answer: Answer },
+    Answer { id: u64, answer: serde_json::Value },
 }
 
 /// Said first, by both ends.
