@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount clean
+.PHONY: help setup build test lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -31,6 +31,9 @@ fuzz: ## every fuzz target for 10 minutes
 
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
+
+daemon-marathon: ## kill -9 of cache daemons in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
+	@scripts/daemon-marathon
 
 sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at every step
 	cargo run --release --quiet -p tidecast-cli -- sim --seeds random --for $(or $(HOURS),2)h

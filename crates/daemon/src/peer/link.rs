@@ -294,7 +294,9 @@ mod tests {
         let (link, run) = Link::new(peer("x"), a, Arc::new(Echo));
         tokio::spawn(run);
         frame::write(&mut b, &serde_json::json!({"sing": {"song": [1, 2]}}), b"la").await.unwrap();
-        frame::write(&mut b, &serde_json::json!({"ask": {"id": 4, "ask": "ad", "loud": true}}), &[]).await.unwrap();
+        frame::write(&mut b, &serde_json::json!({"ask": {"id": 4, "ask": "ad", "loud": true}}), &[])
+            .await
+            .unwrap();
         let ask = Head::Ask { id: 5, ask: serde_json::json!({"dance": {"partner": 1}}) };
         frame::write(&mut b, &ask, &[]).await.unwrap();
         loop {
@@ -314,7 +316,8 @@ mod tests {
             if let Head::Ask { id, ask } = head
                 && ask == "ad"
             {
-                let answer = serde_json::json!({"answer": {"id": id, "answer": {"perhaps": {"on": "monday"}}}});
+                let answer =
+                    serde_json::json!({"answer": {"id": id, "answer": {"perhaps": {"on": "monday"}}}});
                 frame::write(&mut b, &answer, &[]).await.unwrap();
                 break;
             }
