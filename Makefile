@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
+.PHONY: help setup build test lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -43,6 +43,10 @@ demo: setup ## 8 nodes receive a real Python environment, each verified, each up
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
 	@scripts/bench-transfer
+
+bench-neighbour: build ## 100 daemons of one host that share 1 GiB; BLAST beside a daemon that fetches (needs ncbi-blast+)
+	$(PYTHON) -m bench.neighbour children
+	$(PYTHON) -m bench.neighbour blast
 
 bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)
 	@scripts/bench-sim simgrid

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tidecast_net::Caps;
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub caps: Caps,
     /// The share of that while one does.
     pub busy: f64,
+    /// It ends by itself when nobody has asked for anything for so long, and nothing is under way.
+    pub idle: Option<Duration>,
     /// Bytes of blocks in memory; of everything, where it has a cgroup.
     pub memory: u64,
 }

@@ -12,6 +12,7 @@ use tidecast_identity::{NodeKey, Tls};
 use tidecast_metainfo::Manifest;
 use tidecast_net::Door;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::ads;
@@ -71,6 +72,9 @@ pub struct Daemon {
     /// The parent at the last look.
     parent: Mutex<Option<String>>,
     came: Mutex<Came>,
+    /// When somebody asked for something last.
+    asked: Mutex<Instant>,
+    idle: Notify,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
     mode: AtomicU8,
@@ -93,6 +97,7 @@ impl Daemon {
             None => None,
         };
         let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
+        let handed = crate::service::listener()?.is_some();
         let socket = crate::api::listen(&config.socket)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
         let (daemon, door) = Self::open(config, port).await?;
@@ -120,11 +125,18 @@ impl Daemon {
         }
         tasks.spawn(keep(daemon.clone()));
         ready(&daemon.status().map_err(|e| Error::Start(e.why))?);
-        stop.await;
+        crate::service::notify("READY=1");
+        tokio::select! {
+            () = stop => {}
+            () = daemon.idle.notified() => {}
+        }
+        crate::service::notify("STOPPING=1");
         tasks.shutdown().await;
         daemon.fetches.stop().await;
         daemon.swarms.stop_all().await;
-        let _ = std::fs::remove_file(&daemon.config.socket);
+        if !handed {
+            let _ = std::fs::remove_file(&daemon.config.socket);
+        }
         Ok(())
     }
 
@@ -165,6 +177,8 @@ impl Daemon {
             kin: Kin::new(&config.machine),
             parent: Mutex::default(),
             came: Mutex::default(),
+            asked: Mutex::new(Instant::now()),
+            idle: Notify::new(),
             certified: key.clone(),
             audit,
             manifests: Mutex::default(),
@@ -302,6 +316,23 @@ impl Daemon {
         }
     }
 
+    /// Somebody asks for something.
+    pub(crate) fn asked(&self) {
+        *self.asked.lock() = Instant::now();
+    }
+
+    /// Ends the daemon if nobody has needed it for as long as it was told to wait.
+    fn rest_if_idle(&self) {
+        let Some(patience) = self.config.idle else { return };
+        let at_work =
+            self.depot.in_use(crate::now()) || !self.fetches.names().is_empty() || self.swarms.any();
+        if at_work {
+            self.asked();
+        } else if self.asked.lock().elapsed() > patience {
+            self.idle.notify_one();
+        }
+    }
+
     fn renew_card(&self) {
         match crate::card::make(self.config.certificate.as_deref(), &self.certified) {
             Ok(card) => self.peers.set_card(card),
@@ -337,6 +368,7 @@ async fn keep(daemon: Arc<Daemon>) {
         tick.tick().await;
         daemon.uploads.tidy();
         daemon.mind_jobs();
+        daemon.rest_if_idle();
         *daemon.parent.lock() = daemon.kin.parent().await.map(|parent| parent.name);
         daemon.swarms.rest().await;
         daemon.swarms.expel(&daemon.peers.judge_again());

@@ -32,6 +32,7 @@ mod neighbour;
 mod parent;
 mod peer;
 mod serve;
+mod service;
 mod sources;
 mod swarms;
 mod transfer;

@@ -70,6 +70,9 @@ impl Seekers {
 
 impl Serve for Daemon {
     async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, _payload: Bytes) -> (Answer, Bytes) {
+        if matches!(ask, Ask::Want(_) | Ask::Join(_) | Ask::Offer { .. }) {
+            self.asked();
+        }
         let answer = match ask {
             Ask::Want(want) => self.grant(peer, &want).await,
             Ask::Join(want) => self.join(peer, &want).await,

@@ -229,6 +229,11 @@ impl Swarms {
         self.admitted.admits(*id, node)
     }
 
+    /// Whether any runs: those that rest for long have ended.
+    pub(crate) fn any(&self) -> bool {
+        !self.running.lock().is_empty()
+    }
+
     /// Ends all.
     pub(crate) async fn stop_all(&self) {
         let all: Vec<SwarmId> = self.running.lock().keys().copied().collect();

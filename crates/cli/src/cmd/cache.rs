@@ -96,7 +96,7 @@ struct Ask {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let ask = Ask { client: Client::new(&daemon::to_ask(context)?) };
+    let ask = Ask { client: Client::new(&daemon::to_ask_or_start(context)?) };
     block_on(context.threads(), async {
         match &args.what {
             What::Create(args) => create::run(args, &ask, reporter).await,

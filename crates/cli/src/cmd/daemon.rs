@@ -32,6 +32,7 @@ In the configuration file all of it stands in the table [daemon], and more:
   requirements, owners (list), transfers, per_source,
   upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
   busy = 0.2 (the share of these while a job uses a cache), nice = 10
+  on_demand = true (`tidecast cache` starts a daemon for a user who has none)
 
 Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
 in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
@@ -68,6 +69,9 @@ pub(crate) struct Args {
     /// Daemons share caches with those that say the same here, on one machine [default: the machine]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
+    /// End when nobody has asked for anything for so long and no job uses a cache
+    #[arg(long, value_name = "DURATION")]
+    idle: Option<Span>,
     /// Most that caches may occupy [default: what the file system has, less 1 GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
@@ -101,6 +105,7 @@ pub(crate) struct Table {
     busy: Option<f64>,
     memory: Option<Text<Size>>,
     nice: Option<i32>,
+    on_demand: Option<bool>,
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.
@@ -196,6 +201,7 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
             cores: Some(table.cores.unwrap_or_else(usual_cores)).filter(|cores| *cores > 0.0),
             spare_cache: false,
         },
+        idle: args.idle.map(|idle| idle.0),
         busy: table.busy.unwrap_or(BUSY).clamp(0.0, 1.0),
         memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
@@ -238,6 +244,52 @@ pub(crate) fn to_ask(context: &Context<'_>) -> Result<PathBuf, Failure> {
     }
     Ok(socket(context, &context.state_dir()?.join("daemon")))
 }
+
+/// Where users reach a daemon; one of the user's own is started if there is none, unless the settings name another place or
+/// say no. It ends by itself.
+pub(crate) fn to_ask_or_start(context: &Context<'_>) -> Result<PathBuf, Failure> {
+    let path = to_ask(context)?;
+    let wanted = context.settings.daemon.as_ref().and_then(|table| table.on_demand).unwrap_or(true);
+    let answers = || std::os::unix::net::UnixStream::connect(&path).is_ok();
+    if !wanted || context.settings.socket.is_some() || rustix::process::geteuid().is_root() || answers() {
+        return Ok(path);
+    }
+    let dir = context.state_dir()?.join("daemon");
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let log = dir.join("daemon.log");
+    let mut child = start(context, &log).with_context(|| "cannot start a daemon of your own")?;
+    let until = std::time::Instant::now() + STARTS;
+    while !answers() {
+        if std::time::Instant::now() > until {
+            let why = format!("a daemon was started for you and does not answer: see {}", log.display());
+            return Err(anyhow::anyhow!(why).into());
+        }
+        // One that was started at the same time may have been faster: then ours has ended, and that one answers.
+        let _ = child.try_wait();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Ok(path)
+}
+
+fn start(context: &Context<'_>, log: &Path) -> std::io::Result<std::process::Child> {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    let log = std::fs::File::options().create(true).append(true).open(log)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(dir) = &context.global.state_dir {
+        command.arg("--state-dir").arg(dir);
+    }
+    if let Some(file) = &context.global.config {
+        command.arg("--config").arg(file);
+    }
+    command.args(["daemon", "--idle", IDLE]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    // Not with this command when a terminal interrupts it.
+    command.process_group(0).spawn()
+}
+
+/// A daemon that was started on demand answers within this time, and ends after so long without work.
+const STARTS: std::time::Duration = std::time::Duration::from_secs(20);
+const IDLE: &str = "15m";
 
 const HOST_SOCKET: &str = "/run/tidecast/daemon.sock";
 

@@ -49,6 +49,7 @@ impl FromRequestParts<Arc<Daemon>> for Caller {
         let Ok(ConnectInfo(Cred(Some(cred)))) = cred else {
             return Err(ApiError::internal("the kernel does not say who asks"));
         };
+        state.asked();
         let asked =
             tokio::task::spawn_blocking(move || Caller::of(&cred)).await.map_err(ApiError::internal)?;
         asked.map_err(|e| ApiError::internal(format!("cannot look up user {}: {e}", cred.uid())))
@@ -89,6 +90,9 @@ fn router(daemon: Arc<Daemon>) -> Router {
 /// # Errors
 /// It cannot be made, or another daemon listens there.
 pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    if let Some(listener) = crate::service::listener()? {
+        return UnixListener::from_std(listener);
+    }
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
