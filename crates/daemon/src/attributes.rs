@@ -7,6 +7,7 @@ use serde_json::Value;
 use tidecast_depot::CacheRecord;
 
 use crate::api::types::{Came, Create, Method};
+use crate::named::Named;
 
 /// The daemon's own attributes of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,12 @@ pub(crate) struct Attributes {
     /// How it came to this host; None at the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) came: Option<Came>,
+    /// What its origin has said of it; None at the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) named: Option<Named>,
+    /// It came because somebody offered it: a copy that is kept only while it is needed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) offered: bool,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }

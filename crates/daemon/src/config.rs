@@ -25,6 +25,12 @@ pub struct Config {
     pub machine: String,
     /// Other daemons to begin with: NAME, HOST:PORT or NAME=HOST:PORT.
     pub peers: Vec<String>,
+    /// Whether to look for other daemons on the local network (BEP 14).
+    pub local_discovery: bool,
+    /// Nodes of the site's own DHT (BEP 5) to begin with, HOST:PORT; None: no DHT.
+    pub dht: Option<Vec<String>>,
+    /// Hosts whose administrators this daemon obeys; empty: any host's of the site.
+    pub admins: Vec<String>,
     /// Whom to believe (docs/trust.md).
     pub trust: Option<PathBuf>,
     /// This node's certificate and key, from which its card is made.

@@ -22,6 +22,7 @@ use crate::api::upload::Uploads;
 use crate::attributes::Attributes;
 use crate::audit::Audit;
 use crate::caller::Caller;
+use crate::circle::{Circle, Driver};
 use crate::config::Config;
 use crate::error::Error;
 use crate::fetch::Fetches;
@@ -75,11 +76,15 @@ pub struct Daemon {
     /// When somebody asked for something last.
     asked: Mutex<Instant>,
     idle: Notify,
+    pub(crate) circle: Circle,
+    /// The store has changed: for what is said of it, and for the copies that are to be kept.
+    pub(crate) changed: Notify,
+    pub(crate) copies: Notify,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
     mode: AtomicU8,
     node: String,
-    certified: NodeKey,
+    pub(crate) certified: NodeKey,
 }
 
 impl Daemon {
@@ -100,7 +105,7 @@ impl Daemon {
         let handed = crate::service::listener()?.is_some();
         let socket = crate::api::listen(&config.socket)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
-        let (daemon, door) = Self::open(config, port).await?;
+        let (daemon, door, driver) = Self::open(config, port).await?;
         let mut tasks = JoinSet::new();
         if let Some(listener) = listener {
             let visited = daemon.clone();
@@ -124,6 +129,10 @@ impl Daemon {
             Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
         }
         tasks.spawn(keep(daemon.clone()));
+        tasks.spawn(driver.run(daemon.clone()));
+        tasks.spawn(crate::said::keep(daemon.clone()));
+        tasks.spawn(crate::seeds::keep(daemon.clone()));
+        tasks.spawn(crate::replicas::keep(daemon.clone()));
         ready(&daemon.status().map_err(|e| Error::Start(e.why))?);
         crate::service::notify("READY=1");
         tokio::select! {
@@ -131,6 +140,7 @@ impl Daemon {
             () = daemon.idle.notified() => {}
         }
         crate::service::notify("STOPPING=1");
+        daemon.circle.leave().await;
         tasks.shutdown().await;
         daemon.fetches.stop().await;
         daemon.swarms.stop_all().await;
@@ -140,7 +150,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn open(config: Config, port: u16) -> Result<(Arc<Self>, Arc<Door>), Error> {
+    async fn open(config: Config, port: u16) -> Result<(Arc<Self>, Arc<Door>, Driver), Error> {
         let (key, depot) = {
             let (dir, limits) = (config.dir.clone(), config.depot.clone());
             let open = move || -> Result<_, Error> {
@@ -161,6 +171,7 @@ impl Daemon {
             started: crate::now(),
             user: config.user.clone(),
         };
+        let (circle, driver) = Circle::new(&key, &hello.card, hello.addresses.clone());
         let audit =
             Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
         let door = Arc::new(Door::new(&tls, port, PROTOCOL));
@@ -179,13 +190,16 @@ impl Daemon {
             came: Mutex::default(),
             asked: Mutex::new(Instant::now()),
             idle: Notify::new(),
+            circle,
+            changed: Notify::new(),
+            copies: Notify::new(),
             certified: key.clone(),
             audit,
             manifests: Mutex::default(),
             mode: AtomicU8::new(0),
             config,
         });
-        Ok((daemon, door))
+        Ok((daemon, door, driver))
     }
 
     /// Does something that waits for the disk.
@@ -252,7 +266,13 @@ impl Daemon {
         if !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
+        self.obey(&caller.name, what, limit)
+    }
+
+    /// Does what an administrator wants, of this host or of the site.
+    pub(crate) fn obey(&self, who: &str, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
+            "status" => return self.status(),
             "resume" => self.mode.store(0, Ordering::Relaxed),
             "pause" => self.mode.store(1, Ordering::Relaxed),
             "drain" => self.mode.store(2, Ordering::Relaxed),
@@ -269,7 +289,7 @@ impl Daemon {
             }
             other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
         }
-        self.note(&caller.name, what, "", "ok");
+        self.note(who, what, "", "ok");
         self.status()
     }
 
@@ -289,6 +309,7 @@ impl Daemon {
             bytes: usage.kept.bytes,
             capacity: usage.capacity.bytes,
             reserved: usage.promised.bytes,
+            members: self.circle.alive().len() as u64 + 1,
             peers: self.peers.all().iter().map(|link| link.peer.hello.name.clone()).collect(),
             transfers: self.fetches.names(),
             sent,
@@ -379,6 +400,9 @@ async fn keep(daemon: Arc<Daemon>) {
         let swept = daemon.on_disk(|depot| depot.sweep(crate::now()).map_err(Error::from)).await;
         match swept {
             Ok(evicted) => {
+                if !evicted.gone.is_empty() {
+                    daemon.changed.notify_one();
+                }
                 for cache in evicted.gone {
                     daemon.note("tidecast", "evict", &cache.to_string(), "ok");
                 }

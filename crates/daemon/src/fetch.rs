@@ -239,7 +239,7 @@ impl Daemon {
                 Failed::new("denied", "this daemon takes nothing new: it is paused or drained").into()
             );
         }
-        let mut stand = self.fetch(name, reader)?;
+        let mut stand = self.fetch(name, reader, false)?;
         let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
         let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
         if let Ok(Err(_)) = settled {
@@ -299,11 +299,12 @@ impl Daemon {
         })
     }
 
-    /// The fetch of a cache for `reader`: one that runs already, or a new one.
+    /// The fetch of a cache for `reader`: one that runs already, or a new one. `offered`: nobody here has asked for it.
     pub(crate) fn fetch(
         self: &Arc<Self>,
         name: CacheName,
         reader: Reader,
+        offered: bool,
     ) -> Result<watch::Receiver<Stand>, ApiError> {
         let key = (name.clone(), reader.owner.clone());
         if let Some(failed) = self.fetches.rejection(&key) {
@@ -323,7 +324,7 @@ impl Daemon {
             let began = Instant::now();
             let room = daemon.fetches.room.clone();
             let Ok(permit) = room.acquire_owned().await else { return };
-            let fetched = transfer::fetch(&daemon, &name, &reader, &tell).await;
+            let fetched = transfer::fetch(&daemon, &name, &reader, offered, &tell).await;
             drop(permit);
             let who = reader.owner.as_str();
             let stand = match fetched {

@@ -118,7 +118,7 @@ async fn bytes_of(
     if understood(&record)?.content != manifest.hash_v2() {
         return Err(Missed::Lost("it has another content by this name".into()));
     }
-    match transfer::admit(daemon, about, manifest, tell).await? {
+    match transfer::admit(daemon, about, manifest, false, tell).await? {
         Room::Here(id) => Ok((id, Method::Direct)),
         Room::Kept(reservation, _) => stream(daemon, parent, &info.cache, reservation, manifest).await,
     }
@@ -145,7 +145,7 @@ async fn whole(
         return Err(nonsense(&"that is not what was asked for"));
     }
     transfer::agree(daemon, &about)?;
-    let reservation = match transfer::admit(daemon, &about, &manifest, tell).await? {
+    let reservation = match transfer::admit(daemon, &about, &manifest, false, tell).await? {
         Room::Here(id) => return Ok((id, Method::Direct)),
         Room::Kept(reservation, _) => reservation,
     };

@@ -10,6 +10,7 @@
 //!              fetch (a cache comes) ┘  └ serve (other daemons ask)
 //!                    │                        ▲
 //!                    ├──▶ peer (control channels, cards) ──┘
+//!                    ├──▶ circle (members: who is there, who holds what)
 //!                    └──▶ swarms (net, all behind one door)
 //! ```
 
@@ -20,6 +21,7 @@ mod attributes;
 mod audit;
 mod caller;
 mod card;
+mod circle;
 pub mod client;
 mod config;
 mod daemon;
@@ -28,11 +30,16 @@ mod fetch;
 mod inherit;
 mod local;
 pub mod name;
+mod named;
 mod neighbour;
 mod parent;
 mod peer;
+mod replicas;
+mod said;
+mod seeds;
 mod serve;
 mod service;
+mod site;
 mod sources;
 mod swarms;
 mod transfer;

@@ -129,6 +129,7 @@ impl Daemon {
             self.swarms.stop(&content).await;
         }
         let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
+        self.changed.notify_one();
         let outcome = done.as_ref().map_or_else(|e| e.why.clone(), |_| "ok".into());
         self.note(&caller.name, "remove", &record.full_name(), &outcome);
         done.map(|_| ())

@@ -17,7 +17,8 @@ use crate::attributes::Attributes;
 use crate::daemon::{Daemon, Mode};
 use crate::error::Error;
 use crate::name::CacheName;
-use crate::peer::link::{Peer, Serve};
+use crate::named::Named;
+use crate::peer::link::{Link, Peer, Serve};
 use crate::peer::message::{Answer, Ask, Granted, Want};
 
 /// Bytes of a manifest in one answer.
@@ -69,7 +70,7 @@ impl Seekers {
 }
 
 impl Serve for Daemon {
-    async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, _payload: Bytes) -> (Answer, Bytes) {
+    async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, payload: Bytes) -> (Answer, Bytes) {
         if matches!(ask, Ask::Want(_) | Ask::Join(_) | Ask::Offer { .. }) {
             self.asked();
         }
@@ -79,10 +80,19 @@ impl Serve for Daemon {
             Ask::Offer { name, owner } => self.offered(peer, &name, owner),
             Ask::Manifest { cache, offset } => return self.part(peer, &cache, offset).await,
             Ask::Ping => Answer::Ok,
+            Ask::Circle => {
+                self.circle.heard(peer.node, payload);
+                Answer::Ok
+            }
+            Ask::Admin { who, what, limit } => return self.ruled(peer, &who, &what, limit),
             Ask::Holds(want) => self.holds(peer, &want),
             Ask::Ad => return self.said_of_itself(),
         };
         (answer, Bytes::new())
+    }
+
+    fn met(&self, link: &Arc<Link>) {
+        self.circle.met(link.peer.node, link.peer.hello.addresses.clone());
     }
 }
 
@@ -133,9 +143,21 @@ impl Daemon {
         };
         let swarm = Attributes::of(&record).methods().contains(&Method::Swarm);
         let holders = if swarm { self.seekers.meet(content, peer) } else { Vec::new() };
-        let Ok(about) = serde_json::to_value(&*record) else { return rejected("internal") };
+        let Ok(about) = serde_json::to_value(self.told(&record)) else { return rejected("internal") };
         self.note(&peer.hello.name, "send", &record.full_name(), "ok");
         Answer::Cache(Box::new(Granted { cache: record.id.to_string(), about, manifest, holders }))
+    }
+
+    /// The record as it is given to others: with the origin's word for it.
+    fn told(&self, record: &CacheRecord) -> CacheRecord {
+        let mut told = record.clone();
+        if record.origin == self.config.name {
+            let (card, now) = (self.peers.hello().card, crate::circle::millis());
+            let mut attributes = Attributes::of(record);
+            attributes.named = Named::sign(record, &self.certified, &card, now);
+            told.attributes = attributes.to_map();
+        }
+        told
     }
 
     /// Whether it is here, for who may know.
@@ -235,7 +257,7 @@ impl Daemon {
         if self.here(&name, &reader).is_some() {
             return Answer::Ok;
         }
-        match self.fetch(name, reader) {
+        match self.fetch(name, reader, true) {
             Ok(_) => Answer::Wait { seconds: AGAIN, why: "it is coming".into() },
             Err(error) => rejected(error.why),
         }

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidecast_depot::{CacheId, State};
-use tidecast_identity::Identity;
+use tidecast_identity::{Identity, NodeId};
+use tidecast_members::{Claim, Record};
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::ads;
 use crate::api::error::ApiError;
@@ -15,17 +18,25 @@ use crate::api::types::{Holder, Offered};
 use crate::caller::Caller;
 use crate::daemon::Daemon;
 use crate::name::CacheName;
+use crate::named::held;
 use crate::peer::link::Link;
 use crate::peer::message::{Answer, Ask, Want};
+
+/// Things that a name may mean, as several say, that are looked after.
+const MEANINGS: usize = 4;
+/// Whether somebody holds a cache is said within this time.
+const HOLDS: Duration = Duration::from_secs(3);
+/// Holders of a cache that are connected to at once.
+const AT_ONCE: usize = 4;
 
 /// The port that daemons are expected at.
 pub const PORT: u16 = 6980;
 
 impl Daemon {
-    /// Those to ask for a cache, best first: its origin, if it is reached, then everybody else who is known. Daemons of other users
-    /// than the reader are not told what he wants, unless they are the origin.
+    /// Those to ask for a cache, best first: its origin, if it is reached, those who say that they hold it, then everybody else who
+    /// is known. Daemons of other users than the reader are not told what he wants, unless they are the origin.
     pub(crate) async fn sources(self: &Arc<Self>, name: &CacheName, reader: &str) -> Vec<Arc<Link>> {
-        self.acquaint(name.origin.as_deref()).await;
+        let ((), holders) = tokio::join!(self.acquaint(name.origin.as_deref()), self.said_to_hold(name));
         let mut all = self.peers.all();
         all.retain(|link| !self.fetches.is_shunned(link.peer.addr));
         let is_origin = |link: &Arc<Link>| name.origin.as_ref() == Some(&link.peer.hello.name);
@@ -33,14 +44,65 @@ impl Daemon {
             Identity::Host(_) => true,
             Identity::User(user) => user == reader || is_origin(link),
         });
-        all.sort_by_key(|link| (!is_origin(link), link.peer.hello.started));
+        let holds = |link: &Arc<Link>| holders.contains(&link.peer.node);
+        all.sort_by_key(|link| (!is_origin(link), !holds(link), link.peer.hello.started));
         all
+    }
+
+    /// Those that hold a cache as far as the circle says, some of them, connected.
+    async fn said_to_hold(self: &Arc<Self>, name: &CacheName) -> Vec<NodeId> {
+        let Some(origin) = &name.origin else { return Vec::new() };
+        let mut said = self.circle.named(origin, &name.name).await;
+        let version = |record: &Record| match &record.claim {
+            Claim::Name { version, manifest, .. } => Some((*version, *manifest)),
+            Claim::Holder { .. } => None,
+        };
+        said.retain(|record| {
+            version(record).is_some_and(|(v, _)| name.version.is_none_or(|asked| asked == u64::from(v)))
+        });
+        let mut looking = JoinSet::new();
+        for (version, content) in said.iter().filter_map(version).take(MEANINGS) {
+            let (daemon, held) = (self.clone(), held(&format!("{origin}/{}@{version}", name.name), &content));
+            looking.spawn(async move { daemon.reach_holders(&held, &[], AT_ONCE).await });
+        }
+        let mut all = Vec::new();
+        while let Some(found) = looking.join_next().await {
+            all.extend(found.unwrap_or_default().into_iter().map(|link| link.peer.node));
+        }
+        all
+    }
+
+    /// Channels to some of those who hold a cache, or are getting it, but not to `known`.
+    pub(crate) async fn reach_holders(
+        self: &Arc<Self>,
+        held: &[u8; 32],
+        known: &[NodeId],
+        most: usize,
+    ) -> Vec<Arc<Link>> {
+        let mut holders = self.circle.holders(held).await;
+        holders.retain(|(node, _)| *node != self.circle.me() && !known.contains(node));
+        // Any of them: not all who want it go to the same.
+        holders.sort_by_cached_key(|(_, complete)| (!complete, rand::random::<u32>()));
+        let alive = self.circle.alive();
+        let mut reaching = JoinSet::new();
+        for (node, _) in holders.into_iter().take(most) {
+            let (daemon, addresses) = (self.clone(), alive.get(&node).cloned().unwrap_or_default());
+            reaching.spawn(async move { daemon.peers.reach(node, &addresses, &daemon).await });
+        }
+        let mut reached = Vec::new();
+        while let Some(link) = reaching.join_next().await {
+            reached.extend(link.ok().and_then(Result::ok));
+        }
+        reached
     }
 
     /// Sees to it that the daemons of the configuration are connected, and `host` if it can be found by its name.
     async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
         let known = |name: &str| self.peers.find(|peer| peer.hello.name == name).is_some();
-        let mut wanted: Vec<&str> = self.config.peers.iter().map(String::as_str).collect();
+        // Whoever belongs to the circle is called from there.
+        let alone = self.circle.alive().is_empty();
+        let mut wanted: Vec<&str> =
+            self.config.peers.iter().map(String::as_str).filter(|peer| alone || is_of(peer, host)).collect();
         if let Some(host) = host.filter(|host| !known(host)) {
             let listed = wanted.iter().any(|peer| peer.split_once('=').is_some_and(|(name, _)| name == host));
             if !listed {
@@ -93,8 +155,13 @@ impl Daemon {
             groups: caller.groups.clone(),
             ad,
         };
+        let mut asking = JoinSet::new();
         for link in self.sources(&name, &caller.name).await {
-            if let Ok((Answer::Cache(granted), _)) = link.ask(&Ask::Holds(want.clone()), Bytes::new()).await {
+            let ask = Ask::Holds(want.clone());
+            asking.spawn(async move { (timeout(HOLDS, link.ask(&ask, Bytes::new())).await, link) });
+        }
+        while let Some(asked) = asking.join_next().await {
+            if let Ok((Ok(Ok((Answer::Cache(granted), _))), link)) = asked {
                 let origin = granted.about.get("origin").and_then(serde_json::Value::as_str);
                 holders.push(Holder {
                     host: link.peer.hello.name.clone(),
@@ -104,6 +171,7 @@ impl Daemon {
                 });
             }
         }
+        holders.sort_by(|a, b| (!a.here, !a.origin, &a.host).cmp(&(!b.here, !b.origin, &b.host)));
         if holders.is_empty() {
             return Err(ApiError::absent(&name.to_string()));
         }
@@ -171,7 +239,7 @@ impl Daemon {
         Ok(willing)
     }
 
-    async fn offer(&self, record: &tidecast_depot::CacheRecord, link: &Arc<Link>) -> Offered {
+    pub(crate) async fn offer(&self, record: &tidecast_depot::CacheRecord, link: &Arc<Link>) -> Offered {
         let host = link.peer.hello.name.clone();
         let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone() };
         let (answer, why) = match link.ask(&ask, Bytes::new()).await {
@@ -192,11 +260,16 @@ impl Daemon {
     }
 }
 
+/// Whether an entry of the configuration is that of a host.
+fn is_of(peer: &str, host: Option<&str>) -> bool {
+    peer.split_once('=').is_some_and(|(name, _)| Some(name) == host)
+}
+
 /// The addresses of HOST or HOST:PORT; none if it cannot be found.
-async fn resolve(place: &str) -> Vec<SocketAddr> {
+pub(crate) async fn resolve(place: &str) -> Vec<SocketAddr> {
     let with_port = place.parse::<SocketAddr>().is_ok()
         || place.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
     let place = if with_port { place.to_owned() } else { format!("{place}:{PORT}") };
-    let looked = tokio::time::timeout(std::time::Duration::from_secs(5), lookup_host(place)).await;
+    let looked = timeout(Duration::from_secs(5), lookup_host(place)).await;
     looked.ok().and_then(Result::ok).map(Iterator::collect).unwrap_or_default()
 }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
-use tidecast_identity::Identity;
+use tidecast_identity::NodeKey;
 use tidecast_metainfo::Manifest;
 use tidecast_store::{DownloadOptions, Select};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::ads;
 use crate::api::types::{Came, Method};
@@ -19,9 +20,11 @@ use crate::daemon::Daemon;
 use crate::fetch::{Failed, Stand};
 use crate::inherit;
 use crate::name::CacheName;
-use crate::peer::link::Link;
+use crate::named::{held, speaks_for};
+use crate::peer::link::{Link, LinkError};
 use crate::peer::message::{Answer, Ask, Granted, Want};
 use crate::swarms::{Fetching, SwarmError, SwarmId};
+use crate::trust::Trust;
 
 /// Nothing has come for so long: the source has failed.
 const STALLED: Duration = Duration::from_secs(60);
@@ -29,6 +32,14 @@ const STALLED: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Other holders that are connected to, besides the one that granted.
 const NEIGHBOURS: usize = 8;
+/// Nothing has come for so long, and the source is not there any more.
+const LOST: Duration = Duration::from_secs(10);
+/// Other sources are asked so often when one fails.
+const RETRIES: u32 = 4;
+/// The next source is asked besides when the last has not answered for so long.
+const HEDGE: Duration = Duration::from_millis(400);
+/// Holders are looked for again this often while a cache comes.
+const LOOK: Duration = Duration::from_secs(5);
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 
@@ -44,6 +55,7 @@ pub(crate) async fn fetch(
     daemon: &Arc<Daemon>,
     name: &CacheName,
     reader: &Reader,
+    offered: bool,
     tell: &watch::Sender<Stand>,
 ) -> Result<(CacheId, Method), Failed> {
     if let Some(done) = inherit::from_parent(daemon, name, reader, tell).await {
@@ -56,25 +68,51 @@ pub(crate) async fn fetch(
         groups: reader.groups.clone(),
         ad: daemon.ad().map_err(|e| Failed::new("internal", e.to_string()))?.to_string(),
     };
-    let grant = ask(daemon, name, &want, tell).await?;
+    let mut tries = 0;
+    loop {
+        let grant = ask(daemon, name, &want, tell).await?;
+        let source = grant.link.peer.addr;
+        match bring(daemon, &grant, &want, offered, tell).await {
+            // It has died, or does not give what it granted: there may be others.
+            Err(failed) if failed.kind == "unreachable" && tries < RETRIES => {
+                tracing::info!(%name, why = failed.why, "another source is asked");
+                daemon.fetches.shun(source);
+                tries += 1;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// What was granted, from beginning to end.
+async fn bring(
+    daemon: &Arc<Daemon>,
+    grant: &Grant,
+    want: &Want,
+    offered: bool,
+    tell: &watch::Sender<Stand>,
+) -> Result<(CacheId, Method), Failed> {
     agree(daemon, &grant.about)?;
-    let method = method(daemon, &grant)?;
-    let manifest = Arc::new(manifest(&grant).await?);
+    let method = method(daemon, grant)?;
+    let manifest = Arc::new(manifest(grant).await?);
     if let Some(done) = inherit::bytes(daemon, &grant.about, &manifest, tell).await {
         return Ok(done);
     }
-    let (reservation, reused) = match admit(daemon, &grant.about, &manifest, tell).await? {
+    let (reservation, reused) = match admit(daemon, &grant.about, &manifest, offered, tell).await? {
         Room::Kept(reservation, reused) => (reservation, reused),
         Room::Here(id) => return Ok((id, method)),
     };
     let id = manifest.hash_v2().unwrap_or_default();
+    let held = held(&grant.about.full_name(), &id);
+    daemon.circle.holds(held, false).await;
     let missing = select(&manifest, &reused);
     let _turn = daemon.fetches.turn(grant.link.peer.node).await;
     let coming = daemon.fetches.coming(reservation.id(), id);
-    let moved = transfer(daemon, &grant, &manifest, (reservation.dir(), missing), &want, method, tell).await;
+    let moved = transfer(daemon, grant, &manifest, (reservation.dir(), missing), want, method, tell).await;
     // Its files are about to become the store's; then it serves on from there.
     let came = came(daemon, &grant.about, daemon.swarms.stop(&id).await);
     if let Err(failed) = moved {
+        daemon.circle.holds_not(&held).await;
         daemon.fetches.shun(grant.link.peer.addr);
         return Err(failed);
     }
@@ -85,6 +123,7 @@ pub(crate) async fn fetch(
     let committed =
         committing.await.map_err(|e| internal(e.to_string()))?.map_err(|e| internal(e.to_string()))?;
     daemon.arrived(committed.record.id, came).await;
+    daemon.changed.notify_one();
     if method == Method::Swarm
         && let Err(error) = daemon.serve_on(&committed.record).await
     {
@@ -93,7 +132,13 @@ pub(crate) async fn fetch(
     Ok((committed.record.id, method))
 }
 
-/// Asks those who may have it, one after the other, until one grants it.
+/// What those said who were asked.
+struct Heard {
+    last: Failed,
+    wait: Option<(u64, String)>,
+}
+
+/// Asks those who may have it until one grants it.
 async fn ask(
     daemon: &Arc<Daemon>,
     name: &CacheName,
@@ -102,58 +147,101 @@ async fn ask(
 ) -> Result<Grant, Failed> {
     let began = Instant::now();
     loop {
-        let mut last = Failed::new("unreachable", format!("nobody is known who has {name}"));
-        let mut wait = None;
-        for link in daemon.sources(name, &want.reader).await {
-            match link.ask(&Ask::Want(want.clone()), Bytes::new()).await {
-                Ok((Answer::Cache(granted), _)) => {
-                    let about: CacheRecord = serde_json::from_value(granted.about.clone()).map_err(|e| {
-                        Failed::new("unreachable", format!("{} talks nonsense: {e}", link.peer.hello.name))
-                    })?;
-                    if let Err(why) = is_theirs(&link, name, &about) {
-                        tracing::warn!(peer = link.peer.hello.name, %name, why, "an answer is not believed");
-                        last = Failed::new("unreachable", format!("{}: {why}", link.peer.hello.name));
-                        continue;
-                    }
-                    return Ok(Grant { link, granted: *granted, about });
-                }
-                Ok((Answer::Absent, _)) if last.kind == "unreachable" => {
-                    let why = format!("there is no cache {name}, or it is not yours to read");
-                    last = Failed::new("absent", why);
-                }
-                Ok((Answer::Absent, _)) => {}
-                Ok((Answer::Wait { seconds, why }, _)) => wait = Some((seconds.clamp(1, 60), why)),
-                Ok((Answer::Rejected { why }, _)) => {
-                    last = Failed::new("rejected", format!("{}: {why}", link.peer.hello.name));
-                }
-                Ok(_) => {
-                    last = Failed::new("unreachable", format!("{} does not understand", link.peer.hello.name))
-                }
-                Err(error) => {
-                    daemon.fetches.shun(link.peer.addr);
-                    last = Failed::new("unreachable", error.to_string());
-                }
-            }
+        let last = Failed::new("unreachable", format!("nobody is known who has {name}"));
+        let mut heard = Heard { last, wait: None };
+        if let Some(grant) = ask_all(daemon, name, want, &mut heard).await {
+            return Ok(grant);
         }
-        match wait {
+        match heard.wait {
             Some((seconds, why)) if began.elapsed() < PATIENCE => {
                 tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
-            _ => return Err(last),
+            _ => return Err(heard.last),
         }
     }
 }
 
-/// Whether what was granted is what was asked for, and the other's to give: a host's daemon may have anybody's caches, a user's
-/// daemon only its user's own that were made there.
-fn is_theirs(link: &Link, name: &CacheName, about: &CacheRecord) -> Result<(), &'static str> {
-    is_asked_for(name, about)?;
-    match &link.peer.identity {
-        Identity::Host(_) => Ok(()),
-        Identity::User(user) if *user == about.owner && link.peer.hello.name == about.origin => Ok(()),
-        Identity::User(_) => Err("it gives what is not its user's"),
+/// Asks one after the other, the next also when the last takes long: some may be dead without anybody knowing yet.
+async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mut Heard) -> Option<Grant> {
+    let mut left = daemon.sources(name, &want.reader).await.into_iter();
+    let mut asking = JoinSet::new();
+    loop {
+        if let Some(link) = left.next() {
+            let ask = Ask::Want(want.clone());
+            asking.spawn(async move { (link.ask(&ask, Bytes::new()).await, link) });
+        }
+        tokio::select! {
+            Some(answered) = asking.join_next() => {
+                let Ok((answer, link)) = answered else { continue };
+                if let Some(grant) = heard.judge(daemon, name, link, answer.map(|(answer, _)| answer)) {
+                    return Some(grant);
+                }
+            }
+            () = tokio::time::sleep(HEDGE), if left.len() > 0 => {}
+            else => return None,
+        }
     }
+}
+
+impl Heard {
+    fn judge(
+        &mut self,
+        daemon: &Daemon,
+        name: &CacheName,
+        link: Arc<Link>,
+        answer: Result<Answer, LinkError>,
+    ) -> Option<Grant> {
+        let peer = link.peer.hello.name.clone();
+        let failed = |kind, why: String| Failed::new(kind, format!("{peer}: {why}"));
+        match answer {
+            Ok(Answer::Cache(granted)) => {
+                let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
+                let about = about.map_err(|error| format!("it talks nonsense: {error}"));
+                let believed = about.and_then(|about| {
+                    is_theirs(&link, name, &about, daemon.peers.trust(), &daemon.certified)?;
+                    Ok(about)
+                });
+                match believed {
+                    Ok(about) => return Some(Grant { link, granted: *granted, about }),
+                    Err(why) => {
+                        tracing::warn!(peer, %name, why, "an answer is not believed");
+                        self.last = failed("unreachable", why);
+                    }
+                }
+            }
+            Ok(Answer::Absent) if self.last.kind == "unreachable" => {
+                let why = format!("there is no cache {name}, or it is not yours to read");
+                self.last = Failed::new("absent", why);
+            }
+            Ok(Answer::Absent) => {}
+            Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
+            Ok(Answer::Rejected { why }) => self.last = failed("rejected", why),
+            Ok(_) => self.last = failed("unreachable", "it does not understand".into()),
+            Err(error) => {
+                daemon.fetches.shun(link.peer.addr);
+                self.last = Failed::new("unreachable", error.to_string());
+            }
+        }
+        None
+    }
+}
+
+/// Whether what was granted is what was asked for, and made by the origin whose name it has: the other is that itself, or
+/// shows the origin's word for it.
+fn is_theirs(
+    link: &Link,
+    name: &CacheName,
+    about: &CacheRecord,
+    trust: &Trust,
+    key: &NodeKey,
+) -> Result<(), &'static str> {
+    is_asked_for(name, about)?;
+    if link.peer.hello.name == about.origin && speaks_for(&link.peer.identity, about) {
+        return Ok(());
+    }
+    let word = Attributes::of(about).named.ok_or("it shows no word of the origin for it")?;
+    word.proves(about, trust, key)
 }
 
 /// Whether a record is that of a whole cache of this name.
@@ -236,7 +324,9 @@ pub(crate) enum Room {
     Here(CacheId),
 }
 
-fn declare(about: &CacheRecord, manifest: &Manifest) -> Declare {
+fn declare(about: &CacheRecord, manifest: &Manifest, offered: bool) -> Declare {
+    let mut attributes = Attributes::of(about);
+    (attributes.offered, attributes.came) = (offered, None);
     Declare {
         origin: about.origin.clone(),
         name: about.name.clone(),
@@ -248,7 +338,7 @@ fn declare(about: &CacheRecord, manifest: &Manifest) -> Declare {
         lease: Some(about.lease_until.saturating_sub(crate::now())),
         size: crate::local::size_of(manifest),
         local: crate::caller::local_of(&about.owner, about.group.as_deref()),
-        attributes: Attributes::that_travel(about),
+        attributes: attributes.to_map(),
     }
 }
 
@@ -256,9 +346,10 @@ pub(crate) async fn admit(
     daemon: &Arc<Daemon>,
     about: &CacheRecord,
     manifest: &Arc<Manifest>,
+    offered: bool,
     tell: &watch::Sender<Stand>,
 ) -> Result<Room, Failed> {
-    let declare = declare(about, manifest);
+    let declare = declare(about, manifest, offered);
     let began = Instant::now();
     loop {
         let (declare, manifest) = (declare.clone(), manifest.clone());
@@ -376,11 +467,11 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
         if now.received_bytes + now.verified_bytes != last {
             (last, moved) = (now.received_bytes + now.verified_bytes, Instant::now());
         }
-        if moved.elapsed() > STALLED {
+        if moved.elapsed() > STALLED || moved.elapsed() > LOST && !grant.link.is_up() {
             let name = &grant.link.peer.hello.name;
             return Err(Failed::new(
                 "unreachable",
-                format!("nothing has come from {name} for {} s", STALLED.as_secs()),
+                format!("nothing has come from {name} for {} s", moved.elapsed().as_secs()),
             ));
         }
         let why = format!("{} is coming from {} hosts", grant.about.full_name(), now.peers);
@@ -394,16 +485,35 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
     }
 }
 
-/// Makes the acquaintance of others who have it, or are fetching it.
+/// Makes the acquaintance of others who have it, or are fetching it: those whom the source has named, and those who say so.
 async fn join(daemon: &Arc<Daemon>, grant: &Grant, want: &Want, id: &[u8; 32], fetching: &Fetching) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
-    for addresses in grant.granted.holders.iter().take(NEIGHBOURS) {
-        let Ok(link) = daemon.peers.at(addresses, daemon).await else { continue };
-        if let Ok((Answer::Ok, _)) = link.ask(&Ask::Join(want.clone()), Bytes::new()).await {
-            daemon.swarms.admit(*id, link.peer.node);
-            for addr in self::addresses(&link) {
-                fetching.add(addr).await;
+    let named = async {
+        for addresses in grant.granted.holders.iter().take(NEIGHBOURS) {
+            if let Ok(link) = daemon.peers.at(addresses, daemon).await {
+                meet(daemon, &link, &want, id, fetching).await;
             }
+        }
+    };
+    let said = async {
+        let held = held(&grant.about.full_name(), id);
+        let mut known = vec![grant.link.peer.node];
+        while known.len() <= 2 * NEIGHBOURS {
+            for link in daemon.reach_holders(&held, &known, NEIGHBOURS / 2).await {
+                known.push(link.peer.node);
+                meet(daemon, &link, &want, id, fetching).await;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::join!(named, said);
+}
+
+async fn meet(daemon: &Daemon, link: &Link, want: &Want, id: &[u8; 32], fetching: &Fetching) {
+    if let Ok((Answer::Ok, _)) = link.ask(&Ask::Join(want.clone()), Bytes::new()).await {
+        daemon.swarms.admit(*id, link.peer.node);
+        for addr in addresses(link) {
+            fetching.add(addr).await;
         }
     }
 }
@@ -424,7 +534,7 @@ fn addresses(link: &Link) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use tidecast_identity::NodeId;
+    use tidecast_identity::{Identity, NodeId};
 
     use super::*;
     use crate::peer::link::{Peer, Serve};
@@ -463,21 +573,24 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_about_another_cache_and_a_users_daemon_about_his_own_only() {
-        let host = link(Identity::Host("node1".into()), "node1");
+    fn nobody_is_believed_about_another_cache_and_without_the_origins_word_only_the_origin() {
+        let (head, host) =
+            (link(Identity::Host("head".into()), "head"), link(Identity::Host("node1".into()), "node1"));
         let alice = link(Identity::User("alice".into()), "alice.node1");
+        let (trust, key) = (Trust::open(None).unwrap(), NodeKey::generate().unwrap());
         let judge = |link: &Arc<Link>, name: &str, changed: &str| {
-            is_theirs(link, &name.parse().unwrap(), &about(changed)).is_ok()
+            is_theirs(link, &name.parse().unwrap(), &about(changed), &trust, &key).is_ok()
         };
         assert!(
-            judge(&host, "head/nt", "{}") && judge(&host, "nt@2", "{}") && judge(&host, "head/nt@2", "{}")
+            judge(&head, "head/nt", "{}") && judge(&head, "nt@2", "{}") && judge(&head, "head/nt@2", "{}")
         );
         for name in ["head/nr", "other/nt", "head/nt@1"] {
-            assert!(!judge(&host, name, "{}"), "{name}");
+            assert!(!judge(&head, name, "{}"), "{name}");
         }
         for changed in [r#"{"state": "UPLOADING"}"#, r#"{"version": null}"#] {
-            assert!(!judge(&host, "head/nt", changed), "{changed}");
+            assert!(!judge(&head, "head/nt", changed), "{changed}");
         }
+        assert!(!judge(&host, "head/nt", "{}"));
         assert!(!judge(&alice, "head/nt", "{}"));
         assert!(!judge(&alice, "head/nt", r#"{"owner": "alice"}"#));
         assert!(!judge(&alice, "alice.node1/nt", r#"{"origin": "alice.node1"}"#));

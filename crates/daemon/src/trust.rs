@@ -52,19 +52,31 @@ impl Trust {
 
     /// For whom `node`, which said `hello`, speaks.
     pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, Distrust> {
-        let mut read = self.now.lock();
-        self.look_again(&mut read);
-        let trust = read.trust.as_ref().ok_or(Distrust::Nobody)?;
-        let identity = if hello.card.is_empty() {
-            trust.listed(node).cloned().ok_or(Distrust::Unlisted(node))?
-        } else {
-            let card = BASE64.decode(hello.card.as_bytes()).map_err(|_| Distrust::Garbled)?;
-            trust.verify(&Card::decode(&card)?, node, crate::now())?.identity
-        };
+        let identity = self.identity(&hello.card, node, false)?;
         if is_called(&identity, hello) {
             return Ok(identity);
         }
         Err(Distrust::Pretender { said: hello.name.clone(), proven: identity.uri() })
+    }
+
+    /// For whom the holder of `node`'s key speaks by a card; `lapsed`: spoke while the card was good, which may have ended
+    /// since. What was revoked counts for nothing either way.
+    pub(crate) fn identity(&self, card: &str, node: NodeId, lapsed: bool) -> Result<Identity, Distrust> {
+        let mut read = self.now.lock();
+        self.look_again(&mut read);
+        let trust = read.trust.as_ref().ok_or(Distrust::Nobody)?;
+        if card.is_empty() {
+            return trust.listed(node).cloned().ok_or(Distrust::Unlisted(node));
+        }
+        let card = Card::decode(&BASE64.decode(card.as_bytes()).map_err(|_| Distrust::Garbled)?)?;
+        let now = crate::now();
+        let at = if lapsed { now.min(card.not_after.saturating_sub(1)) } else { now };
+        Ok(trust.verify(&card, node, at)?.identity)
+    }
+
+    /// Fingerprints of the roots that are believed: what the daemons of a site have in common.
+    pub(crate) fn roots(&self) -> Vec<[u8; 32]> {
+        self.now.lock().trust.as_ref().map(tidecast_identity::Trust::roots).unwrap_or_default()
     }
 
     fn look_again(&self, read: &mut Read) {

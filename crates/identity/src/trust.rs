@@ -150,6 +150,17 @@ impl Trust {
         Ok(())
     }
 
+    /// SHA-256 of the name and key of each root.
+    #[must_use]
+    pub fn roots(&self) -> Vec<[u8; 32]> {
+        let print = |root: &Root| {
+            let (name, key) = (&root.anchor.subject, &root.anchor.subject_public_key_info);
+            let sum = ring::digest::digest(&ring::digest::SHA256, &[name.as_ref(), key.as_ref()].concat());
+            sum.as_ref().first_chunk().copied().unwrap_or_default()
+        };
+        self.roots.iter().map(print).collect()
+    }
+
     /// Who a listed node is, card or not.
     #[must_use]
     pub fn listed(&self, node: NodeId) -> Option<&Identity> {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tidecast_daemon::api::types::{Came, Limit, Limits, Status};
+use tidecast_daemon::api::types::{Came, Limit, Limits, Ruled, Status};
 use tidecast_daemon::client::Client;
 
 use super::{Context, daemon};
@@ -12,16 +12,23 @@ use crate::report::{Reporter, object};
 use crate::stop::block_on;
 use crate::units::{Size, Span};
 
-/// Look after the daemon of this host: status, pause, drain, limits, check
+/// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
 ///
-/// For root, or for the user whose daemon it is. It takes effect at once.
+/// For root, or for the user whose daemon it is. It takes effect at once, with --all on every daemon of the site that
+/// is alive: a host's daemon is obeyed by the others (see the setting `admins`), a user's by that user's others.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  tidecast admin status\n  tidecast admin limit --capacity 500GB\n  tidecast admin fsck"
+    after_help = "Examples:\n  tidecast admin status\n  tidecast admin limit --capacity 500GB\n  tidecast admin drain --host node07\n  tidecast admin status --all\n  tidecast admin fsck"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
+    /// On all hosts of the site
+    #[arg(long, global = true, conflicts_with = "host")]
+    all: bool,
+    /// On this host instead of the one where you are
+    #[arg(long, global = true, value_name = "NAME")]
+    host: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -74,11 +81,16 @@ fn not_negative(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let client = Client::new(&daemon::to_ask(context)?);
     let failed = |error| Failure::from(anyhow::Error::from(error));
+    let elsewhere = args.all || args.host.is_some();
     block_on(context.threads(), async {
         let (word, limit) = match &args.what {
+            What::Status if elsewhere => ("status", Limit::default()),
             What::Status => {
                 let status: Status = client.get("/v1/daemon").await.map_err(failed)?;
                 return tell(&status, reporter);
+            }
+            What::Fsck if elsewhere => {
+                return Err(Failure::usage(anyhow::anyhow!("fsck is for this host only: run it on each")));
             }
             What::Fsck => {
                 let long = Duration::from_secs(7 * 86_400);
@@ -102,10 +114,43 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 ("limit", limit)
             }
         };
+        if elsewhere {
+            let host = args
+                .host
+                .as_deref()
+                .map_or(String::new(), |host| format!("?host={}", super::cache::escape(host)));
+            let path = format!("/v1/site/{word}{host}");
+            let told: Vec<Ruled> = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
+            return tell_all(&told, reporter);
+        }
         let path = format!("/v1/admin/{word}");
         let status: Status = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
         tell(&status, reporter)
     })
+}
+
+/// A line for each host; it is a failure if one has not done it.
+fn tell_all(told: &[Ruled], reporter: &Reporter) -> Outcome {
+    let width = told.iter().map(|one| one.host.chars().count()).max().unwrap_or(0);
+    for one in told {
+        let what = match (&one.status, &one.why) {
+            (Some(status), _) => format!(
+                "{}, {} caches, {} of {}, knows {} hosts",
+                status.state,
+                status.caches,
+                Size(status.bytes),
+                Size(status.capacity),
+                status.members
+            ),
+            (None, why) => format!("not done: {}", why.as_deref().unwrap_or("it does not say why")),
+        };
+        reporter.result(&format!("{:<width$}  {what}", one.host));
+    }
+    let fields = object(json!({ "hosts": told }));
+    match told.iter().filter(|one| one.status.is_none()).count() {
+        0 => Ok(fields),
+        n => Err(Failure::from(anyhow::anyhow!("{n} of {} hosts have not done it", told.len())).with(fields)),
+    }
 }
 
 fn tell(status: &Status, reporter: &Reporter) -> Outcome {

@@ -230,6 +230,6 @@ pub(crate) fn how_it_came(came: &Came) -> String {
 }
 
 /// For a query: names have few letters that need it.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('%', "%25").replace('+', "%2B").replace('@', "%40").replace('/', "%2F")
 }

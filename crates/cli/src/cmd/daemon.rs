@@ -31,8 +31,10 @@ In the configuration file all of it stands in the table [daemon], and more:
   quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
   requirements, owners (list), transfers, per_source,
   upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
-  busy = 0.2 (the share of these while a job uses a cache), nice = 10
-  on_demand = true (`tidecast cache` starts a daemon for a user who has none)
+  busy = 0.2 (the share of these while a job uses a cache), nice = 10,
+  on_demand = true (`tidecast cache` starts a daemon for a user who has none),
+  local_discovery (true), dht (nodes of the site's own DHT to begin with),
+  admins (hosts whose administrators it obeys; any of the site if there are none)
 
 Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
 in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
@@ -106,6 +108,9 @@ pub(crate) struct Table {
     memory: Option<Text<Size>>,
     nice: Option<i32>,
     on_demand: Option<bool>,
+    local_discovery: Option<bool>,
+    dht: Option<Vec<String>>,
+    admins: Vec<String>,
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.
@@ -179,6 +184,9 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         user,
         machine: args.machine.clone().or(table.machine).unwrap_or_else(machine),
         peers: if args.peer.is_empty() { table.peer } else { args.peer.clone() },
+        local_discovery: table.local_discovery.unwrap_or(true),
+        dht: table.dht,
+        admins: table.admins,
         trust,
         certificate: args.certificate.clone().or(table.certificate),
         depot: tidecast_depot::Config {

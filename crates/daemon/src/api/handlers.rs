@@ -13,7 +13,7 @@ use tidecast_depot::CacheId;
 use super::error::ApiError;
 use super::extract::{Asked, Said};
 use super::types::{
-    CacheInfo, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Status,
+    CacheInfo, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Ruled, Status,
 };
 use super::upload;
 use crate::caller::Caller;
@@ -32,6 +32,13 @@ type App = State<Arc<Daemon>>;
 pub(super) struct Which {
     name: Option<String>,
     owner: Option<String>,
+}
+
+/// Which host is meant; None: all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Host {
+    host: Option<String>,
 }
 
 pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
@@ -135,6 +142,16 @@ pub(super) async fn history(
 
 pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<serde_json::Value> {
     Ok(Json(daemon.fsck(&caller).await?))
+}
+
+pub(super) async fn site(
+    State(daemon): App,
+    caller: Caller,
+    Path(what): Path<String>,
+    Asked(which): Asked<Host>,
+    Said(limit): Said<Limit>,
+) -> Answer<Vec<Ruled>> {
+    Ok(Json(daemon.rule(&caller, &what, limit, which.host.as_deref()).await?))
 }
 
 pub(super) async fn admin(

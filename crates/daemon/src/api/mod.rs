@@ -78,6 +78,7 @@ fn router(daemon: Arc<Daemon>) -> Router {
         .route("/v1/history", get(handlers::history))
         .route("/v1/fsck", post(handlers::fsck))
         .route("/v1/admin/{what}", post(handlers::admin))
+        .route("/v1/site/{what}", post(handlers::site))
         .fallback(async || {
             ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", "there is no such request")
         })

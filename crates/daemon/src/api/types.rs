@@ -296,6 +296,8 @@ pub struct Status {
     pub capacity: u64,
     /// Bytes that are being fetched or uploaded, reserved.
     pub reserved: u64,
+    /// Daemons of the site that are alive as far as this one knows, itself among them.
+    pub members: u64,
     /// Other daemons that it speaks with.
     pub peers: Vec<String>,
     /// Transfers under way.
@@ -311,6 +313,19 @@ pub struct Status {
     pub parent: Option<String>,
     /// What it may take from its host now.
     pub limits: Limits,
+}
+
+/// What became of an administrator's wish at one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ruled {
+    /// The host; its address where its name is not known.
+    pub host: String,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How it is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
 }
 
 /// How an administrator changes the daemon.

@@ -156,7 +156,10 @@ async fn take_in(
     let name = format!("{}/{}", record.origin, record.name);
     let outcome = sent.and(written);
     match &outcome {
-        Ok(committed) => daemon.note(&caller.name, "commit", &committed.full_name(), "ok"),
+        Ok(committed) => {
+            daemon.changed.notify_one();
+            daemon.note(&caller.name, "commit", &committed.full_name(), "ok");
+        }
         Err(error) => daemon.note(&caller.name, "upload", &name, &error.why),
     }
     Ok(daemon.info(&*outcome?))

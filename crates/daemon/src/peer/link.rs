@@ -23,6 +23,8 @@ const HELLO: Duration = Duration::from_secs(10);
 /// A channel on which nothing came for so long is closed; there are pings before.
 const SILENT: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
+/// The number of requests that are never answered.
+const UNANSWERED: u64 = u64::MAX;
 /// Frames that may wait to be sent.
 const QUEUE: usize = 64;
 /// Requests of the other end in work at once; it is read no further until one is done.
@@ -76,6 +78,9 @@ pub(crate) trait Serve: Send + Sync + 'static {
         ask: Ask,
         payload: Bytes,
     ) -> impl Future<Output = (Answer, Bytes)> + Send;
+
+    /// A channel is up.
+    fn met(&self, _link: &Arc<Link>) {}
 }
 
 /// Says hello and hears it.
@@ -130,6 +135,13 @@ impl Link {
         answered
     }
 
+    /// Says what wants no answer. It is dropped when too much waits to be sent.
+    pub(crate) fn tell(&self, ask: &Ask, payload: Bytes) {
+        if let Ok(ask) = serde_json::to_value(ask) {
+            let _ = self.out.try_send((Head::Ask { id: UNANSWERED, ask }, payload));
+        }
+    }
+
     /// Ends it.
     pub(crate) fn close(&self) {
         self.closing.notify_one();
@@ -172,9 +184,8 @@ async fn run<S: Serve>(
     link.asked.lock().clear();
 }
 
-/// No answer is awaited: the number is one that is never asked for.
 fn pinging() -> Head {
-    Head::Ask { id: u64::MAX, ask: serde_json::json!("ping") }
+    Head::Ask { id: UNANSWERED, ask: serde_json::json!("ping") }
 }
 
 async fn hear<S: Serve>(
@@ -204,8 +215,10 @@ async fn hear<S: Serve>(
                         Ok(ask) => serve.serve(&link.peer, ask, payload).await,
                         Err(_) => (Answer::NotUnderstood, Bytes::new()),
                     };
-                    let answer = serde_json::to_value(answer).unwrap_or_default();
-                    let _ = link.out.send((Head::Answer { id, answer }, payload)).await;
+                    if id != UNANSWERED {
+                        let answer = serde_json::to_value(answer).unwrap_or_default();
+                        let _ = link.out.send((Head::Answer { id, answer }, payload)).await;
+                    }
                     drop(permit);
                 });
             }

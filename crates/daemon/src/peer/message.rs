@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::types::Limit;
+
 /// One frame's head, either way. Both ends may ask, whoever dialled: a host behind a NAT is asked over the connection
 /// that it made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,10 @@ pub(crate) enum Ask {
     Join(Want),
     /// Take a copy of this cache of that owner, if you like.
     Offer { name: String, owner: String },
+    /// A frame of the circle of daemons, as payload. Not answered.
+    Circle,
+    /// Do as the administrator of the site wants. The payload of the answer is the daemon's status.
+    Admin { who: String, what: String, limit: Limit },
     /// Are you alive?
     Ping,
 }

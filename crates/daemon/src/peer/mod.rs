@@ -89,6 +89,44 @@ impl Peers {
         self.links.lock().values().find(|link| link.is_up() && fits(&link.peer)).cloned()
     }
 
+    /// The channel to a node, if it is up.
+    pub(crate) fn to(&self, node: NodeId) -> Option<Arc<Link>> {
+        self.links.lock().get(&node).filter(|link| link.is_up()).cloned()
+    }
+
+    /// A channel to this very node, which is said to be at one of these addresses.
+    pub(crate) async fn reach<S: Serve>(
+        &self,
+        node: NodeId,
+        addresses: &[SocketAddr],
+        serve: &Arc<S>,
+    ) -> Result<Arc<Link>, PeerError> {
+        let mut last = PeerError::NoAddress;
+        for &addr in addresses {
+            if let Some(link) = self.to(node) {
+                return Ok(link);
+            }
+            match self.dial(addr, serve).await {
+                Ok(link) if link.peer.node == node => return Ok(link),
+                Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
+                Err(error) => last = error,
+            }
+        }
+        self.to(node).ok_or(last)
+    }
+
+    /// Ends the channel to a node that answers no more.
+    pub(crate) fn part(&self, node: NodeId) {
+        if let Some(link) = self.links.lock().remove(&node) {
+            link.close();
+        }
+    }
+
+    /// Whom this daemon believes.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
     /// All channels that are up.
     pub(crate) fn all(&self) -> Vec<Arc<Link>> {
         self.links.lock().values().filter(|link| link.is_up()).cloned().collect()
@@ -151,11 +189,14 @@ impl Peers {
             .judge(&hello, node)
             .map_err(|why| PeerError::Untrusted { addr, why: why.to_string() })?;
         let (link, run) = Link::new(Peer { node, identity, hello, addr }, stream, serve.clone());
-        let mut links = self.links.lock();
-        links.retain(|_, link| link.is_up());
-        if links.len() < MOST {
-            links.insert(node, link.clone());
+        {
+            let mut links = self.links.lock();
+            links.retain(|_, link| link.is_up());
+            if links.len() < MOST {
+                links.insert(node, link.clone());
+            }
         }
+        serve.met(&link);
         Ok((link, run))
     }
 }
