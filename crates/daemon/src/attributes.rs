@@ -54,13 +54,6 @@ impl Attributes {
         }
     }
 
-    /// What is true of a cache wherever it is.
-    pub(crate) fn that_travel(record: &CacheRecord) -> BTreeMap<String, Value> {
-        let mut all = record.attributes.clone();
-        all.remove("came");
-        all
-    }
-
     /// As the depot keeps it.
     pub(crate) fn to_map(&self) -> BTreeMap<String, Value> {
         match serde_json::to_value(self) {

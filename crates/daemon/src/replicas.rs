@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// Copies are missing for so long before others are offered any.
 const MISSING: Duration = Duration::from_secs(5);
 /// There are too many for so long before one goes.
-const SURPLUS: Duration = Duration::from_secs(60);
+const SURPLUS: Duration = Duration::from_secs(30);
 /// Whoever was offered a copy, and has not begun to take it, is not offered it again for so long.
 const OFFERED: Duration = Duration::from_secs(60);
 /// Caches looked at in one go.

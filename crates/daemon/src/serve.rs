@@ -149,7 +149,7 @@ impl Daemon {
     }
 
     /// The record as it is given to others: with the origin's word for it.
-    fn told(&self, record: &CacheRecord) -> CacheRecord {
+    pub(crate) fn told(&self, record: &CacheRecord) -> CacheRecord {
         let mut told = record.clone();
         if record.origin == self.config.name {
             let (card, now) = (self.peers.hello().card, crate::circle::millis());

@@ -33,7 +33,7 @@ pub(super) async fn manifest(
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
     let (record, manifest) = committed(&daemon, &caller, &text).await?;
-    let head = serde_json::to_string(&*record).map_err(ApiError::internal)?;
+    let head = serde_json::to_string(&daemon.told(&record)).map_err(ApiError::internal)?;
     let head = axum::http::HeaderValue::from_str(&ascii(&head)).map_err(ApiError::internal)?;
     let kind = axum::http::HeaderValue::from_static("application/x-bittorrent");
     let headers = [("content-type", kind), ("tidecast-record", head)];
