@@ -59,6 +59,8 @@ def test_rates_hold_and_a_job_lowers_them(site, data):
     shown = node.cache("show", "head/nt")["came"]
     assert shown["origin"] == 6 * MIB and shown["peers"] == 0
     node("admin", "limit", "--cores", "-1", code=2)
+    node.cache("rm", "head/nt")
+    assert node.cache("get", "head/nt", "--wait", "1m")["method"] == "SWARM", "what was removed comes again"
 
 
 def test_what_another_sends_is_limited_by_its_upload(site, data):

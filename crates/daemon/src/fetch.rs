@@ -312,10 +312,16 @@ impl Daemon {
         }
         let mut running = self.fetches.running.lock();
         running.retain(|_, fetch| fetch.ended.is_none_or(|at| at.elapsed() < TOLD));
-        if let Some(fetch) = running.get(&key)
-            && !matches!(*fetch.stand.borrow(), Stand::Failed(_))
-        {
-            return Ok(fetch.stand.clone());
+        if let Some(fetch) = running.get(&key) {
+            let stands = match *fetch.stand.borrow() {
+                Stand::Waiting { .. } => true,
+                // What came may have been removed since.
+                Stand::Done { id, .. } => self.depot.cache(id).is_some_and(|record| record.is_committed()),
+                Stand::Failed(_) => false,
+            };
+            if stands {
+                return Ok(fetch.stand.clone());
+            }
         }
         let waiting = Stand::Waiting { why: "asking for it".into(), bytes: 0, total: 0 };
         let (tell, stand) = watch::channel(waiting);
