@@ -137,7 +137,8 @@ def blast(base: pathlib.Path, rounds: int) -> None:
         for name, node in nodes.items():
             before = node("admin", "status")["received"]
             over = base / "over"
-            loop = f"while [ ! -e {over} ]; do {TIDECAST} cache get head/bulk --wait 10m; {TIDECAST} cache rm head/bulk; done"
+            # Each in a shell of its own: the cache is in use as long as that lives.
+            loop = f"while [ ! -e {over} ]; do ({TIDECAST} cache get head/bulk --wait 10m; true); {TIDECAST} cache rm head/bulk; done"
             fetching = subprocess.Popen(["taskset", "-c", "1", "bash", "-c", loop], env=node.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(1)
             seconds = job(node)
