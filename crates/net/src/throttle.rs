@@ -18,6 +18,8 @@ use crate::session::BUFFER;
 const LOOK: Duration = Duration::from_millis(100);
 /// What is not used is kept for so long.
 const BURST: f64 = 0.1;
+/// What was spent is paid for within so many seconds.
+const DEBT: f64 = 2.0;
 /// Block buffers are never fewer: each connection may hold one.
 const BUFFERS: usize = 64;
 
@@ -164,11 +166,15 @@ struct Cores {
 impl Cores {
     /// How long to wait until the process may work on.
     fn left(&mut self, cores: Option<f64>) -> Option<Duration> {
-        let cores = cores?;
         let used = cpu_seconds();
+        let spent = used - std::mem::replace(&mut self.used, used);
+        let Some(cores) = cores else {
+            self.bucket = Bucket::new();
+            return None;
+        };
         self.bucket.fill(cores);
-        self.bucket.left -= used - self.used;
-        self.used = used;
+        // Other work than moving payload may have spent much at once: it is not held against this for long.
+        self.bucket.left = (self.bucket.left - spent).max(-cores * DEBT);
         (self.bucket.left < 0.0).then(|| pause(-self.bucket.left / cores.max(0.01)))
     }
 }
@@ -207,6 +213,16 @@ mod tests {
             throttle.set(Caps::default());
         };
         tokio::join!(waiting, free);
+    }
+
+    #[test]
+    fn what_was_spent_without_a_cap_is_not_owed() {
+        let mut cores = Cores { bucket: Bucket::new(), used: cpu_seconds() - 1000.0 };
+        assert!(cores.left(None).is_none());
+        let _ = cores.left(Some(1.0));
+        assert!(cores.bucket.left > -DEBT, "{}", cores.bucket.left);
+        cores.used -= 1000.0;
+        assert!(cores.left(Some(1.0)).is_some() && cores.bucket.left >= -DEBT);
     }
 
     #[tokio::test]
