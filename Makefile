@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -14,6 +14,9 @@ build: ## the release programs, in target/release
 
 test: ## everything: format, lints, unit tests, a short fuzz, then end to end (the last line is pytest's)
 	@scripts/test
+
+test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
+	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
 lint: ## format, clippy, and the purity of the pure crates
 	cargo fmt --all --check

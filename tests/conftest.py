@@ -1,6 +1,7 @@
 """Fixtures shared by all end-to-end tests: the built programs, bounded processes, free ports, a lab, mounts."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -118,6 +119,13 @@ class Lab:
         p = subprocess.run(self.argv(*words), env=self.env, capture_output=True, text=True, timeout=120)
         assert code is None or p.returncode == code, f"lab {words}: {p.returncode}\n{p.stdout}{p.stderr}"
         return p.stdout + p.stderr
+
+    def address(self, node: int) -> str:
+        return self("exec", node, "--", "sh", "-c", "hostname -I").split()[0]
+
+    def counters(self) -> dict:
+        """Bytes across each link and of each node so far."""
+        return json.loads(self("counters"))
 
     def on(self, node, *argv) -> list[str]:
         """The command that runs argv on a node (for `start`, with env=lab.env)."""

@@ -6,7 +6,8 @@ import xml.dom.minidom
 import pytest
 
 from lab.experiments import matrix, plot, table
-from lab.experiments.more import MORE
+from lab.experiments.more import MORE  # before those that it names
+from lab.experiments.cached import figures, stagein
 from lab.experiments.more.trees import different
 from lab.experiments.mounts import libraries, starts
 from lab.experiments.results import Cell, Results, cells, read
@@ -174,3 +175,23 @@ def test_a_row_is_one_line(tmp_path):
     Results(tmp_path).add({"experiment": "x", "why": "two\nlines"})
     assert [r["why"] for r in read(path)] == ["two\nlines"]
     assert len(path.read_text().splitlines()) == 1 and json.loads(path.read_text())
+
+
+def test_stage_in_times_make_the_papers_figures():
+    def row(case, mean):
+        return {"experiment": "cached", "case": case, "mean": mean, "slowest": mean + 1, "total": 100 * mean, "seconds": [mean] * 99 + [mean + 10]}
+
+    rows = [row(f"{net}-{way}-{n}", 30 if way == "swarm" else 5 * n) for net in stagein.FORMS for way in stagein.WAYS for n in stagein.NODES]
+    rows += [row(f"jobs-{way}-{n}", n) for way in ("swarm", "direct", "condor") for n in stagein.MORE_JOBS]
+    plots = figures.all_of([*rows, {"case": "links", "mean": 0.01}, {"case": "nat-swarm-5", "failed": "x"}])
+    assert list(plots) == ["figure-3-open.svg", "figure-3-nat.svg", "figure-5.svg", "figure-4.svg"]
+    for svg in plots.values():
+        xml.dom.minidom.parseString(svg)
+    assert plots["figure-5.svg"].count("<polyline") == 3 and plots["figure-4.svg"].count("fill-opacity") == 4
+    assert stagein.slopes(rows)[0].startswith("- open, swarm: the mean at 50 nodes is 1.00 times") and "(+900.0%)" in stagein.slopes(rows)[1]
+    assert "| open-direct-25 | 125.000 | 126.000 |" in MORE["cached"].table(rows)
+    assert figures.all_of([]) == {}
+    for jobs, nodes in ((100, 50), (100, 7), (75, 50), (10, 10)):
+        assert sum(stagein.share(jobs, nodes, at) for at in range(nodes)) == jobs
+    assert {case: stagein.cluster(case) for case in ("links", "nat-swarm-5", "jobs-direct-10", "jobs-condor-10")} == {
+        "links": ("open", 1), "nat-swarm-5": ("nat", 5), "jobs-direct-10": ("open", 50), "jobs-condor-10": ("condor", 50)}

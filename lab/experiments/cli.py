@@ -10,6 +10,7 @@ import sys
 from ..netns import LabError
 from ..topology import TopologyError
 from . import matrix, plot, runner, table
+from .cached import figures
 from .more import MORE
 from .process import Failed
 from .results import Results
@@ -59,7 +60,7 @@ def write(results: Results) -> None:
     tables = [table.markdown(results.rows)] if any("tool" in r for r in results.rows) else []
     tables += [e.table([r for r in results.rows if r.get("experiment") == name]) for name, e in MORE.items()]
     (folder / "results.md").write_text("\n".join(t for t in tables if t))
-    plots = plot.all_of(results.rows)
+    plots = plot.all_of(results.rows) | figures.all_of([r for r in results.rows if r.get("experiment") == "cached"])
     for name, svg in plots.items():
         (folder / name).write_text(svg)
     runner.say(f"\n{folder / 'results.md'}" + (f" and {len(plots)} plots" if plots else ""))

@@ -13,8 +13,8 @@ from .tidecast import Node
 class Host(Node):
     """A host with a daemon, and its users' commands."""
 
-    def __init__(self, program: pathlib.Path, home: pathlib.Path, start, name: str):
-        super().__init__(program, home, start)
+    def __init__(self, program: pathlib.Path, home: pathlib.Path, start, name: str, lab=None, node: int | None = None):
+        super().__init__(program, home, start, lab, node)
         self.name, self.socket, self.dir = name, home / "daemon.sock", home / "store"
         # A host of its own: it shares with no other daemon of this machine.
         self.machine = str(home)
@@ -90,11 +90,12 @@ class Site:
         self.admin("ca", "issue", ca or self.ca, identity, "-o", path, *words)
         return path
 
-    def host(self, name: str, *words, trust: pathlib.Path | None = None, pem: pathlib.Path | None = None) -> Host:
-        """A host whose daemon runs, and knows those that were there before."""
-        host = Host(self.program, self.base / name, self.start, name)
-        peers = [word for known in self.hosts for word in ("--peer", f"{known.name}={known.listen}")]
-        host.listen = f"127.0.0.1:{self.free_port()}"
+    def host(self, name: str, *words, trust: pathlib.Path | None = None, pem: pathlib.Path | None = None, known: list | None = None,
+             lab=None, node: int | None = None) -> Host:
+        """A host whose daemon runs, and knows those that were there before, or these; with `lab` it is a node of it."""
+        host = Host(self.program, self.base / name, self.start, name, lab, node)
+        peers = [word for peer in (self.hosts if known is None else known) for word in ("--peer", f"{peer.name}={peer.listen}")]
+        host.listen = f"{lab.address(node)}:6980" if lab else f"127.0.0.1:{self.free_port()}"
         pem = pem or self.certificate(f"host:{name}")
         host.serve("--listen", host.listen, "--trust", trust or self.trust, "--certificate", pem, *peers, *words)
         self.hosts.append(host)

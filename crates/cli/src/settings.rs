@@ -4,6 +4,7 @@
 //! Promises: a value that does not parse, and in the file a name that does not exist, is an error that says
 //! where it stands; nothing is read from any other place.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -147,7 +148,9 @@ impl Settings {
         };
         match std::fs::read_to_string(&path) {
             Ok(text) => settings = over(settings, &text).with_context(|| format!("in {}", path.display()))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !must_exist => {}
+            // A service may start us with the HOME of another user: what is there is not for us.
+            Err(e)
+                if !must_exist && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
             Err(e) => {
                 return Err(e).with_context(|| format!("cannot read the configuration {}", path.display()));
             }

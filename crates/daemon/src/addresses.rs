@@ -7,8 +7,7 @@ use tidecast_net::local_addresses;
 /// Addresses of this host at most that are told.
 const MOST: usize = 8;
 
-/// The addresses that `listen` stands for, with the real port: all of this host where it is unspecified, those of its
-/// loopback last.
+/// The addresses that `listen` stands for, with the real port: all of this host where it is unspecified.
 pub(crate) fn of(listen: Option<SocketAddr>, port: u16) -> Vec<SocketAddr> {
     let Some(listen) = listen else { return Vec::new() };
     if !listen.ip().is_unspecified() {
@@ -16,7 +15,10 @@ pub(crate) fn of(listen: Option<SocketAddr>, port: u16) -> Vec<SocketAddr> {
     }
     let mut ips: Vec<_> = local_addresses().unwrap_or_default().iter().map(|a| a.ip).collect();
     ips.retain(|ip| listen.is_ipv6() || ip.is_ipv4());
-    ips.sort_by_key(std::net::IpAddr::is_loopback);
+    // Every host has those of its loopback: they say nothing to others, unless there is nothing else.
+    if ips.iter().any(|ip| !ip.is_loopback()) {
+        ips.retain(|ip| !ip.is_loopback());
+    }
     ips.truncate(MOST);
     ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidecast_net::Caps;
 
 use crate::api::types::Method;
+use crate::catalogue::CatalogueAt;
 
 /// The settings of a daemon; each with a default that is right for most.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Config {
     pub dht: Option<Vec<String>>,
     /// Hosts whose administrators this daemon obeys; empty: any host's of the site.
     pub admins: Vec<String>,
+    /// Where else others are found, and this daemon is entered.
+    pub catalogue: Option<CatalogueAt>,
     /// Whom to believe (docs/trust.md).
     pub trust: Option<PathBuf>,
     /// This node's certificate and key, from which its card is made.

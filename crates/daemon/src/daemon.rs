@@ -22,6 +22,7 @@ use crate::api::upload::Uploads;
 use crate::attributes::Attributes;
 use crate::audit::Audit;
 use crate::caller::Caller;
+use crate::catalogue::Found;
 use crate::circle::{Circle, Driver};
 use crate::config::Config;
 use crate::error::Error;
@@ -80,6 +81,7 @@ pub struct Daemon {
     /// The store has changed: for what is said of it, and for the copies that are to be kept.
     pub(crate) changed: Notify,
     pub(crate) copies: Notify,
+    pub(crate) found: Found,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
     mode: AtomicU8,
@@ -133,6 +135,7 @@ impl Daemon {
         tasks.spawn(crate::said::keep(daemon.clone()));
         tasks.spawn(crate::seeds::keep(daemon.clone()));
         tasks.spawn(crate::replicas::keep(daemon.clone()));
+        tasks.spawn(crate::catalogue::keep(daemon.clone()));
         ready(&daemon.status().map_err(|e| Error::Start(e.why))?);
         crate::service::notify("READY=1");
         tokio::select! {
@@ -142,6 +145,7 @@ impl Daemon {
         crate::service::notify("STOPPING=1");
         daemon.circle.leave().await;
         tasks.shutdown().await;
+        crate::catalogue::leave(&daemon).await;
         daemon.fetches.stop().await;
         daemon.swarms.stop_all().await;
         if !handed {
@@ -193,6 +197,7 @@ impl Daemon {
             circle,
             changed: Notify::new(),
             copies: Notify::new(),
+            found: Found::default(),
             certified: key.clone(),
             audit,
             manifests: Mutex::default(),

@@ -21,6 +21,7 @@ mod attributes;
 mod audit;
 mod caller;
 mod card;
+mod catalogue;
 mod circle;
 pub mod client;
 mod config;
@@ -45,6 +46,7 @@ mod swarms;
 mod transfer;
 mod trust;
 
+pub use catalogue::CatalogueAt;
 pub use config::Config;
 pub use daemon::Daemon;
 pub use error::Error;

@@ -1,4 +1,4 @@
-//! Whom to call so that this daemon belongs to the circle: those of the configuration, those it knew before it was
+//! Whom to call so that this daemon belongs to the circle: those of the configuration and of a catalogue, those it knew before it was
 //! started anew, and whoever announces itself on the local network (BEP 14) or in the site's own DHT (BEP 5). Once one is
 //! reached, gossip does the rest.
 
@@ -42,6 +42,7 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
         }
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
+            () = daemon.found.changed.notified() => next = Instant::now(),
             Some(Found { peers, .. }) = found.recv() => {
                 let known: BTreeSet<SocketAddr> = daemon.circle.alive().into_values().flatten().collect();
                 let new: Vec<_> = peers.into_iter().filter(|peer| !known.contains(peer)).take(CALLS).collect();
@@ -65,7 +66,8 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
 async fn call(daemon: &Arc<Daemon>, before: &BTreeSet<SocketAddr>) {
     let alive: BTreeSet<SocketAddr> = daemon.circle.alive().into_values().flatten().collect();
     let mut places = Vec::new();
-    for peer in &daemon.config.peers {
+    let found = daemon.found.some(None, &daemon.config.name);
+    for peer in daemon.config.peers.iter().chain(&found) {
         let (name, place) = peer.split_once('=').unwrap_or(("", peer));
         if name != daemon.config.name {
             places.extend(crate::sources::resolve(place).await);

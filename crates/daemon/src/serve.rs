@@ -211,6 +211,7 @@ impl Daemon {
         let (Ok(name), Some(reader)) = (want.name.parse::<CacheName>(), reader(peer, want)) else {
             return Answer::Absent;
         };
+        let granted = self.swarms.admits(&content, peer.node);
         // One that is here, or on its way here. It must be this very content: the right to one cache is none to another.
         let may = |record: &Arc<CacheRecord>| {
             let of = record.content.or_else(|| self.fetches.content(record.id));
@@ -218,18 +219,21 @@ impl Daemon {
                 && record.readable_by(&reader)
                 && name.name == record.name
                 && name.origin.as_ref() == Some(&record.origin)
-                && Attributes::of(record).methods().contains(&Method::Swarm)
+                // Whom it was granted has it from us, by whatever way; for others it is a swarm or nothing.
+                && (granted || Attributes::of(record).methods().contains(&Method::Swarm))
         };
         let records = self.depot.caches(&Filter::default());
         let Some(record) = records.iter().find(|record| may(record)) else { return Answer::Absent };
         self.swarms.admit(content, peer.node);
-        if self.swarms.runs(&content) {
-            return Answer::Ok;
+        let served = record.is_committed() && self.serve_on(record).await.is_ok();
+        if !served && !self.swarms.runs(&content) {
+            return Answer::Wait { seconds: AGAIN, why: "it cannot be served now".into() };
         }
-        match record.is_committed() {
-            true if self.serve_on(record).await.is_ok() => Answer::Ok,
-            _ => Answer::Wait { seconds: AGAIN, why: "it cannot be served now".into() },
+        // It may be that it cannot call us, if it was we who called.
+        if peer.called {
+            self.swarms.call(&content, peer.addr).await;
         }
+        Answer::Ok
     }
 
     async fn part(&self, peer: &Peer, cache: &str, offset: u64) -> (Answer, Bytes) {

@@ -101,8 +101,9 @@ impl Daemon {
         let known = |name: &str| self.peers.find(|peer| peer.hello.name == name).is_some();
         // Whoever belongs to the circle is called from there.
         let alone = self.circle.alive().is_empty();
-        let mut wanted: Vec<&str> =
-            self.config.peers.iter().map(String::as_str).filter(|peer| alone || is_of(peer, host)).collect();
+        let found = self.found.some(host, &self.config.name);
+        let mut wanted: Vec<&str> = self.config.peers.iter().chain(&found).map(String::as_str).collect();
+        wanted.retain(|peer| alone || is_of(peer, host));
         if let Some(host) = host.filter(|host| !known(host)) {
             let listed = wanted.iter().any(|peer| peer.split_once('=').is_some_and(|(name, _)| name == host));
             if !listed {
@@ -265,8 +266,11 @@ fn is_of(peer: &str, host: Option<&str>) -> bool {
     peer.split_once('=').is_some_and(|(name, _)| Some(name) == host)
 }
 
-/// The addresses of HOST or HOST:PORT; none if it cannot be found.
+/// The addresses of HOST, HOST:PORT or several ADDR:PORT; none if it cannot be found.
 pub(crate) async fn resolve(place: &str) -> Vec<SocketAddr> {
+    if let Ok(all) = place.split(',').map(str::parse).collect() {
+        return all;
+    }
     let with_port = place.parse::<SocketAddr>().is_ok()
         || place.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
     let place = if with_port { place.to_owned() } else { format!("{place}:{PORT}") };

@@ -112,6 +112,14 @@ impl Swarms {
         }
     }
 
+    /// Connects to a node in a swarm that runs; it must be admitted too.
+    pub(crate) async fn call(&self, id: &SwarmId, addr: SocketAddr) {
+        let finder = self.running.lock().get(id).map(|running| running.swarm.finder());
+        if let Some(finder) = finder {
+            finder.found(addr).await;
+        }
+    }
+
     /// Those who are not believed any more take part in nothing. To be called again and again.
     pub(crate) fn expel(&self, distrusted: &[NodeId]) {
         if distrusted.is_empty() {

@@ -406,6 +406,9 @@ async fn transfer(
         fetching.add(addr).await;
     }
     let joining = async {
+        if !grant.link.peer.called {
+            call_back(grant, want, &id).await;
+        }
         if method == Method::Swarm {
             join(daemon, grant, want, &id, &fetching).await;
         }
@@ -485,6 +488,14 @@ async fn watch_it(grant: &Grant, fetching: &Fetching, tell: &watch::Sender<Stand
     }
 }
 
+/// Has the one that granted it connect to us, as it did before: it may be behind a NAT.
+async fn call_back(grant: &Grant, want: &Want, id: &SwarmId) {
+    let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
+    if let Err(error) = grant.link.ask(&Ask::Join(want), Bytes::new()).await {
+        tracing::debug!(%error, "the source was not asked to connect");
+    }
+}
+
 /// Makes the acquaintance of others who have it, or are fetching it: those whom the source has named, and those who say so.
 async fn join(daemon: &Arc<Daemon>, grant: &Grant, want: &Want, id: &[u8; 32], fetching: &Fetching) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
@@ -557,7 +568,8 @@ mod tests {
             started: 0,
             user: None,
         };
-        let peer = Peer { node: NodeId([1; 32]), identity, hello, addr: "127.0.0.1:1".parse().unwrap() };
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { node: NodeId([1; 32]), identity, hello, addr, called: true };
         Link::new(peer, tokio::io::duplex(1).0, Arc::new(Nobody)).0
     }
 

@@ -1,6 +1,7 @@
 """Experiments beside the matrices, by name."""
 from __future__ import annotations
 
+from ..cached.stagein import Cached
 from ..mounts.libraries import Libraries
 from ..mounts.startup import Fairness, StartUp
 from .common import MORE, Experiment
@@ -11,5 +12,5 @@ from .trees import Manifest, Tree
 
 MORE |= {"faults": Faults(), "tree": Tree(), "origin-killed": OriginKilled(), "rerun": Rerun(), "loopback": Loopback(),
          "manifest": Manifest(), "mount": StartUp(), "mount-fairness": Fairness(),
-         "libraries": Libraries()}
+         "libraries": Libraries(), "cached": Cached()}
 __all__ = ["MORE", "Experiment"]

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
-use tidecast_daemon::{Config, Daemon, PORT};
+use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT};
 
 use super::Context;
 use crate::failure::{Failure, Outcome};
@@ -27,7 +27,8 @@ Examples:
       --certificate /etc/tidecast/host.pem --peer head --peer node01
 
 In the configuration file all of it stands in the table [daemon], and more:
-  dir, listen, name, machine, peer (list), trust, certificate, capacity, quota,
+  dir, listen, name, machine, peer (list), catalogue, trust,
+  certificate, capacity, quota,
   quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
   requirements, owners (list), transfers, per_source,
   upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
@@ -62,6 +63,9 @@ pub(crate) struct Args {
     /// Another daemon: HOST[:PORT] or NAME=HOST[:PORT]; may be repeated
     #[arg(long, value_name = "HOST")]
     peer: Vec<String>,
+    /// Where else others are found: condor, etcd://HOST:PORT[,HOST:PORT..] or file:/PATH (a peer a line)
+    #[arg(long, value_name = "WHERE")]
+    catalogue: Option<CatalogueAt>,
     /// Whom to believe (TOML; see docs/trust.md)
     #[arg(long, value_name = "FILE")]
     trust: Option<PathBuf>,
@@ -88,6 +92,7 @@ pub(crate) struct Table {
     name: Option<String>,
     machine: Option<String>,
     peer: Vec<String>,
+    catalogue: Option<Text<CatalogueAt>>,
     trust: Option<PathBuf>,
     certificate: Option<PathBuf>,
     capacity: Option<Text<Size>>,
@@ -187,6 +192,7 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         local_discovery: table.local_discovery.unwrap_or(true),
         dht: table.dht,
         admins: table.admins,
+        catalogue: args.catalogue.clone().or(table.catalogue.map(|c| c.0)),
         trust,
         certificate: args.certificate.clone().or(table.certificate),
         depot: tidecast_depot::Config {

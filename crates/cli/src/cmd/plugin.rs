@@ -44,11 +44,14 @@ pub(crate) struct Args {
     /// What this plugin is and can do, as a ClassAd
     #[arg(long)]
     classad: bool,
+    /// The caches that are here, as attributes of this host's slots (for STARTD_CRON)
+    #[arg(long, conflicts_with = "classad")]
+    caches: bool,
     /// What to transfer: ClassAds with Url and LocalFileName
-    #[arg(long, value_name = "FILE", required_unless_present = "classad")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["classad", "caches"])]
     infile: Option<PathBuf>,
     /// Where to say how it went
-    #[arg(long, value_name = "FILE", required_unless_present = "classad")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["classad", "caches"])]
     outfile: Option<PathBuf>,
     /// From the job to elsewhere: caches are made by `tidecast cache create`, so this always fails
     #[arg(long)]
@@ -64,7 +67,9 @@ pub(crate) fn command_line(args: impl Iterator<Item = OsString>) -> Option<Vec<O
     }
     let program = args.next()?;
     let flags = args.map(|arg| match arg.to_str() {
-        Some(flag @ ("-classad" | "-infile" | "-outfile" | "-upload")) => OsString::from(format!("-{flag}")),
+        Some(flag @ ("-classad" | "-caches" | "-infile" | "-outfile" | "-upload")) => {
+            OsString::from(format!("-{flag}"))
+        }
         _ => arg,
     });
     Some([program, "plugin".into()].into_iter().chain(flags).collect())
@@ -75,6 +80,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         ads::SELF.iter().for_each(|line| say(line));
         say(&format!("PluginVersion = \"{}\"", env!("CARGO_PKG_VERSION")));
         return Ok(Map::new());
+    }
+    if args.caches {
+        return caches(context);
     }
     let (Some(infile), Some(outfile)) = (&args.infile, &args.outfile) else {
         return Err(Failure::usage(anyhow!("-infile and -outfile are needed")));
@@ -95,6 +103,21 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         Some(error) => Err(anyhow!("{}", error.why).into()),
         None => Ok(Map::new()),
     }
+}
+
+/// Jobs match on these: `stringListMember("head/nt@1", TidecastCaches)`. Where no daemon answers, there are none.
+fn caches(context: &Context<'_>) -> Outcome {
+    let client = Client::new(&daemon::to_ask(context)?);
+    let here = block_on(1, async { Ok::<_, Failure>(client.get::<Vec<CacheInfo>>("/v1/caches").await) })?;
+    let mut here = here.unwrap_or_default();
+    here.retain(|info| info.state == "committed");
+    let names: Vec<&str> = here.iter().map(|info| info.name.as_str()).collect();
+    let mut ad = tidecast_classad::Ad::new();
+    let names = tidecast_classad::Value::from(names.join(", ").as_str());
+    ad.insert("TidecastCaches", tidecast_classad::Expr::from(names));
+    say(ad.to_old().context("names of caches")?.trim_end());
+    say("-");
+    Ok(Map::new())
 }
 
 /// HTCondor has filled the file with blanks, so that there is room for it: it is written over, not cut.

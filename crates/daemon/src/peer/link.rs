@@ -44,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) hello: Hello,
     /// Where the connection came from or went to.
     pub(crate) addr: SocketAddr,
+    /// It was called, and can be again. One that has called may be behind a NAT.
+    pub(crate) called: bool,
 }
 
 /// Why a request came to nothing.
@@ -274,7 +276,7 @@ mod tests {
             user: None,
         };
         let addr = "127.0.0.1:1".parse().unwrap();
-        Peer { node: NodeId([1; 32]), identity: Identity::Host(name.into()), hello, addr }
+        Peer { node: NodeId([1; 32]), identity: Identity::Host(name.into()), hello, addr, called: true }
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls, placeholder_name};
 use tidecast_net::Visitor;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -63,7 +64,7 @@ impl Peers {
         self.hello.write().card = card;
     }
 
-    /// The daemon at one of these addresses, tried in order; a channel that is up already serves.
+    /// The daemon at one of these addresses, whichever answers first; a channel that is up already serves.
     pub(crate) async fn at<S: Serve>(
         &self,
         addresses: &[SocketAddr],
@@ -74,9 +75,19 @@ impl Peers {
         {
             return Ok(link);
         }
-        let mut last = PeerError::NoAddress;
+        // Some may be behind a NAT and never answer: those that do are not kept waiting.
+        let mut calling = JoinSet::new();
         for &addr in addresses {
-            match self.dial(addr, serve).await {
+            calling.spawn(async move { (addr, connect(addr).await) });
+        }
+        let mut last = PeerError::NoAddress;
+        while let Some(called) = calling.join_next().await {
+            let Ok((addr, connected)) = called else { continue };
+            let greeted = match connected {
+                Ok(stream) => self.greet(addr, stream, serve).await,
+                Err(error) => Err(error),
+            };
+            match greeted {
                 Ok(link) => return Ok(link),
                 Err(error) => last = error,
             }
@@ -106,7 +117,8 @@ impl Peers {
             if let Some(link) = self.to(node) {
                 return Ok(link);
             }
-            match self.dial(addr, serve).await {
+            let dialled = async { self.greet(addr, connect(addr).await?, serve).await };
+            match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
                 Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
                 Err(error) => last = error,
@@ -148,17 +160,21 @@ impl Peers {
     /// One who has come: greets, judges, and serves until the channel ends.
     pub(crate) async fn welcome<S: Serve>(&self, visitor: Visitor, serve: Arc<S>) {
         let Visitor { stream, node, addr } = visitor;
-        match self.meet(stream, node, addr, &serve).await {
+        match self.meet(stream, node, (addr, false), &serve).await {
             Ok((_, run)) => run.await,
             Err(error) => tracing::info!(%addr, %error, "a daemon is turned away"),
         }
     }
 
-    async fn dial<S: Serve>(&self, addr: SocketAddr, serve: &Arc<S>) -> Result<Arc<Link>, PeerError> {
-        let unreachable = |why: String| PeerError::Unreachable { addr, why };
+    async fn greet<S: Serve>(
+        &self,
+        addr: SocketAddr,
+        stream: TcpStream,
+        serve: &Arc<S>,
+    ) -> Result<Arc<Link>, PeerError> {
+        let unreachable = |why: String| unreachable(addr, why);
         let config = self.tls.client_speaking(PROTOCOL, None).map_err(|e| unreachable(e.to_string()))?;
         let connect = async {
-            let stream = TcpStream::connect(addr).await?;
             stream.set_nodelay(true)?;
             TlsConnector::from(config).connect(placeholder_name(), stream).await
         };
@@ -171,7 +187,7 @@ impl Peers {
         if node == self.tls.id() {
             return Err(unreachable("it is this daemon itself".into()));
         }
-        let (link, run) = self.meet(Box::pin(stream), node, addr, serve).await?;
+        let (link, run) = self.meet(Box::pin(stream), node, (addr, true), serve).await?;
         tokio::spawn(run);
         Ok(link)
     }
@@ -180,7 +196,7 @@ impl Peers {
         &self,
         mut stream: std::pin::Pin<Box<dyn tidecast_net::Stream>>,
         node: NodeId,
-        addr: SocketAddr,
+        (addr, called): (SocketAddr, bool),
         serve: &Arc<S>,
     ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<S>), PeerError> {
         let hello = greet(&mut stream, &self.hello()).await?;
@@ -188,7 +204,7 @@ impl Peers {
             .trust
             .judge(&hello, node)
             .map_err(|why| PeerError::Untrusted { addr, why: why.to_string() })?;
-        let (link, run) = Link::new(Peer { node, identity, hello, addr }, stream, serve.clone());
+        let (link, run) = Link::new(Peer { node, identity, hello, addr, called }, stream, serve.clone());
         {
             let mut links = self.links.lock();
             links.retain(|_, link| link.is_up());
@@ -199,6 +215,17 @@ impl Peers {
         serve.met(&link);
         Ok((link, run))
     }
+}
+
+async fn connect(addr: SocketAddr) -> Result<TcpStream, PeerError> {
+    let connected = timeout(DIAL, TcpStream::connect(addr)).await;
+    let connected =
+        connected.map_err(|_| unreachable(addr, format!("no answer within {} s", DIAL.as_secs())))?;
+    connected.map_err(|error| unreachable(addr, error))
+}
+
+fn unreachable(addr: SocketAddr, why: impl ToString) -> PeerError {
+    PeerError::Unreachable { addr, why: why.to_string() }
 }
 
 fn shares(a: &[SocketAddr], b: &[SocketAddr]) -> bool {

@@ -1,0 +1,1 @@
+"""The experiments of the HTCondor CacheD's paper: jobs that stage in a BLAST database on many nodes."""

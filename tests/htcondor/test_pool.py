@@ -1,0 +1,108 @@
+"""Jobs of a real HTCondor pool take their BLAST database by the plugin (`make test-htcondor`)."""
+import os
+import pathlib
+import random
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from support.condor import Pool  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not os.environ.get("TIDECAST_HTCONDOR"), reason="SKIPPED: a real pool is for make test-htcondor")
+DICE = random.Random(7)
+SEQUENCES = {f"seq{n}": "".join(DICE.choices("ACGT", k=2000)) for n in range(50)}
+QUERY = SEQUENCES["seq17"][300:700]
+BLAST = "#!/bin/sh\nset -e\ntest {} nt && ls nt/ >/dev/null\nblastn -db nt/nt -query query.fa -outfmt 6\n"
+
+
+@pytest.fixture(scope="module")
+def pool(built):
+    with Pool(built / "tidecast") as pool:
+        home = pool.root / "home" / "tester"
+        (home / "all.fa").write_text("".join(f">{name}\n{letters}\n" for name, letters in SEQUENCES.items()))
+        (home / "query.fa").write_text(f">q\n{QUERY}\n")
+        pool.run("makeblastdb -in all.fa -dbtype nucl -out nt/nt", "tester")
+        pool.run("mkdir /srv/site && cd /srv/site && tidecast ca init ca --name site && cp ca/ca.crt ca/ca.crl . "
+                 "&& printf '[[root]]\\ncertificate = \"ca.crt\"\\ncrl = \"ca.crl\"\\n' >trust.toml "
+                 "&& for h in head node1; do tidecast ca issue ca host:$h -o $h.pem; done")
+        pool.start(daemon("head", 7001), "/srv/head.log")
+        pool.until("the daemon", lambda: "head" in pool.run("tidecast admin status", check=False))
+        pool.run("tidecast cache create nt nt", "tester")
+        yield pool
+
+
+def daemon(name: str, port: int, *words: str) -> str:
+    return " ".join(["tidecast daemon --name", name, "--listen", f"127.0.0.1:{port}", "--catalogue condor",
+                     "--trust /srv/site/trust.toml --certificate", f"/srv/site/{name}.pem", *words])
+
+
+def blast(pool, is_link: str, name: str, **description) -> list[dict]:
+    """Runs BLAST over the database that came; the job fails unless that is (-L) or is not (! -L) a link."""
+    script = pool.root / "home" / "tester" / f"{name}.sh"
+    script.write_text(BLAST.format(is_link))
+    script.chmod(0o755)
+    pool.run("chown -R tester: /home/tester")
+    cluster = pool.submit({"executable": f"{name}.sh", "transfer_executable": "true",
+                           "transfer_input_files": "tidecast://head/nt, query.fa", **description}, 3, name)
+    ads = pool.ended(cluster)
+    for job in range(3):
+        out = (pool.root / "home" / "tester" / f"{name}.{job}.out").read_text()
+        assert out.split()[:3] == ["q", "seq17", "100.000"], out
+    assert [ad["ExitCode"] for ad in ads] == [0, 0, 0]
+    return ads
+
+
+def test_blast_jobs_take_their_database_by_link(pool):
+    for ad in blast(pool, "-L", "link"):
+        stats = ad["TransferInputStats"]
+        assert stats["TidecastFilesCountTotal"] == 1 and stats["TidecastSizeBytesTotal"] > 10_000, stats
+
+
+def test_blast_jobs_take_a_copy_where_the_store_is_closed(pool):
+    pool.run("chmod 700 /var/lib/tidecast")
+    try:
+        blast(pool, "! -L", "copy")
+    finally:
+        pool.run("chmod 755 /var/lib/tidecast")
+
+
+def test_each_file_of_several_has_its_ad(pool):
+    plugin = "/usr/libexec/condor/tidecast_plugin"
+    assert "tidecast" in pool.run(f"{plugin} -classad")
+    cluster = pool.submit({"executable": "/bin/sh", "arguments": "\"-c 'ls nt nt.nsq'\"",
+                           "transfer_input_files": "tidecast://head/nt, tidecast://head/nt@1/nt.nsq"}, name="several")
+    ad, = pool.ended(cluster)
+    stats = ad["TransferInputStats"]
+    assert (ad["ExitCode"], stats["TidecastFilesCountTotal"]) == (0, 2), stats
+
+
+def test_a_job_whose_cache_does_not_come_is_held_with_our_words(pool):
+    cluster = pool.submit({"executable": "/bin/true", "transfer_input_files": "tidecast://head/none"}, name="held")
+    held = pool.until("a held job", lambda: [job for job in pool.queue(cluster) if job["JobStatus"] == 5])
+    assert "no cache head/none" in held[0]["HoldReason"], held[0]["HoldReason"]
+    pool.run(f"condor_rm {cluster}")
+
+
+def test_jobs_match_on_caches_that_are_here(pool):
+    cluster = pool.submit({"executable": "/bin/true", "requirements": 'stringListMember("head/late@1", TidecastCaches)'}, name="late")
+    pool.until("slots that say what they have", lambda: "head/nt@1" in pool.run("condor_status -af TidecastCaches"))
+    assert [job["JobStatus"] for job in pool.queue(cluster)] == [1]
+    pool.run("tidecast cache create late query.fa", "tester")
+    ad, = pool.ended(cluster)
+    assert ad["ExitCode"] == 0
+
+
+def test_daemons_find_each_other_by_the_collector(pool):
+    def listed() -> dict[str, str]:
+        lines = pool.run("condor_status -any -constraint 'CachedServer =?= true' -af Name CachesHeld").splitlines()
+        return dict(line.split(None, 1) for line in lines if " " in line)
+
+    pool.start(daemon("node1", 7002, "--dir /srv/node1 --socket /srv/node1.sock"), "/srv/node1.log")
+    pool.until("both in the collector", lambda: {"head", "node1"} <= set(listed()))
+    pool.until("the cache in its ad", lambda: "head/nt@1" in listed()["head"])
+    ask = "TIDECAST_SOCKET=/srv/node1.sock tidecast"
+    assert "head/nt@1" in pool.run(f"{ask} cache get head/nt --wait 1m")
+    # Whoever is told to stop leaves the collector.
+    pool.run("pkill -TERM -f '^tidecast daemon --name node1'")
+    pool.until("one left", lambda: "node1" not in listed())
