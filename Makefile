@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-circle bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -56,6 +56,10 @@ bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsi
 
 bench-sim-lab: ## the simulator beside the real program on the emulated cluster (as root)
 	@scripts/bench-sim lab
+
+bench-circle: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
+	@.venv/bin/python bench/circle.py target/release/tidecast 8 16 50
+	@.venv/bin/python bench/circle.py target/release/tidecast losses
 
 bench-sim: ## both
 	@scripts/bench-sim
