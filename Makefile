@@ -58,8 +58,8 @@ bench-sim-lab: ## the simulator beside the real program on the emulated cluster 
 	@scripts/bench-sim lab
 
 bench-circle: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
-	@.venv/bin/python bench/circle.py target/release/tidecast 8 16 50
-	@.venv/bin/python bench/circle.py target/release/tidecast losses
+	$(PYTHON) -m bench.circle target/release/tidecast 8 16 50
+	$(PYTHON) -m bench.circle target/release/tidecast losses
 
 bench-sim: ## both
 	@scripts/bench-sim

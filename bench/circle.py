@@ -1,8 +1,8 @@
 """Daemons on wires of their own, each in a network namespace: how soon they know each other and what they hold, what becomes of
 a replication when half of them are lost, and of a network that was in two parts. Needs root, `ip` and a built program.
 
-    python bench/circle.py PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
-    python bench/circle.py PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
+    python -m bench.circle PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
+    python -m bench.circle PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
 """
 from __future__ import annotations
 
