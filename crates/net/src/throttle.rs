@@ -69,7 +69,17 @@ impl Throttle {
 
     /// Changes the caps, for those who wait too.
     pub fn set(&self, caps: Caps) {
-        *self.caps.write() = caps;
+        let old = std::mem::replace(&mut *self.caps.write(), caps);
+        for (bucket, old, new) in [
+            (&self.upload, old.upload, caps.upload),
+            (&self.download, old.download, caps.download),
+            (&self.disk, old.disk, caps.disk),
+        ] {
+            // What was taken at a high rate is not paid for at a low one.
+            if old != new {
+                *bucket.lock() = Bucket::new();
+            }
+        }
         self.spare_cache.store(caps.spare_cache, Ordering::Relaxed);
     }
 
