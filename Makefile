@@ -59,6 +59,7 @@ bench-sim-lab: ## the simulator beside the real program on the emulated cluster 
 
 bench-circle: build ## daemons on wires of their own: how soon they know each other; half of them lost; a network in two parts (root)
 	$(PYTHON) -m bench.circle target/release/tidecast 8 16 50
+	$(PYTHON) -m bench.circle target/release/tidecast seeds
 	$(PYTHON) -m bench.circle target/release/tidecast losses
 
 bench-sim: ## both

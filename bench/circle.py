@@ -2,6 +2,7 @@
 a replication when half of them are lost, and of a network that was in two parts. Needs root, `ip` and a built program.
 
     python -m bench.circle PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
+    python -m bench.circle PROGRAM seeds             three that were told of nobody, by multicast and by a DHT of their own
     python -m bench.circle PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
 """
 from __future__ import annotations
@@ -204,6 +205,20 @@ def parted(wires: Wires) -> dict:
             "old": len(holders(origin, "node0/nt@1")), "new": len(holders(origin, "node0/nt@2"))}
 
 
+def found(wires: Wires, how: str) -> dict:
+    """Three that were told of nobody: by multicast, or by the first one's DHT node."""
+    for _ in range(3):
+        host = wires.host()
+        host.words = [word for word in host.words if word not in ("--peer", wires.hosts[0].listen) or host is wires.hosts[0]]
+        nodes = [wires.hosts[0].listen] if host is not wires.hosts[0] else []
+        settings = "" if how == "multicast" else f"local_discovery = false\ndht = {json.dumps(nodes)}\n"
+        host.env["TIDECAST_CONFIG"] = str(host.home / "config.toml")
+        (host.home / "config.toml").write_text(f"[daemon]\n{settings}")
+    for host in wires.hosts:
+        host.serve(*host.words)
+    return {"found_by": how, "all_known_s": took("a circle", lambda: all(members(host) == 3 for host in wires.hosts))}
+
+
 def run(program: pathlib.Path, what, *words) -> None:
     base = pathlib.Path(tempfile.mkdtemp(prefix="circle"))
     wires = Wires(base, program)
@@ -221,6 +236,10 @@ def main() -> None:
         for how in ("killed", "frozen", "cut"):
             run(program, half_lost, how)
         run(program, parted)
+        return
+    if words == ["seeds"]:
+        for how in ("multicast", "dht"):
+            run(program, found, how)
         return
     for count in map(int, words or ["8", "16"]):
         run(program, figures, count)
