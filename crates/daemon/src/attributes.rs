@@ -13,6 +13,7 @@ use crate::named::Named;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Attributes {
+    #[serde(deserialize_with = "known")]
     methods: Vec<Method>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,
@@ -30,6 +31,15 @@ pub(crate) struct Attributes {
     pub(crate) offered: bool,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
+}
+
+/// The methods that this program knows: a newer one may have others.
+fn known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<Method>, D::Error> {
+    let all = Vec::<Value>::deserialize(d)?;
+    let some = !all.is_empty();
+    let known: Vec<Method> = all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect();
+    // None would be any: one that tells nobody else is the nearest to what was meant.
+    Ok(if some && known.is_empty() { vec![Method::Direct] } else { known })
 }
 
 impl Attributes {

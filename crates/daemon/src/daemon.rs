@@ -316,7 +316,7 @@ impl Daemon {
             reserved: usage.promised.bytes,
             members: self.circle.alive().len() as u64 + 1,
             peers: self.peers.all().iter().map(|link| link.peer.hello.name.clone()).collect(),
-            transfers: self.fetches.names(),
+            transfers: self.fetches.names(|_| true),
             sent,
             received,
             came: *self.came.lock(),

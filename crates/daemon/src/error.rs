@@ -78,6 +78,7 @@ impl From<tidecast_depot::Error> for ApiError {
             D::Exceeded { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "exceeded"),
             D::Wrong { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "wrong"),
             D::InUse(_) | D::Pinned(_) => (StatusCode::CONFLICT, "in_use"),
+            D::Declared { .. } => (StatusCode::TOO_MANY_REQUESTS, "denied"),
             D::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };

@@ -130,10 +130,11 @@ impl Fetches {
         *allowed = transfers;
     }
 
-    /// What is on its way now.
-    pub(crate) fn names(&self) -> Vec<String> {
+    /// What is on its way now for these owners.
+    pub(crate) fn names(&self, of: impl Fn(&str) -> bool) -> Vec<String> {
         let running = self.running.lock();
-        running.iter().filter(|(_, f)| f.ended.is_none()).map(|((name, _), _)| name.to_string()).collect()
+        let under_way = running.iter().filter(|((_, owner), fetch)| fetch.ended.is_none() && of(owner));
+        under_way.map(|((name, _), _)| name.to_string()).collect()
     }
 
     /// Ends all.

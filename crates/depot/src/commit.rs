@@ -252,6 +252,7 @@ fn version(t: &mut Tables<'_>, record: &CacheRecord, now: u64) -> Result<u64, Er
         files: record.files,
         committed: now,
         removed: None,
+        other: BTreeMap::new(),
     };
     t.remember(origin, name, &past)?;
     Ok(version)

@@ -11,9 +11,9 @@ pub struct Config {
     pub max_bytes: Option<u64>,
     /// Most inodes in the store; `None`: what the file system has.
     pub max_inodes: Option<u64>,
-    /// Bytes of the file system that are left to others.
+    /// Bytes of the file system that are left to others; of a small one, at most a twentieth.
     pub reserve_bytes: u64,
-    /// Inodes of the file system that are left to others.
+    /// Inodes of the file system that are left to others; of a small one, at most a twentieth.
     pub reserve_inodes: u64,
     /// Above this share of the room, caches are evicted; percent.
     pub high: u8,
@@ -23,6 +23,8 @@ pub struct Config {
     pub quota: Option<Size>,
     /// What an owner may keep.
     pub quotas: BTreeMap<String, Size>,
+    /// Caches that an owner may have declared and not filled.
+    pub declared: usize,
     /// Lease of those who ask for none, seconds.
     pub lease: u64,
     /// Longest lease from now that anybody gets, seconds.
@@ -41,6 +43,7 @@ impl Default for Config {
             low: 90,
             quota: None,
             quotas: BTreeMap::new(),
+            declared: 1000,
             lease: 7 * DAY,
             lease_cap: 90 * DAY,
         }

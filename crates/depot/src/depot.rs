@@ -84,7 +84,7 @@ impl Depot {
     /// Makes a cache known of which nothing is there yet. Known already (same version and owner), it is that one.
     ///
     /// # Errors
-    /// [`Error::Name`]; [`Error::Taken`]; what the database reports.
+    /// [`Error::Name`]; [`Error::Taken`]; [`Error::Declared`]; what the database reports.
     pub fn declare(&self, new: Declare, now: u64) -> Result<Arc<CacheRecord>, Error> {
         let group = new.group.as_deref();
         [&*new.origin, &*new.name, &*new.owner].into_iter().chain(group).try_for_each(check_name)?;
@@ -98,6 +98,7 @@ impl Depot {
             if let Some(known) = self.0.same(&new) {
                 return Ok(known);
             }
+            self.0.may_declare(&new.owner)?;
             let blank = || Name { owner: new.owner.clone(), last: 0, other: Default::default() };
             t.set_name(&new.origin, &new.name, &name.unwrap_or_else(blank))?;
             let id = t.next_id()?;
@@ -335,6 +336,14 @@ impl Inner {
         view.objects()
     }
 
+    /// Nobody fills the database with what never comes.
+    fn may_declare(&self, owner: &str) -> Result<(), Error> {
+        let most = self.config.read().declared;
+        let live = self.live.read();
+        let declared = live.caches.values().filter(|r| r.content.is_none() && r.owner == owner).count();
+        if declared < most { Ok(()) } else { Err(Error::Declared { owner: owner.to_owned(), most }) }
+    }
+
     /// The cache that this declares again.
     fn same(&self, new: &Declare) -> Option<CacheId> {
         let version = new.version?;
@@ -349,13 +358,14 @@ impl Inner {
         live.caches.values().find(|r| same(r) && !live.leaving.contains(&r.id)).map(|r| r.id)
     }
 
-    /// What the file system has left.
-    fn free(&self) -> Result<Size, Error> {
+    /// What the file system has left, and has in all.
+    fn free(&self) -> Result<(Size, Size), Error> {
         let v = fstatvfs(&self.root).at("look at", &self.layout.root)?;
-        Ok(Size {
-            bytes: if v.f_blocks == 0 { u64::MAX / 4 } else { v.f_bavail.saturating_mul(v.f_frsize) },
-            inodes: if v.f_files == 0 { u64::MAX / 4 } else { v.f_favail },
-        })
+        // A file system that does not say has enough.
+        let known = |all, n| if all == 0 { u64::MAX / 4 } else { n };
+        let bytes = |blocks: u64| known(v.f_blocks, blocks.saturating_mul(v.f_frsize));
+        let free = Size { bytes: bytes(v.f_bavail), inodes: known(v.f_files, v.f_favail) };
+        Ok((free, Size { bytes: bytes(v.f_blocks), inodes: known(v.f_files, v.f_files) }))
     }
 }
 

@@ -36,6 +36,14 @@ pub enum Error {
         /// What is needed.
         why: &'static str,
     },
+    /// An owner has declared too many caches that never came.
+    #[error("{owner} has {most} caches that were declared and not filled: fill or remove some")]
+    Declared {
+        /// Whose.
+        owner: String,
+        /// As many as may be.
+        most: usize,
+    },
     /// A name, origin, owner or group that cannot be used.
     #[error("`{name}` cannot be used: {why}")]
     Name {
@@ -138,7 +146,9 @@ impl Error {
         }
     }
 
-    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+    /// What the system said, when something was tried on a path: full, or another failure.
+    #[must_use]
+    pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         if full(&source) { Error::Full { path, source } } else { Error::Io { op, path, source } }
     }

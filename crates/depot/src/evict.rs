@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use crate::db::ALL;
 use crate::layout::{Layout, manifest_in};
 use crate::live::Live;
 use crate::object::{ObjectKey, Parts, object_size};
@@ -78,7 +79,8 @@ impl Iterator for Queue {
 
 impl Depot {
     /// What is to be done now and then: forgets what was declared and never came, ends uses of dead jobs, writes down
-    /// when caches were used, and evicts until the low watermark if the high one is passed.
+    /// when caches were used, evicts what is beyond quotas (they may have been lowered), and until the low watermark if the
+    /// high one is passed.
     ///
     /// # Errors
     /// What disk and database report.
@@ -94,12 +96,23 @@ impl Depot {
         for batch in stale.chunks(BATCH) {
             swept.add(self.drop_caches(batch, now)?);
         }
+        for (owner, over) in self.over_quota() {
+            swept.add(self.evict(over, |r| r.owner == owner, now)?);
+        }
         let surplus = self.usage()?.surplus();
         if surplus != Size::ZERO {
             swept.add(self.evict(surplus, |_| true, now)?);
         }
         self.0.layout.keep_spare();
         Ok(swept)
+    }
+
+    /// Owners who have more than they may, and by how much.
+    fn over_quota(&self) -> Vec<(String, Size)> {
+        let (config, live) = (self.0.config.read(), self.0.live.read());
+        let owners = live.usage.iter().filter(|(owner, _)| *owner != ALL);
+        let over = owners.filter_map(|(o, used)| Some((o.clone(), used.minus(config.quota_of(o)?))));
+        over.filter(|(_, over)| *over != Size::ZERO).collect()
     }
 
     /// Removes a cache.

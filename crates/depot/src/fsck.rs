@@ -4,7 +4,7 @@
 //! brought again by the caller (from peers), verified, and put in the place of the old one in every view; without that,
 //! the caches that have it are INVALID.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use tidecast_metainfo::{FileRef, Manifest};
 
-use crate::db::Objects;
+use crate::db::{ALL, Objects};
 use crate::error::{Context, Error};
 use crate::layout::manifest_in;
-use crate::object::{self, ObjectKey, Parts};
+use crate::object::{self, ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
 use crate::root::root_of;
-use crate::{CacheId, CacheRecord, Depot, State, os};
+use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
 /// How thoroughly to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl Depot {
         let objects = self.0.objects()?;
         let extra = extra(&objects, caches)?;
         let before = self.0.live.read().usage.clone();
-        let wrong = self.counts_differ(&objects, caches)?;
+        let wrong = self.counts_differ(&objects, caches)? || before != charged(&objects, caches)?;
         if wrong {
             self.0.write(|t| {
                 t.recount(before.keys())?;
@@ -308,6 +308,28 @@ impl Depot {
         }
         Ok(removed)
     }
+}
+
+/// What each owner and all together should be charged with, as commits and removals do it.
+fn charged(objects: &Objects, caches: &[Checked]) -> Result<HashMap<String, Size>, Error> {
+    let (mut all, mut seen) = (HashMap::<String, Size>::new(), HashSet::new());
+    let mut charge = |owner: &str, size| {
+        let sum = all.entry(owner.to_owned()).or_default();
+        *sum = sum.plus(size);
+    };
+    for Checked { record, parts, .. } in caches {
+        charge(&record.owner, record.own);
+        charge(ALL, record.own);
+        for (key, len) in &parts.objects {
+            if seen.insert((&*record.owner, key)) {
+                charge(&record.owner, object_size(*len));
+            }
+            if seen.insert((ALL, key)) {
+                charge(ALL, objects.get(key)?.map_or(object_size(*len), |o| o.size()));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Inodes beyond the first that the database knows of.

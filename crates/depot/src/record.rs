@@ -304,6 +304,9 @@ pub struct Past {
     /// When it left this store.
     #[serde(default)]
     pub removed: Option<u64>,
+    /// What a newer program wrote.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// Checks a part of a name: one component of a path, printable, without the marks of a cache's name.

@@ -18,9 +18,19 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// `staged`: what is staged, of which the file system knows already. `free`: what the file system has left for us.
-    pub(crate) fn new(config: &Config, kept: Size, staged: Size, promised: Size, free: Size) -> Self {
-        let reserve = Size { bytes: config.reserve_bytes, inodes: config.reserve_inodes };
+    /// `staged`: what is staged, of which the file system knows already. `free`, `all`: what the file
+    /// system has left for us, and has.
+    pub(crate) fn new(
+        config: &Config,
+        kept: Size,
+        staged: Size,
+        promised: Size,
+        (free, all): (Size, Size),
+    ) -> Self {
+        let reserve = Size {
+            bytes: config.reserve_bytes.min(all.bytes / 20),
+            inodes: config.reserve_inodes.min(all.inodes / 20),
+        };
         let there = kept.plus(staged).plus(free).minus(reserve);
         let capacity = Size {
             bytes: there.bytes.min(config.max_bytes.unwrap_or(u64::MAX)),
@@ -67,7 +77,7 @@ mod tests {
             low: 50,
             ..Config::default()
         };
-        let free = |bytes| size(bytes, 100);
+        let free = |bytes| (size(bytes, 100), size(20_000, 100));
         let usage = Usage::new(&config, size(300, 10), Size::ZERO, size(100, 0), free(10_000));
         assert_eq!((usage.capacity, usage.high), (size(1000, 110), size(900, 99)));
         assert_eq!(usage.shortage(size(500, 0)), Size::ZERO);
@@ -82,7 +92,7 @@ mod tests {
     fn what_is_staged_is_not_counted_twice() {
         let config = Config { reserve_bytes: 0, reserve_inodes: 0, high: 100, low: 100, ..Config::default() };
         // 1000 in all; 400 promised, of which 300 have arrived.
-        let usage = Usage::new(&config, size(200, 0), size(300, 0), size(400, 0), size(500, 0));
+        let usage = Usage::new(&config, size(200, 0), size(300, 0), size(400, 0), (size(500, 0), size(1000, 0)));
         assert_eq!(usage.capacity.bytes, 1000);
         assert_eq!(usage.shortage(size(400, 0)), Size::ZERO);
         assert_eq!(usage.shortage(size(401, 0)).bytes, 1);

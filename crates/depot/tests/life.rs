@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::*;
 use tidecast_depot::{
-    Admission, Config, Declare, Depot, Depth, Error, Filter, Reader, Reason, Size, State, Use,
+    Admission, CacheId, Config, Declare, Depot, Depth, Error, Filter, Reader, Reason, Size, State, Use,
 };
 
 const KIB: u64 = 1024;
@@ -408,5 +408,47 @@ fn names_in_a_view_are_put_right() {
     assert_eq!(fs::read(view.join("l")).unwrap(), [1; 5000]);
     assert_eq!(fs::read(view.join("d/g")).unwrap(), b"2");
     assert_eq!(fs::metadata(view.join("d")).unwrap().mode() & 0o777, 0o555);
+    assert_clean(&depot);
+}
+
+#[test]
+fn declarations_that_never_come_are_bounded_and_lowered_quotas_bind() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = Depot::open(&tmp.path().join("depot"), Config { declared: 3, ..config() }).unwrap();
+    for name in ["a", "b", "c"] {
+        depot.declare(named(name), 1).unwrap();
+    }
+    assert!(matches!(depot.declare(named("d"), 1), Err(Error::Declared { most: 3, .. })));
+    depot.declare(of("bob", "d"), 1).unwrap();
+    let gone = depot.cache(CacheId(1)).unwrap();
+    depot.remove(gone.id, 2).unwrap();
+    let first = filled(&depot, tmp.path(), named("e"), 50_000, 3);
+    let second = filled(&depot, tmp.path(), named("f"), 60_000, 4);
+    let quotas = [("alice".to_owned(), Size { bytes: 100_000, inodes: 1000 })].into();
+    depot.configure(Config { quotas, ..config() });
+    assert_eq!(depot.sweep(5).unwrap().gone, [first]);
+    assert!(depot.cache(second).is_some());
+    assert_clean(&depot);
+}
+
+#[test]
+fn a_wrong_account_is_put_right() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("depot");
+    let depot = open(&dir);
+    filled(&depot, tmp.path(), named("a"), 50_000, 1);
+    let right = depot.usage().unwrap().kept;
+    drop(depot);
+    const USAGE: redb::TableDefinition<'_, &str, (u64, u64)> = redb::TableDefinition::new("usage");
+    let db = redb::Database::create(dir.join("depot.redb")).unwrap();
+    let txn = db.begin_write().unwrap();
+    txn.open_table(USAGE).unwrap().insert("", (1, 1)).unwrap();
+    txn.open_table(USAGE).unwrap().insert("nobody", (1, 1)).unwrap();
+    txn.commit().unwrap();
+    drop(db);
+    let depot = open(&dir);
+    let report = depot.fsck(Depth::Names, &mut |_, _| Ok(false)).unwrap();
+    assert!(report.recounted);
+    assert_eq!((depot.usage().unwrap().kept, depot.used_by("nobody")), (right, Size::ZERO));
     assert_clean(&depot);
 }

@@ -50,8 +50,11 @@ fn named(which: &Which) -> Result<CacheName, ApiError> {
     text.parse().map_err(ApiError::malformed)
 }
 
-pub(super) async fn status(State(daemon): App) -> Answer<Status> {
-    Ok(Json(daemon.status()?))
+pub(super) async fn status(State(daemon): App, caller: Caller) -> Answer<Status> {
+    let mut status = daemon.status()?;
+    // What is on its way for whom is nobody else's to know.
+    status.transfers = daemon.fetches.names(|owner| caller.rules() || owner == caller.name);
+    Ok(Json(status))
 }
 
 pub(super) async fn list(

@@ -215,7 +215,7 @@ pub(crate) fn write(
     for index in files {
         let Some(file) = manifest.file(index) else { continue };
         let path = file.path().below(&root);
-        let full = |source| tidecast_depot::Error::Io { op: "write", path: path.clone(), source };
+        let full = |source| tidecast_depot::Error::io("write", &path, source);
         let mut to = create(&path).map_err(full)?;
         let mut left = file.len();
         while left > 0 {
