@@ -146,12 +146,32 @@ def test_tricks_with_places_and_links_get_nowhere(host, data, place, tmp_path):
     assert as_nobody(lambda: host.http("POST", "/v1/get", {"name": "all", "pid": 1}))[0] == 403
 
 
+class Users(Host):
+    """A daemon that a user without privilege runs for himself."""
+
+    def __init__(self, site: Site, name: str):
+        super().__init__(site.program, site.base / name, site.start, name)
+        pem = site.certificate(f"user:{name.split('.')[0]}")
+        for path in (self.home, pem):
+            os.chown(path, NOBODY, NOBODY)
+        for path in (*site.base.parents, site.base):
+            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
+                path.chmod(path.stat().st_mode | 0o055)
+        peers = [word for known in site.hosts for word in ("--peer", f"{known.name}={known.listen}")]
+        self.serve("--listen", f"127.0.0.1:{site.free_port()}", "--trust", site.trust, "--certificate", pem, *peers)
+
+    def argv(self, *words) -> list[str]:
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", *super().argv(*words)]
+
+
+@needs_root
 def test_users_daemons_and_expired_certificates_get_what_is_theirs(built, tmp_path, start, port, data):
     site = Site(built / "tidecast", tmp_path, start, port)
     origin = site.host("head")
     origin.create("own", data, "--private")
     origin.create("all", data / "part1")
-    eve = site.host("eve.node1", pem=site.certificate("user:eve"))
+    eve = Users(site, "nobody.node1")
+    eve.create("hers", data / "part2")
     answers = [eve.cache("get", name, "--wait", "20s", code=1) for name in ("head/own", "head/ghost")]
     assert [a["reason"] for a in answers] == ["absent", "absent"]
     assert answers[0]["message"].replace("own", "NAME") == answers[1]["message"].replace("ghost", "NAME")

@@ -57,7 +57,7 @@ class Calls:
     def urls(self, path: str, parameters: list, name: str, id: str):
         urls = [path]
         for parameter in parameters:
-            hole, values = f"{{{parameter['name']}}}", parameter["schema"].get("enum") or [id if parameter["name"] == "id" else name]
+            hole, values = f"{{{parameter['name']}}}", parameter.get("schema", {}).get("enum") or [id if parameter["name"] == "id" else name]
             if parameter["in"] == "path":
                 urls = [url.replace(hole, value) for url in urls for value in values]
             elif parameter["in"] == "query":
@@ -70,11 +70,11 @@ class Calls:
     def body(self, request: dict, name: str, id: str, place: str):
         for kind, content in request.get("content", {}).items():
             if kind == "application/json":
-                return json.dumps(self.value(content["schema"], "", name, id, place)).encode(), {"content-type": kind}
+                return json.dumps(self.value(content.get("schema", {}), "", name, id, place)).encode(), {"content-type": kind}
             return b"x" * 100, {"content-type": kind}
         return None, {}
 
-    def value(self, schema: dict, called: str, name: str, id: str, place: str):
+    def value(self, schema: dict | None, called: str, name: str, id: str, place: str):
         if "$ref" in schema:
             schema = self.description["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
         if "allOf" in schema or "oneOf" in schema or "anyOf" in schema:

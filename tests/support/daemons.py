@@ -49,7 +49,10 @@ class Host(Node):
         connection = Unix(str(self.socket))
         if isinstance(body, dict):
             body, headers = json.dumps(body), {"content-type": "application/json", **(headers or {})}
-        connection.request(method, path, body, headers or {})
+        try:
+            connection.request(method, path, body, headers or {})
+        except BrokenPipeError:
+            pass  # the answer came before all was said
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read() or b"null")
 

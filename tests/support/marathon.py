@@ -65,6 +65,14 @@ class Runner(Host):
         self.serve()
         self.starts.append(time.monotonic() - start)
 
+    def argv(self, *words) -> list[str]:
+        """An older program is not told what it does not know."""
+        argv = super().argv(*words)
+        if "--machine" in argv and "--machine" not in subprocess.run([self.program, "daemon", "--help"], capture_output=True, text=True).stdout:
+            at = argv.index("--machine")
+            argv[at:at + 2] = []
+        return argv
+
     def command(self, *words) -> dict | None:
         """`tidecast cache WORDS`; None if it failed, as it may when somebody is killed."""
         done = subprocess.run(self.argv("cache", *words, "--json"), capture_output=True, text=True, env={**os.environ, **self.env}, timeout=150)

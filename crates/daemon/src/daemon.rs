@@ -376,7 +376,8 @@ impl Daemon {
             machine: &self.config.machine,
             started: self.peers.hello().started,
             disk: (
-                usage.capacity.bytes,
+                // Not what others leave: a full disk is for admission to see, and passes.
+                usage.total.bytes,
                 usage.capacity.bytes.saturating_sub(usage.kept.bytes + usage.promised.bytes),
             ),
             methods: &self.config.methods,

@@ -11,6 +11,8 @@ pub struct Usage {
     pub promised: Size,
     /// All that the store may occupy.
     pub capacity: Size,
+    /// All that it might, if nobody else had anything on its file system.
+    pub total: Size,
     /// More than this is not let in.
     pub high: Size,
     /// Eviction goes on until this.
@@ -31,13 +33,15 @@ impl Usage {
             bytes: config.reserve_bytes.min(all.bytes / 20),
             inodes: config.reserve_inodes.min(all.inodes / 20),
         };
-        let there = kept.plus(staged).plus(free).minus(reserve);
-        let capacity = Size {
+        let at_most = |there: Size| Size {
             bytes: there.bytes.min(config.max_bytes.unwrap_or(u64::MAX)),
             inodes: there.inodes.min(config.max_inodes.unwrap_or(u64::MAX)),
         };
+        let there = kept.plus(staged).plus(free).minus(reserve);
+        let (capacity, total) = (at_most(there), at_most(all.minus(reserve)));
         let high = share(capacity, config.high);
-        Usage { kept, promised, capacity, high, low: share(capacity, config.low.min(config.high)) }
+        let low = share(capacity, config.low.min(config.high));
+        Usage { kept, promised, capacity, total, high, low }
     }
 
     /// What stands in the way of `more`: how far it leads above the high watermark.

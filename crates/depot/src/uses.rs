@@ -110,7 +110,11 @@ impl Uses {
     pub(crate) fn begin(&mut self, dir: &Path, cache: CacheId, what: Use) -> Result<UseId, Error> {
         let id = UseId { cache, number: self.next };
         let path = dir.join(id.file());
-        fs::write(&path, serde_json::to_vec(&what)?).at("write", &path)?;
+        match fs::write(&path, serde_json::to_vec(&what)?).at("write", &path) {
+            // A full disk keeps no job from its data. A process is remembered only while this program runs, then.
+            Err(e) if e.is_full() && matches!(what, Use::Process { .. }) => os::remove_file(&path)?,
+            other => other?,
+        }
         if matches!(what, Use::Until(_)) {
             os::sync(&path)?;
             os::sync(dir)?;
