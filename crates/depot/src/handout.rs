@@ -160,7 +160,15 @@ fn open_place(wish: &HandOut<'_>) -> Result<OwnedFd, Error> {
         return Err(place(name, "a name is one part of a path"));
     }
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
-    let dir = fs::openat(CWD, wish.dir, flags, Mode::empty()).at("open", wish.dir)?;
+    let why = "it is no absolute path of a directory that is there";
+    let place = || Error::Place { path: wish.dir.to_owned(), why };
+    if !wish.dir.is_absolute() {
+        return Err(place());
+    }
+    let dir = match fs::openat(CWD, wish.dir, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => return Err(place()),
+        other => other.at("open", wish.dir)?,
+    };
     let stat = fs::fstat(&dir).at("look at", wish.dir)?;
     if wish.local.is_some_and(|l| l.uid != stat.st_uid) {
         return Err(place(wish.dir, "the directory belongs to somebody else"));
