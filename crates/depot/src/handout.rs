@@ -166,7 +166,9 @@ fn open_place(wish: &HandOut<'_>) -> Result<OwnedFd, Error> {
         return Err(place());
     }
     let dir = match fs::openat(CWD, wish.dir, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => return Err(place()),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            return Err(place());
+        }
         other => other.at("open", wish.dir)?,
     };
     let stat = fs::fstat(&dir).at("look at", wish.dir)?;

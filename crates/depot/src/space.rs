@@ -96,7 +96,8 @@ mod tests {
     fn what_is_staged_is_not_counted_twice() {
         let config = Config { reserve_bytes: 0, reserve_inodes: 0, high: 100, low: 100, ..Config::default() };
         // 1000 in all; 400 promised, of which 300 have arrived.
-        let usage = Usage::new(&config, size(200, 0), size(300, 0), size(400, 0), (size(500, 0), size(1000, 0)));
+        let usage =
+            Usage::new(&config, size(200, 0), size(300, 0), size(400, 0), (size(500, 0), size(1000, 0)));
         assert_eq!(usage.capacity.bytes, 1000);
         assert_eq!(usage.shortage(size(400, 0)), Size::ZERO);
         assert_eq!(usage.shortage(size(401, 0)).bytes, 1);
