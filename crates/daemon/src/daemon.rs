@@ -351,7 +351,7 @@ impl Daemon {
     fn rest_if_idle(&self) {
         let Some(patience) = self.config.idle else { return };
         let at_work =
-            self.depot.in_use(crate::now()) || !self.fetches.names().is_empty() || self.swarms.any();
+            self.depot.in_use(crate::now()) || !self.fetches.names(|_| true).is_empty() || self.swarms.any();
         if at_work {
             self.asked();
         } else if self.asked.lock().elapsed() > patience {

@@ -161,13 +161,12 @@ fn open_place(wish: &HandOut<'_>) -> Result<OwnedFd, Error> {
     }
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
     let why = "it is no absolute path of a directory that is there";
-    let place = || Error::Place { path: wish.dir.to_owned(), why };
     if !wish.dir.is_absolute() {
-        return Err(place());
+        return Err(place(wish.dir, why));
     }
     let dir = match fs::openat(CWD, wish.dir, flags, Mode::empty()) {
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            return Err(place());
+            return Err(place(wish.dir, why));
         }
         other => other.at("open", wish.dir)?,
     };
