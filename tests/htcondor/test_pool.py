@@ -56,7 +56,7 @@ def blast(pool, is_link: str, name: str, **description) -> list[dict]:
 def test_blast_jobs_take_their_database_by_link(pool):
     for ad in blast(pool, "-L", "link"):
         stats = ad["TransferInputStats"]
-        assert stats["TidecastFilesCountTotal"] == 1 and stats["TidecastSizeBytesTotal"] > 10_000, stats
+        assert stats["TIDECASTFilesCountTotal"] == 1 and stats["TIDECASTSizeBytesTotal"] > 10_000, stats
 
 
 def test_blast_jobs_take_a_copy_where_the_store_is_closed(pool):
@@ -74,7 +74,7 @@ def test_each_file_of_several_has_its_ad(pool):
                            "transfer_input_files": "tidecast://head/nt, tidecast://head/nt@1/nt.nsq"}, name="several")
     ad, = pool.ended(cluster)
     stats = ad["TransferInputStats"]
-    assert (ad["ExitCode"], stats["TidecastFilesCountTotal"]) == (0, 2), stats
+    assert (ad["ExitCode"], stats["TIDECASTFilesCountTotal"]) == (0, 2), stats
 
 
 def test_a_job_whose_cache_does_not_come_is_held_with_our_words(pool):
@@ -96,7 +96,7 @@ def test_jobs_match_on_caches_that_are_here(pool):
 def test_daemons_find_each_other_by_the_collector(pool):
     def listed() -> dict[str, str]:
         lines = pool.run("condor_status -any -constraint 'CachedServer =?= true' -af Name CachesHeld").splitlines()
-        return dict(line.split(None, 1) for line in lines if " " in line)
+        return {line.split()[0]: line for line in lines}
 
     pool.start(daemon("node1", 7002, "--dir /srv/node1 --socket /srv/node1.sock"), "/srv/node1.log")
     pool.until("both in the collector", lambda: {"head", "node1"} <= set(listed()))
