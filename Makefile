@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-circle bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon bench-depot clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-neighbour bench-circle bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
 PYTHON := .venv/bin/python
 
 help: ## this list
