@@ -84,6 +84,7 @@ def children(base: pathlib.Path, count: int) -> None:
     [host.daemon.wait() for host in [parent, *kin]]
 
 
+BUSY = 0.06
 FREE = "[daemon]\ncores = 0\nbusy = 1.0\nnice = 0\n"
 
 
@@ -120,16 +121,25 @@ def blast(base: pathlib.Path, rounds: int) -> None:
     nodes = {"usual caps": host("usual", 17001, "--peer", "head=127.0.0.1:17000", cpu=0),
              "no caps": host("free", 17002, "--peer", "head=127.0.0.1:17000", cpu=0, config=FREE)}
 
-    def job(node: Host) -> float:
-        """One job: takes its database from the daemon, then computes."""
-        place = pathlib.Path(node("cache", "get", "head/db", "--pid", str(os.getpid()), "--wait", "10m")["path"])
-        began = time.monotonic()
-        subprocess.run(["taskset", "-c", "0", "blastn", "-db", place / "db", "-query", base / "query.fa", "-outfmt", "6", "-word_size", "11",
-                        "-out", "/dev/null"], check=True)
-        return time.monotonic() - began
+    def cpu(node: Host) -> float:
+        """CPU seconds of a daemon so far."""
+        fields = pathlib.Path(f"/proc/{node.daemon.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    times: dict[str, list[float]] = {"alone": [], **{name: [] for name in nodes}}
+    def job(node: Host) -> tuple[float, float]:
+        """One job: takes its database from the daemon, then computes. Its seconds; and those of its CPU that it and the daemon took, which
+        is what it would have needed if nobody else had used that CPU."""
+        place = pathlib.Path(node("cache", "get", "head/db", "--pid", str(os.getpid()), "--wait", "10m")["path"])
+        began, before = time.monotonic(), cpu(node)
+        argv = ["taskset", "-c", "0", "blastn", "-db", place / "db", "-query", base / "query.fa", "-outfmt", "6", "-word_size", "11", "-out", "/dev/null"]
+        _, status, used = os.wait4(subprocess.Popen(list(map(str, argv))).pid, 0)
+        if status:
+            raise SystemExit("blastn failed")
+        return time.monotonic() - began, used.ru_utime + used.ru_stime + cpu(node) - before
+
+    times: dict[str, list[tuple[float, float]]] = {"alone": [], **{name: [] for name in nodes}}
     moved: dict[str, list[float]] = {name: [] for name in nodes}
+    caps = nodes["usual caps"]("admin", "status")["limits"]
     for node in nodes.values():
         job(node)
     for _ in range(rounds):
@@ -146,17 +156,21 @@ def blast(base: pathlib.Path, rounds: int) -> None:
             time.sleep(1)
             seconds = job(node)
             times[name].append(seconds)
-            moved[name].append((node("admin", "status")["received"] - before) / (seconds + 1) / MIB)
+            moved[name].append((node("admin", "status")["received"] - before) / (seconds[0] + 1) / MIB)
             over.touch()
             node("admin", "limit", "--cores", "0", "--busy", "1")
             fetching.wait()
             over.unlink()
             if name == "usual caps":
-                node("admin", "limit", "--cores", "0.5", "--busy", "0.2")
-    alone = statistics.median(times["alone"])
-    for name, all in times.items():
-        rate = f", {statistics.median(moved[name]):.0f} MiB/s came meanwhile" if name in moved else ""
-        print(f"blastn, {name}: {statistics.median(all):.2f} s ({min(all):.2f} to {max(all):.2f}), {statistics.median(all) / alone - 1:+.1%}{rate}")
+                node("admin", "limit", "--cores", str(caps["cores"]), "--busy", str(BUSY))
+    def medians(name: str) -> list[float]:
+        return [statistics.median(each) for each in zip(*times[name])]
+
+    alone = medians("alone")
+    for name in times:
+        wall, both = medians(name)
+        rate = f"; {statistics.median(moved[name]):.0f} MiB/s came meanwhile" if name in moved else ""
+        print(f"blastn, {name}: {wall:.2f} s ({wall / alone[0] - 1:+.1%}); CPU seconds of job and daemon {both:.2f} ({both / alone[1] - 1:+.1%}){rate}")
     [one.daemon.terminate() for one in [head, *nodes.values()]]
     [one.daemon.wait() for one in [head, *nodes.values()]]
 

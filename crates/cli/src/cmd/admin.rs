@@ -68,7 +68,7 @@ struct LimitArgs {
     /// Most CPU time, in cores; 0: no limit
     #[arg(long, value_name = "N", value_parser = not_negative)]
     cores: Option<f64>,
-    /// The share of all that while a job uses a cache: 0.2
+    /// The share of all that while a job uses a cache: 0.06
     #[arg(long, value_name = "SHARE", value_parser = not_negative)]
     busy: Option<f64>,
 }

@@ -32,7 +32,7 @@ In the configuration file all of it stands in the table [daemon], and more:
   quotas = { alice = \"2TB\" }, lease, lease_cap, methods = [\"swarm\", \"direct\"],
   requirements, owners (list), transfers, per_source,
   upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
-  busy = 0.2 (the share of these while a job uses a cache), nice = 10,
+  busy = 0.06 (the share of these while a job uses a cache), nice = 10,
   on_demand = true (`tidecast cache` starts a daemon for a user who has none),
   local_discovery (true), dht (nodes of the site's own DHT to begin with),
   admins (hosts whose administrators it obeys; any of the site if there are none)
@@ -119,7 +119,7 @@ pub(crate) struct Table {
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.
-const BUSY: f64 = 0.2;
+const BUSY: f64 = 0.06;
 /// Bytes of blocks in memory.
 const MEMORY: u64 = 256 << 20;
 /// Others go first.
