@@ -10,6 +10,7 @@ import time
 import pytest
 from support.callers import NOBODY, Calls, as_nobody
 from support.daemons import Host, Site
+from support.tidecast import wait_for
 
 MIB = 1 << 20
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming another user, and mounting, need root")
@@ -117,7 +118,7 @@ def test_a_manifest_that_names_anothers_files_gets_none_of_them(host, data, plac
     # Without the bytes there is no cache, and what nobody sends nobody gets.
     tried = as_nobody(lambda: host.http("PUT", f"/v1/caches/{made['real'][1]['cache']}/content", b"\0" * 240_000))
     assert tried[0] == 422, tried
-    assert as_nobody(lambda: host.http("POST", "/v1/get", {"name": "real", "place": {"dir": str(place), "name": "x"}}))[0] >= 400
+    assert as_nobody(lambda: host.http("POST", "/v1/get", {"name": "real", "wait": 20, "place": {"dir": str(place), "name": "x"}}))[0] >= 400
     assert not list(place.iterdir())
     assert host.http("POST", "/v1/fsck")[1]["clean"]
 
@@ -281,3 +282,23 @@ def test_under_pressure_the_expired_go_and_the_pinned_and_used_stay(built, tmp_p
     job.kill()
     host.cache("rm", "used")
     assert host.http("POST", "/v1/fsck")[1]["clean"]
+
+
+def test_an_expired_certificate_is_worth_nothing(built, tmp_path, start, port, data):
+    site = Site(built / "tidecast", tmp_path, start, port)
+    origin = site.host("head")
+    origin.create("before", data)
+    late = site.host("late", pem=site.certificate("host:late", "--lifetime", "15s"))
+    assert late.cache("get", "head/before", "--wait", "10s")["method"] == "SWARM"
+    tries = iter(range(1000))
+
+    def refused() -> bool:
+        name = f"try{next(tries)}"
+        (data / name).write_text(name)
+        origin.create(name, data / name)
+        return late.cache("get", f"head/{name}", "--wait", "10s", code=None).get("reason") == "unreachable"
+
+    wait_for("the certificate to be worth nothing", refused)
+    late.daemon.kill()
+    late.serve()
+    assert refused()

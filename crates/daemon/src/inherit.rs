@@ -20,6 +20,7 @@ use crate::api::upload;
 use crate::client::ClientError;
 use crate::daemon::Daemon;
 use crate::fetch::{Failed, Stand};
+use crate::grant;
 use crate::name::CacheName;
 use crate::parent::Parent;
 use crate::transfer::{self, Room};
@@ -140,7 +141,7 @@ async fn whole(
     let about = understood(&record)?;
     let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("it talks nonsense: {e}"));
     let manifest = Arc::new(Manifest::parse(&manifest).map_err(|e| nonsense(&e))?);
-    transfer::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
+    grant::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
     if about.content.is_none() || manifest.hash_v2() != about.content || !about.readable_by(reader) {
         return Err(nonsense(&"that is not what was asked for"));
     }

@@ -28,6 +28,7 @@ mod config;
 mod daemon;
 mod error;
 mod fetch;
+mod grant;
 mod inherit;
 mod local;
 pub mod name;

@@ -72,6 +72,12 @@ impl Daemon {
             let why = format!("no daemon called {host} is alive");
             return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", why));
         }
+        if !caller.rules() {
+            // What is on its way elsewhere is not for everybody to know.
+            told.iter_mut()
+                .filter_map(|ruled| ruled.status.as_mut())
+                .for_each(|status| status.transfers.clear());
+        }
         told.sort_by(|a, b| a.host.cmp(&b.host));
         Ok(told)
     }
