@@ -104,10 +104,10 @@ class Stage:
             raise Failed(f"copies that are not the source: {wrong}")
 
     def _goodput(self) -> float:
-        last = self.count - 1
-        server = self.start(last, ["iperf3", "-s", "-1", "--forceflush"], "iperf3-server")
+        # The last node calls the origin, which sends: where there is a NAT, it is outside.
+        server = self.start(0, ["iperf3", "-s", "-1", "--forceflush"], "iperf3-server")
         server.until("iperf3 listens", lambda: "listening" in server.out(), 10)
-        out = self.start(0, ["iperf3", "-c", self.address(last), "-t", "4", "-O", "2", "-J"], "iperf3").end(30)
+        out = self.start(self.count - 1, ["iperf3", "-c", self.address(0), "-R", "-t", "4", "-O", "2", "-J"], "iperf3").end(30)
         self.clear()
         rate = json.loads(out)["end"]["sum_received"]["bits_per_second"]
         if rate <= 0:
