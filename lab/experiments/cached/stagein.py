@@ -84,6 +84,8 @@ class Cached(Experiment):
         return condor.stage_in(data, int(case.rpartition("-")[2]), ORIGIN)
 
     def table(self, rows: list[dict]) -> str:
+        if not rows:
+            return ""
         lines = [f"## {self.name()}\n", f"{self.about}. Nodes {RATE}, origin {ORIGIN}, NAT {NARROW}; 100 jobs at once, or with `jobs` so many on "
                  "up to 50 nodes of one slot each.\n", "| case | mean, s | slowest, s | total, s | out of the origin, copies | idle CPU |", "|---|---|---|---|---|---|"]
         for row in rows:
