@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
+from support.daemons import Site  # noqa: E402
 from support.mounts import Mounts, needs_mounts  # noqa: E402
 from support.proc import Proc  # noqa: E402
 from support.tidecast import Node  # noqa: E402
@@ -179,3 +180,9 @@ def shared(node, port):
 @pytest.fixture
 def here(node):
     return node("here")
+
+
+@pytest.fixture
+def site(built, tmp_path, start, port):
+    """Hosts with daemons that believe one CA."""
+    return Site(built / "tidecast", tmp_path, start, port)

@@ -6,7 +6,7 @@ import time
 import pytest
 from support.daemons import Host, Site
 from support.tidecast import wait_for
-from test_daemon import data, same, site  # noqa: F401
+from test_daemon import data, same  # noqa: F401
 
 
 def members(host: Host) -> int:

@@ -6,15 +6,11 @@ import signal
 import subprocess
 
 import pytest
-from support.daemons import Host, Site
+from support.callers import as_nobody
+from support.daemons import Host
 from support.tidecast import wait_for
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def site(built, tmp_path, start, port):
-    return Site(built / "tidecast", tmp_path, start, port)
 
 
 @pytest.fixture
@@ -190,24 +186,6 @@ def test_strangers_and_the_revoked_get_nothing(site, data):
         return late.cache("get", f"head/{name}", "--wait", "20s", code=None).get("reason") == "unreachable"
 
     wait_for("the revocation to be read", refused)
-
-
-def as_nobody(work) -> str:
-    """What `work` says when it is done by a user without privilege."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writes, work().encode())
-        finally:
-            os._exit(0)
-    os.close(writes)
-    os.waitpid(child, 0)
-    with os.fdopen(reads) as said:
-        return said.read()
 
 
 def test_another_user_gets_nothing_of_a_private_cache(host, data, tmp_path):

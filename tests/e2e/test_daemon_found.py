@@ -6,15 +6,9 @@ import subprocess
 
 import pytest
 from conftest import needs
-from support.daemons import Site
 from support.tidecast import wait_for
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def site(built, tmp_path, start, port):
-    return Site(built / "tidecast", tmp_path, start, port)
 
 
 @pytest.fixture

@@ -166,8 +166,7 @@ class Users(Host):
 
 
 @needs_root
-def test_a_users_daemon_gets_nothing_of_anothers(built, tmp_path, start, port, data):
-    site = Site(built / "tidecast", tmp_path, start, port)
+def test_a_users_daemon_gets_nothing_of_anothers(site, data):
     origin = site.host("head")
     origin.create("own", data, "--private")
     eve = Users(site, "nobody.node1")
@@ -213,8 +212,7 @@ class Disk:
 
 @needs_root
 @pytest.mark.parametrize(("what", "options"), [("bytes", "size=48m"), ("inodes", "size=200m,nr_inodes=600")])
-def test_a_full_disk_is_said_and_nothing_is_broken(built, tmp_path, start, port, what, options):
-    site = Site(built / "tidecast", tmp_path, start, port)
+def test_a_full_disk_is_said_and_nothing_is_broken(site, tmp_path, what, options):
     origin = site.host("head")
     trees = []
     for number in range(3):
@@ -284,8 +282,7 @@ def test_under_pressure_the_expired_go_and_the_pinned_and_used_stay(built, tmp_p
     assert host.http("POST", "/v1/fsck")[1]["clean"]
 
 
-def test_an_expired_certificate_is_worth_nothing(built, tmp_path, start, port, data):
-    site = Site(built / "tidecast", tmp_path, start, port)
+def test_an_expired_certificate_is_worth_nothing(site, data):
     origin = site.host("head")
     origin.create("before", data)
     late = site.host("late", pem=site.certificate("host:late", "--lifetime", "15s"))

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from support.daemons import Host, Site
+from support.daemons import Host
 from support.tidecast import wait_for
 
 MIB = 1 << 20
@@ -21,11 +21,6 @@ def data(tmp_path) -> pathlib.Path:
     (data / "sub" / "empty").touch()
     (data / "sub" / "link").symlink_to("../part1")
     return data
-
-
-@pytest.fixture
-def site(built, tmp_path, start, port):
-    return Site(built / "tidecast", tmp_path, start, port)
 
 
 @pytest.fixture

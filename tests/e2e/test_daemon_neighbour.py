@@ -9,15 +9,10 @@ import subprocess
 import time
 
 import pytest
-from support.daemons import Host, Site
+from support.daemons import Host
 from support.tidecast import wait_for
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def site(built, tmp_path, start, port):
-    return Site(built / "tidecast", tmp_path, start, port)
 
 
 @pytest.fixture
