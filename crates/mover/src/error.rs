@@ -1,0 +1,63 @@
+//! What ends a copy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a copy ended before its time, or did not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file, a directory.
+    #[error("cannot {doing} {path}: {error}", path = path.display())]
+    Io {
+        /// What was tried: "open", "write".
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The network.
+    #[error("{doing}: {error}")]
+    Network {
+        /// What was tried, and with whom.
+        doing: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The other end has said no.
+    #[error("the other end refuses: {0}")]
+    Refused(String),
+    /// The other end has failed.
+    #[error("at the other end: {0}")]
+    There(String),
+    /// What came does not follow the protocol, or is damaged.
+    #[error("what came from the other end is damaged: {0}")]
+    Damaged(String),
+    /// The command asks for something that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// Nobody answered for too long.
+    #[error("{0}")]
+    Silent(String),
+    /// The caller has cancelled it.
+    #[error("cut off")]
+    Cancelled,
+    /// Keys and TLS.
+    #[error(transparent)]
+    Identity(#[from] tidecast_identity::Error),
+}
+
+impl Error {
+    /// For `map_err`: what was tried, to what.
+    pub fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { doing, path, error }
+    }
+}
+
+impl From<crate::part::BadTable> for Error {
+    fn from(error: crate::part::BadTable) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}

@@ -1,0 +1,127 @@
+//! What the two fronts, files or anything in their place, do for the streams between them.
+
+use serde::{Deserialize, Serialize};
+use tidecast_hash::Digest;
+
+use crate::block::Block;
+use crate::error::Error;
+
+/// Where blocks come from. Its methods are called by several threads at once.
+pub trait Source: Sync {
+    /// What is enough to make one block, now or once more: names and places, no payload.
+    type Job: Send + Sync;
+
+    /// Goes through all that is to be sent, once, on one thread, and gives jobs to `emit` as it goes. `emit` waits while there is much to do
+    /// and answers false when nothing more is wanted. `fresh`: the receiver has nothing, so nothing need be asked.
+    ///
+    /// # Errors
+    /// Only what makes all of it senseless. What cannot be read is a problem in [`Walked`], and the walk goes on.
+    fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Self::Job) -> bool) -> Result<(), Error>;
+
+    /// Whether the block of a job asks: it is then answered by a [`Want`], and the jobs that [`Source::wanted`] makes of that follow.
+    fn asks(&self, job: &Self::Job) -> bool;
+
+    /// Fills `block` (table and payload) for a job; what did not fit comes back as another job. A block without parts is not sent.
+    ///
+    /// # Errors
+    /// Only what makes all of it senseless, as [`Source::walk`].
+    fn fill(&self, job: &Self::Job, block: &mut Block) -> Result<Option<Self::Job>, Error>;
+
+    /// The jobs for what the receiver wants of what it was asked.
+    fn wanted(&self, job: &Self::Job, want: &Want) -> Vec<Self::Job>;
+
+    /// What was found so far.
+    fn walked(&self) -> Walked;
+}
+
+/// What a receiver lacks of what it was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// Numbers of files, and of each the parts that are there already.
+    pub files: Vec<Wanted>,
+}
+
+/// A file that a receiver lacks, in whole or in part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Its number.
+    pub file: u64,
+    /// The parts that an interrupted copy has left: their numbers (offset / block) and digests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub have: Vec<(u64, Digest)>,
+}
+
+/// Something that concerns one name; the rest goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The name, as a person would write it.
+    pub path: String,
+    /// What happened, and what was done about it.
+    pub what: String,
+    /// Whether it is missing at the destination because of that; else it is a warning.
+    pub failed: bool,
+}
+
+/// What a source has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walked {
+    /// Names of every kind.
+    pub entries: u64,
+    /// Regular files among them.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Whether that is all of it.
+    pub complete: bool,
+    /// The first problems.
+    pub problems: Vec<Problem>,
+    /// How many more there were.
+    pub more_problems: u64,
+    /// How many of all problems mean that something is missing.
+    pub failed: u64,
+}
+
+/// Where blocks go. Its methods are called by several threads at once.
+pub trait Sink: Sync {
+    /// Whether there is nothing yet, so that nothing need be asked.
+    fn fresh(&self) -> bool;
+
+    /// Checks a block and writes it; `writer` is the number of the calling thread. The answer is given to the sender if the block asks.
+    /// When it returns, the block will not be needed again, also after the process is killed.
+    ///
+    /// # Errors
+    /// What ends the copy: a disk that is full, a block that is damaged. What concerns one name is kept for [`Sink::finish`].
+    fn write(&self, writer: usize, block: &Block) -> Result<Option<Want>, Error>;
+
+    /// Everything has been written: attributes of directories, hard links, deletion, durability.
+    ///
+    /// # Errors
+    /// As [`Sink::write`]. The problems of single names are in the answer.
+    fn finish(&self, walked: &Walked) -> Result<Written, Error>;
+
+    /// What was written so far, without the problems.
+    fn written(&self) -> Written;
+}
+
+/// What a sink has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Names of every kind that were made or changed.
+    pub entries: u64,
+    /// Files completed.
+    pub files: u64,
+    /// Their bytes, as far as written by this run.
+    pub bytes: u64,
+    /// Files that were there already.
+    pub kept: u64,
+    /// Bytes of unfinished files that an earlier run had left.
+    pub resumed: u64,
+    /// Names deleted.
+    pub deleted: u64,
+    /// The first problems.
+    pub problems: Vec<Problem>,
+    /// How many more there were.
+    pub more_problems: u64,
+    /// How many of all problems mean that something is missing.
+    pub failed: u64,
+}

@@ -1,0 +1,23 @@
+//! The mover: any mix of files between two hosts at line rate (sections 5 and 6 of the 100 Gbps paper).
+//!
+//! ```text
+//!  files ─▶ walker ─jobs─▶ readers ─blocks─▶ streams ═network═▶ streams ─blocks─▶ writers ─▶ files
+//!             ▲                     (pool)                              (pool)       │
+//!             └──────────────── wants, acknowledgements ◀── return connection ◀──────┘
+//! ```
+//!
+//! Files are cut or gathered into blocks of at most 4 MiB ([`part`]); a block says by itself all that is needed to write it, so
+//! blocks go on any stream, in any order, and once more after a stream broke. The two fronts ([`job::Source`], [`job::Sink`]: directories, or nothing
+//! at all) and the streams between them are apart; bounded pools of blocks tie them together, so each side has as many threads as it needs.
+//!
+//! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is written, each file
+//! as a whole before it gets its name; what was acknowledged is never sent again, also by the next run.
+
+pub mod block;
+pub mod entry;
+mod error;
+pub mod job;
+pub mod part;
+pub mod queue;
+
+pub use error::Error;
