@@ -13,6 +13,9 @@
 //! Promises: memory is bounded by the pool, whatever the number of files; each block is verified before it is written, each file
 //! as a whole before it gets its name; what was acknowledged is never sent again, also by the next run.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod back;
 pub mod block;
 pub mod entry;
 mod error;

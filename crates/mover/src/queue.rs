@@ -1,8 +1,20 @@
 //! A bounded queue between threads. Who pushes waits for room, who pops for something to do; both end when it is closed.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+
+/// What waiting for an item has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Popped<T> {
+    /// An item.
+    Item(T),
+    /// Nothing in that time.
+    Nothing,
+    /// Nothing, and nothing will come.
+    Closed,
+}
 
 /// A queue of at most so many.
 #[derive(Debug)]
@@ -58,6 +70,25 @@ impl<T> Queue<T> {
     /// The next item; None when the queue was closed and is empty.
     pub fn pop(&self) -> Option<T> {
         self.pop_while(|| true)
+    }
+
+    /// The next item, or what else there is to know after so long a wait.
+    pub fn pop_for(&self, wait: Duration) -> Popped<T> {
+        let until = Instant::now() + wait;
+        let mut state = self.state.lock();
+        loop {
+            if let Some(item) = state.items.pop_front() {
+                drop(state);
+                self.went.notify_one();
+                return Popped::Item(item);
+            }
+            if state.closed {
+                return Popped::Closed;
+            }
+            if self.came.wait_until(&mut state, until).timed_out() {
+                return Popped::Nothing;
+            }
+        }
     }
 
     /// As [`Queue::pop`], but gives up when `stay` says so; it is asked at first and after every [`Queue::wake`].

@@ -1,0 +1,229 @@
+//! A connection: TCP, TLS over it, or the pipes of another program. After its opening it is used in one direction only, so
+//! blocking reads and writes need no second thread to go round each other.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConnection, ServerConnection, StreamOwned};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
+
+use crate::error::Error;
+
+/// The protocol's name for TLS (ALPN).
+pub(crate) const PROTOCOL: &[u8] = b"tidecast-copy/1";
+/// Most time for a connection to be opened, of each side.
+pub(crate) const OPENING: Duration = Duration::from_secs(10);
+/// A side from which something must come every second is taken for lost after so long a silence.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
+const UNSENT: u32 = 1 << 20;
+/// Plaintext that rustls may hold: some records at once, one system call.
+const TLS_BUFFER: usize = 256 << 10;
+
+/// How connections are protected.
+#[derive(Clone, Debug)]
+pub enum Guard {
+    /// TLS 1.3, both sides known by their keys.
+    Tls(Arc<Tls>),
+    /// Not at all.
+    Plain,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Carries blocks; of each number there is one.
+    Stream(u32),
+    /// Carries what the receiver says.
+    Return,
+    /// A question to a server: messages both ways, in turns.
+    Request,
+    /// Shows that the way is free, and ends.
+    Probe,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    transport: Transport,
+    /// Who is there, if TLS says so.
+    pub(crate) peer: Option<NodeId>,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Tcp(TcpStream),
+    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
+    In(File),
+    Out(File),
+}
+
+impl Connection {
+    /// Dials, and proves who is who. `node`: who must be there.
+    pub(crate) fn dial(
+        to: SocketAddr,
+        from: Option<SocketAddr>,
+        guard: &Guard,
+        node: Option<NodeId>,
+        wait: Duration,
+    ) -> Result<Self, Error> {
+        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let tcp = connect(to, from, wait).map_err(failed)?;
+        opening(&tcp).map_err(failed)?;
+        let Guard::Tls(tls) = guard else { return Ok(Self { transport: Transport::Tcp(tcp), peer: None }) };
+        let config = tls.client_speaking(PROTOCOL, node)?;
+        let mut session =
+            ClientConnection::new(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
+        session.set_buffer_limit(Some(TLS_BUFFER));
+        let mut stream = StreamOwned::new(session, tcp);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(to, e))?;
+        }
+        let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
+        Ok(Self { transport: Transport::Client(Box::new(stream)), peer })
+    }
+
+    /// The other side of [`Connection::dial`].
+    pub(crate) fn accept(tcp: TcpStream, from: SocketAddr, guard: &Guard) -> Result<Self, Error> {
+        let failed = |error| Error::Network { doing: format!("a connection from {from}"), error };
+        opening(&tcp).map_err(failed)?;
+        let Guard::Tls(tls) = guard else { return Ok(Self { transport: Transport::Tcp(tcp), peer: None }) };
+        let config = tls.server_speaking(&[PROTOCOL]);
+        let mut session = ServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
+        session.set_buffer_limit(Some(TLS_BUFFER));
+        let mut stream = StreamOwned::new(session, tcp);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(from, e))?;
+        }
+        let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
+        Ok(Self { transport: Transport::Server(Box::new(stream)), peer })
+    }
+
+    /// What another program writes.
+    pub(crate) fn incoming(pipe: File) -> Self {
+        Self { transport: Transport::In(pipe), peer: None }
+    }
+
+    /// What another program reads.
+    pub(crate) fn outgoing(pipe: File) -> Self {
+        Self { transport: Transport::Out(pipe), peer: None }
+    }
+
+    /// The opening is over: from now on only silence ends it.
+    pub(crate) fn opened(&self) -> io::Result<()> {
+        let Some(tcp) = self.tcp() else { return Ok(()) };
+        tcp.set_read_timeout(Some(SILENCE))?;
+        tcp.set_write_timeout(None)
+    }
+
+    /// Ends the connection for whoever waits on it, from another thread.
+    pub(crate) fn handle(&self) -> Option<Handle> {
+        self.tcp().and_then(|tcp| tcp.try_clone().ok()).map(Handle)
+    }
+
+    /// The socket below it.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        match &self.transport {
+            Transport::Tcp(tcp) => Some(tcp),
+            Transport::Client(stream) => Some(&stream.sock),
+            Transport::Server(stream) => Some(&stream.sock),
+            Transport::In(_) | Transport::Out(_) => None,
+        }
+    }
+
+    /// Says goodbye, so that the other side can tell an end from a break.
+    pub(crate) fn close(mut self) {
+        match &mut self.transport {
+            Transport::Client(stream) => stream.conn.send_close_notify(),
+            Transport::Server(stream) => stream.conn.send_close_notify(),
+            _ => {}
+        }
+        // Whoever has gone already needs no goodbye.
+        let _ = self.flush();
+        let _ = self.tcp().map(|tcp| tcp.shutdown(Shutdown::Write));
+    }
+}
+
+/// Ends a connection.
+#[derive(Debug)]
+pub(crate) struct Handle(TcpStream);
+
+impl Handle {
+    /// At once: what was not sent is lost.
+    pub(crate) fn cut(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Tcp(tcp) => tcp.read(buf),
+            Transport::Client(stream) => stream.read(buf),
+            Transport::Server(stream) => stream.read(buf),
+            Transport::In(pipe) => pipe.read(buf),
+            Transport::Out(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Tcp(tcp) => tcp.write(buf),
+            Transport::Client(stream) => stream.write(buf),
+            Transport::Server(stream) => stream.write(buf),
+            Transport::Out(pipe) => pipe.write(buf),
+            Transport::In(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Tcp(tcp) => tcp.write_vectored(bufs),
+            Transport::Client(stream) => stream.write_vectored(bufs),
+            Transport::Server(stream) => stream.write_vectored(bufs),
+            Transport::Out(pipe) => pipe.write_vectored(bufs),
+            Transport::In(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.transport {
+            Transport::Tcp(_) | Transport::In(_) => Ok(()),
+            Transport::Client(stream) => stream.flush(),
+            Transport::Server(stream) => stream.flush(),
+            Transport::Out(pipe) => pipe.flush(),
+        }
+    }
+}
+
+fn connect(to: SocketAddr, from: Option<SocketAddr>, wait: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(from) = from {
+        socket.bind(&from.into())?;
+    }
+    socket.connect_timeout(&to.into(), wait)?;
+    Ok(socket.into())
+}
+
+fn opening(tcp: &TcpStream) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    tcp.set_read_timeout(Some(OPENING))?;
+    tcp.set_write_timeout(Some(OPENING))?;
+    SockRef::from(tcp).set_tcp_notsent_lowat(UNSENT)
+}
+
+fn handshake(with: SocketAddr, error: io::Error) -> Error {
+    let doing = format!(
+        "TLS with {with} failed (one side --plain and the other not, or not the key that was expected?)"
+    );
+    Error::Network { doing, error }
+}

@@ -1,0 +1,551 @@
+//! How the two ends of a session come to their connections: one dials, the other listens on one port.
+//!
+//! Either way an end hears of connections by [`Link::next`]. A dialer keeps up as many streams as are wanted and the return connection, each
+//! opened anew when it breaks; a listener's connections come as the dialer opens them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tidecast_identity::NodeId;
+
+use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
+use super::frame::{expect_message, write_message};
+use crate::error::Error;
+use crate::queue::{Popped, Queue};
+
+/// Between two attempts to dial.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Most time for a last word.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Most streams of a session.
+pub const MAX_STREAMS: usize = 64;
+/// Most sessions that a listener keeps, and connections that are being opened.
+const MAX_SESSIONS: usize = 1024;
+const MAX_OPENING: usize = 256;
+
+/// The name of a session, known to its two ends only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionId([u8; 16]);
+
+impl SessionId {
+    /// A fresh one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
+impl std::fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionId(…)")
+    }
+}
+
+/// First on every connection, from who dials.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Open {
+    version: u32,
+    session: Option<SessionId>,
+    purpose: Purpose,
+}
+
+/// Where the other end listens, and how it is known.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Target {
+    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if `spread` says so.
+    pub addresses: Vec<SocketAddr>,
+    /// Its key; None without TLS.
+    pub node: Option<NodeName>,
+    /// The session.
+    pub session: SessionId,
+    /// Streams go to all addresses in turn.
+    #[serde(default)]
+    pub spread: bool,
+}
+
+/// A node's key as text, for messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeName(pub String);
+
+impl NodeName {
+    /// The key, if it is one.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn id(&self) -> Result<NodeId, Error> {
+        Ok(self.0.parse()?)
+    }
+}
+
+/// A connection that has come.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) connection: Connection,
+    pub(crate) purpose: Purpose,
+    /// Dropped when the connection is of no more use: then a dialer opens another.
+    pub(crate) _use: Use,
+}
+
+/// Tells the dialer that a connection is in use.
+#[derive(Debug)]
+pub(crate) struct Use {
+    purpose: Purpose,
+    serial: usize,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        let mut open = self.shared.open.lock();
+        if open.get(&self.purpose).is_some_and(|(serial, _)| *serial == self.serial) {
+            open.remove(&self.purpose);
+        }
+    }
+}
+
+/// An end's connections.
+#[derive(Debug)]
+pub struct Link {
+    shared: Arc<Shared>,
+    kind: LinkKind,
+}
+
+#[derive(Clone, Debug)]
+enum LinkKind {
+    Dials(Arc<Dialer>),
+    Listens,
+    Pipes,
+}
+
+#[derive(Debug)]
+struct Shared {
+    arrivals: Queue<Arrival>,
+    /// What is open, to be cut; by purpose.
+    open: Mutex<HashMap<Purpose, (usize, Option<Handle>)>>,
+    serial: AtomicUsize,
+    /// Streams that a dialer keeps up.
+    wanted: AtomicUsize,
+    closed: AtomicBool,
+    /// Pipes that broke.
+    broken: AtomicBool,
+    /// The last reason for which dialing failed.
+    trouble: Mutex<Option<Error>>,
+}
+
+impl Shared {
+    fn new(streams: usize) -> Arc<Self> {
+        Arc::new(Self {
+            arrivals: Queue::new(2 * MAX_STREAMS),
+            open: Mutex::default(),
+            serial: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(streams),
+            closed: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        })
+    }
+
+    /// A connection has come; one for the same purpose that was there before is of no more use.
+    fn arrive(self: &Arc<Self>, connection: Connection, purpose: Purpose) {
+        let serial = self.serial.fetch_add(1, SeqCst);
+        let before = self.open.lock().insert(purpose, (serial, connection.handle()));
+        if let Some((_, Some(handle))) = before {
+            handle.cut();
+        }
+        let _use = Use { purpose, serial, shared: self.clone() };
+        self.arrivals.push(Arrival { connection, purpose, _use });
+    }
+
+    fn cut(&self) {
+        self.open.lock().values().filter_map(|(_, handle)| handle.as_ref()).for_each(Handle::cut);
+    }
+}
+
+impl Link {
+    /// Dials, and keeps up `streams` streams and a return connection.
+    #[must_use]
+    pub fn dial(target: Target, guard: Guard, streams: usize) -> Self {
+        let shared = Shared::new(streams.clamp(1, MAX_STREAMS));
+        let dialer =
+            Arc::new(Dialer { target, guard, shared: shared.clone(), probing: AtomicBool::new(false) });
+        let runs = dialer.clone();
+        std::thread::spawn(move || runs.run());
+        Self { shared, kind: LinkKind::Dials(dialer) }
+    }
+
+    /// The two pipes of another program: blocks go one way and returns the other.
+    #[must_use]
+    pub fn pipes(incoming: File, outgoing: File, sends: bool) -> Self {
+        let shared = Shared::new(1);
+        let (there, back) = (Purpose::Stream(0), Purpose::Return);
+        let (reads, writes) = if sends { (back, there) } else { (there, back) };
+        shared.arrive(Connection::incoming(incoming), reads);
+        shared.arrive(Connection::outgoing(outgoing), writes);
+        Self { shared, kind: LinkKind::Pipes }
+    }
+
+    /// The next connection, if one comes in that time.
+    pub(crate) fn next(&self, wait: Duration) -> Option<Arrival> {
+        match self.shared.arrivals.pop_for(wait) {
+            Popped::Item(arrival) => Some(arrival),
+            Popped::Nothing | Popped::Closed => None,
+        }
+    }
+
+    /// A connection broke. Of pipes there are no others.
+    pub(crate) fn lost(&self) {
+        if matches!(self.kind, LinkKind::Pipes) {
+            self.shared.broken.store(true, SeqCst);
+        }
+    }
+
+    /// An error when no connection can come any more.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.shared.broken.load(SeqCst) {
+            Err(Error::Silent("the other end has gone".into()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Nothing is heard: if a fresh connection finds its way, the old ones are cut, and come again.
+    pub(crate) fn revive(&self) {
+        let LinkKind::Dials(dialer) = &self.kind else { return };
+        if !dialer.probing.swap(true, SeqCst) {
+            let dialer = dialer.clone();
+            std::thread::spawn(move || dialer.probe());
+        }
+    }
+
+    /// So many streams are wanted. Only who dials can do something about it.
+    pub(crate) fn want(&self, streams: usize) {
+        self.shared.wanted.store(streams.clamp(1, MAX_STREAMS), SeqCst);
+    }
+
+    /// How many are wanted.
+    pub(crate) fn wanted(&self) -> usize {
+        self.shared.wanted.load(SeqCst)
+    }
+
+    /// Streams that are open.
+    pub(crate) fn streams(&self) -> usize {
+        self.shared.open.lock().keys().filter(|p| matches!(p, Purpose::Stream(_))).count()
+    }
+
+    /// Why nothing could be reached, the last time that it was tried.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        self.shared.trouble.lock().take()
+    }
+
+    /// Cuts all connections; a dialer opens them again.
+    #[cfg(test)]
+    pub(crate) fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Ends all of it; for a moment those who use the connections may say a last word.
+    pub(crate) fn finish(&self) {
+        self.shared.closed.store(true, SeqCst);
+        self.shared.arrivals.abandon();
+        let until = Instant::now() + GOODBYE;
+        while self.streams() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.shared.cut();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, SeqCst);
+        self.shared.arrivals.abandon();
+        self.shared.cut();
+    }
+}
+
+/// Keeps up the connections of a session.
+#[derive(Debug)]
+struct Dialer {
+    target: Target,
+    guard: Guard,
+    shared: Arc<Shared>,
+    probing: AtomicBool,
+}
+
+impl Dialer {
+    /// Looks for what is missing and opens each in a thread of its own, as they take round trips.
+    fn run(self: Arc<Self>) {
+        let mut trying: HashMap<Purpose, Instant> = HashMap::new();
+        let finished: Arc<Queue<Purpose>> = Arc::new(Queue::new(2 * MAX_STREAMS));
+        while !self.shared.closed.load(SeqCst) {
+            let streams = self.shared.wanted.load(SeqCst) as u32;
+            let wanted = std::iter::once(Purpose::Return).chain((0..streams).map(Purpose::Stream));
+            let now = Instant::now();
+            for purpose in wanted {
+                let missing = !self.shared.open.lock().contains_key(&purpose);
+                if missing && trying.get(&purpose).is_none_or(|again| *again <= now) {
+                    trying.insert(purpose, now + OPENING * 4);
+                    let (dialer, finished) = (self.clone(), finished.clone());
+                    std::thread::spawn(move || {
+                        dialer.open(purpose);
+                        finished.push(purpose);
+                    });
+                }
+            }
+            if let Popped::Item(purpose) = finished.pop_for(AGAIN / 10) {
+                if self.shared.open.lock().contains_key(&purpose) {
+                    trying.remove(&purpose);
+                } else {
+                    trying.insert(purpose, Instant::now() + AGAIN);
+                }
+            }
+        }
+    }
+
+    fn probe(&self) {
+        match self.target.open(&self.guard, Purpose::Probe) {
+            Ok(_) => self.shared.cut(),
+            Err(e) => *self.shared.trouble.lock() = Some(e),
+        }
+        self.probing.store(false, SeqCst);
+    }
+
+    fn open(&self, purpose: Purpose) {
+        match self.target.open(&self.guard, purpose) {
+            Ok(connection) if !self.shared.closed.load(SeqCst) => self.shared.arrive(connection, purpose),
+            Ok(_) => {}
+            Err(e) => {
+                tracing::debug!("{purpose:?}: {e}");
+                *self.shared.trouble.lock() = Some(e);
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Opens a connection for a purpose, at the first address that answers.
+    pub(crate) fn open(&self, guard: &Guard, purpose: Purpose) -> Result<Connection, Error> {
+        let node = self.node.as_ref().map(NodeName::id).transpose()?;
+        let mut last = Error::Usage("the other end has no address".into());
+        for address in self.order(purpose) {
+            let opened = Connection::dial(address, None, guard, node, OPENING / 2);
+            match opened.and_then(|c| self.introduce(c, address, purpose)) {
+                Ok(connection) => return Ok(connection),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// Addresses in the order in which this connection tries them.
+    fn order(&self, purpose: Purpose) -> impl Iterator<Item = SocketAddr> + '_ {
+        let first = match purpose {
+            Purpose::Stream(n) if self.spread => n as usize % self.addresses.len().max(1),
+            _ => 0,
+        };
+        self.addresses.iter().cycle().skip(first).take(self.addresses.len()).copied()
+    }
+
+    fn introduce(
+        &self,
+        mut connection: Connection,
+        to: SocketAddr,
+        purpose: Purpose,
+    ) -> Result<Connection, Error> {
+        let open = Open { version: 1, session: Some(self.session), purpose };
+        let failed = |error| Error::Network { doing: format!("cannot speak to {to}"), error };
+        write_message(&mut connection, &open).map_err(failed)?;
+        connection.opened().map_err(failed)?;
+        Ok(connection)
+    }
+}
+
+/// Asks a server that listens: the connection on which to speak with it.
+///
+/// # Errors
+/// When it cannot be reached, or is not who it should be.
+pub(crate) fn request(
+    addresses: &[SocketAddr],
+    guard: &Guard,
+    node: Option<NodeId>,
+) -> Result<Connection, Error> {
+    let mut last = Error::Usage("the server has no address".into());
+    for address in addresses {
+        let opened = Connection::dial(*address, None, guard, node, OPENING).and_then(|mut connection| {
+            let open = Open { version: 1, session: None, purpose: Purpose::Request };
+            let failed = |error| Error::Network { doing: format!("cannot speak to {address}"), error };
+            write_message(&mut connection, &open).map_err(failed)?;
+            Ok(connection)
+        });
+        match opened {
+            Ok(connection) => return Ok(connection),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+/// Listens on one port for the connections of all sessions.
+#[derive(Debug)]
+pub struct Listener {
+    shared: Arc<Sessions>,
+    address: SocketAddr,
+}
+
+/// What a listener does with who asks.
+type Asked = Box<dyn Fn(Connection, SocketAddr) + Send + Sync>;
+
+struct Sessions {
+    guard: Guard,
+    by_id: Mutex<HashMap<SessionId, Expected>>,
+    opening: AtomicUsize,
+    closed: AtomicBool,
+    asked: Option<Asked>,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("open", &self.by_id.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// A session whose connections may come.
+#[derive(Debug)]
+struct Expected {
+    link: Arc<Shared>,
+    /// Who may open them; None without TLS.
+    node: Option<NodeId>,
+}
+
+impl Listener {
+    /// Listens. `asked` is called for connections that belong to no session, in a thread of their own.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub(crate) fn bind(address: SocketAddr, guard: Guard, asked: Option<Asked>) -> Result<Self, Error> {
+        let failed = |error| Error::Network { doing: format!("cannot listen on {address}"), error };
+        let tcp = TcpListener::bind(address).map_err(failed)?;
+        let address = tcp.local_addr().map_err(failed)?;
+        let opening = AtomicUsize::new(0);
+        let shared = Arc::new(Sessions {
+            guard,
+            by_id: Mutex::default(),
+            opening,
+            closed: AtomicBool::new(false),
+            asked,
+        });
+        let sessions = shared.clone();
+        std::thread::spawn(move || sessions.listen(&tcp));
+        Ok(Self { shared, address })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections of this session may come, from this node.
+    ///
+    /// # Errors
+    /// When there are too many sessions.
+    pub fn expect(&self, session: SessionId, node: Option<NodeId>) -> Result<Link, Error> {
+        let mut by_id = self.shared.by_id.lock();
+        by_id.retain(|_, expected| !expected.link.closed.load(SeqCst));
+        if by_id.len() >= MAX_SESSIONS {
+            return Err(Error::Refused(format!("{MAX_SESSIONS} copies are under way: try again later")));
+        }
+        let link = Shared::new(1);
+        by_id.insert(session, Expected { link: link.clone(), node });
+        Ok(Link { shared: link, kind: LinkKind::Listens })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, SeqCst);
+        // The thread that accepts looks up when somebody comes.
+        let _ = std::net::TcpStream::connect_timeout(&reachable(self.address), Duration::from_secs(1));
+    }
+}
+
+/// An address at which this host reaches what listens at `address`.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut to = address;
+    if to.ip().is_unspecified() {
+        to.set_ip(if to.is_ipv4() {
+            std::net::Ipv4Addr::LOCALHOST.into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    to
+}
+
+impl Sessions {
+    fn listen(self: &Arc<Self>, tcp: &TcpListener) {
+        loop {
+            let accepted = tcp.accept();
+            if self.closed.load(SeqCst) {
+                return;
+            }
+            let (stream, from) = match accepted {
+                Ok(accepted) => accepted,
+                Err(e) => {
+                    // Out of descriptors, most likely: others will be given back.
+                    tracing::warn!("cannot accept connections: {e}");
+                    std::thread::sleep(AGAIN);
+                    continue;
+                }
+            };
+            if self.opening.fetch_add(1, SeqCst) >= MAX_OPENING {
+                self.opening.fetch_sub(1, SeqCst);
+                continue;
+            }
+            let sessions = self.clone();
+            std::thread::spawn(move || {
+                let opened =
+                    Connection::accept(stream, from, &sessions.guard).and_then(|c| sessions.admit(c));
+                sessions.opening.fetch_sub(1, SeqCst);
+                match (opened, &sessions.asked) {
+                    (Ok(Some(request)), Some(asked)) => asked(request, from),
+                    (Ok(_), _) => {}
+                    (Err(e), _) => tracing::info!("{from}: {e}"),
+                }
+            });
+        }
+    }
+
+    /// Gives a connection to its session, or back if it belongs to none.
+    fn admit(&self, mut connection: Connection) -> Result<Option<Connection>, Error> {
+        let open: Open = expect_message(&mut connection)?;
+        if open.purpose == Purpose::Request {
+            return Ok(Some(connection));
+        }
+        let unknown = || Error::Refused("no such copy".into());
+        let link = {
+            let by_id = self.by_id.lock();
+            let expected = open.session.and_then(|id| by_id.get(&id)).ok_or_else(unknown)?;
+            if expected.node.is_some() && expected.node != connection.peer {
+                return Err(unknown());
+            }
+            expected.link.clone()
+        };
+        if link.closed.load(SeqCst) || matches!(open.purpose, Purpose::Stream(n) if n as usize >= MAX_STREAMS)
+        {
+            return Err(unknown());
+        }
+        if open.purpose != Purpose::Probe {
+            let failed = |error| Error::Network { doing: "a connection".into(), error };
+            connection.opened().map_err(failed)?;
+            link.arrive(connection, open.purpose);
+        }
+        Ok(None)
+    }
+}

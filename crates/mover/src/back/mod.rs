@@ -1,0 +1,21 @@
+//! The streams between the fronts: connections, and the two ends of a session.
+
+pub(crate) mod connection;
+mod control;
+pub(crate) mod frame;
+pub(crate) mod link;
+mod meter;
+mod receive;
+mod send;
+mod session;
+
+pub use connection::{Guard, Purpose};
+pub use control::{Limit, Limits};
+pub use link::{Link, Listener, MAX_STREAMS, NodeName, SessionId, Target};
+pub use meter::Tick;
+pub use receive::receive;
+pub use send::send;
+pub use session::{Monitor, Options, Outcome, Progress};
+
+#[cfg(test)]
+mod tests;

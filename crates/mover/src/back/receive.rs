@@ -1,0 +1,370 @@
+//! The receiving end: streams, writers, and what goes back.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::connection::Purpose;
+use super::control::{Climber, Limits};
+use super::frame::{Forward, FrameKind, Header, Return, read_block, read_message, skip_block, write_message};
+use super::link::{Arrival, Link};
+use super::meter::{Doing, Meter, Tick};
+use super::send::{POOL, TICK, cores};
+use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use crate::block::{Leased, Pool};
+use crate::error::Error;
+use crate::job::{Sink, Walked, Want, Written};
+use crate::queue::Queue;
+
+/// Acknowledgements wait so long for others to go with them.
+const GATHER: Duration = Duration::from_millis(2);
+/// The sender has so long to say that it knows of the end.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Receives all that the other end of `link` sends, into `sink`.
+///
+/// # Errors
+/// What ends the copy before its time, at either end; problems of single names are in the outcome.
+pub fn receive<S: Sink>(
+    sink: &S,
+    link: &Link,
+    options: &Options,
+    monitor: &Monitor,
+) -> Result<Outcome, Error> {
+    let writers = options.fronts.unwrap_or_else(cores);
+    let end = Receiver {
+        sink,
+        link,
+        monitor,
+        pool: Pool::new(options.pool.unwrap_or(POOL)),
+        full: Queue::new(usize::MAX),
+        state: Mutex::new(State::default()),
+        changed: Condvar::new(),
+        meter: Meter::default(),
+        heard: Heard::new(options.timeout),
+        failure: Failure::default(),
+        writers: AtomicUsize::new(writers),
+    };
+    end.run(options, writers)
+}
+
+struct Receiver<'s, S: Sink> {
+    sink: &'s S,
+    link: &'s Link,
+    monitor: &'s Monitor,
+    pool: Pool,
+    full: Queue<Leased>,
+    state: Mutex<State>,
+    changed: Condvar,
+    meter: Meter,
+    heard: Heard,
+    failure: Failure,
+    /// Writers that should be.
+    writers: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    done: Done,
+    /// What is to be said next.
+    acks: Vec<u64>,
+    wants: Vec<(u64, Want)>,
+    /// The sender has said that this is all.
+    end: Option<Walked>,
+    finished: Option<Written>,
+    /// When that was said.
+    said: Option<Instant>,
+    /// The sender knows.
+    bye: bool,
+}
+
+/// Numbers of blocks that are written.
+#[derive(Debug, Default)]
+struct Done {
+    /// All below are.
+    below: u64,
+    above: BTreeSet<u64>,
+}
+
+impl Done {
+    fn has(&self, number: u64) -> bool {
+        number < self.below || self.above.contains(&number)
+    }
+
+    fn add(&mut self, number: u64) {
+        if number >= self.below {
+            self.above.insert(number);
+        }
+        while self.above.remove(&self.below) {
+            self.below += 1;
+        }
+    }
+}
+
+impl<S: Sink> Receiver<'_, S> {
+    fn run(&self, options: &Options, writers: usize) -> Result<Outcome, Error> {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for n in 0..writers {
+                scope.spawn(move || self.write(n));
+            }
+            scope.spawn(|| self.finish());
+            self.attend(scope, options);
+            self.stop();
+        });
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        let mut state = self.state.lock();
+        let (walked, written) = state.end.take().zip(state.finished.take()).ok_or(Error::Cancelled)?;
+        Ok(Outcome {
+            walked,
+            written,
+            seconds: began.elapsed().as_secs_f64(),
+            limits: Limits::default(),
+            again: 0,
+        })
+    }
+
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) {
+        let mut climber = Climber::new(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst), false);
+        let (mut next, mut before) = (Instant::now() + TICK, Tick::default());
+        while !self.is_over() {
+            if let Some(arrival) = self.link.next(Duration::from_millis(50)) {
+                match arrival.purpose {
+                    Purpose::Stream(_) => scope.spawn(move || self.stream(arrival)),
+                    _ => scope.spawn(move || self.answer(arrival)),
+                };
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            next += TICK;
+            if self.heard.stalls() {
+                self.link.revive();
+            }
+            let now = self.tick();
+            if options.fronts.is_none() {
+                let had = self.writers.load(SeqCst);
+                let starves = now.pool - before.pool > now.network - before.network;
+                let wanted = climber.tick(now.bytes - before.bytes, starves);
+                self.writers.store(wanted, SeqCst);
+                for n in had..wanted {
+                    scope.spawn(move || self.write(n));
+                }
+                self.full.wake();
+            }
+            before = now;
+            let written = self.sink.written();
+            self.monitor.note(|p| (p.here, p.bytes, p.done) = (now, now.bytes, written.entries));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        if self.monitor.is_cancelled() {
+            self.failure.set(Error::Cancelled);
+        }
+        if self.state.lock().said.is_some_and(|said| said.elapsed() > FAREWELL) {
+            return true;
+        }
+        if self.state.lock().bye {
+            return true;
+        }
+        if let Err(e) = self.link.check().and_then(|()| self.heard.check(|| self.link.trouble())) {
+            self.failure.set(e);
+        }
+        self.failure.is_set()
+    }
+
+    fn tick(&self) -> Tick {
+        Tick {
+            fronts: self.writers.load(SeqCst) as u32,
+            streams: self.link.streams() as u32,
+            blocks: self.pool.used() as u32,
+            ..self.meter.tick()
+        }
+    }
+
+    fn stop(&self) {
+        self.full.abandon();
+        self.pool.close();
+        self.changed.notify_all();
+        self.link.finish();
+    }
+
+    /// Takes blocks from a stream.
+    fn stream(&self, mut arrival: Arrival) {
+        if let Err(e) = self.take(&mut arrival) {
+            tracing::info!("a stream broke: {e}");
+            if matches!(e, Error::Damaged(_)) {
+                self.failure.set(e);
+            }
+        }
+        if !self.state.lock().bye {
+            self.link.lost();
+        }
+    }
+
+    fn take(&self, arrival: &mut Arrival) -> Result<(), Error> {
+        let from = &mut arrival.connection;
+        loop {
+            let header = self.meter.time(Doing::Stream, || Header::read(from))?;
+            self.heard.now();
+            if header.kind == FrameKind::Message {
+                if self.heed(read_message(from, &header)?) {
+                    return Ok(());
+                }
+            } else if self.state.lock().done.has(header.number) {
+                self.acknowledge(header.number);
+                skip_block(from, &header)?;
+            } else {
+                let Some(mut block) = self.meter.time(Doing::Pool, || self.pool.take()) else {
+                    return Ok(());
+                };
+                self.meter.time(Doing::Network, || read_block(from, &header, &mut block))?;
+                self.heard.now();
+                self.meter.moved(block.len);
+                self.full.push(block);
+            }
+        }
+    }
+
+    /// True when the sender has no more to say.
+    fn heed(&self, message: Forward) -> bool {
+        match message {
+            Forward::Alive | Forward::Unknown => {}
+            Forward::Streams(n) => self.link.want(n),
+            Forward::Failed(why) => self.failure.set(Error::There(why)),
+            Forward::End(walked) => {
+                self.state.lock().end.get_or_insert(walked);
+                self.changed.notify_all();
+            }
+            Forward::Bye => {
+                self.state.lock().bye = true;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn write(&self, number: usize) {
+        loop {
+            let stay = || number < self.writers.load(SeqCst);
+            let Some(block) = self.meter.time(Doing::FrontIdle, || self.full.pop_while(stay)) else { return };
+            match self.meter.time(Doing::Front, || self.sink.write(number, &block)) {
+                Ok(None) => self.acknowledge(block.number),
+                Ok(Some(want)) => {
+                    self.state.lock().wants.push((block.number, want));
+                    self.changed.notify_all();
+                }
+                Err(e) => return self.failure.set(e),
+            }
+        }
+    }
+
+    fn acknowledge(&self, number: u64) {
+        let mut state = self.state.lock();
+        state.done.add(number);
+        state.acks.push(number);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// When the sender has said that this is all, so it is: it says that only when all is acknowledged.
+    fn finish(&self) {
+        let mut state = self.state.lock();
+        while state.end.is_none() {
+            if self.failure.is_set() || self.monitor.is_cancelled() {
+                return;
+            }
+            self.changed.wait_for(&mut state, TICK);
+        }
+        let Some(walked) = state.end.clone() else { return };
+        drop(state);
+        match self.sink.finish(&walked) {
+            Ok(written) => self.state.lock().finished = Some(written),
+            Err(e) => self.failure.set(e),
+        }
+        self.changed.notify_all();
+    }
+
+    /// Says on the return connection what there is to say.
+    fn answer(&self, mut arrival: Arrival) {
+        if let Err(e) = self.report(&mut arrival) {
+            tracing::debug!("the return connection: {e}");
+        }
+        if !self.state.lock().bye {
+            self.link.lost();
+        }
+    }
+
+    fn report(&self, arrival: &mut Arrival) -> std::io::Result<()> {
+        let to = &mut arrival.connection;
+        let ready = {
+            let state = self.state.lock();
+            let above = state.done.above.iter().copied().collect();
+            Return::Ready { fresh: self.sink.fresh(), below: state.done.below, above }
+        };
+        write_message(to, &ready)?;
+        let mut next = Instant::now() + TICK;
+        loop {
+            let (acks, wants, finished) = self.news(next);
+            if !acks.is_empty() {
+                write_message(to, &Return::Done(acks))?;
+            }
+            for (number, want) in wants {
+                write_message(to, &Return::Want(number, want))?;
+            }
+            if let Some(text) = self.failure.text() {
+                return write_message(to, &Return::Failed(text));
+            }
+            if let Some(written) = finished {
+                write_message(to, &Return::Finished(written))?;
+                self.state.lock().said.get_or_insert_with(Instant::now);
+            }
+            if Instant::now() >= next {
+                write_message(to, &Return::Tick(self.tick()))?;
+                next = Instant::now() + TICK;
+            }
+            if self.state.lock().bye {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What there is to say, at the latest at that time.
+    fn news(&self, until: Instant) -> (Vec<u64>, Vec<(u64, Want)>, Option<Written>) {
+        let mut state = self.state.lock();
+        while state.acks.is_empty() && state.wants.is_empty() && !state.bye && !self.failure.is_set() {
+            let fresh_end = state.finished.is_some() && state.said.is_none();
+            if fresh_end || self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        if !state.acks.is_empty() && !self.failure.is_set() {
+            drop(state);
+            std::thread::sleep(GATHER);
+            state = self.state.lock();
+        }
+        let finished = state.finished.clone();
+        (std::mem::take(&mut state.acks), std::mem::take(&mut state.wants), finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_is_kept_short() {
+        let mut done = Done::default();
+        [1, 0, 3, 5, 4, 3].into_iter().for_each(|n| done.add(n));
+        assert!(done.has(0) && done.has(1) && !done.has(2) && done.has(5));
+        assert_eq!((done.below, done.above.len()), (2, 3));
+        done.add(2);
+        assert_eq!((done.below, done.above.len()), (6, 0));
+    }
+}

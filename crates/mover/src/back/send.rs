@@ -1,0 +1,554 @@
+//! The sending end: a walker, readers, streams, and what comes back.
+//!
+//! A block is known by its number from the moment a reader has filled it until the receiver has written it. Only its job is kept
+//! meanwhile: if the stream breaks on which it went, it is read again and sent with the same number.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread::{Scope, available_parallelism};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::connection::Purpose;
+use super::control::{Climber, Judge, Limit, Limits};
+use super::frame::{Forward, Return, expect_message, write_block, write_message};
+use super::link::{Arrival, Link};
+use super::meter::{Doing, Meter, Tick};
+use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use crate::block::{Leased, Pool};
+use crate::error::Error;
+use crate::job::{Source, Want, Written};
+use crate::queue::{Popped, Queue};
+
+/// How often the controller looks.
+pub(super) const TICK: Duration = Duration::from_millis(500);
+/// How often a stream that has nothing to send says that it is there.
+const ALIVE: Duration = Duration::from_secs(1);
+/// Jobs that wait for readers.
+const JOBS: usize = 256;
+/// Blocks that ask and have no answer yet.
+const ASKED: usize = 64;
+/// Blocks that are sent and not acknowledged: their jobs are in memory.
+const UNDER_WAY: usize = 1024;
+/// Blocks in memory, unless said otherwise: 64 MiB.
+pub(super) const POOL: usize = 16;
+
+/// Sends all that `source` has, to the end that `link` leads to.
+///
+/// # Errors
+/// What ends the copy before its time, at either end; problems of single names are in the outcome.
+pub fn send<S: Source>(
+    source: &S,
+    link: &Link,
+    options: &Options,
+    monitor: &Monitor,
+) -> Result<Outcome, Error> {
+    let fronts = options.fronts.unwrap_or_else(cores);
+    let end = Sender {
+        source,
+        link,
+        monitor,
+        pool: Pool::new(options.pool.unwrap_or(POOL)),
+        tasks: Queue::new(JOBS),
+        full: Queue::new(usize::MAX),
+        state: Mutex::new(State::default()),
+        changed: Condvar::new(),
+        meter: Meter::default(),
+        there: Mutex::default(),
+        heard: Heard::new(options.timeout),
+        failure: Failure::default(),
+        readers: AtomicUsize::new(fronts),
+        rate: Rate::new(options.rate),
+    };
+    end.run(options, fronts)
+}
+
+/// Threads to begin with.
+pub(super) fn cores() -> usize {
+    available_parallelism().map_or(2, usize::from).clamp(1, 8)
+}
+
+struct Sender<'s, S: Source> {
+    source: &'s S,
+    link: &'s Link,
+    monitor: &'s Monitor,
+    pool: Pool,
+    tasks: Queue<Task<S::Job>>,
+    full: Queue<Leased>,
+    state: Mutex<State<S::Job>>,
+    /// The state has changed in a way for which somebody may wait.
+    changed: Condvar,
+    meter: Meter,
+    there: Mutex<Tick>,
+    heard: Heard,
+    failure: Failure,
+    /// Readers that should be.
+    readers: AtomicUsize,
+    rate: Rate,
+}
+
+/// A block to be filled.
+struct Task<J> {
+    job: Arc<J>,
+    /// It was sent before, under this number.
+    number: Option<u64>,
+}
+
+struct State<J> {
+    /// What the receiver has said about that.
+    fresh: Option<bool>,
+    /// Number of the next block.
+    next: u64,
+    /// Tasks that are not done: waiting, being filled, or not acknowledged.
+    open: u64,
+    /// The walk is over.
+    walked: bool,
+    /// What is filled and not acknowledged.
+    sent: HashMap<u64, Sent<J>>,
+    /// Of these, blocks that ask.
+    asked: usize,
+    finished: Option<Written>,
+    again: u64,
+    acknowledged: u64,
+}
+
+impl<J> Default for State<J> {
+    fn default() -> Self {
+        Self {
+            fresh: None,
+            next: 0,
+            open: 0,
+            walked: false,
+            sent: HashMap::new(),
+            asked: 0,
+            finished: None,
+            again: 0,
+            acknowledged: 0,
+        }
+    }
+}
+
+struct Sent<J> {
+    job: Arc<J>,
+    /// The stream on which it went; None while it waits for one.
+    via: Option<usize>,
+    asks: bool,
+    bytes: usize,
+}
+
+impl<S: Source> Sender<'_, S> {
+    fn run(&self, options: &Options, fronts: usize) -> Result<Outcome, Error> {
+        let began = Instant::now();
+        let limits = std::thread::scope(|scope| {
+            scope.spawn(|| self.walk());
+            for n in 0..fronts {
+                scope.spawn(move || self.read(n));
+            }
+            let limits = self.attend(scope, options);
+            self.stop();
+            limits
+        });
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        let mut state = self.state.lock();
+        let written = state.finished.take().ok_or(Error::Cancelled)?;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Outcome { walked: self.source.walked(), written, seconds, limits, again: state.again })
+    }
+
+    /// Takes connections in and looks after all, until it is over.
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) -> Limits {
+        let mut control = Control::new(options, self.link, self.readers.load(SeqCst));
+        let mut serial = 0;
+        loop {
+            if let Some(arrival) = self.link.next(control.wait()) {
+                serial += 1;
+                let number = serial;
+                match arrival.purpose {
+                    Purpose::Stream(_) => scope.spawn(move || self.stream(arrival, number)),
+                    _ => scope.spawn(move || self.hear(arrival)),
+                };
+            }
+            if self.is_over() {
+                return control.limits;
+            }
+            if control.is_due() {
+                self.tick(scope, &mut control, options);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        if self.monitor.is_cancelled() {
+            self.failure.set(Error::Cancelled);
+        }
+        if let Err(e) = self.link.check().and_then(|()| self.heard.check(|| self.link.trouble())) {
+            self.failure.set(e);
+        }
+        self.failure.is_set() || self.state.lock().finished.is_some()
+    }
+
+    fn tick<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        control: &mut Control,
+        options: &Options,
+    ) {
+        if self.heard.stalls() {
+            self.link.revive();
+        }
+        let here = Tick {
+            fronts: self.readers.load(SeqCst) as u32,
+            streams: self.link.streams() as u32,
+            blocks: self.pool.used() as u32,
+            ..self.meter.tick()
+        };
+        let there = *self.there.lock();
+        let limit = control.judge.judge(here, there);
+        let bytes = there.bytes.saturating_sub(control.bytes);
+        control.bytes = there.bytes;
+        let ending = self.state.lock().walked && self.tasks.is_empty();
+        if !ending {
+            control.limits.add(limit, TICK.as_secs_f64());
+        }
+        self.monitor.note(|p| {
+            (p.here, p.there, p.limit) = (here, there, Some(limit));
+            p.walked = self.source.walked();
+        });
+        if ending {
+            return;
+        }
+        if options.fronts.is_none() {
+            let had = self.readers.load(SeqCst);
+            let wanted = control.readers.tick(bytes, limit == Limit::DiskIn && !self.tasks.is_empty());
+            self.readers.store(wanted, SeqCst);
+            for n in had..wanted {
+                scope.spawn(move || self.read(n));
+            }
+            self.tasks.wake();
+        }
+        if options.streams.is_none() {
+            self.link.want(control.streams.tick(bytes, limit == Limit::Network));
+        }
+    }
+
+    /// Ends all threads; the streams may say a last word.
+    fn stop(&self) {
+        self.tasks.abandon();
+        self.full.abandon();
+        self.pool.close();
+        self.changed.notify_all();
+        self.link.finish();
+    }
+
+    fn walk(&self) {
+        let mut state = self.state.lock();
+        while state.fresh.is_none() && !self.failure.is_set() && !self.monitor.is_cancelled() {
+            self.changed.wait_for(&mut state, TICK);
+        }
+        let fresh = state.fresh.unwrap_or(false);
+        drop(state);
+        let walked = self.source.walk(fresh, &mut |job| self.emit(job));
+        if let Err(e) = walked {
+            self.failure.set(e);
+        }
+        self.state.lock().walked = true;
+        self.settle();
+    }
+
+    /// Gives the readers a job of the walk, when there is room.
+    fn emit(&self, job: S::Job) -> bool {
+        let asks = self.source.asks(&job);
+        let mut state = self.state.lock();
+        while (asks && state.asked >= ASKED) || state.sent.len() >= UNDER_WAY {
+            if self.failure.is_set() || state.finished.is_some() {
+                return false;
+            }
+            self.changed.wait_for(&mut state, TICK);
+        }
+        state.open += 1;
+        state.asked += usize::from(asks);
+        drop(state);
+        self.tasks.push(Task { job: Arc::new(job), number: None })
+    }
+
+    fn read(&self, number: usize) {
+        loop {
+            let stay = || number < self.readers.load(SeqCst);
+            let Some(task) = self.meter.time(Doing::FrontIdle, || self.tasks.pop_while(stay)) else { return };
+            let Some(mut block) = self.meter.time(Doing::Pool, || self.pool.take()) else { return };
+            match self.meter.time(Doing::Front, || self.source.fill(&task.job, &mut block)) {
+                Ok(rest) => self.filled(task, block, rest),
+                Err(e) => return self.failure.set(e),
+            }
+        }
+    }
+
+    /// A block is filled: it gets its number and waits for a stream.
+    fn filled(&self, task: Task<S::Job>, mut block: Leased, rest: Option<S::Job>) {
+        let asks = self.source.asks(&task.job);
+        let mut state = self.state.lock();
+        if let Some(rest) = rest {
+            // It has a number only once: what is read again may be cut elsewhere, and the receiver knows parts, not blocks.
+            state.open += 1;
+            state.asked += usize::from(self.source.asks(&rest));
+            self.tasks.push_front(Task { job: Arc::new(rest), number: None });
+        }
+        if block.table.is_empty() {
+            state.open -= 1;
+            state.asked -= usize::from(asks);
+            if let Some(number) = task.number {
+                state.sent.remove(&number);
+            }
+            drop(state);
+            return self.settle();
+        }
+        if task.number.is_some_and(|number| !state.sent.contains_key(&number)) {
+            // It was acknowledged while it was read again.
+            return;
+        }
+        let number = task.number.unwrap_or(state.next);
+        state.next = state.next.max(number + 1);
+        block.number = number;
+        state.sent.insert(number, Sent { job: task.job, via: None, asks, bytes: block.len });
+        drop(state);
+        self.full.push(block);
+    }
+
+    /// When all is read, sent and acknowledged, the streams hear that it is the end.
+    fn settle(&self) {
+        let state = self.state.lock();
+        if state.walked && state.open == 0 {
+            self.full.close();
+        }
+        self.changed.notify_all();
+    }
+
+    fn stream(&self, mut arrival: Arrival, serial: usize) {
+        let ended = self.feed(&mut arrival, serial);
+        if let Err(e) = ended {
+            tracing::info!("a stream broke: {e}");
+        }
+        self.broke(serial);
+        if self.state.lock().finished.is_some() || self.failure.is_set() {
+            arrival.connection.close();
+        } else {
+            self.link.lost();
+        }
+    }
+
+    /// Sends blocks on a stream until there are no more.
+    fn feed(&self, arrival: &mut Arrival, serial: usize) -> std::io::Result<()> {
+        let to = &mut arrival.connection;
+        loop {
+            match self.meter.time(Doing::Stream, || self.full.pop_for(ALIVE)) {
+                Popped::Item(block) => {
+                    if !self.goes(block.number, serial) {
+                        continue;
+                    }
+                    self.rate.wait(block.len, || self.failure.is_set());
+                    self.meter.time(Doing::Network, || write_block(to, &block))?;
+                    self.meter.moved(block.len);
+                }
+                Popped::Nothing => write_message(to, &Forward::Alive)?,
+                Popped::Closed => return self.end(to),
+            }
+        }
+    }
+
+    /// Says that it is the end until that is answered.
+    fn end(&self, to: &mut super::connection::Connection) -> std::io::Result<()> {
+        loop {
+            if let Some(text) = self.failure.text() {
+                return write_message(to, &Forward::Failed(text));
+            }
+            let mut state = self.state.lock();
+            if state.finished.is_some() {
+                return write_message(to, &Forward::Bye);
+            }
+            if !(state.walked && state.open == 0) {
+                return Ok(());
+            }
+            drop(state);
+            write_message(to, &Forward::End(self.source.walked()))?;
+            state = self.state.lock();
+            if state.finished.is_none() {
+                self.changed.wait_for(&mut state, ALIVE);
+            }
+        }
+    }
+
+    /// A block is about to go by this stream; false if it was acknowledged meanwhile.
+    fn goes(&self, number: u64, serial: usize) -> bool {
+        let mut state = self.state.lock();
+        state.sent.get_mut(&number).map(|sent| sent.via = Some(serial)).is_some()
+    }
+
+    /// What went by this stream and was not acknowledged is read again.
+    fn broke(&self, serial: usize) {
+        self.repeat(|_, sent| sent.via == Some(serial));
+    }
+
+    fn repeat(&self, which: impl Fn(u64, &Sent<S::Job>) -> bool) {
+        let mut state = self.state.lock();
+        if state.finished.is_some() {
+            return;
+        }
+        let mut again = 0;
+        for (number, sent) in &mut state.sent {
+            if which(*number, sent) {
+                sent.via = None;
+                again += 1;
+                self.tasks.push_front(Task { job: sent.job.clone(), number: Some(*number) });
+            }
+        }
+        state.again += again;
+    }
+
+    /// Hears what the receiver says.
+    fn hear(&self, mut arrival: Arrival) {
+        loop {
+            match expect_message::<Return>(&mut arrival.connection) {
+                Ok(message) => {
+                    self.heard.now();
+                    self.heed(message);
+                }
+                Err(e) => {
+                    tracing::debug!("the return connection: {e}");
+                    if !self.is_done() {
+                        self.link.lost();
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.failure.is_set() || self.state.lock().finished.is_some()
+    }
+
+    fn heed(&self, message: Return) {
+        match message {
+            Return::Ready { fresh, below, above } => {
+                self.state.lock().fresh.get_or_insert(fresh);
+                let done: Vec<u64> = {
+                    let state = self.state.lock();
+                    let known = |n: &u64| *n < below || above.binary_search(n).is_ok();
+                    state.sent.iter().filter(|(n, sent)| !sent.asks && known(n)).map(|(n, _)| *n).collect()
+                };
+                done.into_iter().for_each(|number| self.done(number, None));
+                // Answers may have been lost with the last connection: what asks and went asks again.
+                self.repeat(|_, sent| sent.asks && sent.via.is_some());
+            }
+            Return::Done(numbers) => numbers.into_iter().for_each(|number| self.done(number, None)),
+            Return::Want(number, want) => self.done(number, Some(&want)),
+            Return::Tick(tick) => *self.there.lock() = tick,
+            Return::Finished(written) => {
+                let mut state = self.state.lock();
+                // Only what was asked for can be answered.
+                if state.walked && state.open == 0 {
+                    state.finished = Some(written);
+                }
+            }
+            Return::Failed(why) => self.failure.set(Error::There(why)),
+            Return::Unknown => {}
+        }
+        self.settle();
+    }
+
+    /// A block is written, or answered.
+    fn done(&self, number: u64, want: Option<&Want>) {
+        let mut state = self.state.lock();
+        if state.sent.get(&number).is_none_or(|sent| sent.asks != want.is_some()) {
+            return;
+        }
+        let Some(sent) = state.sent.remove(&number) else { return };
+        if let Some(want) = want {
+            state.asked -= 1;
+            for job in self.source.wanted(&sent.job, want) {
+                state.open += 1;
+                state.asked += usize::from(self.source.asks(&job));
+                self.tasks.push_front(Task { job: Arc::new(job), number: None });
+            }
+        }
+        state.open -= 1;
+        state.acknowledged += sent.bytes as u64;
+        let bytes = state.acknowledged;
+        drop(state);
+        self.monitor.note(|p| p.bytes = bytes);
+        self.changed.notify_all();
+    }
+}
+
+/// What the controller of this end keeps.
+struct Control {
+    judge: Judge,
+    limits: Limits,
+    readers: Climber,
+    streams: Climber,
+    bytes: u64,
+    next: Instant,
+}
+
+impl Control {
+    fn new(options: &Options, link: &Link, readers: usize) -> Self {
+        let streams = options.streams.unwrap_or_else(|| link.wanted());
+        Self {
+            judge: Judge::default(),
+            limits: Limits::default(),
+            readers: Climber::new(readers, 4 * readers, false),
+            streams: Climber::new(streams, super::MAX_STREAMS, true),
+            bytes: 0,
+            next: Instant::now() + TICK,
+        }
+    }
+
+    /// How long to wait for connections.
+    fn wait(&self) -> Duration {
+        self.next
+            .saturating_duration_since(Instant::now())
+            .clamp(Duration::from_millis(1), Duration::from_millis(50))
+    }
+
+    fn is_due(&mut self) -> bool {
+        let due = Instant::now() >= self.next;
+        if due {
+            self.next += TICK;
+        }
+        due
+    }
+}
+
+/// Holds the streams together to so many bytes a second.
+struct Rate {
+    bytes: Option<u64>,
+    /// When what was allowed so far is through.
+    next: Mutex<Instant>,
+}
+
+impl Rate {
+    fn new(bytes: Option<u64>) -> Self {
+        Self { bytes, next: Mutex::new(Instant::now()) }
+    }
+
+    fn wait(&self, len: usize, stop: impl Fn() -> bool) {
+        let Some(rate) = self.bytes.filter(|rate| *rate > 0) else { return };
+        let until = {
+            let mut next = self.next.lock();
+            let from = (*next).max(Instant::now());
+            *next = from + Duration::from_secs_f64(len as f64 / rate as f64);
+            from
+        };
+        while !stop() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What both ends of a session are told and tell: options, progress, the outcome, the wish to stop.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::control::Limits;
+use super::meter::Tick;
+use crate::error::Error;
+use crate::job::{Walked, Written};
+
+/// How an end works. All that is None is found out while it runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// Streams.
+    pub streams: Option<usize>,
+    /// Threads of the front: readers or writers.
+    pub fronts: Option<usize>,
+    /// Blocks in memory.
+    pub pool: Option<usize>,
+    /// Bytes a second.
+    pub rate: Option<u64>,
+    /// After so long without a word from the other end it is given up.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { streams: None, fronts: None, pool: None, rate: None, timeout: Duration::from_secs(60) }
+    }
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// What the sender has found.
+    pub walked: Walked,
+    /// Bytes of payload that the receiver has written.
+    pub bytes: u64,
+    /// Entries in blocks that the receiver has written.
+    pub done: u64,
+    /// This end, counted from the start.
+    pub here: Tick,
+    /// The other one.
+    pub there: Tick,
+    /// What holds it up now.
+    pub limit: Option<super::Limit>,
+}
+
+/// What came of a copy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What the sender found.
+    pub walked: Walked,
+    /// What the receiver did.
+    pub written: Written,
+    /// Seconds from the first connection to the end.
+    pub seconds: f64,
+    /// What was the limit, and for how long.
+    pub limits: Limits,
+    /// Blocks that had to be sent again.
+    pub again: u64,
+}
+
+/// Looks at a session from outside, and may stop it.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    cancelled: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+impl Monitor {
+    /// Ends the session as soon as possible; the journal stays.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, SeqCst);
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.progress.lock().clone()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst)
+    }
+
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress.lock());
+    }
+}
+
+/// How long ago the other end was last heard.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    last: Mutex<Instant>,
+    timeout: Duration,
+}
+
+/// After so long without a word a fresh connection is tried, and if there is a way, all are opened anew: TCP itself may wait
+/// twice as long as a cut has lasted before it tries again.
+const STALL: Duration = Duration::from_secs(4);
+
+impl Heard {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self { last: Mutex::new(Instant::now()), timeout }
+    }
+
+    pub(crate) fn now(&self) {
+        *self.last.lock() = Instant::now();
+    }
+
+    /// Whether connections should be looked at.
+    pub(crate) fn stalls(&self) -> bool {
+        self.last.lock().elapsed() > STALL
+    }
+
+    /// An error when it was too long ago.
+    pub(crate) fn check(&self, trouble: impl FnOnce() -> Option<Error>) -> Result<(), Error> {
+        if self.last.lock().elapsed() <= self.timeout {
+            return Ok(());
+        }
+        Err(trouble().unwrap_or_else(|| {
+            Error::Silent(format!(
+                "nothing was heard from the other end for {} s; give the command again to go on",
+                self.timeout.as_secs()
+            ))
+        }))
+    }
+}
+
+/// The first reason for which a session must end.
+#[derive(Debug, Default)]
+pub(crate) struct Failure(Mutex<Option<Error>>);
+
+impl Failure {
+    pub(crate) fn set(&self, error: Error) {
+        self.0.lock().get_or_insert(error);
+    }
+
+    pub(crate) fn take(&self) -> Option<Error> {
+        self.0.lock().take()
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    pub(crate) fn text(&self) -> Option<String> {
+        self.0.lock().as_ref().map(ToString::to_string)
+    }
+}
