@@ -22,5 +22,6 @@ mod error;
 pub mod job;
 pub mod part;
 pub mod queue;
+pub mod spec;
 
 pub use error::Error;

@@ -1,0 +1,83 @@
+//! What the two ends of a copy are asked to do. It travels to the host on which an end runs, as JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// What is to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SendSpec {
+    /// Files and directories, patterns among them. A slash at the end of a directory means what is in it, as with rsync.
+    pub sources: Vec<String>,
+    /// Patterns of what to leave out. With a `/`: of the path below the source; without: of names at any depth.
+    pub exclude: Vec<String>,
+    /// Files of equal size and time are compared by content.
+    pub checksum: bool,
+    /// Instead of files: so many bytes of noise, in files of so many bytes.
+    pub null: Option<(u64, u64)>,
+}
+
+/// What a receiver must know of a sender before it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Offer {
+    /// The same for the same sources of the same host: an interrupted copy is known by it.
+    pub identity: String,
+    /// The name of the only source, if that is no directory: it may get another name.
+    pub single: Option<Vec<u8>>,
+}
+
+/// Where it goes, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReceiveSpec {
+    /// The directory, or for a single file its new name. A slash at the end says that it is a directory.
+    pub dest: String,
+    /// What is sent.
+    pub offer: Offer,
+    /// Files that are newer here stay.
+    pub update: bool,
+    /// What the source does not have is deleted, but for names that match `exclude`.
+    pub delete: bool,
+    /// As in [`SendSpec::exclude`].
+    pub exclude: Vec<String>,
+    /// Files of equal size and time are compared by content.
+    pub checksum: bool,
+    /// Nothing is changed; what would be is counted.
+    pub dry_run: bool,
+    /// Go on where an interrupted copy has stopped.
+    pub resume: bool,
+    /// When data must be on the disk.
+    pub durable: Durable,
+    /// Blocks are checked, and nothing is written.
+    pub null: bool,
+}
+
+impl Default for ReceiveSpec {
+    fn default() -> Self {
+        Self {
+            dest: String::new(),
+            offer: Offer::default(),
+            update: false,
+            delete: false,
+            exclude: Vec::new(),
+            checksum: false,
+            dry_run: false,
+            resume: true,
+            durable: Durable::default(),
+            null: false,
+        }
+    }
+}
+
+/// When what was written must be on the disk, so that it outlives a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durable {
+    /// Never: the system writes it when it likes.
+    No,
+    /// All of it before the copy is said to be done.
+    #[default]
+    End,
+    /// Each file before it gets its name.
+    Each,
+}
