@@ -17,11 +17,13 @@
 
 pub mod back;
 pub mod block;
+pub mod digest;
 pub mod entry;
 mod error;
 pub mod job;
 pub mod part;
 pub mod queue;
+pub mod source;
 pub mod spec;
 
 pub use error::Error;

@@ -9,13 +9,17 @@ use crate::Error;
 /// Compiled patterns. One with a `/` is matched against the path below the published directory, one without
 /// against the bare name at any depth; a directory that matches is left out with all below it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Exclude {
+pub struct Exclude {
     names: GlobSet,
     paths: GlobSet,
 }
 
 impl Exclude {
-    pub(crate) fn new(globs: &[String]) -> Result<Self, Error> {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    /// When one is malformed.
+    pub fn new(globs: &[String]) -> Result<Self, Error> {
         let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for glob in globs {
             let wrong = |e: globset::Error| Error::Glob { glob: glob.clone(), why: e.kind().to_string() };
@@ -32,7 +36,8 @@ impl Exclude {
     }
 
     /// Whether the entry at `path`, relative to the published directory, is left out.
-    pub(crate) fn matches(&self, path: &Path) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &Path) -> bool {
         self.paths.is_match(path) || path.file_name().is_some_and(|name| self.names.is_match(name))
     }
 }

@@ -17,6 +17,7 @@ mod verify;
 mod worker;
 
 pub use error::Error;
+pub use exclude::Exclude;
 pub use progress::Progress;
 pub use publish::{Format, HashOptions, Published, draft, hash};
 pub use report::{Kind, Problem, Report, What};

@@ -1,0 +1,119 @@
+//! Digests of parts and of whole files: the Merkle trees of BEP 52, so that a file that was copied has the name it would have in a manifest.
+
+use tidecast_hash::{Digest, LEAF, leaves};
+use tidecast_metainfo::merkle;
+
+use crate::part::BLOCK;
+
+/// Leaves of a block.
+const LEAVES: usize = BLOCK / LEAF;
+
+/// The digest of a part: of a file no longer than a block its root, else the root of the block's leaves.
+#[must_use]
+pub fn part(data: &[u8], file_len: u64) -> Digest {
+    if data.is_empty() {
+        return [0; 32];
+    }
+    let mut digests = [[0; 32]; LEAVES];
+    let count = data.len().div_ceil(LEAF);
+    leaves(data, &mut digests[..count]);
+    let width = if file_len > BLOCK as u64 { LEAVES } else { count.next_power_of_two() };
+    if width == 1 { digests[0] } else { merkle::root(&digests[..count], width) }
+}
+
+/// The digests of a longer file's parts, as they come.
+#[derive(Debug)]
+pub struct Layer {
+    digests: Vec<Option<Digest>>,
+    left: usize,
+    failed: bool,
+}
+
+impl Layer {
+    /// Of a file of so many bytes.
+    #[must_use]
+    pub fn new(len: u64) -> Self {
+        let parts = usize::try_from(len.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX);
+        Self { digests: vec![None; parts], left: parts, failed: false }
+    }
+
+    /// One of them, by its number.
+    pub fn set(&mut self, part: u64, digest: Digest) {
+        let place = usize::try_from(part).ok().and_then(|part| self.digests.get_mut(part));
+        if let Some(place) = place
+            && place.replace(digest).is_none()
+        {
+            self.left -= 1;
+        }
+    }
+
+    /// Whether this one has come.
+    #[must_use]
+    pub fn has(&self, part: u64) -> bool {
+        self.get(part).is_some()
+    }
+
+    /// This one, if it has come.
+    #[must_use]
+    pub fn get(&self, part: u64) -> Option<Digest> {
+        usize::try_from(part).ok().and_then(|part| self.digests.get(part).copied().flatten())
+    }
+
+    /// The file cannot be had as a whole any more; whether that was known.
+    pub fn fail(&mut self) -> bool {
+        std::mem::replace(&mut self.failed, true)
+    }
+
+    /// Whether [`Layer::fail`] was called.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The file's root, when all have come.
+    #[must_use]
+    pub fn root(&self) -> Option<Digest> {
+        if self.left > 0 {
+            return None;
+        }
+        let layer: Vec<Digest> = self.digests.iter().copied().flatten().collect();
+        Some(merkle::root_of_layer(&layer, BLOCK as u32))
+    }
+}
+
+/// The digest of a block of zeros that is `len` bytes long, in a file of `file_len`.
+#[must_use]
+pub fn zeros(len: usize, file_len: u64) -> Digest {
+    static FULL: std::sync::OnceLock<Digest> = std::sync::OnceLock::new();
+    let zeros = || part(&vec![0; len], file_len);
+    if len == BLOCK && file_len > BLOCK as u64 { *FULL.get_or_init(zeros) } else { zeros() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidecast_metainfo::merkle;
+
+    #[test]
+    fn roots_are_those_of_a_manifest() {
+        for len in [1, 100, LEAF, LEAF + 1, 5 * LEAF, BLOCK, BLOCK + 1, 3 * BLOCK + 77] {
+            let data: Vec<u8> = (0..len).map(|i| (i * 7 / 3) as u8).collect();
+            let mut all = vec![[0; 32]; len.div_ceil(LEAF)];
+            leaves(&data, &mut all);
+            let whole = merkle::root(&all, all.len().next_power_of_two());
+            let ours = if len <= BLOCK {
+                part(&data, len as u64)
+            } else {
+                let mut layer = Layer::new(len as u64);
+                for (n, chunk) in data.chunks(BLOCK).enumerate() {
+                    assert_eq!(layer.root(), None);
+                    layer.set(n as u64, part(chunk, len as u64));
+                    layer.set(n as u64, part(chunk, len as u64));
+                }
+                layer.root().unwrap()
+            };
+            assert_eq!(ours, whole, "{len}");
+        }
+        assert_eq!(zeros(BLOCK, 1 << 40), part(&vec![0; BLOCK], 1 << 40));
+    }
+}

@@ -1,0 +1,55 @@
+//! Files with several names: where the first name of each is, in a file without a name, so that memory holds a few bytes each.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// First names, by device and inode.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    places: HashMap<(u64, u64), u64>,
+    file: Option<File>,
+    end: u64,
+}
+
+/// Whether a name is the first of its file.
+pub(super) enum First {
+    /// It is.
+    This,
+    /// This is.
+    Other(Box<[u8]>),
+}
+
+impl Links {
+    /// What the first name of this inode is; `path` gives the one at hand.
+    pub(super) fn first(&mut self, inode: (u64, u64), path: impl FnOnce() -> Vec<u8>) -> io::Result<First> {
+        if self.file.is_none() {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            self.file = Some(openat(CWD, std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into());
+        }
+        let Some(file) = &self.file else { return Ok(First::This) };
+        match self.places.entry(inode) {
+            Entry::Occupied(at) => {
+                let mut len = [0; 2];
+                file.read_exact_at(&mut len, *at.get())?;
+                let mut path = vec![0; usize::from(u16::from_le_bytes(len))];
+                file.read_exact_at(&mut path, *at.get() + 2)?;
+                Ok(First::Other(path.into()))
+            }
+            Entry::Vacant(at) => {
+                let path = path();
+                // Paths are shorter than 64 KiB: the walk goes no deeper.
+                let mut record = (path.len() as u16).to_le_bytes().to_vec();
+                record.extend_from_slice(&path);
+                file.write_all_at(&record, self.end)?;
+                at.insert(self.end);
+                self.end += record.len() as u64;
+                Ok(First::This)
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The sending front: files and directories of this host.
+//!
+//! One thread walks and makes jobs; readers open, read and hash. Nothing is kept of what was walked but the jobs under way, and of
+//! hard links where their first names are, in a file.
+
+mod attributes;
+mod links;
+mod null;
+mod place;
+mod read;
+mod walk;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tidecast_hash::Digest;
+use tidecast_publish::Exclude;
+
+use crate::block::Block;
+use crate::digest::Layer;
+use crate::entry::Time;
+use crate::error::Error;
+use crate::job::{Problem, Source, Walked, Want};
+use crate::part::BLOCK;
+use crate::spec::{Offer, SendSpec};
+
+use attributes::Owners;
+pub use null::Null;
+use place::Top;
+
+/// Problems that are told one by one.
+const PROBLEMS: usize = 100;
+/// Most entries of one block.
+const ENTRIES: usize = 1024;
+/// A table that is longer ends its block.
+const TABLE: usize = 1 << 20;
+
+/// Files and directories to be sent.
+#[derive(Debug)]
+pub struct Tree {
+    tops: Vec<Top>,
+    exclude: Exclude,
+    checksum: bool,
+    offer: Offer,
+    owners: Owners,
+    entries: AtomicU64,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    said: Mutex<Walked>,
+}
+
+/// A directory below which entries lie.
+#[derive(Debug)]
+struct Dir {
+    top: usize,
+    /// Its path below the top; empty: the top itself.
+    path: Vec<u8>,
+    /// Its path in the copy.
+    inside: Vec<u8>,
+}
+
+/// A name that was seen.
+#[derive(Clone, Debug)]
+struct Item {
+    file: u64,
+    dir: Arc<Dir>,
+    /// Empty: the directory itself.
+    name: Box<[u8]>,
+    seen: Seen,
+    kind: Is,
+}
+
+/// What was seen of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    len: u64,
+    mtime: Time,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Is {
+    File { sparse: bool },
+    Dir,
+    Symlink,
+    HardLink(Box<[u8]>),
+    Fifo,
+    Device { character: bool, number: u64 },
+}
+
+/// What a block is made of.
+#[derive(Debug)]
+pub struct Job(Work);
+
+#[derive(Debug)]
+enum Work {
+    /// Entries, each as a whole.
+    Gather(Vec<Item>),
+    /// The same, to be asked about.
+    Ask(Vec<Item>),
+    /// A stretch of a longer file.
+    Cut { whole: Arc<Whole>, offset: u64 },
+    /// Blocks of it that are holes.
+    Hole { whole: Arc<Whole>, offset: u64, len: u64 },
+}
+
+/// A file that is sent in several parts.
+#[derive(Debug)]
+struct Whole {
+    item: Item,
+    layer: Mutex<Layer>,
+}
+
+impl Item {
+    fn inside(&self) -> Vec<u8> {
+        join(&self.dir.inside, &self.name)
+    }
+
+    fn is_cut(&self) -> bool {
+        matches!(self.kind, Is::File { .. }) && self.seen.len > BLOCK as u64
+    }
+}
+
+/// A path and a name below it; either may be empty.
+fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(path.len() + 1 + name.len());
+    all.extend_from_slice(path);
+    if !path.is_empty() && !name.is_empty() {
+        all.push(b'/');
+    }
+    all.extend_from_slice(name);
+    all
+}
+
+impl Tree {
+    /// What `spec` names: on this host, or of a server below its root.
+    ///
+    /// # Errors
+    /// When nothing of it is there, or a pattern is malformed.
+    pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
+        let exclude = Exclude::new(&spec.exclude).map_err(|e| Error::Usage(e.to_string()))?;
+        let (tops, problems) = place::find(&spec.sources, root)?;
+        let single = match tops.as_slice() {
+            [top] => top.single.clone(),
+            _ => None,
+        };
+        let offer = Offer { identity: place::identity(&tops), single };
+        let tree = Self {
+            tops,
+            exclude,
+            checksum: spec.checksum,
+            offer,
+            owners: Owners::default(),
+            entries: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            said: Mutex::default(),
+        };
+        problems.into_iter().for_each(|p| tree.problem(p));
+        Ok(tree)
+    }
+
+    /// What a receiver must know of it.
+    #[must_use]
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    fn problem(&self, problem: Problem) {
+        let mut said = self.said.lock();
+        said.failed += u64::from(problem.failed);
+        if said.problems.len() < PROBLEMS {
+            said.problems.push(problem);
+        } else {
+            said.more_problems += 1;
+        }
+    }
+
+    /// Something concerns this name.
+    fn trouble(&self, dir: &Dir, name: &[u8], what: impl Into<String>, failed: bool) {
+        let top = self.tops.get(dir.top).map(|top| top.shown.as_str()).unwrap_or_default();
+        let below = join(&dir.path, name);
+        let path = if below.is_empty() {
+            top.to_owned()
+        } else {
+            format!("{top}/{}", String::from_utf8_lossy(&below))
+        };
+        self.problem(Problem { path, what: what.into(), failed });
+    }
+}
+
+impl Source for Tree {
+    type Job = Job;
+
+    fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Job) -> bool) -> Result<(), Error> {
+        let mut walk = walk::Walk::new(self, fresh, emit);
+        let complete = walk.run()?;
+        let mut said = self.said.lock();
+        said.complete = complete && said.failed == 0;
+        Ok(())
+    }
+
+    fn asks(&self, job: &Job) -> bool {
+        matches!(job.0, Work::Ask(_))
+    }
+
+    fn fill(&self, job: &Job, block: &mut Block) -> Result<Option<Job>, Error> {
+        Ok(match &job.0 {
+            Work::Gather(items) => self.gather(items, block).map(|rest| Job(Work::Gather(rest))),
+            Work::Ask(items) => self.ask(items, block).map(|rest| Job(Work::Ask(rest))),
+            Work::Cut { whole, offset } => {
+                self.cut(whole, *offset, block);
+                None
+            }
+            Work::Hole { whole, offset, len } => {
+                self.hole(whole, *offset, *len, block);
+                None
+            }
+        })
+    }
+
+    fn wanted(&self, job: &Job, want: &Want) -> Vec<Job> {
+        let Work::Ask(items) = &job.0 else { return Vec::new() };
+        let mut gathered = walk::Gathered::default();
+        let mut jobs = Vec::new();
+        for wanted in &want.files {
+            let Ok(at) = items.binary_search_by_key(&wanted.file, |item| item.file) else { continue };
+            let Some(item) = items.get(at) else { continue };
+            if item.is_cut() {
+                jobs.extend(self.cuts(item.clone(), &wanted.have));
+            } else {
+                jobs.extend(gathered.add(item.clone()));
+            }
+        }
+        jobs.extend(gathered.take());
+        jobs
+    }
+
+    fn walked(&self) -> Walked {
+        let said = self.said.lock();
+        Walked {
+            entries: self.entries.load(Relaxed),
+            files: self.files.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            ..said.clone()
+        }
+    }
+}
+
+impl Tree {
+    /// Jobs for a file that is longer than a block, but for the parts that are there.
+    fn cuts(&self, item: Item, have: &[(u64, Digest)]) -> Vec<Job> {
+        let len = item.seen.len;
+        let parts = len.div_ceil(BLOCK as u64);
+        let mut layer = Layer::new(len);
+        let mut there = std::collections::HashSet::new();
+        for (part, digest) in have.iter().filter(|(part, _)| *part < parts) {
+            layer.set(*part, *digest);
+            there.insert(*part);
+        }
+        let holes =
+            if matches!(item.kind, Is::File { sparse: true }) { self.holes(&item) } else { Vec::new() };
+        if there.len() as u64 == parts {
+            // All of it is there but its root: the first part is sent again, and the root with it.
+            there.remove(&0);
+        }
+        let whole = Arc::new(Whole { item, layer: Mutex::new(layer) });
+        let mut jobs = Vec::new();
+        let mut offset = 0;
+        while offset < len {
+            if let Some(hole) = holes.iter().find(|hole| hole.start == offset) {
+                jobs.push(Job(Work::Hole { whole: whole.clone(), offset, len: hole.end - offset }));
+                offset = hole.end;
+                continue;
+            }
+            if !there.contains(&(offset / BLOCK as u64)) {
+                jobs.push(Job(Work::Cut { whole: whole.clone(), offset }));
+            }
+            offset += BLOCK as u64;
+        }
+        jobs
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! Readers: what a job names is opened, read and hashed into a block.
+//!
+//! A file that is no more what the walk saw is not sent as if it were: a mixture of two states would be worse than none.
+
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self as rfs, Mode, OFlags, ResolveFlags};
+use rustix::io::{self, Errno};
+
+use super::attributes::xattrs;
+use super::walk::DIRECTORY;
+use super::{Dir, Is, Item, TABLE, Tree, Whole};
+use crate::block::Block;
+use crate::digest;
+use crate::entry::{Entry, Kind, Time};
+use crate::part::{BLOCK, Data, TableWriter};
+
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// The directory in which the last file was.
+struct Near {
+    dir: Arc<Dir>,
+    fd: OwnedFd,
+}
+
+/// Why an entry is not sent.
+enum Miss {
+    System(Errno),
+    Changed,
+}
+
+impl From<Errno> for Miss {
+    fn from(e: Errno) -> Self {
+        Self::System(e)
+    }
+}
+
+impl Tree {
+    /// Opens a path below a source, never through a symbolic link.
+    pub(super) fn open(&self, top: usize, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let top = self.tops.get(top).ok_or(Errno::NOENT)?;
+        let path = if path.is_empty() { b".".as_slice() } else { path };
+        match rfs::openat2(
+            &top.fd,
+            path,
+            flags,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        ) {
+            // EPERM is how some sandboxes filter calls they do not know.
+            Err(Errno::NOSYS | Errno::PERM) => rfs::openat(&top.fd, path, flags, Mode::empty()),
+            other => other,
+        }
+    }
+
+    pub(super) fn open_item(&self, item: &Item) -> io::Result<OwnedFd> {
+        self.open(item.dir.top, &super::join(&item.dir.path, &item.name), FILE)
+    }
+
+    /// Opens an item by the handle of its directory, which is kept for the next one.
+    fn open_near(&self, item: &Item, near: &mut Option<Near>) -> io::Result<OwnedFd> {
+        let flags = if item.kind == Is::Dir { DIRECTORY } else { FILE };
+        if item.name.is_empty() {
+            return self.open(item.dir.top, &item.dir.path, flags);
+        }
+        rfs::openat(&self.near(item, near)?.fd, &*item.name, flags, Mode::empty())
+    }
+
+    fn near<'n>(&self, item: &Item, near: &'n mut Option<Near>) -> io::Result<&'n Near> {
+        if near.as_ref().is_none_or(|near| !Arc::ptr_eq(&near.dir, &item.dir)) {
+            let fd = self.open(item.dir.top, &item.dir.path, DIRECTORY)?;
+            *near = Some(Near { dir: item.dir.clone(), fd });
+        }
+        near.as_ref().ok_or(Errno::NOENT)
+    }
+
+    fn entry(&self, item: &Item, kind: Kind) -> Entry {
+        Entry { path: item.inside(), attributes: self.owners.attributes(&item.seen), kind }
+    }
+
+    /// Fills a block with whole entries; what has no room comes back.
+    pub(super) fn gather(&self, items: &[Item], block: &mut Block) -> Option<Vec<Item>> {
+        let mut table = TableWriter::new(std::mem::take(&mut block.table));
+        let mut near = None;
+        let mut rest = None;
+        for (at, item) in items.iter().enumerate() {
+            if table.len() > TABLE {
+                rest = items.get(at..).map(<[Item]>::to_vec);
+                break;
+            }
+            match self.whole(item, block, &mut near) {
+                Ok((entry, data)) => table.push(item.file, &entry, &data),
+                Err(miss) => self.missed(item, &miss),
+            }
+        }
+        block.table = table.finish();
+        rest
+    }
+
+    fn missed(&self, item: &Item, miss: &Miss) {
+        match miss {
+            Miss::Changed => {
+                self.trouble(&item.dir, &item.name, "not copied: it changed while it was read", true)
+            }
+            // It was there a moment ago; that it has gone is no fault of the copy, but it should be known.
+            Miss::System(Errno::NOENT) => {
+                self.trouble(&item.dir, &item.name, "not copied: it vanished", true)
+            }
+            Miss::System(e) => {
+                self.trouble(&item.dir, &item.name, format!("not copied: {}", std::io::Error::from(*e)), true)
+            }
+        }
+        self.said.lock().complete = false;
+    }
+
+    /// One entry as a whole: its bytes go to the end of the block.
+    fn whole(&self, item: &Item, block: &mut Block, near: &mut Option<Near>) -> Result<(Entry, Data), Miss> {
+        let kind = match &item.kind {
+            Is::File { sparse } => return self.small(item, *sparse, block, near),
+            Is::Dir => {
+                let fd = self.open_near(item, near)?;
+                let mut entry = self.entry(item, Kind::Dir);
+                entry.attributes.xattrs = xattrs(&fd, self.owners_root())?;
+                return Ok((entry, Data::None));
+            }
+            Is::Symlink => {
+                let target = rfs::readlinkat(&self.near(item, near)?.fd, &*item.name, Vec::new())?;
+                Kind::Symlink { target: std::ffi::OsString::from_vec(target.into_bytes()).into_vec() }
+            }
+            Is::HardLink(to) => Kind::HardLink { to: to.to_vec() },
+            Is::Fifo => Kind::Fifo,
+            Is::Device { character, number } => Kind::Device { character: *character, number: *number },
+        };
+        Ok((self.entry(item, kind), Data::None))
+    }
+
+    fn small(
+        &self,
+        item: &Item,
+        sparse: bool,
+        block: &mut Block,
+        near: &mut Option<Near>,
+    ) -> Result<(Entry, Data), Miss> {
+        let len = item.seen.len;
+        let mut entry = self.entry(item, Kind::File { len, sparse });
+        let fd = self.open_near(item, near)?;
+        let from = block.len;
+        // The walk gathers no more than a block holds.
+        let room = block.room().get_mut(from..from + len as usize).ok_or(Miss::Changed)?;
+        read_at(&fd, room, 0)?;
+        self.unchanged(item, &fd)?;
+        let digest = digest::part(room, len);
+        entry.attributes.xattrs = xattrs(&fd, self.owners_root())?;
+        block.len += len as usize;
+        Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
+    }
+
+    fn owners_root(&self) -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    fn unchanged(&self, item: &Item, fd: &OwnedFd) -> Result<(), Miss> {
+        let stat = rfs::fstat(fd)?;
+        let mtime = Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+        if stat.st_size as u64 == item.seen.len && mtime == item.seen.mtime {
+            Ok(())
+        } else {
+            Err(Miss::Changed)
+        }
+    }
+
+    /// Fills a block with questions.
+    pub(super) fn ask(&self, items: &[Item], block: &mut Block) -> Option<Vec<Item>> {
+        let mut table = TableWriter::new(std::mem::take(&mut block.table));
+        let mut near = None;
+        for item in items {
+            let Is::File { sparse } = item.kind else { continue };
+            let root = if self.checksum { self.root(item, block, &mut near) } else { Ok(None) };
+            match root {
+                Ok(root) => {
+                    let entry = self.entry(item, Kind::File { len: item.seen.len, sparse });
+                    table.push(item.file, &entry, &Data::Ask { root });
+                }
+                Err(miss) => self.missed(item, &miss),
+            }
+        }
+        block.table = table.finish();
+        None
+    }
+
+    /// What a file holds, by its digest; read through the room of a block.
+    fn root(
+        &self,
+        item: &Item,
+        block: &mut Block,
+        near: &mut Option<Near>,
+    ) -> Result<Option<tidecast_hash::Digest>, Miss> {
+        let fd = self.open_near(item, near)?;
+        let len = item.seen.len;
+        let mut layer = digest::Layer::new(len);
+        let mut root = None;
+        for offset in (0..len.max(1)).step_by(BLOCK) {
+            let room = &mut block.room()[..(len - offset).min(BLOCK as u64) as usize];
+            read_at(&fd, room, offset)?;
+            let digest = digest::part(room, len);
+            if len <= BLOCK as u64 {
+                root = Some(digest);
+            }
+            layer.set(offset / BLOCK as u64, digest);
+        }
+        self.unchanged(item, &fd)?;
+        Ok(root.or_else(|| layer.root()))
+    }
+
+    /// Fills a block with a stretch of a longer file.
+    pub(super) fn cut(&self, whole: &Whole, offset: u64, block: &mut Block) {
+        let item = &whole.item;
+        if let Err(miss) = self.stretch(whole, offset, block) {
+            block.len = 0;
+            block.table.clear();
+            if !whole.layer.lock().fail() {
+                self.missed(item, &miss);
+            }
+        }
+    }
+
+    fn stretch(&self, whole: &Whole, offset: u64, block: &mut Block) -> Result<(), Miss> {
+        let item = &whole.item;
+        if whole.layer.lock().has_failed() {
+            return Ok(());
+        }
+        let fd = self.open_item(item)?;
+        let len = (item.seen.len - offset).min(BLOCK as u64) as usize;
+        read_at(&fd, &mut block.room()[..len], offset)?;
+        self.unchanged(item, &fd)?;
+        let digest = digest::part(&block.room()[..len], item.seen.len);
+        let attributes = xattrs(&fd, self.owners_root())?;
+        let root = {
+            let mut layer = whole.layer.lock();
+            layer.set(offset / BLOCK as u64, digest);
+            layer.root()
+        };
+        block.len = len;
+        self.push(whole, attributes, &Data::Bytes { offset, len: len as u32, digest, root }, block);
+        Ok(())
+    }
+
+    /// The same for zeros that are not sent.
+    pub(super) fn hole(&self, whole: &Whole, offset: u64, len: u64, block: &mut Block) {
+        let total = whole.item.seen.len;
+        let root = {
+            let mut layer = whole.layer.lock();
+            if layer.has_failed() {
+                return;
+            }
+            for at in (offset..offset + len).step_by(BLOCK) {
+                let stretch = (offset + len - at).min(BLOCK as u64) as usize;
+                layer.set(at / BLOCK as u64, digest::zeros(stretch, total));
+            }
+            layer.root()
+        };
+        self.push(whole, Vec::new(), &Data::Hole { offset, len, root }, block);
+    }
+
+    fn push(&self, whole: &Whole, xattrs: Vec<(Vec<u8>, Vec<u8>)>, data: &Data, block: &mut Block) {
+        let Is::File { sparse } = whole.item.kind else { return };
+        let mut entry = self.entry(&whole.item, Kind::File { len: whole.item.seen.len, sparse });
+        entry.attributes.xattrs = xattrs;
+        let mut table = TableWriter::new(std::mem::take(&mut block.table));
+        table.push(whole.item.file, &entry, data);
+        block.table = table.finish();
+    }
+}
+
+/// All of `room` from there; less is a change.
+fn read_at(fd: &OwnedFd, room: &mut [u8], offset: u64) -> Result<(), Miss> {
+    let mut done = 0;
+    while done < room.len() {
+        match io::pread(fd, &mut room[done..], offset + done as u64) {
+            Ok(0) => return Err(Miss::Changed),
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}

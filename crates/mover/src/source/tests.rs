@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::block::Pool;
+use crate::entry::{Entry, Kind};
+use crate::job::Wanted;
+use crate::part::{Data, Part, Parts};
+
+fn spec(sources: &[&str]) -> SendSpec {
+    SendSpec { sources: sources.iter().map(ToString::to_string).collect(), ..SendSpec::default() }
+}
+
+/// What blocks bring, put together: each entry with its bytes.
+#[derive(Default)]
+struct Built {
+    entries: BTreeMap<String, (Entry, Vec<u8>)>,
+    asked: Vec<u64>,
+    roots: BTreeMap<String, Digest>,
+}
+
+impl Built {
+    fn take(&mut self, block: &Block) {
+        let (mut parts, mut part, mut at) = (Parts::new(&block.table, block.len), Part::default(), 0);
+        while parts.next(&mut part).unwrap() {
+            let path = String::from_utf8(part.entry.path.clone()).unwrap();
+            let (_, bytes) = self
+                .entries
+                .entry(path.clone())
+                .or_insert_with(|| (part.entry.clone(), vec![0; part.entry.len() as usize]));
+            match part.data {
+                Data::Bytes { offset, len, digest, root } => {
+                    let data = &block.payload()[at..at + len as usize];
+                    assert_eq!(crate::digest::part(data, part.entry.len()), digest);
+                    bytes[offset as usize..][..data.len()].copy_from_slice(data);
+                    at += data.len();
+                    self.roots.extend(root.map(|root| (path, root)));
+                }
+                Data::Hole { root, .. } => self.roots.extend(root.map(|root| (path, root))),
+                Data::Ask { .. } => self.asked.push(part.file),
+                Data::None => {}
+            }
+        }
+    }
+}
+
+fn run(tree: &Tree, fresh: bool) -> Built {
+    let pool = Pool::new(1);
+    let (mut built, mut jobs) = (Built::default(), Vec::new());
+    tree.walk(fresh, &mut |job| {
+        jobs.push(job);
+        true
+    })
+    .unwrap();
+    while let Some(job) = jobs.pop() {
+        for _ in 0..2 {
+            let mut block = pool.take().unwrap();
+            let rest = tree.fill(&job, &mut block).unwrap();
+            assert!(rest.is_none());
+            built.take(&block);
+        }
+        if tree.asks(&job) {
+            let wanted = |file: &u64| Wanted { file: *file, have: Vec::new() };
+            jobs.extend(tree.wanted(&job, &Want { files: built.asked.iter().map(wanted).collect() }));
+            built.asked.clear();
+        }
+    }
+    built
+}
+
+fn make(dir: &Path) -> PathBuf {
+    let tree = dir.join("tree");
+    std::fs::create_dir_all(tree.join("a/b/empty")).unwrap();
+    std::fs::write(tree.join("a/small"), "hello").unwrap();
+    std::fs::write(tree.join("a/none"), "").unwrap();
+    let big: Vec<u8> = (0..2 * BLOCK + 1000).map(|i| (i / 7) as u8).collect();
+    std::fs::write(tree.join("a/b/big"), big).unwrap();
+    std::fs::hard_link(tree.join("a/small"), tree.join("a/b/again")).unwrap();
+    symlink("../nowhere", tree.join("a/link")).unwrap();
+    let sparse = std::fs::File::create(tree.join("sparse")).unwrap();
+    sparse.set_len(5 * BLOCK as u64 + 10).unwrap();
+    sparse.write_all_at(b"x", 3 * BLOCK as u64 + 5).unwrap();
+    tree
+}
+
+#[test]
+fn blocks_bring_all_of_a_tree_asked_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = make(dir.path());
+    for fresh in [true, false] {
+        let tree = Tree::new(&spec(&[source.to_str().unwrap()]), None).unwrap();
+        let built = run(&tree, fresh);
+        let names: Vec<&str> = built.entries.keys().map(String::as_str).collect();
+        let all = [
+            "tree",
+            "tree/a",
+            "tree/a/b",
+            "tree/a/b/again",
+            "tree/a/b/big",
+            "tree/a/b/empty",
+            "tree/a/link",
+            "tree/a/none",
+            "tree/a/small",
+            "tree/sparse",
+        ];
+        assert_eq!(names, all);
+        for (path, (entry, bytes)) in &built.entries {
+            let disk = dir.path().join(path);
+            match &entry.kind {
+                Kind::File { .. } => assert!(std::fs::read(disk).unwrap() == *bytes, "{path}"),
+                Kind::Symlink { target } => assert_eq!(target, b"../nowhere"),
+                Kind::HardLink { to } => {
+                    assert!(["tree/a/small", "tree/a/b/again"].contains(&std::str::from_utf8(to).unwrap()))
+                }
+                _ => assert!(disk.is_dir()),
+            }
+        }
+        assert_eq!(built.roots.keys().collect::<Vec<_>>(), ["tree/a/b/big", "tree/sparse"]);
+        let walked = tree.walked();
+        assert!(walked.complete && walked.problems.is_empty(), "{walked:?}");
+        assert_eq!(walked.entries, 10);
+    }
+}
+
+#[test]
+fn parts_that_are_there_are_not_read_but_count_for_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let big: Vec<u8> = (0..3 * BLOCK + 1).map(|i| (i / 3) as u8).collect();
+    let path = dir.path().join("big");
+    std::fs::write(&path, &big).unwrap();
+    let tree = Tree::new(&spec(&[path.to_str().unwrap()]), None).unwrap();
+    assert_eq!(tree.offer().single.as_deref(), Some(b"big".as_slice()));
+    let digest =
+        |n: usize| crate::digest::part(&big[n * BLOCK..big.len().min((n + 1) * BLOCK)], big.len() as u64);
+    for have in [vec![0, 2], vec![0, 1, 2, 3]] {
+        let mut jobs = Vec::new();
+        tree.walk(false, &mut |job| {
+            jobs.push(job);
+            true
+        })
+        .unwrap();
+        let Work::Ask(items) = &jobs[0].0 else { panic!() };
+        let file = items[0].file;
+        let wanted = Wanted { file, have: have.iter().map(|n| (*n as u64, digest(*n))).collect() };
+        let more = tree.wanted(&jobs[0], &Want { files: vec![wanted] });
+        let mut built = Built::default();
+        let pool = Pool::new(1);
+        assert_eq!(more.len(), (4 - have.len()).max(1));
+        for job in &more {
+            let mut block = pool.take().unwrap();
+            tree.fill(job, &mut block).unwrap();
+            built.take(&block);
+        }
+        let mut layer = Layer::new(big.len() as u64);
+        (0..4).for_each(|n| layer.set(n as u64, digest(n)));
+        assert_eq!(built.roots.get("big").copied(), layer.root());
+    }
+}
+
+#[test]
+fn what_changes_vanishes_or_cannot_be_read_is_told_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = make(dir.path());
+    let tree = Tree::new(&spec(&[&format!("{}/", source.display())]), None).unwrap();
+    let pool = Pool::new(1);
+    let mut jobs = Vec::new();
+    tree.walk(true, &mut |job| {
+        jobs.push(job);
+        true
+    })
+    .unwrap();
+    std::fs::write(source.join("a/none"), "no more").unwrap();
+    std::fs::write(source.join("a/b/big"), "shorter").unwrap();
+    std::fs::remove_file(source.join("sparse")).unwrap();
+    let mut built = Built::default();
+    for job in &jobs {
+        let mut block = pool.take().unwrap();
+        tree.fill(job, &mut block).unwrap();
+        built.take(&block);
+    }
+    let walked = tree.walked();
+    assert!(!walked.complete);
+    let told: Vec<&str> = walked.problems.iter().map(|p| p.path.rsplit('/').next().unwrap()).collect();
+    assert_eq!(told.len(), 3, "{walked:?}");
+    assert!(built.entries.contains_key("a/small") && !built.entries.contains_key("a/none"));
+}
+
+#[test]
+fn patterns_slashes_and_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["x1", "x2", ".x3"] {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let at = |tail: &str| format!("{}/{tail}", dir.path().display());
+    let names = |sources: &[&str]| {
+        Tree::new(&spec(sources), None).map(|tree| run(&tree, true).entries.into_keys().collect::<Vec<_>>())
+    };
+    assert_eq!(names(&[&at("x*")]).unwrap(), ["x1", "x2"]);
+    assert_eq!(names(&[&at("")]).unwrap(), ["", ".x3", "x1", "x2"]);
+    assert!(names(&[&at("y*")]).is_err());
+    assert!(names(&[&at("nothing")]).is_err());
+    assert!(names(&[&at("x1"), &at("x1")]).is_err());
+    let some = Tree::new(&spec(&[&at("x1"), &at("nothing")]), None).unwrap();
+    assert_eq!(some.walked().failed, 1);
+    let excluding = SendSpec { exclude: vec!["x2".into()], ..spec(&[&at("")]) };
+    let tree = Tree::new(&excluding, None).unwrap();
+    assert_eq!(run(&tree, true).entries.len(), 3);
+}
+
+#[test]
+fn a_served_root_is_never_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir_all(root.join("in")).unwrap();
+    std::fs::write(dir.path().join("secret"), "s").unwrap();
+    std::fs::write(root.join("in/open"), "o").unwrap();
+    symlink(dir.path(), root.join("out")).unwrap();
+    for bad in ["../secret", "/../secret", "out/secret", "/out/", "in/../../secret"] {
+        assert!(Tree::new(&spec(&[bad]), Some(&root)).is_err(), "{bad}");
+    }
+    let tree = Tree::new(&spec(&["/in"]), Some(&root)).unwrap();
+    assert!(run(&tree, true).entries.contains_key("in/open"));
+}
+
+#[test]
+fn noise_is_as_much_as_was_wished() {
+    for (bytes, file) in [(10_000_000, 0), (5_000, 1_000), (12 << 20, 5 << 20)] {
+        let null = Null::new(bytes, file);
+        let pool = Pool::new(1);
+        let mut built = Built::default();
+        null.walk(true, &mut |job| {
+            let mut block = pool.take().unwrap();
+            null.fill(&job, &mut block).unwrap();
+            built.take(&block);
+            true
+        })
+        .unwrap();
+        assert!(built.entries.values().map(|(_, b)| b.len() as u64).sum::<u64>() >= bytes);
+    }
+}

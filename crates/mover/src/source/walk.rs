@@ -1,0 +1,296 @@
+//! The walk: depth first, a directory read piece by piece, so that a million names in one need no more memory than ten.
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self as rfs, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::links::{First, Links};
+use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
+use crate::entry::Time;
+use crate::error::Error;
+use crate::part::{BLOCK, MAX_PATH};
+
+/// Bytes of names that are read at a time.
+const NAMES: usize = 32 << 10;
+
+/// Entries for one block.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    items: Vec<Item>,
+    bytes: u64,
+}
+
+impl Gathered {
+    /// Adds an entry; what is full comes back.
+    pub(super) fn add(&mut self, item: Item) -> Option<Job> {
+        let bytes = if matches!(item.kind, Is::File { .. }) { item.seen.len } else { 0 };
+        let full = self.bytes + bytes > BLOCK as u64 || self.items.len() >= ENTRIES;
+        let job = if full { self.take() } else { None };
+        self.bytes += bytes;
+        self.items.push(item);
+        job
+    }
+
+    /// What is there.
+    pub(super) fn take(&mut self) -> Option<Job> {
+        self.bytes = 0;
+        let items = std::mem::take(&mut self.items);
+        (!items.is_empty()).then_some(Job(Work::Gather(items)))
+    }
+}
+
+/// A walk under way.
+pub(super) struct Walk<'w> {
+    tree: &'w Tree,
+    fresh: bool,
+    emit: &'w mut dyn FnMut(Job) -> bool,
+    next: u64,
+    gathered: Gathered,
+    asked: Vec<Item>,
+    links: Links,
+    /// Nobody wants more.
+    over: bool,
+    complete: bool,
+}
+
+impl<'w> Walk<'w> {
+    pub(super) fn new(tree: &'w Tree, fresh: bool, emit: &'w mut dyn FnMut(Job) -> bool) -> Self {
+        let (gathered, links) = (Gathered::default(), Links::default());
+        Self { tree, fresh, emit, next: 0, gathered, asked: Vec::new(), links, over: false, complete: true }
+    }
+
+    /// Walks all sources; whether all of them could be read.
+    pub(super) fn run(&mut self) -> Result<bool, Error> {
+        for (number, top) in self.tree.tops.iter().enumerate() {
+            let dir = Arc::new(Dir { top: number, path: Vec::new(), inside: top.inside.clone() });
+            match &top.single {
+                Some(name) => match rfs::statat(&top.fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => self.entry(&dir, name, &stat)?,
+                    Err(e) => self.unread(&dir, name, e),
+                },
+                None => self.directories(dir, top.fd.as_fd())?,
+            }
+        }
+        let last = self.gathered.take();
+        self.give(last);
+        self.give_asked();
+        Ok(self.complete && !self.over)
+    }
+
+    /// All below a directory. The stack is on the heap, so that no depth overflows the thread's own.
+    fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd) -> Result<(), Error> {
+        let stat = rfs::fstat(&fd)
+            .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
+        let item = self.item(&dir, b"", &stat);
+        self.add(item);
+        let mut stack = vec![(dir, None::<OwnedFd>)];
+        let mut names = Vec::with_capacity(NAMES);
+        let first = rfs::openat(&fd, c".", DIRECTORY, Mode::empty());
+        if let Some((_, top)) = stack.last_mut() {
+            *top = first.ok();
+        }
+        while let Some((dir, fd)) = stack.pop() {
+            if self.over {
+                return Ok(());
+            }
+            let Some(fd) = fd.or_else(|| self.open(&dir)) else { continue };
+            let mut below = Vec::new();
+            self.names(&dir, &fd, &mut names, &mut below)?;
+            // A directory is opened only when it is its turn: so few are open at a time, however wide the tree is.
+            stack.extend(below.into_iter().rev().map(|name| {
+                let sub =
+                    Dir { top: dir.top, path: join(&dir.path, &name), inside: join(&dir.inside, &name) };
+                (Arc::new(sub), None)
+            }));
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, dir: &Arc<Dir>) -> Option<OwnedFd> {
+        let opened = self.tree.open(dir.top, &dir.path, DIRECTORY);
+        match opened {
+            Ok(fd) => Some(fd),
+            Err(e) => {
+                self.unread(dir, b"", e);
+                None
+            }
+        }
+    }
+
+    /// The entries of one directory; names of those below are put into `below`.
+    fn names(
+        &mut self,
+        dir: &Arc<Dir>,
+        fd: &OwnedFd,
+        buffer: &mut Vec<u8>,
+        below: &mut Vec<Box<[u8]>>,
+    ) -> Result<(), Error> {
+        let mut raw = RawDir::new(fd, buffer.spare_capacity_mut());
+        while let Some(entry) = raw.next() {
+            if self.over {
+                return Ok(());
+            }
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) => {
+                    self.unread(dir, b"", e);
+                    return Ok(());
+                }
+            };
+            let name: &CStr = entry.file_name();
+            let bytes = name.to_bytes();
+            if bytes == b"." || bytes == b".." || self.is_excluded(dir, bytes) {
+                continue;
+            }
+            if dir.inside.len() + 1 + bytes.len() > MAX_PATH {
+                self.unread(dir, bytes, Errno::NAMETOOLONG);
+                continue;
+            }
+            match rfs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => {
+                    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                        below.push(bytes.into());
+                        let sub = Dir {
+                            top: dir.top,
+                            path: join(&dir.path, bytes),
+                            inside: join(&dir.inside, bytes),
+                        };
+                        let item = self.item(&Arc::new(sub), b"", &stat);
+                        self.add(item);
+                    } else {
+                        self.entry(dir, bytes, &stat)?;
+                    }
+                }
+                // It went between the two calls: nobody can say that it should be in the copy.
+                Err(Errno::NOENT) => {}
+                Err(e) => self.unread(dir, bytes, e),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_excluded(&self, dir: &Dir, name: &[u8]) -> bool {
+        let path = join(&dir.path, name);
+        self.tree.exclude.matches(Path::new(std::ffi::OsStr::from_bytes(&path)))
+    }
+
+    /// Everything but a directory.
+    fn entry(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Result<(), Error> {
+        let mut item = self.item(dir, name, stat);
+        item.kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                Is::File { sparse: (stat.st_blocks as u64) * 512 < stat.st_size as u64 && stat.st_size > 0 }
+            }
+            FileType::Symlink => Is::Symlink,
+            FileType::Fifo => Is::Fifo,
+            FileType::CharacterDevice => Is::Device { character: true, number: stat.st_rdev },
+            FileType::BlockDevice => Is::Device { character: false, number: stat.st_rdev },
+            _ => {
+                self.tree.trouble(dir, name, "left out: a socket is of no use elsewhere", false);
+                return Ok(());
+            }
+        };
+        if stat.st_nlink > 1 && !matches!(item.kind, Is::Symlink) {
+            let first = self.links.first((stat.st_dev, stat.st_ino), || item.inside());
+            match first {
+                Ok(First::This) => {}
+                Ok(First::Other(path)) => item.kind = Is::HardLink(path),
+                Err(e) => return Err(Error::io("keep hard links in", std::env::temp_dir())(e)),
+            }
+        }
+        self.add(item);
+        Ok(())
+    }
+
+    fn item(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Item {
+        let mtime = Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+        let (uid, gid) = (stat.st_uid, stat.st_gid);
+        let seen = Seen { len: stat.st_size as u64, mtime, mode: stat.st_mode & 0o7777, uid, gid };
+        self.next += 1;
+        Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind: Is::Dir }
+    }
+
+    fn unread(&mut self, dir: &Dir, name: &[u8], e: Errno) {
+        self.complete = false;
+        self.tree.trouble(dir, name, format!("not copied: {}", std::io::Error::from(e)), true);
+    }
+
+    /// Gives an entry to whom it belongs.
+    fn add(&mut self, item: Item) {
+        self.tree.entries.fetch_add(1, Relaxed);
+        if !matches!(item.kind, Is::File { .. }) {
+            let full = self.gathered.add(item);
+            return self.give(full);
+        }
+        self.tree.files.fetch_add(1, Relaxed);
+        self.tree.bytes.fetch_add(item.seen.len, Relaxed);
+        if !self.fresh {
+            self.asked.push(item);
+            if self.asked.len() >= ENTRIES {
+                self.give_asked();
+            }
+        } else if item.is_cut() {
+            for job in self.tree.cuts(item, &[]) {
+                self.give(Some(job));
+            }
+        } else {
+            let full = self.gathered.add(item);
+            self.give(full);
+        }
+    }
+
+    fn give_asked(&mut self) {
+        let items = std::mem::take(&mut self.asked);
+        self.give((!items.is_empty()).then_some(Job(Work::Ask(items))));
+    }
+
+    fn give(&mut self, job: Option<Job>) {
+        if let Some(job) = job
+            && !self.over
+        {
+            self.over = !(self.emit)(job);
+        }
+    }
+}
+
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+impl Tree {
+    /// The blocks of a file that are holes and nothing else.
+    pub(super) fn holes(&self, item: &Item) -> Vec<std::ops::Range<u64>> {
+        let mut holes: Vec<std::ops::Range<u64>> = Vec::new();
+        let Ok(fd) = self.open_item(item) else { return holes };
+        let (block, len) = (BLOCK as u64, item.seen.len);
+        let mut at = 0;
+        while at < len {
+            let data = match rfs::seek(&fd, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                Err(Errno::NXIO) => len,
+                Err(_) => return holes,
+            };
+            let (start, end) =
+                (at.next_multiple_of(block), if data >= len { len } else { data / block * block });
+            if start < end {
+                holes.push(start..end);
+            }
+            if data >= len {
+                break;
+            }
+            match rfs::seek(&fd, SeekFrom::Hole(data)) {
+                Ok(hole) if hole > at => at = hole,
+                _ => return holes,
+            }
+        }
+        holes
+    }
+}
