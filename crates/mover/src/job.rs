@@ -124,4 +124,16 @@ pub struct Written {
     pub more_problems: u64,
     /// How many of all problems mean that something is missing.
     pub failed: u64,
+    /// Of a dry run: what would be done, the first of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub planned: Vec<Change>,
+}
+
+/// What a dry run would do to one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The name, as a person would write it.
+    pub path: String,
+    /// "copy", "delete", "make the directory".
+    pub what: String,
 }

@@ -23,6 +23,7 @@ mod error;
 pub mod job;
 pub mod part;
 pub mod queue;
+pub mod sink;
 pub mod source;
 pub mod spec;
 

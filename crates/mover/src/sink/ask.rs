@@ -1,0 +1,187 @@
+//! Answering what the sender asks: is this file here already?
+
+use std::fs::File;
+use std::io::Read;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use tidecast_hash::Digest;
+
+use super::attributes::{mtime, same_time};
+use super::dirs::{Dirs, kind, look, split};
+use super::journal::id;
+use super::trouble::{Doing, Tried, Trouble};
+use super::{Directory, Relaxed, Staging, Writer};
+use crate::digest::{self, Layer};
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::job::{Want, Wanted};
+use crate::part::{BLOCK, Part};
+
+/// What is here of a file that was asked for.
+pub(super) enum Here {
+    /// Nothing that could stay.
+    No,
+    /// It, with what it has.
+    Same(Box<Stat>),
+    /// Something newer that is to stay.
+    Newer,
+}
+
+impl Directory {
+    /// Answers one question.
+    pub(super) fn asked(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        part: &Part,
+        path: &[u8],
+        root: Option<&Digest>,
+        want: &mut Option<Want>,
+    ) -> Result<(), Error> {
+        let want = want.get_or_insert_with(Want::default);
+        let here = self.here(&mut writer.dirs, &part.entry, path, root);
+        match self.settle(path, here)? {
+            // It has been said that it cannot be looked at; whether it can be written will be seen.
+            Some(Here::No) | None => {
+                if let Some(have) = self.have(staging, writer, part, path)? {
+                    want.files.push(Wanted { file: part.file, have });
+                }
+            }
+            Some(Here::Newer) => self.keep(part.file),
+            Some(Here::Same(stat)) => {
+                self.keep(part.file);
+                if self.owners.differ(&stat, &part.entry.attributes) {
+                    let tried = self.correct(writer, &part.entry, path);
+                    if self.settle(path, tried)? == Some(true) {
+                        self.counts.entries.fetch_add(1, Relaxed);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, file: u64) {
+        if self.done.lock().insert(file) {
+            self.counts.kept.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether a file is here; nothing is changed.
+    pub(super) fn here(
+        &self,
+        dirs: &mut Dirs,
+        entry: &Entry,
+        path: &[u8],
+        root: Option<&Digest>,
+    ) -> Tried<Here> {
+        let (parent, name) = split(path);
+        let dir = match dirs.find(parent) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Here::No),
+            Err(e) => return Err(e).doing("look at"),
+        };
+        let Some(stat) = look(&dir, name)?.filter(|stat| kind(stat) == FileType::RegularFile) else {
+            return Ok(Here::No);
+        };
+        if self.spec.update
+            && mtime(&stat) > entry.attributes.mtime
+            && !same_time(&stat, entry.attributes.mtime)
+        {
+            return Ok(Here::Newer);
+        }
+        if u64::try_from(stat.st_size) != Ok(entry.len()) {
+            return Ok(Here::No);
+        }
+        let same = match root {
+            None => same_time(&stat, entry.attributes.mtime),
+            Some(root) => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let file = fs::openat(&dir, name, flags, Mode::empty()).doing("open")?;
+                hash(&File::from(file), entry.len()).doing("read")? == Some(*root)
+            }
+        };
+        Ok(if same { Here::Same(Box::new(stat)) } else { Here::No })
+    }
+
+    fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried<bool> {
+        let (parent, name) = split(path);
+        let dir = writer.dirs.find(parent).doing("open")?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |how: OFlags| fs::openat(&dir, name, flags | how, Mode::empty());
+        // One's own file may be such that one can only write it.
+        let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).doing("open")?;
+        let stat = fs::fstat(&file).doing("look at")?;
+        if kind(&stat) != FileType::RegularFile {
+            return Err(Trouble::because("set attributes of", "it is no longer a file"));
+        }
+        self.owners.dress(&file, &stat, &entry.attributes, &mut |what| self.problem(path, what, false))
+    }
+
+    /// Parts of a wanted file that an earlier run has left; None if that is all of it, and so it was finished.
+    fn have(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        part: &Part,
+        path: &[u8],
+    ) -> Result<Option<Vec<(u64, Digest)>>, Error> {
+        if part.entry.len() <= BLOCK as u64 {
+            return Ok(Some(Vec::new()));
+        }
+        let left = staging.left.lock().remove(&id(&part.entry));
+        if left.is_none() {
+            // Nothing is left, unless this was asked before and the answer has not arrived.
+            return Ok(Some(self.cuts.find(part.file).map(|cut| cut.have()).unwrap_or_default()));
+        }
+        let cut = self.cuts.get(part.file, &part.entry);
+        let resume = || {
+            let file = self.cuts.handle(&cut, &staging.stage, staging.reserve)?;
+            cut.resume(&file, left.as_ref().unwrap_or(&Vec::new()), &staging.journal)
+        };
+        let Some(bytes) = self.settle(path, resume())? else { return Ok(Some(Vec::new())) };
+        self.counts.resumed.fetch_add(bytes, Relaxed);
+        if cut.is_whole() {
+            self.complete(staging, writer, &cut, part.file, path)?;
+            return Ok(None);
+        }
+        Ok(Some(cut.have()))
+    }
+}
+
+/// The root of a file here; None if it has another length now.
+fn hash(file: &File, len: u64) -> std::io::Result<Option<Digest>> {
+    let (mut layer, mut buffer, mut part, mut at) = (Layer::new(len), vec![0; BLOCK], 0, 0);
+    loop {
+        let mut filled = 0;
+        while filled < BLOCK {
+            match (&*file).read(&mut buffer[filled..])? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        at += filled as u64;
+        if at > len || (filled < BLOCK && at < len) {
+            return Ok(None);
+        }
+        let digest = digest::part(&buffer[..filled], len);
+        if len <= BLOCK as u64 {
+            return Ok((at == len).then_some(digest));
+        }
+        if filled > 0 {
+            layer.set(part, digest);
+        }
+        part += 1;
+        if at == len {
+            return Ok(layer.root());
+        }
+    }
+}
+
+/// A directory handle for looking only.
+pub(super) fn looking(base: &OwnedFd) -> Tried<Dirs> {
+    let base = rustix::io::fcntl_dupfd_cloexec(base, 0).doing("open")?;
+    Ok(Dirs::new(std::sync::Arc::new(base)))
+}

@@ -1,0 +1,306 @@
+//! Files that come in parts: each is written where it belongs in a file of the staging directory, which gets its name when all
+//! have come and their root is the sender's.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rustix::fs::{self, FallocateFlags, OFlags};
+use rustix::io::Errno;
+use tidecast_hash::{Digest, parents};
+use tidecast_metainfo::merkle;
+
+use super::attributes::unsupported;
+use super::journal::{Id, Journal, Left, id, staged};
+use super::stage::Stage;
+use super::trouble::{Doing, Tried};
+use crate::digest;
+use crate::entry::{Entry, Kind};
+use crate::part::BLOCK;
+
+/// Unfinished files whose handles are held.
+const HANDLES: usize = 128;
+/// What is skipped if it is zero.
+const PAGE: usize = 4096;
+const PARTS: u64 = BLOCK as u64;
+
+/// All unfinished files, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    files: Mutex<HashMap<u64, Arc<Cut>>>,
+    handles: Mutex<VecDeque<Weak<Cut>>>,
+}
+
+/// An unfinished file.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) entry: Entry,
+    pub(super) id: Id,
+    handle: Mutex<Option<Arc<File>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    layer: Layer,
+    /// Parts that are written.
+    written: u64,
+    root: Option<Digest>,
+    over: bool,
+}
+
+/// What is to be done about a file after a part was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// More is to come.
+    Wait,
+    /// It is whole; asked for only once.
+    Finish,
+    /// All has come, and it is not what the sender has read.
+    Differs,
+}
+
+impl Cuts {
+    /// The file with that number, begun if need be.
+    pub(super) fn get(&self, number: u64, entry: &Entry) -> Arc<Cut> {
+        let mut files = self.files.lock();
+        let new = || {
+            let state = Mutex::default();
+            Arc::new(Cut { entry: entry.clone(), id: id(entry), handle: Mutex::default(), state })
+        };
+        files.entry(number).or_insert_with(new).clone()
+    }
+
+    /// The same if it was begun.
+    pub(super) fn find(&self, number: u64) -> Option<Arc<Cut>> {
+        self.files.lock().get(&number).cloned()
+    }
+
+    pub(super) fn forget(&self, number: u64) {
+        self.files.lock().remove(&number);
+    }
+
+    /// Those that are not complete.
+    pub(super) fn left(&self) -> Vec<Arc<Cut>> {
+        self.files.lock().values().cloned().collect()
+    }
+
+    /// The file in the staging directory, opened and made if need be.
+    pub(super) fn handle(&self, cut: &Arc<Cut>, stage: &Stage, reserve: bool) -> Tried<Arc<File>> {
+        let mut handle = cut.handle.lock();
+        if let Some(file) = &*handle {
+            return Ok(file.clone());
+        }
+        let name = staged(&cut.id);
+        let fd = match stage.file(&name, OFlags::RDWR) {
+            Err(Errno::NOENT) => {
+                let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("make")?;
+                let len = cut.entry.len();
+                fs::ftruncate(&fd, len).doing("make")?;
+                if reserve && !matches!(cut.entry.kind, Kind::File { sparse: true, .. }) {
+                    match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
+                        Err(e) if !unsupported(e) => return Err(e).doing("make room for"),
+                        _ => {}
+                    }
+                }
+                fd
+            }
+            other => other.doing("open")?,
+        };
+        let file = Arc::new(File::from(fd));
+        *handle = Some(file.clone());
+        drop(handle);
+        let mut handles = self.handles.lock();
+        handles.push_back(Arc::downgrade(cut));
+        let old =
+            if handles.len() > HANDLES { handles.pop_front().and_then(|old| old.upgrade()) } else { None };
+        drop(handles);
+        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, cut)) {
+            *old.handle.lock() = None;
+        }
+        Ok(file)
+    }
+}
+
+impl Cut {
+    /// Takes a stretch as the caller's to write; false if it was taken before.
+    pub(super) fn claim(&self, stretch: &Stretch) -> bool {
+        let mut state = self.state.lock();
+        !state.over && state.layer.add(stretch)
+    }
+
+    /// It is written. With `root` if the sender said so in this part.
+    pub(super) fn written(&self, parts: u64) -> Next {
+        let mut state = self.state.lock();
+        state.written += parts;
+        self.next(&mut state)
+    }
+
+    /// What the sender has read.
+    pub(super) fn root(&self, root: &Digest) -> Next {
+        let mut state = self.state.lock();
+        state.root = Some(*root);
+        self.next(&mut state)
+    }
+
+    fn next(&self, state: &mut State) -> Next {
+        let parts = self.entry.len().div_ceil(PARTS);
+        let Some(root) = state.root.filter(|_| !state.over && state.written == parts) else {
+            return Next::Wait;
+        };
+        state.over = true;
+        if state.layer.root(self.entry.len()) == root { Next::Finish } else { Next::Differs }
+    }
+
+    /// All of it is there, as an earlier run has left it; true only once.
+    pub(super) fn is_whole(&self) -> bool {
+        let mut state = self.state.lock();
+        let whole = !state.over && state.written == self.entry.len().div_ceil(PARTS);
+        state.over |= whole;
+        whole
+    }
+
+    /// Parts that are there, for the sender. Holes are not named: to hear of them again costs nothing.
+    pub(super) fn have(&self) -> Vec<(u64, Digest)> {
+        self.state.lock().layer.parts.iter().map(|(part, digest)| (*part, *digest)).collect()
+    }
+
+    /// Takes over what an earlier run has left and its journal names; what may not have reached the disk is hashed first, and then
+    /// noted as being of this boot. Answers with the bytes.
+    pub(super) fn resume(&self, file: &File, left: &Left, journal: &Journal) -> Tried<u64> {
+        let (len, mut buffer, mut bytes) = (self.entry.len(), Vec::new(), 0);
+        // What is certain comes first: an older record of the same part says nothing then.
+        let (doubtful, certain): (Vec<&_>, Vec<&_>) = left.iter().partition(|(.., doubtful)| *doubtful);
+        for (part, digest, doubtful) in certain.into_iter().chain(doubtful) {
+            if self.state.lock().layer.parts.contains_key(part) {
+                continue;
+            }
+            let Some(rest) = len.checked_sub(part.saturating_mul(PARTS)).filter(|rest| *rest > 0) else {
+                continue;
+            };
+            buffer.resize(rest.min(PARTS) as usize, 0);
+            if *doubtful {
+                file.read_exact_at(&mut buffer, part * PARTS).doing("read")?;
+                if digest::part(&buffer, len) != *digest {
+                    // Zeros are not always written.
+                    buffer.fill(0);
+                    file.write_all_at(&buffer, part * PARTS).doing("write")?;
+                    continue;
+                }
+                journal.add(&self.id, *part, digest)?;
+            }
+            if self.claim(&Stretch::Part(*part, *digest)) {
+                self.state.lock().written += 1;
+                bytes += buffer.len() as u64;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a part where it belongs.
+    pub(super) fn write(&self, file: &File, offset: u64, data: &[u8]) -> Tried {
+        if !matches!(self.entry.kind, Kind::File { sparse: true, .. }) {
+            return file.write_all_at(data, offset).doing("write");
+        }
+        write_sparse(file, offset, data)
+    }
+}
+
+/// Writes all but the pages that are zero; they must be holes already.
+pub(super) fn write_sparse(file: &File, offset: u64, data: &[u8]) -> Tried {
+    let is_zero = |at: usize| {
+        let page = &data[at..data.len().min(at + PAGE)];
+        *page == [0; PAGE][..page.len()]
+    };
+    let (mut at, len) = (0, data.len());
+    while at < len {
+        let begin = at;
+        while at < len && !is_zero(at) {
+            at = len.min(at + PAGE);
+        }
+        file.write_all_at(&data[begin..at], offset + begin as u64).doing("write")?;
+        while at < len && is_zero(at) {
+            at = len.min(at + PAGE);
+        }
+    }
+    Ok(())
+}
+
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stretch {
+    /// A part, by its number.
+    Part(u64, Digest),
+    /// A hole: its first part, and how many it is.
+    Hole(u64, u64),
+}
+
+impl Stretch {
+    /// Its first part, and how many it is.
+    pub(super) fn range(&self) -> (u64, u64) {
+        match self {
+            Self::Part(part, _) => (*part, 1),
+            Self::Hole(part, count) => (*part, *count),
+        }
+    }
+}
+
+/// The digests of a file's parts, as far as they have come. A hole takes no room, however long it is.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    parts: BTreeMap<u64, Digest>,
+    /// First part of each hole, and how many it is.
+    holes: BTreeMap<u64, u64>,
+}
+
+impl Layer {
+    /// False if it was there before, wholly or in part.
+    fn add(&mut self, stretch: &Stretch) -> bool {
+        let (first, count) = stretch.range();
+        let end = first.saturating_add(count);
+        let hole = self.holes.range(..end).next_back().is_some_and(|(at, n)| at + n > first);
+        if count == 0 || hole || self.parts.range(first..end).next().is_some() {
+            return false;
+        }
+        match stretch {
+            Stretch::Part(part, digest) => self.parts.insert(*part, *digest).is_none(),
+            Stretch::Hole(..) => self.holes.insert(first, count).is_none(),
+        }
+    }
+
+    /// The root of a file of that length, all of whose parts have come.
+    fn root(&self, len: u64) -> Digest {
+        let parts = len.div_ceil(PARTS);
+        let top = parts.next_power_of_two().trailing_zeros();
+        let mut zeros = vec![digest::zeros(BLOCK, u64::MAX)];
+        for level in 0..top as usize {
+            zeros.push(pair(zeros[level], zeros[level]));
+        }
+        self.node(0, top, len, &zeros)
+    }
+
+    fn node(&self, first: u64, level: u32, len: u64, zeros: &[Digest]) -> Digest {
+        let (parts, end) = (len.div_ceil(PARTS), first + (1 << level));
+        if first >= parts {
+            return merkle::pad(merkle::piece_level(BLOCK as u32) + level);
+        }
+        let hole = self.holes.range(..=first).next_back().is_some_and(|(at, n)| at + n >= end);
+        if hole && end.saturating_mul(PARTS) <= len {
+            return zeros[level as usize];
+        }
+        if level == 0 {
+            let last = || digest::zeros((len - first * PARTS).min(PARTS) as usize, len);
+            return self.parts.get(&first).copied().unwrap_or_else(last);
+        }
+        let middle = first + (1 << (level - 1));
+        pair(self.node(first, level - 1, len, zeros), self.node(middle, level - 1, len, zeros))
+    }
+}
+
+fn pair(left: Digest, right: Digest) -> Digest {
+    let mut up = [[0; 32]];
+    parents(&[left, right], &mut up);
+    up[0]
+}

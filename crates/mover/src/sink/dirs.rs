@@ -1,0 +1,168 @@
+//! Handles of directories below the destination. A path is resolved one component after another from a handle that is
+//! known to lie below it, and no link is ever followed: so nothing that is planted there can lead a write outside.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::trouble::{Doing, Tried, Trouble};
+
+/// Handles that one writer holds.
+const HANDLES: usize = 32;
+const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directories that one writer has used last.
+#[derive(Debug)]
+pub(super) struct Dirs {
+    base: Arc<OwnedFd>,
+    /// The last used is the last.
+    known: Vec<(Vec<u8>, Arc<OwnedFd>)>,
+}
+
+/// The path of the directory in which an entry lies, and the entry's own name.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+impl Dirs {
+    pub(super) fn new(base: Arc<OwnedFd>) -> Self {
+        Self { base, known: Vec::new() }
+    }
+
+    /// A directory that must be there.
+    pub(super) fn find(&mut self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
+        self.reach(path, &mut |at, name, _| fs::openat(at, name, STEP, Mode::empty()))
+    }
+
+    /// A directory that is made if it is missing, as are those above it; what is in its way and no directory is removed.
+    /// `made` is told of each.
+    pub(super) fn make(&mut self, path: &[u8], made: &mut dyn FnMut(&[u8]) -> Tried) -> Tried<Arc<OwnedFd>> {
+        let mut trouble = None;
+        let reached = self.reach(path, &mut |at, name, path| match step(at, name) {
+            Ok((fd, false)) => Ok(fd),
+            Ok((fd, true)) => made(path).map(|()| fd).map_err(|t| {
+                trouble = Some(t);
+                Errno::CANCELED
+            }),
+            Err(e) => Err(e),
+        });
+        reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "make the directory", error: e.into() }))
+    }
+
+    fn reach(
+        &mut self,
+        path: &[u8],
+        open: &mut dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Result<OwnedFd, Errno>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = self.known(path) {
+            return Ok(fd);
+        }
+        let mut end = split(path).0.len();
+        let mut at = loop {
+            match self.known(&path[..end]) {
+                Some(fd) => break fd,
+                None => end = split(&path[..end]).0.len(),
+            }
+        };
+        while end < path.len() {
+            let begin = if end == 0 { 0 } else { end + 1 };
+            end = path[begin..].iter().position(|b| *b == b'/').map_or(path.len(), |n| begin + n);
+            at = Arc::new(open(&at, &path[begin..end], &path[..end])?);
+            if self.known.len() >= HANDLES {
+                self.known.remove(0);
+            }
+            self.known.push((path[..end].to_vec(), at.clone()));
+        }
+        Ok(at)
+    }
+
+    fn known(&mut self, path: &[u8]) -> Option<Arc<OwnedFd>> {
+        if path.is_empty() {
+            return Some(self.base.clone());
+        }
+        let at = self.known.iter().rposition(|(known, _)| known == path)?;
+        if at + 1 < self.known.len() {
+            let last = self.known.remove(at);
+            self.known.push(last);
+        }
+        self.known.last().map(|(_, fd)| fd.clone())
+    }
+}
+
+/// A directory in another, and whether it was made.
+fn step(at: &OwnedFd, name: &[u8]) -> Result<(OwnedFd, bool), Errno> {
+    let mut made = false;
+    for _ in 0..4 {
+        match fs::openat(at, name, STEP, Mode::empty()) {
+            Ok(fd) => return Ok((fd, made)),
+            Err(Errno::NOENT) => match fs::mkdirat(at, name, Mode::from_raw_mode(0o700)) {
+                Ok(()) => made = true,
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(e),
+            },
+            // A link or a file: never what a link leads to.
+            Err(Errno::NOTDIR | Errno::LOOP) => match fs::unlinkat(at, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                Err(e) => return Err(e),
+            },
+            Err(e) => return Err(e),
+        }
+    }
+    // Another program makes and removes it all the time.
+    Err(Errno::AGAIN)
+}
+
+/// What is there under a name, if anything.
+pub(super) fn look(dir: impl AsFd, name: &[u8]) -> Tried<Option<fs::Stat>> {
+    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e).doing("look at"),
+    }
+}
+
+pub(super) fn kind(stat: &fs::Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Removes a directory with all that is in it, but for names of which `keep` says so.
+pub(super) fn remove_tree(
+    at: &OwnedFd,
+    name: &[u8],
+    path: &[u8],
+    keep: &dyn Fn(&[u8]) -> bool,
+) -> Tried<u64> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = fs::openat(at, name, flags, Mode::empty()).doing("open")?;
+    let mut removed = 0;
+    for entry in fs::Dir::read_from(&dir).doing("list")? {
+        let entry = entry.doing("list")?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let below = [path, name].join(&b'/');
+        if keep(&below) {
+            continue;
+        }
+        match fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Ok(()) => removed += 1,
+            Err(Errno::NOENT) => {}
+            // By POSIX; Linux says EISDIR.
+            Err(Errno::ISDIR | Errno::PERM) => removed += remove_tree(&dir, name, &below, keep)?,
+            Err(e) => return Err(e).doing("remove"),
+        }
+    }
+    match fs::unlinkat(at, name, AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(removed + 1),
+        // It holds names that stay.
+        Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
+        Err(e) => Err(e).doing("remove"),
+    }
+}

@@ -1,0 +1,218 @@
+//! The end of a copy: hard links, deletion, attributes of directories, durability.
+
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::io::Errno;
+
+use super::ask::looking;
+use super::dirs::{Dirs, kind, look, remove_tree, split};
+use super::stage::PREFIX;
+use super::trouble::{Doing, Tried, Trouble};
+use super::write::reopen;
+use super::{Directory, Relaxed, Staging};
+use crate::entry::{Entry, Kind};
+use crate::error::Error;
+use crate::job::Walked;
+use crate::spec::Durable;
+
+impl Directory {
+    pub(super) fn finish_all(&self, walked: &Walked) -> Result<(), Error> {
+        let Some(staging) = &self.staging else { return self.delete(walked) };
+        if staging.removed.swap(true, Relaxed) {
+            return Ok(());
+        }
+        let whole = |t: Trouble| t.at(self.place.path(staging.stage.name.as_bytes()));
+        let unfinished = self.unfinished(walked);
+        let mut dirs = Dirs::new(staging.base.clone());
+        let mut fatal = None;
+        let each = |spool: &super::Spool, act: &mut dyn FnMut(&Entry) -> Tried, fatal: &mut Option<Error>| {
+            spool.each(|entry| {
+                let tried = act(entry);
+                let path = self.named(&entry.path).unwrap_or(&entry.path);
+                if let Err(e) = self.settle(path, tried) {
+                    fatal.get_or_insert(e);
+                }
+                Ok(())
+            })
+        };
+        each(&staging.links, &mut |entry| self.link(staging, &mut dirs, entry), &mut fatal).map_err(whole)?;
+        self.delete(walked)?;
+        let usual = 0o777 & !self.owners.umask;
+        each(&staging.made, &mut |entry| set_mode(&mut dirs, &entry.path, usual), &mut fatal)
+            .map_err(whole)?;
+        let mut late = Late::default();
+        each(&staging.dirs, &mut |entry| self.dress_dir(&mut dirs, entry, &mut late), &mut fatal)
+            .map_err(whole)?;
+        late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
+        for entry in &late.closed {
+            let tried = self.dress_open(&mut dirs, entry);
+            self.settle(&entry.path, tried)?;
+        }
+        if let Some(e) = fatal {
+            return Err(e);
+        }
+        self.leave(staging, unfinished, late.top.as_ref())
+    }
+
+    /// Sees to it that all is on the disk, and removes the staging directory.
+    fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
+        let base = reopen(&staging.base).map_err(|t| t.at(self.place.shown.clone()))?;
+        if self.spec.durable != Durable::No {
+            fs::syncfs(&base).doing("sync").map_err(|t| t.at(self.place.shown.clone()))?;
+        }
+        self.idle.lock().clear();
+        if !unfinished {
+            let tried = staging.stage.remove();
+            self.settle(staging.stage.name.as_bytes(), tried)?;
+        }
+        if let Some(top) = top {
+            let tried = self.dress_open(&mut Dirs::new(staging.base.clone()), top);
+            self.settle(b"", tried)?;
+        }
+        if self.spec.durable != Durable::No {
+            match fs::fsync(&base) {
+                // A file system whose directories need no sync says so this way.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(e) => return Err(Error::io("sync", &self.place.shown)(e.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which files are not complete; if there are any, what they have stays for another run.
+    fn unfinished(&self, walked: &Walked) -> bool {
+        let left = self.cuts.left();
+        for cut in &left {
+            // The sender has said why, if it knows.
+            if walked.failed == 0 {
+                let path = self.named(&cut.entry.path).unwrap_or(&cut.entry.path);
+                self.problem(path, "not copied: parts of it have not come".into(), true);
+            }
+        }
+        !left.is_empty()
+    }
+
+    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry) -> Tried {
+        let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
+        let (parent, old) = split(to);
+        let from = dirs.find(parent).doing("find what it is a link to for")?;
+        let Some(first) = look(&from, old)? else {
+            return Err(Trouble::because("make", "what it is a link to is not there"));
+        };
+        let (parent, name) = split(&entry.path);
+        let dir = dirs.make(parent, &mut |path| {
+            staging.made.push(&Entry { path: path.to_vec(), ..Entry::default() })
+        })?;
+        if look(&dir, name)?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (first.st_dev, first.st_ino)) {
+            return Ok(());
+        }
+        let temporary = "link";
+        let _ = fs::unlinkat(&staging.stage.dir, temporary, AtFlags::empty());
+        fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()).doing("make the link")?;
+        self.rename(&staging.stage.dir, temporary, &dir, name, &entry.path)?;
+        self.counts.entries.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn dress_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> Tried {
+        if entry.path.is_empty() {
+            // Removing the staging directory changes its time.
+            late.top = Some(entry.clone());
+        } else if entry.attributes.mode & 0o100 == 0 {
+            // What is in it could not be reached any more.
+            late.closed.push(entry.clone());
+        } else {
+            return self.dress_open(dirs, entry);
+        }
+        Ok(())
+    }
+
+    fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
+        let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
+        let stat = fs::fstat(&dir).doing("look at")?;
+        let mut warn = |what| self.problem(&entry.path, what, false);
+        self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
+    }
+
+    /// Deletes what the sender does not have, in the directories that it has sent.
+    fn delete(&self, walked: &Walked) -> Result<(), Error> {
+        let Some(named) = &self.named else { return Ok(()) };
+        if !walked.complete || walked.failed > 0 {
+            self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
+            return Ok(());
+        }
+        let base = self.staging.as_ref().map(|staging| &*staging.base).or(self.place.base.as_ref());
+        let Some(base) = base else { return Ok(()) };
+        let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
+        let whole = named.has(b"");
+        let mut stack = vec![Vec::new()];
+        while let Some(path) = stack.pop() {
+            let only_named = path.is_empty() && !whole;
+            let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
+            self.settle(&path, tried)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes in one directory; those in it that stay go on the stack.
+    fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
+        let Some(named) = &self.named else { return Ok(()) };
+        let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
+        for entry in fs::Dir::new(reopen(&at)?).doing("list")? {
+            let entry = entry.doing("list")?;
+            let name = entry.file_name().to_bytes();
+            let ours = path.is_empty() && name.starts_with(PREFIX.as_bytes());
+            if matches!(name, b"." | b"..") || ours {
+                continue;
+            }
+            let below = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
+            let is_dir = match entry.file_type() {
+                FileType::Unknown => look(&at, name)?.is_some_and(|stat| kind(&stat) == FileType::Directory),
+                known => known == FileType::Directory,
+            };
+            if named.has(&below) {
+                if is_dir {
+                    stack.push(below);
+                }
+            } else if !spare && !self.is_excluded(&below) {
+                let tried = self.remove(&at, name, &below, is_dir);
+                // One that cannot be removed does not keep the others.
+                if let Err(Trouble { doing, error }) = tried {
+                    self.problem(&below, format!("cannot {doing} it: {error}"), true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> Tried {
+        let removed = if self.spec.dry_run {
+            self.planned(path, "delete");
+            1
+        } else if is_dir {
+            remove_tree(at, name, path, &|path| self.is_excluded(path))?
+        } else {
+            match fs::unlinkat(at, name, AtFlags::empty()) {
+                Ok(()) => 1,
+                Err(Errno::NOENT) => 0,
+                Err(e) => return Err(e).doing("remove"),
+            }
+        };
+        self.counts.deleted.fetch_add(removed, Relaxed);
+        Ok(())
+    }
+}
+
+/// Directories that are dressed last.
+#[derive(Default)]
+struct Late {
+    top: Option<Entry>,
+    closed: Vec<Entry>,
+}
+
+fn set_mode(dirs: &mut Dirs, path: &[u8], mode: u32) -> Tried {
+    let dir = reopen(&*dirs.find(path).doing("open")?)?;
+    fs::fchmod(&dir, Mode::from_raw_mode(mode)).doing("set the mode of")
+}

@@ -1,0 +1,282 @@
+//! The receiving front: a directory of this host.
+//!
+//! Whatever a block says, nothing outside of the destination is touched and no link is followed ([`dirs`]). A small file is written
+//! in the staging directory and renamed; a cut one is put together there ([`cut`], [`journal`]). What must wait for the end
+//! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
+
+mod ask;
+mod attributes;
+mod cut;
+mod dirs;
+mod finish;
+mod journal;
+mod null;
+mod numbers;
+mod place;
+mod plan;
+mod stage;
+mod trouble;
+mod write;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tree_tests;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use tidecast_hash::Digest;
+use tidecast_publish::Exclude;
+
+use crate::block::Block;
+use crate::error::Error;
+use crate::job::{Problem, Sink, Walked, Want, Written};
+use crate::part::{Part, Parts};
+use crate::spec::ReceiveSpec;
+
+use attributes::Owners;
+use cut::Cuts;
+use dirs::Dirs;
+use journal::{Id, Journal, Left};
+pub use null::Null;
+use numbers::Numbers;
+use place::Place;
+use stage::{Spool, Stage};
+use trouble::Trouble;
+
+/// Problems that are told one by one.
+const PROBLEMS: usize = 100;
+
+/// A directory that receives.
+#[derive(Debug)]
+pub struct Directory {
+    spec: ReceiveSpec,
+    place: Place,
+    exclude: Exclude,
+    owners: Owners,
+    /// None: a dry run.
+    staging: Option<Staging>,
+    /// Of every name that the sender has, with `delete`.
+    named: Option<Named>,
+    /// Entries that are done.
+    done: Mutex<Numbers>,
+    cuts: Cuts,
+    idle: Mutex<Vec<Writer>>,
+    writers: AtomicUsize,
+    counts: Counts,
+    said: Mutex<Written>,
+}
+
+/// What is on disk until the end.
+#[derive(Debug)]
+struct Staging {
+    stage: Stage,
+    base: Arc<OwnedFd>,
+    journal: Journal,
+    left: Mutex<HashMap<Id, Left>>,
+    /// Directories that came, and those that had to be made before.
+    dirs: Spool,
+    made: Spool,
+    links: Spool,
+    /// Whether room is reserved for files: not in memory.
+    reserve: bool,
+    removed: std::sync::atomic::AtomicBool,
+}
+
+/// Names, each as a keyed digest.
+#[derive(Debug, Default)]
+struct Named {
+    key: RandomState,
+    names: Mutex<std::collections::HashSet<u64>>,
+}
+
+impl Named {
+    fn add(&self, path: &[u8]) {
+        let hash = self.key.hash_one(path);
+        self.names.lock().insert(hash);
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.names.lock().contains(&self.key.hash_one(path))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    entries: AtomicU64,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    kept: AtomicU64,
+    resumed: AtomicU64,
+    deleted: AtomicU64,
+}
+
+/// What one thread has at hand while it writes a block.
+#[derive(Debug)]
+struct Writer {
+    dirs: Dirs,
+    /// Its own directory, and how many files it has begun there.
+    stage: OwnedFd,
+    begun: u64,
+    part: Part,
+}
+
+impl Directory {
+    /// Opens the destination, and makes it if it is missing. `root`: it is a name below that directory, and all that it leads to is.
+    ///
+    /// # Errors
+    /// When it is not a place for what is sent, cannot be written, or another copy of the same is at work there.
+    pub fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
+        Self::open_in(spec, root, &journal::boot())
+    }
+
+    fn open_in(spec: &ReceiveSpec, root: Option<&Path>, boot: &Digest) -> Result<Self, Error> {
+        let mut place = Place::open(spec, root)?;
+        let exclude = Exclude::new(&spec.exclude).map_err(|e| Error::Usage(e.to_string()))?;
+        let staging = match place.base.take() {
+            Some(base) if !spec.dry_run => {
+                let staging = Staging::open(Arc::new(base), spec, &place, boot);
+                let staging = staging.map_err(|t| t.at(place.shown.clone()))?;
+                place.fresh &= !staging.stage.found;
+                Some(staging)
+            }
+            base => {
+                place.base = base;
+                place.fresh = false;
+                None
+            }
+        };
+        Ok(Self {
+            place,
+            exclude,
+            owners: Owners::new(),
+            staging,
+            named: spec.delete.then(Named::default),
+            done: Mutex::default(),
+            cuts: Cuts::default(),
+            idle: Mutex::default(),
+            writers: AtomicUsize::new(0),
+            counts: Counts::default(),
+            said: Mutex::default(),
+            spec: spec.clone(),
+        })
+    }
+
+    /// Something that concerns one name.
+    fn problem(&self, path: &[u8], what: String, failed: bool) {
+        let mut said = self.said.lock();
+        said.failed += u64::from(failed);
+        if said.problems.len() < PROBLEMS {
+            let path = self.place.show(path);
+            said.problems.push(Problem { path, what, failed });
+        } else {
+            said.more_problems += 1;
+        }
+    }
+
+    /// Keeps what concerns one name for the end; an error if it concerns all.
+    fn settle<T>(&self, path: &[u8], tried: Result<T, Trouble>) -> Result<Option<T>, Error> {
+        match tried {
+            Ok(done) => Ok(Some(done)),
+            Err(trouble) if trouble.ends_all() => Err(trouble.at(self.place.path(path))),
+            Err(Trouble { doing, error }) => {
+                self.problem(path, format!("cannot {doing} it: {error}"), true);
+                Ok(None)
+            }
+        }
+    }
+
+    fn writer(&self, staging: &Staging) -> Result<Writer, Error> {
+        if let Some(writer) = self.idle.lock().pop() {
+            return Ok(writer);
+        }
+        let stage = staging.stage.writer(self.writers.fetch_add(1, Relaxed));
+        let stage = stage.map_err(|t| t.at(self.place.path(staging.stage.name.as_bytes())))?;
+        Ok(Writer { dirs: Dirs::new(staging.base.clone()), stage, begun: 0, part: Part::default() })
+    }
+
+    /// An entry's path here: as it is, but for the only one if that gets another name.
+    fn named<'p>(&'p self, path: &'p [u8]) -> Result<&'p [u8], Error> {
+        match &self.place.rename {
+            None => Ok(path),
+            Some((from, to)) if from == path => Ok(to),
+            Some(_) => Err(Error::Damaged("an entry that was not announced".into())),
+        }
+    }
+}
+
+impl Staging {
+    fn open(base: Arc<OwnedFd>, spec: &ReceiveSpec, place: &Place, boot: &Digest) -> Result<Self, Trouble> {
+        let stage = Stage::open(base.clone(), stage::name(&spec.offer.identity, place))?;
+        let keep = |name: &[u8]| spec.resume && (name == b"journal" || name.starts_with(b"f"));
+        stage.clear(&keep)?;
+        let (journal, left) = Journal::open(&stage, boot)?;
+        // What the journal does not name is of no use.
+        stage.clear(&|name| {
+            name == b"journal" || left.keys().any(|id| journal::staged(id).as_bytes() == name)
+        })?;
+        Ok(Self {
+            journal,
+            left: Mutex::new(left),
+            dirs: Spool::new(&stage.dir, "dirs")?,
+            made: Spool::new(&stage.dir, "made")?,
+            links: Spool::new(&stage.dir, "links")?,
+            reserve: !is_memory(&base),
+            removed: false.into(),
+            stage,
+            base,
+        })
+    }
+}
+
+/// tmpfs and ramfs, where reserving room means zeroing pages now.
+fn is_memory(dir: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type as i64, 0x0102_1994 | 0x8584_58f6))
+}
+
+impl Sink for Directory {
+    fn fresh(&self) -> bool {
+        self.place.fresh
+    }
+
+    fn write(&self, _: usize, block: &Block) -> Result<Option<Want>, Error> {
+        let Some(staging) = &self.staging else { return self.plan(block) };
+        let mut writer = self.writer(staging)?;
+        let (mut part, mut want, mut at) = (std::mem::take(&mut writer.part), None, 0);
+        let mut parts = Parts::new(&block.table, block.len);
+        while parts.next(&mut part)? {
+            let data = &block.payload()[at..at + part.data.payload()];
+            at += data.len();
+            self.take(staging, &mut writer, &part, data, &mut want)?;
+        }
+        writer.part = part;
+        self.idle.lock().push(writer);
+        Ok(want)
+    }
+
+    fn finish(&self, walked: &Walked) -> Result<Written, Error> {
+        self.finish_all(walked)?;
+        let problems = self.said.lock().clone();
+        let Written { entries, files, bytes, kept, resumed, deleted, .. } = self.written();
+        Ok(Written { entries, files, bytes, kept, resumed, deleted, ..problems })
+    }
+
+    fn written(&self) -> Written {
+        let counts = &self.counts;
+        Written {
+            entries: counts.entries.load(Relaxed),
+            files: counts.files.load(Relaxed),
+            bytes: counts.bytes.load(Relaxed),
+            kept: counts.kept.load(Relaxed),
+            resumed: counts.resumed.load(Relaxed),
+            deleted: counts.deleted.load(Relaxed),
+            ..Written::default()
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Where a copy goes: the directory below which all lies, and what the destination's name means.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::spec::ReceiveSpec;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A destination.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The directory below which all lies; None if a dry run has found none.
+    pub(super) base: Option<OwnedFd>,
+    /// Its name, for messages.
+    pub(super) shown: PathBuf,
+    /// The only source's name, and the one that it gets.
+    pub(super) rename: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether there is nothing yet at the destination.
+    pub(super) fresh: bool,
+}
+
+/// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
+/// root they cannot lead out of it.
+struct Way {
+    start: OwnedFd,
+    beneath: bool,
+}
+
+impl Way {
+    fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = flags | OFlags::CLOEXEC;
+        if !self.beneath {
+            return fs::openat(&self.start, path, flags, Mode::empty());
+        }
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        fs::openat2(&self.start, path, flags, Mode::empty(), inside)
+    }
+
+    /// Opens a directory, and makes it, with those above it, if it is missing.
+    fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        match self.open(path, DIRECTORY) {
+            Err(Errno::NOENT) => {}
+            other => return other,
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
+        let parent = self.make(parent)?;
+        match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+        fs::openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+    }
+}
+
+impl Place {
+    /// Finds out what a destination means, and opens it. `root`: it lies below that, as does all that it names.
+    pub(super) fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
+        let start = fs::openat(CWD, root.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty());
+        let start = start.map_err(|e| Error::io("open", root.unwrap_or(Path::new(".")))(e.into()))?;
+        let way = Way { start, beneath: root.is_some() };
+        let slash = spec.dest.ends_with('/');
+        let path = match root {
+            Some(_) => Path::new(spec.dest.trim_start_matches('/')),
+            None => Path::new(&spec.dest),
+        };
+        let there = way.open(path, OFlags::PATH).and_then(|fd| fs::fstat(&fd));
+        let is_dir = match there {
+            Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(refused(&spec.dest, e)),
+        };
+        match (is_dir, &spec.offer.single) {
+            (Some(true), _) => Self::directory(&way, path, spec),
+            (None, None) => Self::directory(&way, path, spec),
+            (None, Some(_)) if slash => Self::directory(&way, path, spec),
+            (Some(false), None) => Err(Error::Usage(format!(
+                "the destination {} is a file: a directory, or several sources, cannot be copied to it",
+                spec.dest
+            ))),
+            (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
+            (_, Some(single)) => Self::renamed(&way, path, single, spec),
+        }
+    }
+
+    fn directory(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
+        let base = Self::opened(way, path, spec)?;
+        let fresh = match &base {
+            Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
+            None => true,
+        };
+        Ok(Self { base, shown: PathBuf::from(&spec.dest), rename: None, fresh })
+    }
+
+    fn renamed(way: &Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
+        let Some(Component::Normal(name)) = path.components().next_back() else {
+            return Err(refused(&spec.dest, Errno::ISDIR));
+        };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let base = Self::opened(way, parent, spec)?;
+        let there = base.as_ref().map(|base| fs::statat(base, name, AtFlags::SYMLINK_NOFOLLOW));
+        let fresh = matches!(there, None | Some(Err(Errno::NOENT)));
+        let rename = Some((single.to_vec(), name.as_bytes().to_vec()));
+        let shown = Path::new(&spec.dest).parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { base, shown, rename, fresh })
+    }
+
+    fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
+        let opened = if spec.dry_run { way.open(path, DIRECTORY) } else { way.make(path) };
+        match opened {
+            Err(Errno::NOENT) if spec.dry_run => Ok(None),
+            other => other.map(Some).map_err(|e| refused(&spec.dest, e)),
+        }
+    }
+
+    /// As a person would write the name of an entry.
+    pub(super) fn show(&self, path: &[u8]) -> String {
+        let path = Path::new(OsStr::from_bytes(path));
+        if path.as_os_str().is_empty() {
+            self.shown.display().to_string()
+        } else {
+            self.shown.join(path).display().to_string()
+        }
+    }
+
+    /// The same for errors.
+    pub(super) fn path(&self, path: &[u8]) -> PathBuf {
+        self.shown.join(std::ffi::OsString::from_vec(path.to_vec()))
+    }
+}
+
+fn refused(dest: &str, errno: Errno) -> Error {
+    if errno == Errno::XDEV {
+        return Error::Usage(format!("the destination {dest} is outside of the served directory"));
+    }
+    Error::io("open", dest)(errno.into())
+}
+
+fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
+    for entry in Dir::read_from(dir)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,109 @@
+//! A dry run: what would be done, without doing it.
+
+use rustix::fs::{self, FileType};
+use rustix::io::Errno;
+
+use super::ask::{Here, looking};
+use super::dirs::{Dirs, kind, look, split};
+use super::trouble::{Doing, Tried};
+use super::{Directory, Relaxed};
+use crate::block::Block;
+use crate::entry::Kind;
+use crate::error::Error;
+use crate::job::{Change, Want};
+use crate::part::{Data, Part, Parts};
+
+/// Changes that are told one by one.
+const CHANGES: usize = 10_000;
+
+impl Directory {
+    /// Looks what would be done with a block.
+    pub(super) fn plan(&self, block: &Block) -> Result<Option<Want>, Error> {
+        let dirs = self.place.base.as_ref().map(looking).transpose();
+        let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
+        let (mut parts, mut part, mut want) = (Parts::new(&block.table, block.len), Part::default(), None);
+        while parts.next(&mut part)? {
+            let path = self.named(&part.entry.path)?;
+            if matches!(part.data, Data::Ask { .. }) {
+                want = Some(Want::default());
+            }
+            if !self.done.lock().insert(part.file) {
+                continue;
+            }
+            if let Some(named) = &self.named {
+                named.add(path);
+            }
+            let tried = self.change(dirs.as_mut(), &part, path);
+            match self.settle(path, tried)?.flatten() {
+                Some(what) => self.planned(path, what),
+                None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
+                None => {}
+            }
+        }
+        Ok(want)
+    }
+
+    /// What would be done to a name, if anything.
+    fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> Tried<Option<&'static str>> {
+        let entry = &part.entry;
+        let Some(dirs) = dirs else { return Ok(Some(self.would_make(part))) };
+        if let Data::Ask { root } = &part.data {
+            return Ok(match self.here(dirs, entry, path, root.as_ref())? {
+                Here::No => Some(self.would_make(part)),
+                Here::Newer => None,
+                Here::Same(stat) => self.owners.differ(&stat, &entry.attributes).then_some("set attributes"),
+            });
+        }
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let (parent, name) = split(path);
+        let dir = match dirs.find(parent) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Some(self.would_make(part))),
+            other => other.doing("look at")?,
+        };
+        let Some(stat) = look(&dir, name)? else { return Ok(Some(self.would_make(part))) };
+        let same = match &entry.kind {
+            Kind::Dir => kind(&stat) == FileType::Directory,
+            Kind::Symlink { target } => {
+                kind(&stat) == FileType::Symlink
+                    && fs::readlinkat(&dir, name, Vec::new()).doing("look at")?.as_bytes()
+                        == target.as_slice()
+            }
+            Kind::HardLink { to } => {
+                let (parent, name) = split(to);
+                let first = dirs.find(parent).ok().and_then(|dir| look(&dir, name).ok().flatten());
+                first.is_some_and(|first| (first.st_dev, first.st_ino) == (stat.st_dev, stat.st_ino))
+            }
+            Kind::Fifo => kind(&stat) == FileType::Fifo,
+            Kind::Device { number, .. } => stat.st_rdev as u64 == *number,
+            Kind::File { .. } => false,
+        };
+        Ok((!same).then(|| self.would_make(part)))
+    }
+
+    fn would_make(&self, part: &Part) -> &'static str {
+        match part.entry.kind {
+            Kind::File { len, .. } => {
+                self.counts.files.fetch_add(1, Relaxed);
+                self.counts.bytes.fetch_add(len, Relaxed);
+                "copy"
+            }
+            Kind::Dir => "make the directory",
+            Kind::Symlink { .. } | Kind::HardLink { .. } => "make the link",
+            Kind::Fifo | Kind::Device { .. } => "make",
+        }
+    }
+
+    /// Notes what would be done.
+    pub(super) fn planned(&self, path: &[u8], what: &str) {
+        if what != "delete" {
+            self.counts.entries.fetch_add(1, Relaxed);
+        }
+        let mut said = self.said.lock();
+        if said.planned.len() < CHANGES {
+            let path = self.place.show(path);
+            said.planned.push(Change { path, what: what.to_owned() });
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The staging directory: everything that has no final name yet, below the destination so that one rename gives it that name.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use tidecast_hash::sha256;
+
+use super::attributes::plain;
+use super::dirs::remove_tree;
+use super::place::Place;
+use super::trouble::{Doing, Tried, Trouble};
+use crate::entry::Entry;
+use crate::part::{Data, Part, Parts, TableWriter};
+
+/// How the name of every staging directory begins.
+pub(super) const PREFIX: &str = ".tidecast-copy-";
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A staging directory that this process has locked.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) name: String,
+    base: Arc<OwnedFd>,
+    pub(super) dir: OwnedFd,
+    /// Whether an earlier copy has left it.
+    pub(super) found: bool,
+    _lock: OwnedFd,
+}
+
+/// The name of the staging directory of a copy.
+pub(super) fn name(identity: &str, place: &Place) -> String {
+    let renamed = place.rename.as_ref().map_or(&[][..], |(_, to)| to);
+    let digest = sha256(&[identity.as_bytes(), b"\0", renamed].concat());
+    format!("{PREFIX}{}", data_encoding::HEXLOWER.encode(&digest[..8]))
+}
+
+impl Stage {
+    /// Makes it or takes over what an earlier copy has left there.
+    pub(super) fn open(base: Arc<OwnedFd>, name: String) -> Tried<Self> {
+        for _ in 0..8 {
+            let found = match fs::mkdirat(&base, name.as_str(), Mode::from_raw_mode(0o700)) {
+                Ok(()) => false,
+                Err(Errno::EXIST) => true,
+                Err(e) => return Err(e).doing("make the directory"),
+            };
+            let dir = match fs::openat(&base, name.as_str(), DIRECTORY, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                other => other.doing("open")?,
+            };
+            plain(&dir).doing("set the mode of")?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
+                Err(Errno::NOENT) => continue,
+                other => other.doing("open the lock of")?,
+            };
+            match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                // A file system without locks: going on unlocked beats refusing to work there.
+                Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    let why = "another copy of the same to the same place is running";
+                    return Err(Trouble::because("begin in", why));
+                }
+                Err(e) => return Err(e).doing("lock"),
+            }
+            // Whoever had it before may have removed it meanwhile.
+            let same = |a: &fs::Stat, b: &fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+            let ours = fs::fstat(&dir).doing("look at")?;
+            let there = fs::statat(&base, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            let locked = fs::statat(&dir, "lock", AtFlags::SYMLINK_NOFOLLOW);
+            let holds = fs::fstat(&lock).doing("look at")?;
+            if there.is_ok_and(|there| same(&there, &ours))
+                && locked.is_ok_and(|locked| same(&locked, &holds))
+            {
+                return Ok(Self { name, base, dir, found, _lock: lock });
+            }
+        }
+        Err(Trouble::because("make the directory", "another program removes it all the time"))
+    }
+
+    /// Removes what an earlier copy has left, but for what `keep` names.
+    pub(super) fn clear(&self, keep: &dyn Fn(&[u8]) -> bool) -> Tried {
+        for entry in fs::Dir::read_from(&self.dir).doing("list")? {
+            let entry = entry.doing("list")?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b".." | b"lock") || keep(name) {
+                continue;
+            }
+            match fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR | Errno::PERM) => drop(remove_tree(&self.dir, name, name, &|_| false)?),
+                Err(e) => return Err(e).doing("remove"),
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory of its own for a writer.
+    pub(super) fn writer(&self, number: usize) -> Tried<OwnedFd> {
+        let name = format!("w{number}");
+        fs::mkdirat(&self.dir, name.as_str(), Mode::from_raw_mode(0o700)).doing("make the directory")?;
+        let dir = fs::openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty()).doing("open")?;
+        plain(&dir).doing("set the mode of")?;
+        Ok(dir)
+    }
+
+    /// Removes it with all that is in it.
+    pub(super) fn remove(&self) -> Tried {
+        remove_tree(&self.base, self.name.as_bytes(), self.name.as_bytes(), &|_| false).map(drop)
+    }
+
+    /// Opens a file in it.
+    pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        fs::openat(&self.dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
+    }
+}
+
+/// Entries that wait on disk for the end of the copy.
+#[derive(Debug)]
+pub(super) struct Spool(Mutex<BufWriter<File>>);
+
+impl Spool {
+    pub(super) fn new(dir: impl AsFd, name: &str) -> Tried<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("make")?;
+        Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
+    }
+
+    pub(super) fn push(&self, entry: &Entry) -> Tried {
+        let mut table = TableWriter::new(Vec::new());
+        table.push(0, entry, &Data::None);
+        let table = table.finish();
+        let mut to = self.0.lock();
+        let mut all = || {
+            to.write_all(&(table.len() as u64).to_le_bytes())?;
+            to.write_all(&table)
+        };
+        all().doing("write to the list in")
+    }
+
+    /// All of them in order.
+    pub(super) fn each(&self, mut act: impl FnMut(&Entry) -> Tried) -> Tried {
+        let mut file = self.0.lock();
+        file.flush().doing("write to the list in")?;
+        let file = file.get_mut();
+        file.rewind().doing("read the list in")?;
+        let mut from = BufReader::new(file);
+        let (mut len, mut table, mut part) = ([0; 8], Vec::new(), Part::default());
+        loop {
+            match from.read_exact(&mut len) {
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+                other => other.doing("read the list in")?,
+            }
+            table.clear();
+            let wanted = u64::from_le_bytes(len);
+            (&mut from).take(wanted).read_to_end(&mut table).doing("read the list in")?;
+            let read = Parts::new(&table, 0).next(&mut part);
+            read.map_err(std::io::Error::other).doing("read the list in")?;
+            act(&part.entry)?;
+        }
+    }
+}

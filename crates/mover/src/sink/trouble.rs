@@ -1,0 +1,49 @@
+//! What goes wrong with one name, and what ends all.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+
+/// Why something could not be done to one name.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) doing: &'static str,
+    pub(super) error: io::Error,
+}
+
+pub(super) type Tried<T = ()> = Result<T, Trouble>;
+
+/// Says what was tried.
+pub(super) trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Tried<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str) -> Tried<T> {
+        self.map_err(|error| Trouble { doing, error: error.into() })
+    }
+}
+
+impl Trouble {
+    pub(super) fn because(doing: &'static str, why: &str) -> Self {
+        Self { doing, error: io::Error::other(why.to_owned()) }
+    }
+
+    /// Whether no other name would fare better: a full disk, one that is broken or read-only.
+    pub(super) fn ends_all(&self) -> bool {
+        const ALL: [Errno; 7] =
+            [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        self.errno().is_some_and(|e| ALL.contains(&e))
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        Errno::from_io_error(&self.error)
+    }
+
+    /// As the end of a copy.
+    pub(super) fn at(self, path: impl Into<std::path::PathBuf>) -> Error {
+        Error::Io { doing: self.doing, path: path.into(), error: self.error }
+    }
+}

@@ -1,0 +1,328 @@
+//! Writing what a block carries.
+
+use std::fs::File;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::cut::{Cut, Next, Stretch, write_sparse};
+use super::dirs::{remove_tree, split};
+use super::null::check;
+use super::trouble::{Doing, Tried, Trouble};
+use super::{Directory, Relaxed, Staging, Writer};
+use crate::digest;
+use crate::entry::{Attributes, Entry, Kind};
+use crate::error::Error;
+use crate::job::Want;
+use crate::part::{BLOCK, Data, Part};
+use crate::spec::Durable;
+use std::sync::Arc;
+
+impl Directory {
+    /// Does what one part says.
+    pub(super) fn take(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        part: &Part,
+        data: &[u8],
+        want: &mut Option<Want>,
+    ) -> Result<(), Error> {
+        let path = self.named(&part.entry.path)?;
+        if path.is_empty() && part.entry.kind != Kind::Dir {
+            return Err(Error::Damaged("an entry without a name".into()));
+        }
+        if path.split(|b| *b == b'/').next() == Some(staging.stage.name.as_bytes()) {
+            self.problem(path, "not copied: the copy itself uses this name".into(), true);
+            return Ok(());
+        }
+        if let Some(named) = &self.named {
+            named.add(path);
+        }
+        if let Data::Ask { root } = &part.data {
+            return self.asked(staging, writer, part, path, root.as_ref(), want);
+        }
+        if self.done.lock().has(part.file) {
+            return Ok(());
+        }
+        check(data, part)?;
+        let len = part.entry.len();
+        let tried = match (&part.entry.kind, &part.data) {
+            (Kind::File { .. }, _) if len > BLOCK as u64 => {
+                return self.cut(staging, writer, part, path, data);
+            }
+            (Kind::File { .. }, Data::Hole { root, .. }) => {
+                let root = root.ok_or_else(|| Error::Damaged("a hole without a digest".into()))?;
+                if digest::zeros(len as usize, len) != root {
+                    return Err(Error::Damaged("a hole that does not have its digest".into()));
+                }
+                self.whole(staging, writer, &part.entry, path, None)
+            }
+            (Kind::File { .. }, _) => self.whole(staging, writer, &part.entry, path, Some(data)),
+            (Kind::Dir, _) => self.directory(staging, writer, &part.entry, path),
+            (Kind::HardLink { .. }, _) => staging.links.push(&part.entry),
+            _ => self.special(staging, writer, &part.entry, path),
+        };
+        let written = self.settle(path, tried)?.is_some();
+        if self.done.lock().insert(part.file) && written {
+            self.count(&part.entry, data.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn count(&self, entry: &Entry, bytes: u64) {
+        // Hard links count when they are made, directories if they are made or changed.
+        if matches!(entry.kind, Kind::File { .. }) {
+            self.counts.files.fetch_add(1, Relaxed);
+            self.counts.bytes.fetch_add(bytes, Relaxed);
+        }
+        if !matches!(entry.kind, Kind::HardLink { .. } | Kind::Dir) {
+            self.counts.entries.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The directory in which an entry goes, made if need be.
+    fn parent<'p>(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        path: &'p [u8],
+    ) -> Tried<(Arc<OwnedFd>, &'p [u8])> {
+        let (parent, name) = split(path);
+        Ok((self.make_dir(staging, writer, parent)?, name))
+    }
+
+    fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
+        writer.dirs.make(path, &mut |made| {
+            self.counts.entries.fetch_add(1, Relaxed);
+            staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
+        })
+    }
+
+    fn directory(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
+        let dir = self.make_dir(staging, writer, path)?;
+        if !self.owners.is_root() && !self.place.fresh {
+            let stat = fs::fstat(&dir).doing("look at")?;
+            if stat.st_mode & 0o700 != 0o700 {
+                let dir = reopen(&dir)?;
+                fs::fchmod(&dir, Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700))
+                    .doing("set the mode of")?;
+            }
+        }
+        staging.dirs.push(entry)
+    }
+
+    /// A file in one piece; without data it is a hole.
+    fn whole(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        entry: &Entry,
+        path: &[u8],
+        data: Option<&[u8]>,
+    ) -> Tried {
+        let (dir, name) = self.parent(staging, writer, path)?;
+        let temporary = writer.next();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = self.owners.first_mode(&entry.attributes);
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let fill = |file: OwnedFd| {
+            let file = File::from(file);
+            match (data, &entry.kind) {
+                (Some(data), Kind::File { sparse: false, .. }) => write_all(&file, data)?,
+                (Some(data), _) => {
+                    fs::ftruncate(&file, entry.len()).doing("make")?;
+                    write_sparse(&file, 0, data)?;
+                }
+                (None, _) => fs::ftruncate(&file, entry.len()).doing("make")?,
+            }
+            self.dress_file(&file.into(), &entry.attributes, path)
+        };
+        let tried = fill(file).and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
+        writer.tidy(&temporary, tried)
+    }
+
+    fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, path: &[u8]) -> Tried {
+        self.owners.dress_new(file, attributes, &mut |what| self.problem(path, what, false))?;
+        if self.spec.durable == Durable::Each {
+            fs::fsync(file).doing("sync")?;
+        }
+        Ok(())
+    }
+
+    /// A part of a file that comes in several.
+    fn cut(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        part: &Part,
+        path: &[u8],
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let cut = self.cuts.get(part.file, &part.entry);
+        let (stretch, root) = match &part.data {
+            Data::Bytes { offset, digest, root, .. } => (Stretch::Part(offset / BLOCK as u64, *digest), root),
+            Data::Hole { offset, len, root } => {
+                (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), root)
+            }
+            Data::None | Data::Ask { .. } => return Err(Error::Damaged("a part without bytes".into())),
+        };
+        let tried = self.cut_part(staging, &cut, &stretch, data);
+        let Some(next) = self.settle(path, tried)? else {
+            self.over(part.file);
+            return Ok(());
+        };
+        let after = root.as_ref().map_or(Next::Wait, |root| cut.root(root));
+        match if after == Next::Wait { next } else { after } {
+            Next::Wait => Ok(()),
+            Next::Finish => self.complete(staging, writer, &cut, part.file, path),
+            Next::Differs => {
+                self.over(part.file);
+                let _ = fs::unlinkat(&staging.stage.dir, super::journal::staged(&cut.id), AtFlags::empty());
+                self.problem(path, "not copied: what has come is not what was read".into(), true);
+                Ok(())
+            }
+        }
+    }
+
+    fn cut_part(&self, staging: &Staging, cut: &Arc<Cut>, stretch: &Stretch, data: &[u8]) -> Tried<Next> {
+        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
+        if !cut.claim(stretch) {
+            return Ok(Next::Wait);
+        }
+        let (first, count) = stretch.range();
+        if let Stretch::Part(part, digest) = stretch {
+            cut.write(&file, first * BLOCK as u64, data)?;
+            staging.journal.add(&cut.id, *part, digest)?;
+            self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
+        }
+        Ok(cut.written(count))
+    }
+
+    /// Gives a cut file that is whole its attributes and its name.
+    pub(super) fn complete(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        cut: &Arc<Cut>,
+        number: u64,
+        path: &[u8],
+    ) -> Result<(), Error> {
+        let mut finish = || {
+            let (dir, name) = self.parent(staging, writer, path)?;
+            let file = self.cuts.handle(cut, &staging.stage, false)?;
+            let file = OwnedFd::from(file.try_clone().doing("open")?);
+            let attributes = &cut.entry.attributes;
+            let stat = fs::fstat(&file).doing("look at")?;
+            self.owners.dress(&file, &stat, attributes, &mut |what| self.problem(path, what, false))?;
+            if self.spec.durable == Durable::Each {
+                fs::fsync(&file).doing("sync")?;
+            }
+            self.rename(&staging.stage.dir, &super::journal::staged(&cut.id), &dir, name, path)
+        };
+        let tried = finish();
+        self.over(number);
+        if self.settle(path, tried)?.is_some() {
+            self.count(&cut.entry, 0);
+        }
+        Ok(())
+    }
+
+    /// No more is heard of this file.
+    fn over(&self, number: u64) {
+        self.done.lock().insert(number);
+        self.cuts.forget(number);
+    }
+
+    /// Links, pipes and devices.
+    fn special(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
+        let (dir, name) = self.parent(staging, writer, path)?;
+        let is_link = matches!(entry.kind, Kind::Symlink { .. });
+        let temporary = writer.next();
+        let (stage, at) = (&writer.stage, temporary.as_str());
+        let mode = Mode::from_raw_mode(0o600);
+        match &entry.kind {
+            Kind::Symlink { target } => fs::symlinkat(target.as_slice(), stage, at).doing("make the link")?,
+            Kind::Fifo => fs::mknodat(stage, at, FileType::Fifo, mode, 0).doing("make the pipe")?,
+            Kind::Device { .. } if !self.owners.is_root() => {
+                self.problem(path, "skipped: only root can make devices".into(), false);
+                return Ok(());
+            }
+            Kind::Device { character, number } => {
+                let kind = if *character { FileType::CharacterDevice } else { FileType::BlockDevice };
+                fs::mknodat(stage, at, kind, mode, *number).doing("make the device")?;
+            }
+            Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
+        }
+        let mut warn = |what| self.problem(path, what, false);
+        let dressed = self.owners.dress_name(stage, at, &entry.attributes, is_link, &mut warn);
+        let tried = dressed.and_then(|()| self.rename(stage, &temporary, &dir, name, path));
+        writer.tidy(&temporary, tried)
+    }
+
+    /// Gives a finished thing its name. A directory is in the way only if it holds something.
+    pub(super) fn rename(
+        &self,
+        from: &OwnedFd,
+        temporary: &str,
+        to: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+    ) -> Tried {
+        match fs::renameat(from, temporary, to, name) {
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {}
+            other => return other.doing("rename"),
+        }
+        match fs::unlinkat(to, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if self.spec.delete => {
+                let removed = remove_tree(to, name, path, &|path| self.is_excluded(path))?;
+                self.counts.deleted.fetch_add(removed, Relaxed);
+            }
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                return Err(Trouble::because("make way for", "a directory that is not empty has its name"));
+            }
+            other => other.doing("make way for")?,
+        }
+        fs::renameat(from, temporary, to, name).doing("rename")
+    }
+
+    /// Whether the user has said that a name is to be left alone.
+    pub(super) fn is_excluded(&self, path: &[u8]) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        // Patterns are of paths below a source; its own name comes first here unless it was given with a slash.
+        let whole = self.named.as_ref().is_some_and(|named| named.has(b""));
+        let below = if whole {
+            path
+        } else {
+            path.iter().position(|b| *b == b'/').map_or(path, |at| &path[at + 1..])
+        };
+        self.exclude.matches(std::path::Path::new(std::ffi::OsStr::from_bytes(below)))
+    }
+}
+
+impl Writer {
+    fn next(&mut self) -> String {
+        self.begun += 1;
+        self.begun.to_string()
+    }
+
+    /// Removes what has not got its name.
+    fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
+        if tried.is_err() {
+            let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
+        }
+        tried
+    }
+}
+
+fn write_all(file: &File, data: &[u8]) -> Tried {
+    use std::io::Write;
+    (&*file).write_all(data).doing("write")
+}
+
+/// A handle that can do more than name a directory.
+pub(super) fn reopen(dir: &OwnedFd) -> Tried<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fs::openat(dir, ".", flags, Mode::empty()).doing("open")
+}
