@@ -136,7 +136,8 @@ impl Directory {
             // Nothing is left, unless this was asked before and the answer has not arrived.
             return Ok(Some(self.cuts.find(part.file).map(|cut| cut.have()).unwrap_or_default()));
         }
-        let cut = self.cuts.get(part.file, &part.entry);
+        let is_over = || self.done.lock().has(part.file);
+        let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(None) };
         let resume = || {
             let file = self.cuts.handle(&cut, &staging.stage, staging.reserve)?;
             cut.resume(&file, left.as_ref().unwrap_or(&Vec::new()), &staging.journal)

@@ -63,14 +63,17 @@ pub(super) enum Next {
 }
 
 impl Cuts {
-    /// The file with that number, begun if need be.
-    pub(super) fn get(&self, number: u64, entry: &Entry) -> Arc<Cut> {
+    /// The file with that number, begun if need be; None if it is over, which is noted before it is forgotten here.
+    pub(super) fn get(&self, number: u64, entry: &Entry, is_over: impl Fn() -> bool) -> Option<Arc<Cut>> {
         let mut files = self.files.lock();
+        if is_over() {
+            return None;
+        }
         let new = || {
             let state = Mutex::default();
             Arc::new(Cut { entry: entry.clone(), id: id(entry), handle: Mutex::default(), state })
         };
-        files.entry(number).or_insert_with(new).clone()
+        Some(files.entry(number).or_insert_with(new).clone())
     }
 
     /// The same if it was begun.

@@ -160,7 +160,8 @@ impl Directory {
         path: &[u8],
         data: &[u8],
     ) -> Result<(), Error> {
-        let cut = self.cuts.get(part.file, &part.entry);
+        let is_over = || self.done.lock().has(part.file);
+        let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(()) };
         let (stretch, root) = match &part.data {
             Data::Bytes { offset, digest, root, .. } => (Stretch::Part(offset / BLOCK as u64, *digest), root),
             Data::Hole { offset, len, root } => {
@@ -187,10 +188,10 @@ impl Directory {
     }
 
     fn cut_part(&self, staging: &Staging, cut: &Arc<Cut>, stretch: &Stretch, data: &[u8]) -> Tried<Next> {
-        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
         if !cut.claim(stretch) {
             return Ok(Next::Wait);
         }
+        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
         let (first, count) = stretch.range();
         if let Stretch::Part(part, digest) = stretch {
             cut.write(&file, first * BLOCK as u64, data)?;
