@@ -66,6 +66,10 @@ Examples:
   # The same path on 64 nodes, at once; within a job its nodes are known
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
+  # Any mix of files to another host, which ssh reaches; and back
+  tidecast copy /data/cmip6 store:/archive
+  tidecast copy store:/archive/cmip6/ /scratch/cmip6
+
   # Kept by each host's daemon for the jobs to come
   tidecast daemon
   tidecast cache create nt /data/blast/nt --lease 30d
@@ -144,6 +148,11 @@ pub(crate) enum Command {
     Cache(cmd::cache::Args),
     Admin(cmd::admin::Args),
     Plugin(cmd::plugin::Args),
+    Copy(cmd::copy::Args),
+    CopyServer(cmd::copy_server::Args),
+    /// An end of a copy, which `copy` starts through ssh
+    #[command(hide = true)]
+    CopyEnd,
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
     Ca(cmd::ca::Args),

@@ -37,6 +37,9 @@ pub enum Error {
     /// The command asks for something that cannot be.
     #[error("{0}")]
     Usage(String),
+    /// There is nothing to copy.
+    #[error("{0}")]
+    Nothing(String),
     /// Nobody answered for too long.
     #[error("{0}")]
     Silent(String),

@@ -18,6 +18,7 @@
 pub mod back;
 pub mod block;
 pub mod digest;
+pub mod end;
 pub mod entry;
 mod error;
 pub mod job;

@@ -6,6 +6,8 @@ pub(crate) mod ca;
 pub(crate) mod cache;
 pub(crate) mod classad;
 pub(crate) mod completions;
+pub(crate) mod copy;
+pub(crate) mod copy_server;
 pub(crate) mod daemon;
 pub(crate) mod describe;
 pub(crate) mod find;

@@ -329,6 +329,14 @@ impl Dialer {
 }
 
 impl Target {
+    /// Whether it can be reached at all.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_reach(&self, guard: &Guard) -> Result<(), Error> {
+        self.open(guard, Purpose::Probe).map(drop)
+    }
+
     /// Opens a connection for a purpose, at the first address that answers.
     pub(crate) fn open(&self, guard: &Guard, purpose: Purpose) -> Result<Connection, Error> {
         let node = self.node.as_ref().map(NodeName::id).transpose()?;
@@ -443,6 +451,14 @@ impl Listener {
         let sessions = shared.clone();
         std::thread::spawn(move || sessions.listen(&tcp));
         Ok(Self { shared, address })
+    }
+
+    /// Listens for an end in this process.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn local() -> Result<Self, Error> {
+        Self::bind((std::net::Ipv4Addr::LOCALHOST, 0).into(), Guard::Plain, None)
     }
 
     /// Where it listens.

@@ -164,8 +164,8 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     fn is_over(&self) -> bool {
-        if self.monitor.is_cancelled() {
-            self.failure.set(Error::Cancelled);
+        if let Some(error) = self.monitor.wish() {
+            self.failure.set(error);
         }
         if self.state.lock().said.is_some_and(|said| said.elapsed() > FAREWELL) {
             return true;
@@ -277,7 +277,7 @@ impl<S: Sink> Receiver<'_, S> {
     fn finish(&self) {
         let mut state = self.state.lock();
         while state.end.is_none() {
-            if self.failure.is_set() || self.monitor.is_cancelled() {
+            if self.failure.is_set() {
                 return;
             }
             self.changed.wait_for(&mut state, TICK);

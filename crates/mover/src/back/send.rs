@@ -182,8 +182,8 @@ impl<S: Source> Sender<'_, S> {
     }
 
     fn is_over(&self) -> bool {
-        if self.monitor.is_cancelled() {
-            self.failure.set(Error::Cancelled);
+        if let Some(error) = self.monitor.wish() {
+            self.failure.set(error);
         }
         if let Err(e) = self.link.check().and_then(|()| self.heard.check(|| self.link.trouble())) {
             self.failure.set(e);
@@ -246,7 +246,7 @@ impl<S: Source> Sender<'_, S> {
 
     fn walk(&self) {
         let mut state = self.state.lock();
-        while state.fresh.is_none() && !self.failure.is_set() && !self.monitor.is_cancelled() {
+        while state.fresh.is_none() && !self.failure.is_set() {
             self.changed.wait_for(&mut state, TICK);
         }
         let fresh = state.fresh.unwrap_or(false);

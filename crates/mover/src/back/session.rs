@@ -69,6 +69,8 @@ pub struct Outcome {
 #[derive(Debug, Default)]
 pub struct Monitor {
     cancelled: AtomicBool,
+    /// The other end has failed, for this reason.
+    lost: Mutex<Option<String>>,
     progress: Mutex<Progress>,
 }
 
@@ -78,14 +80,23 @@ impl Monitor {
         self.cancelled.store(true, SeqCst);
     }
 
+    /// Ends the session, as the other end is known to have failed.
+    pub fn lose(&self, why: String) {
+        self.lost.lock().get_or_insert(why);
+    }
+
     /// How far it is.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress.lock().clone()
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(SeqCst)
+    /// Why the session should end, if it should.
+    pub(crate) fn wish(&self) -> Option<Error> {
+        if self.cancelled.load(SeqCst) {
+            return Some(Error::Cancelled);
+        }
+        self.lost.lock().clone().map(Error::There)
     }
 
     pub(crate) fn note(&self, change: impl FnOnce(&mut Progress)) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -41,6 +42,19 @@ pub(super) fn name(identity: &str, place: &Place) -> String {
     format!("{PREFIX}{}", data_encoding::HEXLOWER.encode(&digest[..8]))
 }
 
+/// The end of a copy that was killed needs a moment to see that nobody is there any more.
+const WAIT: Duration = Duration::from_secs(5);
+
+fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
+    let until = Instant::now() + WAIT;
+    loop {
+        match fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(WAIT / 100),
+            other => return other,
+        }
+    }
+}
+
 impl Stage {
     /// Makes it or takes over what an earlier copy has left there.
     pub(super) fn open(base: Arc<OwnedFd>, name: String) -> Tried<Self> {
@@ -60,7 +74,7 @@ impl Stage {
                 Err(Errno::NOENT) => continue,
                 other => other.doing("open the lock of")?,
             };
-            match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            match flock(&lock) {
                 // A file system without locks: going on unlocked beats refusing to work there.
                 Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(Errno::WOULDBLOCK) => {

@@ -51,7 +51,7 @@ pub(super) fn find(sources: &[String], root: Option<&Path>) -> Result<(Vec<Top>,
         let why = problems
             .first()
             .map_or_else(|| "nothing to copy".to_owned(), |p| format!("{}: {}", p.path, p.what));
-        return Err(Error::Usage(why));
+        return Err(Error::Nothing(why));
     }
     let mut names = HashSet::new();
     for top in &tops {
@@ -132,7 +132,7 @@ fn expand(source: &str, root: Option<&Path>) -> Result<Vec<String>, Error> {
         found = step(&found, part, root)?;
     }
     if found.is_empty() {
-        return Err(Error::Usage(format!("nothing matches {source}")));
+        return Err(Error::Nothing(format!("nothing matches {source}")));
     }
     found.sort();
     Ok(found.into_iter().map(|path| if slash { path + "/" } else { path }).collect())

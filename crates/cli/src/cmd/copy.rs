@@ -1,0 +1,188 @@
+//! `tidecast copy SRC... DEST`: any mix of files from host to host.
+
+mod place;
+mod session;
+mod tell;
+
+use anyhow::anyhow;
+use tidecast_mover::back::Options;
+use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
+
+use self::place::Place;
+use super::Context;
+use crate::failure::{Failure, Outcome};
+use crate::report::Reporter;
+use crate::units::{Rate, Size, Span};
+
+/// Copy files and directories from host to host at line rate
+///
+/// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
+/// `tidecast://KEY@host:port/path` of a copy-server. All attributes are kept; a slash at the end of a source directory means its
+/// contents. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
+/// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What to copy, and last where to
+    #[arg(required = true, value_name = "SRC... DEST")]
+    paths: Vec<String>,
+    /// Leave out what matches; with a / the path below the source, without it names at any depth
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Delete what the sources do not have
+    #[arg(long)]
+    delete: bool,
+    /// Compare contents, not times
+    #[arg(short, long)]
+    checksum: bool,
+    /// Leave files that are newer at the destination
+    #[arg(short, long)]
+    update: bool,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Whether to go on where an interrupted copy has stopped
+    #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "auto", num_args = 0..=1, value_parser = ["auto", "never"])]
+    resume: String,
+    /// When data must be on the disk: when the copy ends, each file before it gets its name, or never
+    #[arg(long, value_name = "WHEN", default_value = "end", value_parser = ["end", "each", "never"])]
+    fsync: String,
+    #[command(flatten)]
+    way: WayArgs,
+    #[command(flatten)]
+    tune: TuneArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
+  tidecast copy store:'/archive/cmip6/*.nc' .        # and back
+  tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
+  tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone";
+
+/// How the ends are reached.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Connections")]
+pub(crate) struct WayArgs {
+    /// Data unencrypted (each block is still checked)
+    #[arg(long)]
+    plain: bool,
+    /// `ssh`: all data through ssh, where nothing else passes
+    #[arg(long, value_name = "WAY", value_parser = ["auto", "ssh"], default_value = "auto")]
+    via: String,
+    /// How to start the other end
+    #[arg(long, value_name = "COMMAND", env = "TIDECAST_SSH", default_value = "ssh")]
+    ssh: String,
+    /// What tidecast is called there
+    #[arg(long, value_name = "PROGRAM", default_value = "tidecast")]
+    remote_program: String,
+    /// The port on which the other end listens [default: any]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Give up after so long without a word from the other end
+    #[arg(long, value_name = "TIME", default_value = "1m")]
+    timeout: Span,
+    /// At most so much a second
+    #[arg(long, value_name = "RATE")]
+    limit: Option<Rate>,
+}
+
+/// What is found out by itself, unless it is told.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Tuning (found out while it runs)")]
+pub(crate) struct TuneArgs {
+    /// Connections that carry data
+    #[arg(long, value_name = "N")]
+    streams: Option<usize>,
+    /// Threads that read, and as many that write
+    #[arg(long, value_name = "N")]
+    readers: Option<usize>,
+    /// Memory for blocks, at each end [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    pool: Option<Size>,
+    /// Send so many bytes of noise instead of files, in files of FILE bytes
+    #[arg(long, value_name = "SIZE[,FILE]")]
+    from_null: Option<String>,
+    /// Write nothing; blocks are checked
+    #[arg(long)]
+    to_null: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let (from, to, sources) = args.places().map_err(Failure::usage)?;
+    let job = session::Job {
+        send: args.send(sources).map_err(Failure::usage)?,
+        receive: args.receive(&to),
+        options: args.options(),
+        way: &args.way,
+        from,
+        to,
+    };
+    session::run(job, context, reporter)
+}
+
+impl Args {
+    /// Where from, where to, and the paths of the sources.
+    fn places(&self) -> anyhow::Result<(Place, Place, Vec<String>)> {
+        let (to, from) = self.paths.split_last().ok_or_else(|| anyhow!("what to copy, and where to?"))?;
+        let to: Place = to.parse()?;
+        let from: Vec<Place> = from.iter().map(|path| path.parse()).collect::<anyhow::Result<_>>()?;
+        let Some(first) = from.first() else {
+            if self.tune.from_null.is_some() {
+                return Ok((Place::Local(String::new()), to, Vec::new()));
+            }
+            return Err(anyhow!("{} is the only path: what to copy, and where to?", self.paths[0]));
+        };
+        if let Some(other) = from.iter().find(|place| !place.same_host(first)) {
+            return Err(anyhow!("all sources must be on one host, and {other} is not where {first} is"));
+        }
+        Ok((first.clone(), to, from.iter().map(|place| place.path().to_owned()).collect()))
+    }
+
+    fn send(&self, sources: Vec<String>) -> anyhow::Result<SendSpec> {
+        let null = self.tune.from_null.as_deref().map(noise).transpose()?;
+        Ok(SendSpec { sources, exclude: self.exclude.clone(), checksum: self.checksum, null })
+    }
+
+    fn receive(&self, to: &Place) -> ReceiveSpec {
+        let durable = match self.fsync.as_str() {
+            "each" => Durable::Each,
+            "never" => Durable::No,
+            _ => Durable::End,
+        };
+        ReceiveSpec {
+            dest: to.path().to_owned(),
+            update: self.update,
+            delete: self.delete,
+            exclude: self.exclude.clone(),
+            checksum: self.checksum,
+            dry_run: self.dry_run,
+            resume: self.resume == "auto",
+            durable,
+            null: self.tune.to_null,
+            ..ReceiveSpec::default()
+        }
+    }
+
+    fn options(&self) -> Options {
+        let blocks = |size: Size| {
+            usize::try_from(size.0 / tidecast_mover::part::BLOCK as u64).unwrap_or(usize::MAX).max(2)
+        };
+        Options {
+            streams: self.tune.streams,
+            fronts: self.tune.readers,
+            pool: self.tune.pool.map(blocks),
+            rate: self.way.limit.map(|rate| rate.0 / 8),
+            timeout: self.way.timeout.0,
+        }
+    }
+}
+
+/// `SIZE[,FILE]`.
+fn noise(text: &str) -> anyhow::Result<(u64, u64)> {
+    let size = |text: &str| text.parse::<Size>().map(|size| size.0).map_err(|e| anyhow!("--from-null: {e}"));
+    match text.split_once(',') {
+        Some((all, file)) => Ok((size(all)?, size(file)?)),
+        None => Ok((size(text)?, 0)),
+    }
+}

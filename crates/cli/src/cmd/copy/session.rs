@@ -1,0 +1,334 @@
+//! Brings two ends together, wherever they are, and looks on until they are done.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::json;
+use tidecast_identity::{NodeKey, Tls};
+use tidecast_mover::Error;
+use tidecast_mover::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, SessionId, Target};
+use tidecast_mover::end::{
+    Channel, Pipes, Progressed, Receiving, Remote, Request, Role, STREAMS, Sending, Way, ask_server,
+};
+use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
+
+use super::place::Place;
+use super::{WayArgs, tell};
+use crate::cmd::Context;
+use crate::failure::Failure;
+use crate::report::{Reporter, object};
+use crate::stop::{Stop, block_on};
+
+/// How often the progress is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// A program that ssh has started has so long to end when all is done.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// What is to be done.
+pub(super) struct Job<'a> {
+    pub(super) send: SendSpec,
+    pub(super) receive: ReceiveSpec,
+    pub(super) options: Options,
+    pub(super) way: &'a WayArgs,
+    pub(super) from: Place,
+    pub(super) to: Place,
+}
+
+/// Copies, and tells of it.
+pub(super) fn run(job: Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
+    let monitor = Arc::new(Monitor::default());
+    let (from, to) = (job.from.to_string(), job.to.to_string());
+    let dry = job.receive.dry_run;
+    let outcome = block_on(context.threads(), async {
+        let stop = Stop::listen()?;
+        reporter.started("copy", object(json!({ "from": from, "to": to })));
+        let (say, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let work = std::thread::scope(|scope| {
+            let ends = Ends { job: &job, monitor: &monitor, say };
+            let working = scope.spawn(move || ends.run());
+            while !working.is_finished() {
+                std::thread::sleep(LOOK / 4);
+                while let Ok(warning) = heard.try_recv() {
+                    let warning: String = warning;
+                    reporter.warning(&warning);
+                }
+                if stop.is_asked() {
+                    monitor.cancel();
+                }
+                reporter.progress(&tell::snapshot(&monitor.progress()));
+            }
+            working.join().unwrap_or(Err(Error::Cancelled))
+        });
+        work.map_err(failure)
+    })?;
+    tell::tell(&outcome, dry, reporter)
+}
+
+/// The exit code that an error deserves.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Cancelled => Failure::cut("cut off; give the command again to go on"),
+        Error::Usage(_) => Failure::usage(error),
+        Error::Silent(_) => Failure { code: crate::failure::Code::Cut, ..Failure::from(error) },
+        other => Failure::from(other),
+    }
+}
+
+/// Both ends of one copy.
+struct Ends<'a> {
+    job: &'a Job<'a>,
+    monitor: &'a Monitor,
+    say: tokio::sync::mpsc::UnboundedSender<String>,
+}
+
+/// An end that is elsewhere, and what keeps it there.
+struct There {
+    remote: Remote,
+    program: Option<Program>,
+}
+
+impl Ends<'_> {
+    fn run(&self) -> Result<Outcome, Error> {
+        match (&self.job.from, &self.job.to) {
+            (Place::Local(_), Place::Local(_)) => self.here(),
+            (Place::Local(_), to) => self.push(to),
+            (from, Place::Local(_)) => self.pull(from),
+            (from, to) => self.between(from, to),
+        }
+    }
+
+    /// The options of an end.
+    fn options(&self) -> Options {
+        self.job.options.clone()
+    }
+
+    fn streams(&self) -> usize {
+        self.job.options.streams.unwrap_or(STREAMS)
+    }
+
+    /// Both ends in this process.
+    fn here(&self) -> Result<Outcome, Error> {
+        let sending = Sending::new(&self.job.send, None)?;
+        let receiving = Receiving::new(&self.receive(sending.offer()), None)?;
+        let listener = Listener::local()?;
+        let session = SessionId::random();
+        let accepts = listener.expect(session, None)?;
+        let target = Target { addresses: vec![listener.address()], node: None, session, spread: false };
+        let dials = Link::dial(target, Guard::Plain, self.streams());
+        let theirs = Monitor::default();
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| receiving.run(&accepts, &self.options(), &theirs));
+            let sent = sending.run(&dials, &self.options(), self.monitor);
+            let received = receiver.join().unwrap_or(Err(Error::Cancelled));
+            match (sent, received) {
+                // Of two errors the receiver's is the cause more often than not.
+                (Err(Error::There(_)), Err(e)) | (Err(e), _) => Err(e),
+                (Ok(outcome), _) => Ok(outcome),
+            }
+        })
+    }
+
+    fn receive(&self, offer: &Offer) -> ReceiveSpec {
+        ReceiveSpec { offer: offer.clone(), ..self.job.receive.clone() }
+    }
+
+    fn push(&self, to: &Place) -> Result<Outcome, Error> {
+        let sending = Sending::new(&self.job.send, None)?;
+        let role = Role::Receive(self.receive(sending.offer()));
+        let (there, link) = self.meet(to, &role, true)?;
+        self.finish(there, || sending.run(&link, &self.options(), self.monitor))
+    }
+
+    fn pull(&self, from: &Place) -> Result<Outcome, Error> {
+        let role = Role::Send(self.job.send.clone());
+        let (there, link) = self.meet(from, &role, false)?;
+        let receiving = Receiving::new(&self.receive(&there.offer()), None)?;
+        self.finish(there, || receiving.run(&link, &self.options(), self.monitor))
+    }
+
+    /// An end elsewhere that is ready, and the link to it.
+    fn meet(&self, place: &Place, role: &Role, sends: bool) -> Result<(Other, Link), Error> {
+        let is_ssh = matches!(place, Place::Ssh { .. });
+        if !(is_ssh && self.job.way.via == "ssh") {
+            let key = Arc::new(Tls::new(&NodeKey::generate()?)?);
+            let node = (!self.job.way.plain).then(|| NodeName(key.id().to_string()));
+            let guard = if self.job.way.plain { Guard::Plain } else { Guard::Tls(key) };
+            let way = Way::Listen { port: self.job.way.port, node };
+            let mut there = self.ask(place, role, way, &guard)?;
+            let target = there.target(place)?;
+            match target.try_reach(&guard) {
+                Ok(()) => return Ok((Other::apart(there), Link::dial(target, guard, self.streams()))),
+                Err(e) if is_ssh => {
+                    let _ = self.say.send(format!("{e}; all data goes through ssh instead"));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let there = self.ask(place, role, Way::Channel, &Guard::Plain)?;
+        let offer = there.remote.offer.clone();
+        let Pipes { incoming, outgoing } =
+            there.remote.into_pipes().ok_or_else(|| Error::Usage("--via ssh is for host:path".into()))?;
+        Ok((Other { offer, remote: None, program: there.program }, Link::pipes(incoming, outgoing, sends)))
+    }
+
+    fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
+        let request = Request { version: 1, role: role.clone(), options: self.options(), way };
+        match place {
+            Place::Local(_) => Err(Error::Usage("this end is here".into())),
+            Place::Ssh { host, .. } => {
+                let (program, pipes) =
+                    Program::start(self.job.way, host).map_err(|e| Error::There(format!("{e:#}")))?;
+                match Remote::ask(Channel::Pipes(pipes), &request) {
+                    Ok(remote) => Ok(There { remote, program: Some(program) }),
+                    Err(e) => Err(program.explain(e, host, &self.job.way.remote_program)),
+                }
+            }
+            Place::Server { server, .. } => {
+                let usage = |e: anyhow::Error| Error::Usage(format!("{e:#}"));
+                let (addresses, key) = (server.addresses().map_err(usage)?, server.key().map_err(usage)?);
+                let remote = Remote::ask(ask_server(&addresses, &key, guard)?, &request)?;
+                Ok(There { remote, program: None })
+            }
+        }
+    }
+
+    /// Runs this end; what the other one says meanwhile is listened to, so that it need not wait.
+    fn finish(
+        &self,
+        mut there: Other,
+        run: impl FnOnce() -> Result<Outcome, Error>,
+    ) -> Result<Outcome, Error> {
+        let Some(mut remote) = there.remote.take() else {
+            let outcome = run();
+            drop(there);
+            return outcome;
+        };
+        let is_program = there.program.is_some();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let why = loop {
+                    match remote.hear() {
+                        Ok(Progressed::Progress(_)) => {}
+                        Ok(Progressed::Done(_)) => return,
+                        Err(Error::There(why)) => break why,
+                        // A server's channel may break and its streams come again; a program has ended with its pipes.
+                        Err(_) if is_program => break "it has ended".into(),
+                        Err(_) => return,
+                    }
+                };
+                self.monitor.lose(why);
+            });
+            let outcome = run();
+            drop(there);
+            outcome
+        })
+    }
+
+    /// Both ends elsewhere: the sender dials the receiver.
+    fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
+        let plain = self.job.way.plain;
+        let guard = Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?));
+        let dials = Way::Dial { plain };
+        let mut sender = self.ask(from, &Role::Send(self.job.send.clone()), dials, &guard)?;
+        let node = (!plain).then(|| sender.remote.node.clone());
+        let listens = Way::Listen { port: self.job.way.port, node };
+        let receive = Role::Receive(self.receive(&sender.remote.offer));
+        let mut receiver = self.ask(to, &receive, listens, &guard)?;
+        let target = receiver.target(to)?;
+        sender.remote.go(target)?;
+        let receiver = Other::apart(receiver);
+        self.finish(receiver, || {
+            loop {
+                if let Progressed::Done(outcome) = sender.remote.hear()? {
+                    return Ok(*outcome);
+                }
+            }
+        })
+    }
+}
+
+/// The end to which a link leads.
+struct Other {
+    offer: Offer,
+    remote: Option<Remote>,
+    program: Option<Program>,
+}
+
+impl Other {
+    fn apart(there: There) -> Self {
+        Self { offer: there.remote.offer.clone(), remote: Some(there.remote), program: there.program }
+    }
+
+    fn offer(&self) -> Offer {
+        self.offer.clone()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        if let Some(program) = self.program.take() {
+            program.end();
+        }
+    }
+}
+
+impl There {
+    /// Where it listens, seen from here.
+    fn target(&mut self, place: &Place) -> Result<Target, Error> {
+        let nowhere = || Error::Damaged("an end that should listen does not say where".into());
+        let mut target = self.remote.target.take().ok_or_else(nowhere)?;
+        if let Place::Server { server, .. } = place {
+            target.addresses = server.addresses().map_err(|e| Error::Usage(format!("{e:#}")))?;
+        }
+        Ok(target)
+    }
+}
+
+/// A program at the other end of ssh.
+struct Program(Child);
+
+impl Program {
+    fn start(way: &WayArgs, host: &str) -> anyhow::Result<(Self, Pipes)> {
+        let mut words = way.ssh.split_whitespace();
+        let ssh = words.next().context("--ssh names no program")?;
+        let mut command = Command::new(ssh);
+        command.args(words).arg(host).arg("--").arg(&way.remote_program).arg("copy-end");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {ssh}"))?;
+        let outgoing = child.stdin.take().context("no pipe")?;
+        let incoming = child.stdout.take().context("no pipe")?;
+        let file = |fd: std::os::fd::OwnedFd| std::fs::File::from(fd);
+        Ok((Self(child), Pipes { incoming: file(incoming.into()), outgoing: file(outgoing.into()) }))
+    }
+
+    /// Why there was no answer.
+    fn explain(mut self, error: Error, host: &str, program: &str) -> Error {
+        if !matches!(error, Error::Network { .. }) {
+            self.end();
+            return error;
+        }
+        let status = self.0.wait().ok().and_then(|status| status.code());
+        Error::There(match status {
+            Some(255) => format!("ssh does not reach {host}"),
+            Some(127) => format!(
+                "there is no {program} on {host}: install it there, or --remote-program says where it is"
+            ),
+            _ => format!("{program} on {host} ended without an answer; is it of this version?"),
+        })
+    }
+
+    /// Waits for its end, for a while.
+    fn end(mut self) {
+        let until = Instant::now() + ENDS;
+        while Instant::now() < until {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK / 10);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,94 @@
+//! What is said of a copy while it runs and when it is over.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use serde_json::json;
+use tidecast_mover::back::{Limit, Outcome, Progress};
+use tidecast_mover::job::Problem;
+
+use crate::failure::Failure;
+use crate::report::{Reporter, Snapshot, object, round};
+use crate::units::{Size, Span, bytes_per_second, count};
+
+/// The state of a copy under way. Its end is known only when all is walked.
+pub(super) fn snapshot(progress: &Progress) -> Snapshot {
+    let total = if progress.walked.complete { progress.walked.bytes } else { 0 };
+    Snapshot { stage: "copy", bytes: progress.bytes, sent: progress.bytes, total, ..Snapshot::default() }
+}
+
+fn name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::DiskIn => "reading",
+        Limit::Network => "the network",
+        Limit::DiskOut => "writing",
+    }
+}
+
+/// Tells what came of it.
+pub(super) fn tell(outcome: &Outcome, dry: bool, reporter: &Reporter) -> crate::failure::Outcome {
+    let (walked, written) = (&outcome.walked, &outcome.written);
+    let problems: Vec<&Problem> = walked.problems.iter().chain(&written.problems).collect();
+    let failed = walked.failed + written.failed;
+    let fields = object(json!({
+        "entries": walked.entries, "files": walked.files, "bytes": walked.bytes,
+        "files_copied": written.files, "bytes_copied": written.bytes, "files_kept": written.kept,
+        "bytes_resumed": written.resumed, "deleted": written.deleted, "blocks_again": outcome.again,
+        "transfer_seconds": round(outcome.seconds), "dry_run": dry,
+        "limits": { "reading": round(outcome.limits.disk_in), "network": round(outcome.limits.network), "writing": round(outcome.limits.disk_out) },
+        "problems": problems, "failed": failed, "planned": written.planned,
+    }));
+    reporter.clear();
+    for problem in &problems {
+        reporter.warning(&format!("{}: {}", problem.path, problem.what));
+    }
+    let more = walked.more_problems + written.more_problems;
+    if more > 0 {
+        reporter.warning(&format!("and {}", count(more, "more problem")));
+    }
+    for change in &written.planned {
+        reporter.result(&format!("{}: {}", change.what, change.path));
+    }
+    summary(outcome, dry).iter().for_each(|line| reporter.result(line));
+    if failed == 0 {
+        return Ok(fields);
+    }
+    let names = count(failed, "name");
+    Err(Failure::from(anyhow!("{names} could not be copied; the rest is there")).with(fields))
+}
+
+fn summary(outcome: &Outcome, dry: bool) -> Vec<String> {
+    let (written, seconds) = (&outcome.written, outcome.seconds.max(1e-3));
+    let would = if dry { "would be copied" } else { "copied" };
+    let mut first = format!("{} {would}, {}", count(written.files, "file"), Size(written.bytes));
+    if !dry {
+        let rate = bytes_per_second(written.bytes as f64 / seconds);
+        let files = written.files as f64 / seconds;
+        first += &format!(" in {} ({rate}, {files:.0} files/s)", Span(Duration::from_secs_f64(seconds)));
+    }
+    for (n, what) in
+        [(written.kept, "there already"), (written.deleted, if dry { "to be deleted" } else { "deleted" })]
+    {
+        if n > 0 {
+            first += &format!("; {n} {what}");
+        }
+    }
+    if written.resumed > 0 {
+        first += &format!("; {} were left by an interrupted copy", Size(written.resumed));
+    }
+    let limits = &outcome.limits;
+    let known = limits.disk_in + limits.network + limits.disk_out;
+    let mut lines = vec![first];
+    // What took less than two looks of the controller had no limit that is worth a line.
+    if known >= 1.0 && !dry {
+        let percent = |part: f64| part / known * 100.0;
+        lines.push(format!(
+            "limit: {} (reading {:.0}%, the network {:.0}%, writing {:.0}% of the time)",
+            name(limits.main()),
+            percent(limits.disk_in),
+            percent(limits.network),
+            percent(limits.disk_out)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,71 @@
+//! A channel of messages to an end that is elsewhere.
+
+use std::fs::File;
+use std::io::{Read, Write};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::back::connection::Connection;
+use crate::back::frame::{expect_message, write_message};
+use crate::error::Error;
+
+/// Both ways of a channel.
+#[derive(Debug)]
+pub enum Channel {
+    /// To a server.
+    #[doc(hidden)]
+    Connection(Box<Net>),
+    /// To a program that was started.
+    Pipes(Pipes),
+}
+
+/// A connection on which both sides speak in turns.
+#[derive(Debug)]
+pub struct Net(pub(crate) Connection);
+
+/// What a program reads and writes.
+#[derive(Debug)]
+pub struct Pipes {
+    /// What comes.
+    pub incoming: File,
+    /// What goes.
+    pub outgoing: File,
+}
+
+impl Channel {
+    pub(crate) fn net(connection: Connection) -> Self {
+        Self::Connection(Box::new(Net(connection)))
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// When nobody can hear it.
+    pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), Error> {
+        let to: &mut dyn Write = match self {
+            Self::Connection(net) => &mut net.0,
+            Self::Pipes(pipes) => &mut pipes.outgoing,
+        };
+        let lost = |error| Error::Network { doing: "the other end has gone".into(), error };
+        write_message(&mut &mut *to, message).map_err(lost)
+    }
+
+    /// Waits for an answer.
+    ///
+    /// # Errors
+    /// When there is none, or it is not understood.
+    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        let from: &mut dyn Read = match self {
+            Self::Connection(net) => &mut net.0,
+            Self::Pipes(pipes) => &mut pipes.incoming,
+        };
+        expect_message(&mut &mut *from)
+    }
+
+    /// From now on only long silence ends it.
+    pub(crate) fn patient(&self) -> Result<(), Error> {
+        let Self::Connection(net) = self else { return Ok(()) };
+        net.0.opened().map_err(|error| Error::Network { doing: "a channel".into(), error })
+    }
+}

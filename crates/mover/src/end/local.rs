@@ -1,0 +1,92 @@
+//! The ends of this process.
+
+use std::path::Path;
+
+use crate::back::{Link, Monitor, Options, Outcome, receive, send};
+use crate::error::Error;
+use crate::sink::{self, Directory};
+use crate::source::{Null, Tree};
+use crate::spec::{Offer, ReceiveSpec, SendSpec};
+
+/// An end that sends.
+#[derive(Debug)]
+pub struct Sending {
+    source: From,
+    offer: Offer,
+}
+
+#[derive(Debug)]
+enum From {
+    Tree(Box<Tree>),
+    Null(Null),
+}
+
+impl Sending {
+    /// Finds what is to be sent; of a server, below its root.
+    ///
+    /// # Errors
+    /// When nothing of it is there.
+    pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
+        if let Some((bytes, file)) = spec.null {
+            let offer = Offer { identity: "noise".into(), single: None };
+            return Ok(Self { source: From::Null(Null::new(bytes, file)), offer });
+        }
+        let tree = Tree::new(spec, root)?;
+        Ok(Self { offer: tree.offer().clone(), source: From::Tree(Box::new(tree)) })
+    }
+
+    /// What the receiver must know of it.
+    #[must_use]
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// As [`send`].
+    pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
+        match &self.source {
+            From::Tree(tree) => send(tree.as_ref(), link, options, monitor),
+            From::Null(null) => send(null, link, options, monitor),
+        }
+    }
+}
+
+/// An end that receives.
+#[derive(Debug)]
+pub struct Receiving {
+    sink: To,
+}
+
+#[derive(Debug)]
+enum To {
+    Directory(Box<Directory>),
+    Null(sink::Null),
+}
+
+impl Receiving {
+    /// Opens the destination; of a server, below its root.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn new(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
+        let sink = if spec.null {
+            To::Null(sink::Null::default())
+        } else {
+            To::Directory(Box::new(Directory::open(spec, root)?))
+        };
+        Ok(Self { sink })
+    }
+
+    /// Receives into it.
+    ///
+    /// # Errors
+    /// As [`receive`].
+    pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
+        match &self.sink {
+            To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
+            To::Null(null) => receive(null, link, options, monitor),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The two ends of a copy wherever they run: in this process, on a host where ssh has started them, in a server.
+//!
+//! Who runs the command asks each end that is elsewhere on a *channel* (ssh's pipes, or a connection to a server), in this order:
+//!
+//! ```text
+//! asks     Request: what to do, with whom          is answered  Ready (or Refused): what it offers, where it listens
+//! asks     Go: where to dial, if it is to dial      is answered  Progress ..., then Done or Failed
+//! ```
+
+mod channel;
+mod local;
+mod remote;
+mod serve;
+
+pub use channel::{Channel, Pipes};
+pub use local::{Receiving, Sending};
+pub use remote::{Progressed, Remote, Request, Role, STREAMS, Way, answer};
+pub use serve::{Server, ServerKey, ServerOptions, ask_server};

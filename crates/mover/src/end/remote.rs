@@ -1,0 +1,311 @@
+//! What is said on a channel, and both sides of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidecast_identity::{NodeId, NodeKey, Tls};
+
+use super::channel::{Channel, Pipes};
+use super::local::{Receiving, Sending};
+use crate::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target};
+use crate::error::Error;
+use crate::spec::{Offer, ReceiveSpec, SendSpec};
+
+/// Between two words of progress.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// What an end is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// To send this.
+    Send(SendSpec),
+    /// To receive into this.
+    Receive(ReceiveSpec),
+}
+
+/// How an end comes to its connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// It listens, on this port (0: any), for this node (None: without TLS).
+    Listen {
+        /// The port.
+        port: u16,
+        /// Who will dial.
+        node: Option<NodeName>,
+    },
+    /// It will be told where to dial.
+    Dial {
+        /// Without TLS.
+        plain: bool,
+    },
+    /// The channel itself carries the blocks from then on.
+    Channel,
+}
+
+/// What is asked of an end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// 1.
+    pub version: u32,
+    /// What to do.
+    pub role: Role,
+    /// How.
+    pub options: Options,
+    /// With what connections.
+    pub way: Way,
+}
+
+/// Further questions on the channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    /// Dial there.
+    Go(Target),
+}
+
+/// What an end answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// It can begin.
+    Ready {
+        /// Of a sender: what it sends.
+        offer: Offer,
+        /// Of one that listens: where.
+        target: Option<Target>,
+        /// Its own key.
+        node: NodeName,
+    },
+    /// It will not.
+    Refused(String),
+    /// How far it is.
+    Progress(Box<Progress>),
+    /// It is done.
+    Done(Box<Outcome>),
+    /// It has failed.
+    Failed(String),
+}
+
+/// An end that is elsewhere.
+#[derive(Debug)]
+pub struct Remote {
+    channel: Channel,
+    /// What it offers, if it sends.
+    pub offer: Offer,
+    /// Where it listens, if it does.
+    pub target: Option<Target>,
+    /// Its key.
+    pub node: NodeName,
+}
+
+/// What came of waiting for an end that is elsewhere.
+#[derive(Debug)]
+pub enum Progressed {
+    /// It goes on.
+    Progress(Box<Progress>),
+    /// It is over.
+    Done(Box<Outcome>),
+}
+
+impl Remote {
+    /// Asks an end to get ready.
+    ///
+    /// # Errors
+    /// When it refuses, is not understood, or has gone.
+    pub fn ask(mut channel: Channel, request: &Request) -> Result<Self, Error> {
+        channel.say(request)?;
+        match channel.hear::<Answer>()? {
+            Answer::Ready { offer, target, node } => Ok(Self { channel, offer, target, node }),
+            Answer::Refused(why) => Err(Error::Refused(why)),
+            Answer::Failed(why) => Err(Error::There(why)),
+            Answer::Progress(_) | Answer::Done(_) => {
+                Err(Error::Damaged("an answer before its question".into()))
+            }
+        }
+    }
+
+    /// Tells it where to dial.
+    ///
+    /// # Errors
+    /// When it has gone.
+    pub fn go(&mut self, target: Target) -> Result<(), Error> {
+        self.channel.say(&Ask::Go(target))
+    }
+
+    /// The channel itself, if blocks go by it.
+    #[must_use]
+    pub fn into_pipes(self) -> Option<Pipes> {
+        match self.channel {
+            Channel::Pipes(pipes) => Some(pipes),
+            Channel::Connection(_) => None,
+        }
+    }
+
+    /// What it says next.
+    ///
+    /// # Errors
+    /// Its own, and when it has gone.
+    pub fn hear(&mut self) -> Result<Progressed, Error> {
+        match self.channel.hear::<Answer>()? {
+            Answer::Progress(progress) => Ok(Progressed::Progress(progress)),
+            Answer::Done(outcome) => Ok(Progressed::Done(outcome)),
+            Answer::Failed(why) | Answer::Refused(why) => Err(Error::There(why)),
+            Answer::Ready { .. } => Err(Error::Damaged("an answer without a question".into())),
+        }
+    }
+}
+
+/// An end that has been made and waits for its link.
+pub(super) enum End {
+    Send(Sending),
+    Receive(Receiving),
+}
+
+impl End {
+    pub(super) fn offer(&self) -> Offer {
+        match self {
+            Self::Send(sending) => sending.offer().clone(),
+            Self::Receive(_) => Offer::default(),
+        }
+    }
+
+    pub(super) fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
+        match self {
+            Self::Send(sending) => sending.run(link, options, monitor),
+            Self::Receive(receiving) => receiving.run(link, options, monitor),
+        }
+    }
+
+    pub(super) fn sends(&self) -> bool {
+        matches!(self, Self::Send(_))
+    }
+}
+
+/// Is an end for whoever is at the other side of the pipes (`tidecast copy-end`, which ssh starts).
+///
+/// # Errors
+/// When the copy fails, or the channel breaks.
+pub fn answer(pipes: Pipes) -> Result<Outcome, Error> {
+    let mut channel = Channel::Pipes(pipes);
+    let request: Request = channel.hear()?;
+    match prepare(&request) {
+        Ok((end, guard)) => serve(channel, &request, &end, guard),
+        Err(e) => {
+            channel.say(&Answer::Refused(e.to_string()))?;
+            Err(e)
+        }
+    }
+}
+
+/// What is asked, made; and the key for this session.
+fn prepare(request: &Request) -> Result<(End, Arc<Tls>), Error> {
+    let end = match &request.role {
+        Role::Send(spec) => End::Send(Sending::new(spec, None)?),
+        Role::Receive(spec) => End::Receive(Receiving::new(spec, None)?),
+    };
+    Ok((end, Arc::new(Tls::new(&NodeKey::generate()?)?)))
+}
+
+fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> Result<Outcome, Error> {
+    let node = NodeName(tls.id().to_string());
+    let offer = end.offer();
+    let guard = |plain: bool| if plain { Guard::Plain } else { Guard::Tls(tls.clone()) };
+    match &request.way {
+        Way::Listen { port, node: dials } => {
+            let dials: Option<NodeId> = dials.as_ref().map(NodeName::id).transpose()?;
+            let listener = Listener::bind(any(*port), guard(dials.is_none()), None)?;
+            let session = SessionId::random();
+            let link = listener.expect(session, dials)?;
+            let addresses = addresses(listener.address().port());
+            let named = dials.is_some().then(|| node.clone());
+            let target = Target { addresses, node: named, session, spread: false };
+            channel.say(&Answer::Ready { offer, target: Some(target), node })?;
+            report(channel, end, &link, &request.options)
+        }
+        Way::Dial { plain } => {
+            channel.say(&Answer::Ready { offer, target: None, node })?;
+            let Ask::Go(target) = channel.hear()?;
+            let link = Link::dial(target, guard(*plain), request.options.streams.unwrap_or(STREAMS));
+            report(channel, end, &link, &request.options)
+        }
+        Way::Channel => {
+            channel.say(&Answer::Ready { offer, target: None, node })?;
+            let Channel::Pipes(Pipes { incoming, outgoing }) = channel else {
+                return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
+            };
+            let link = Link::pipes(incoming, outgoing, end.sends());
+            end.run(&link, &request.options, &Monitor::default())
+        }
+    }
+}
+
+/// Where this host may be reached: first as ssh came, then at all its addresses.
+fn addresses(port: u16) -> Vec<SocketAddr> {
+    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let came = ssh.split(' ').nth(2).and_then(|ip| ip.parse::<IpAddr>().ok());
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| {
+        let address = interface.address?;
+        let ip = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+        ip.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
+    });
+    let mut all: Vec<IpAddr> = Vec::new();
+    for ip in came.into_iter().chain(interfaces) {
+        // A link-local address says nothing without its interface.
+        let local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if !local && !all.contains(&ip) && all.len() < MAX_ADDRESSES {
+            all.push(ip);
+        }
+    }
+    if came.is_some() {
+        all.retain(|ip| !ip.is_loopback() || came == Some(*ip));
+    }
+    all.into_iter().map(|ip| (ip, port).into()).collect()
+}
+
+/// Most addresses that are told.
+const MAX_ADDRESSES: usize = 16;
+
+/// Streams to begin with.
+pub const STREAMS: usize = 2;
+
+fn any(port: u16) -> SocketAddr {
+    (std::net::Ipv6Addr::UNSPECIFIED, port).into()
+}
+
+/// Runs an end and says on the channel how it goes. When nobody is there any more to hear it, it ends.
+pub(super) fn report(
+    mut channel: Channel,
+    end: &End,
+    link: &Link,
+    options: &Options,
+) -> Result<Outcome, Error> {
+    channel.patient()?;
+    let (monitor, over) = (Monitor::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let saying = scope.spawn(|| {
+            while !over.load(SeqCst) {
+                std::thread::park_timeout(PROGRESS);
+                if !over.load(SeqCst) && channel.say(&Answer::Progress(Box::new(monitor.progress()))).is_err()
+                {
+                    monitor.cancel();
+                }
+            }
+            channel
+        });
+        let outcome = end.run(link, options, &monitor);
+        over.store(true, SeqCst);
+        saying.thread().unpark();
+        let last = match &outcome {
+            Ok(outcome) => Answer::Done(Box::new(outcome.clone())),
+            Err(e) => Answer::Failed(e.to_string()),
+        };
+        // If nobody hears it there is nobody to tell.
+        let _ = saying.join().map(|mut channel| channel.say(&last));
+        outcome
+    })
+}

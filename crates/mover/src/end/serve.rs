@@ -1,0 +1,211 @@
+//! A server: any number of copies below one directory, on one port, for whoever has its key.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
+use serde::{Deserialize, Serialize};
+use tidecast_hash::sha256;
+use tidecast_identity::{NodeId, NodeKey, Tls};
+
+use super::channel::Channel;
+use super::local::{Receiving, Sending};
+use super::remote::{Answer, End, Request, Role, Way, report};
+use crate::back::connection::Connection;
+use crate::back::link::request;
+use crate::back::{Guard, Listener, NodeName, SessionId, Target};
+use crate::error::Error;
+
+/// What lets a user in, and proves the server to the user: the server's node and a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerKey {
+    /// Who the server is.
+    pub node: NodeId,
+    /// What only those know who may use it.
+    pub secret: [u8; 16],
+}
+
+impl fmt::Debug for ServerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerKey({})", self.node.short())
+    }
+}
+
+impl fmt::Display for ServerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = [&self.node.0[..], &self.secret].concat();
+        f.write_str(&BASE32_NOPAD.encode(&bytes).to_ascii_lowercase())
+    }
+}
+
+impl FromStr for ServerKey {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || {
+            Error::Usage(
+                "not the key of a copy server: it has 77 letters and digits, as the server prints them"
+                    .into(),
+            )
+        };
+        let bytes = BASE32_NOPAD_NOCASE.decode(text.as_bytes()).map_err(|_| bad())?;
+        let (node, secret) = bytes.split_first_chunk::<32>().ok_or_else(bad)?;
+        Ok(Self { node: NodeId(*node), secret: secret.try_into().map_err(|_| bad())? })
+    }
+}
+
+/// The proof that one knows the secret, for this question and no other.
+fn proof(secret: &[u8; 16], nonce: &[u8; 32]) -> [u8; 32] {
+    sha256(&[b"tidecast copy-server".as_slice(), secret, nonce].concat())
+}
+
+/// First on a channel to a server, from the server.
+#[derive(Debug, Serialize, Deserialize)]
+struct Challenge {
+    nonce: [u8; 32],
+}
+
+/// And from who asks.
+#[derive(Debug, Serialize, Deserialize)]
+struct Proof {
+    proof: [u8; 32],
+}
+
+/// A channel to a server at one of these addresses.
+///
+/// # Errors
+/// When it cannot be reached or is not the one whose key that is.
+pub fn ask_server(addresses: &[SocketAddr], key: &ServerKey, guard: &Guard) -> Result<Channel, Error> {
+    let node = matches!(guard, Guard::Tls(_)).then_some(key.node);
+    let mut channel = Channel::net(request(addresses, guard, node)?);
+    let challenge: Challenge = channel.hear().map_err(|e| match guard {
+        Guard::Plain => Error::There("no answer: is it served with --plain?".into()),
+        Guard::Tls(_) => e,
+    })?;
+    channel.say(&Proof { proof: proof(&key.secret, &challenge.nonce) })?;
+    Ok(channel)
+}
+
+/// How a server serves.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Nothing outside of it is read or written.
+    pub root: PathBuf,
+    /// Nothing is written at all.
+    pub read_only: bool,
+    /// Without TLS.
+    pub plain: bool,
+}
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: ServerOptions,
+    key: ServerKey,
+    listener: OnceLock<Listener>,
+}
+
+impl Server {
+    /// Listens at `address` as the node of `key`.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn start(
+        address: SocketAddr,
+        node: &NodeKey,
+        secret: [u8; 16],
+        options: ServerOptions,
+    ) -> Result<Self, Error> {
+        let guard = if options.plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(node)?)) };
+        let key = ServerKey { node: node.id(), secret };
+        let shared = Arc::new(Shared { options, key, listener: OnceLock::new() });
+        // Weak: the listener is the server's own, and must go with it.
+        let server = Arc::downgrade(&shared);
+        let asked = Box::new(move |connection, from| {
+            if let Some(server) = server.upgrade() {
+                server.asked(connection, from);
+            }
+        });
+        let listener = Listener::bind(address, guard, Some(asked))?;
+        let _ = shared.listener.set(listener);
+        Ok(Self { shared })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.shared.listener.get().map(Listener::address)
+    }
+
+    /// What its users need.
+    #[must_use]
+    pub fn key(&self) -> &ServerKey {
+        &self.shared.key
+    }
+}
+
+impl Shared {
+    fn asked(&self, connection: Connection, from: SocketAddr) {
+        let peer = connection.peer;
+        if let Err(e) = self.serve(Channel::net(connection), peer) {
+            tracing::warn!("{from}: {e}");
+        }
+    }
+
+    fn serve(&self, mut channel: Channel, peer: Option<NodeId>) -> Result<(), Error> {
+        let nonce = rand::random();
+        channel.say(&Challenge { nonce })?;
+        let said: Proof = channel.hear()?;
+        let right = proof(&self.key.secret, &nonce);
+        // Of digests of a secret that is tried once per connection no timing tells anything.
+        if said.proof != right {
+            channel.say(&Answer::Refused("wrong key".into()))?;
+            return Err(Error::Refused("wrong key".into()));
+        }
+        let request: Request = channel.hear()?;
+        match self.prepare(&request) {
+            Ok(end) => self.run(channel, &request, &end, peer),
+            Err(e) => {
+                channel.say(&Answer::Refused(e.to_string()))?;
+                Err(e)
+            }
+        }
+    }
+
+    fn prepare(&self, request: &Request) -> Result<End, Error> {
+        if !matches!(request.way, Way::Listen { .. }) {
+            return Err(Error::Refused("a server only listens".into()));
+        }
+        let root = Some(self.options.root.as_path());
+        match &request.role {
+            Role::Send(spec) => Ok(End::Send(Sending::new(spec, root)?)),
+            Role::Receive(_) if self.options.read_only => Err(Error::Refused("it is read-only".into())),
+            Role::Receive(spec) => Ok(End::Receive(Receiving::new(spec, root)?)),
+        }
+    }
+
+    fn run(
+        &self,
+        mut channel: Channel,
+        request: &Request,
+        end: &End,
+        peer: Option<NodeId>,
+    ) -> Result<(), Error> {
+        let listener = self.listener.get().ok_or(Error::Cancelled)?;
+        let session = SessionId::random();
+        let link = listener.expect(session, peer)?;
+        let node = NodeName(self.key.node.to_string());
+        let named = peer.is_some().then(|| node.clone());
+        let target = Target { addresses: Vec::new(), node: named, session, spread: false };
+        channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node })?;
+        report(channel, end, &link, &request.options).map(drop)
+    }
+}
