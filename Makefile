@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-neighbour bench-circle bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-neighbour bench-circle bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -53,6 +53,9 @@ bench-neighbour: build ## 100 daemons of one host that share 1 GiB; BLAST beside
 
 bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 (as root)
 	@scripts/bench-mount
+
+bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, an hour or two (ARGS='--places loopback --repeats 1'; as root)
+	@scripts/bench-mover $(ARGS)
 
 bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)
 	@scripts/bench-sim simgrid
