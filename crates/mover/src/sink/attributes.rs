@@ -15,6 +15,9 @@ use crate::entry::{Attributes, Owner, Time};
 /// Names that are remembered.
 const NAMES: usize = 4096;
 
+/// Numbers of users and (true) groups of this host, by name.
+type Names = HashMap<(Arc<str>, bool), Option<u32>>;
+
 /// Who may own what this process writes.
 #[derive(Debug)]
 pub(super) struct Owners {
@@ -24,7 +27,7 @@ pub(super) struct Owners {
     groups: Vec<u32>,
     /// Bits that the system takes away from the modes of new files.
     pub(super) umask: u32,
-    names: Mutex<HashMap<(Arc<str>, bool), Option<u32>>>,
+    names: Mutex<Names>,
 }
 
 impl Owners {

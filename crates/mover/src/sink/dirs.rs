@@ -22,6 +22,9 @@ pub(super) struct Dirs {
     known: Vec<(Vec<u8>, Arc<OwnedFd>)>,
 }
 
+/// Opens a name in a directory; the last argument is its path.
+type Opens<'o> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Result<OwnedFd, Errno> + 'o;
+
 /// The path of the directory in which an entry lies, and the entry's own name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|b| *b == b'/') {
@@ -55,11 +58,7 @@ impl Dirs {
         reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "make the directory", error: e.into() }))
     }
 
-    fn reach(
-        &mut self,
-        path: &[u8],
-        open: &mut dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Result<OwnedFd, Errno>,
-    ) -> Result<Arc<OwnedFd>, Errno> {
+    fn reach(&mut self, path: &[u8], open: &mut Opens<'_>) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(fd) = self.known(path) {
             return Ok(fd);
         }

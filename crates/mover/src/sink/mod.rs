@@ -237,7 +237,7 @@ impl Staging {
 
 /// tmpfs and ramfs, where reserving room means zeroing pages now.
 fn is_memory(dir: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type as i64, 0x0102_1994 | 0x8584_58f6))
+    rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type, 0x0102_1994 | 0x8584_58f6))
 }
 
 impl Sink for Directory {

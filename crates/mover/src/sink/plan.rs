@@ -76,7 +76,7 @@ impl Directory {
                 first.is_some_and(|first| (first.st_dev, first.st_ino) == (stat.st_dev, stat.st_ino))
             }
             Kind::Fifo => kind(&stat) == FileType::Fifo,
-            Kind::Device { number, .. } => stat.st_rdev as u64 == *number,
+            Kind::Device { number, .. } => stat.st_rdev == *number,
             Kind::File { .. } => false,
         };
         Ok((!same).then(|| self.would_make(part)))
