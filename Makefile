@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-neighbour bench-circle bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -46,6 +46,13 @@ demo: setup ## 8 nodes receive a real Python environment, each verified, each up
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
 	@scripts/bench-transfer
+
+bench-depot: build ## 10,000 caches of 100 files in one store: `cache ls`, start-up; and a small store that caches flow into
+	$(PYTHON) -m bench.depot scale
+	$(PYTHON) -m bench.depot inflow
+
+bench-classad: ## matches of two ClassAds a second, on one core
+	cargo run --release --quiet -p tidecast-classad --example matches
 
 bench-neighbour: build ## 100 daemons of one host that share 1 GiB; BLAST beside a daemon that fetches (needs ncbi-blast+)
 	$(PYTHON) -m bench.neighbour children

@@ -81,4 +81,9 @@ def test_an_administrator_rules_all_hosts_that_obey_his(site, data):
     assert states(["resume", "--host", "node1"]) == {"node1": "running"}
     assert states(["status", "--all"]) == {"node0": "draining", "node1": "running", "node2": "draining"}
     assert head.run("admin", "pause", "--host", "elsewhere").wait() == 1
+    # Also one that is started anew obeys.
+    two.daemon.signal(signal.SIGKILL)
+    two.daemon.wait()
+    two.serve()
+    assert two.http("GET", "/v1/daemon")[1]["state"] == "draining"
     one.create("x", data)

@@ -196,14 +196,14 @@ def test_a_full_disk_is_an_error_and_the_rest_follows_when_there_is_room(here, s
         subprocess.run(["umount", "-l", served / "in"], check=True)
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_completes(here, tmp_path):
+def test_what_cannot_be_read_is_told_and_the_rest_completes(here, tmp_path, monkeypatch):
     source, dest = tmp_path / "src", tmp_path / "dest"
     source.mkdir()
     (source / "good").write_text("good")
     with socket.socket(socket.AF_UNIX) as s:
-        os.chdir(source)
+        # The path as a whole may be longer than a socket's may be.
+        monkeypatch.chdir(source)
         s.bind("socket")
-    os.chdir(tmp_path)
     end = done(here, f"{source}/", dest)
     assert [p["path"].rsplit("/")[-1] for p in end["problems"]] == ["socket"] and end["failed"] == 0
     (source / "socket").unlink()

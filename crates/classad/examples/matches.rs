@@ -5,7 +5,12 @@ use std::time::Instant;
 
 use tidecast_classad::{Ad, Context};
 
-const PAIRS: [(&str, &str, &str); 3] = [
+const PAIRS: [(&str, &str, &str); 4] = [
+    (
+        "a slot and a simple job",
+        "[Arch = \"X86_64\"; Memory = 2048; Requirements = TARGET.RequestMemory <= MY.Memory]",
+        "[RequestMemory = 1024; Requirements = TARGET.Memory >= MY.RequestMemory && TARGET.Arch == \"X86_64\"]",
+    ),
     (
         "a cache and a daemon",
         "[CachedServer = true; Name = \"node001\"; TotalDisk = 1000000; Requirements = MY.TotalDisk > TARGET.DiskUsage]",

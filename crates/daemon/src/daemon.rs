@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -36,6 +35,8 @@ use crate::trust::Trust;
 
 /// The store is looked over this often.
 const SWEEP: Duration = Duration::from_secs(5);
+/// What the depot keeps a [`Mode`] by.
+const MODE: &str = "mode";
 /// Manifests kept parsed.
 const PARSED: usize = 64;
 
@@ -53,6 +54,15 @@ impl Mode {
             Mode::Running => "running",
             Mode::Paused => "paused",
             Mode::Draining => "draining",
+        }
+    }
+
+    /// By its number, as the database keeps it.
+    fn of(number: u64) -> Self {
+        match number {
+            0 => Mode::Running,
+            1 => Mode::Paused,
+            _ => Mode::Draining,
         }
     }
 }
@@ -84,7 +94,7 @@ pub struct Daemon {
     pub(crate) found: Found,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
-    mode: AtomicU8,
+    mode: Mutex<Mode>,
     node: String,
     pub(crate) certified: NodeKey,
 }
@@ -155,12 +165,14 @@ impl Daemon {
     }
 
     async fn open(config: Config, port: u16) -> Result<(Arc<Self>, Arc<Door>, Driver), Error> {
-        let (key, depot) = {
+        let (key, depot, mode) = {
             let (dir, limits) = (config.dir.clone(), config.depot.clone());
             let open = move || -> Result<_, Error> {
                 std::fs::create_dir_all(&dir).map_err(|source| Error::Dir { path: dir.clone(), source })?;
                 let key = NodeKey::load_or_create(&dir)?;
-                Ok((key, Depot::open(&dir.join("depot"), limits)?))
+                let depot = Depot::open(&dir.join("depot"), limits)?;
+                let mode = Mode::of(depot.kept(MODE)?);
+                Ok((key, depot, mode))
             };
             tokio::task::spawn_blocking(open).await.map_err(|_| Error::Start("a thread failed".into()))??
         };
@@ -201,7 +213,7 @@ impl Daemon {
             certified: key.clone(),
             audit,
             manifests: Mutex::default(),
-            mode: AtomicU8::new(0),
+            mode: Mutex::new(mode),
             config,
         });
         Ok((daemon, door, driver))
@@ -259,10 +271,14 @@ impl Daemon {
     }
 
     pub(crate) fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Relaxed) {
-            0 => Mode::Running,
-            1 => Mode::Paused,
-            _ => Mode::Draining,
+        *self.mode.lock()
+    }
+
+    /// Kept for the next start too. Where the disk does not take it, it holds as long as this daemon runs.
+    fn set_mode(&self, mode: Mode) {
+        *self.mode.lock() = mode;
+        if let Err(error) = tokio::task::block_in_place(|| self.depot.keep(MODE, mode as u64)) {
+            tracing::error!(%error, "this daemon will not be {} after its next start", mode.word());
         }
     }
 
@@ -278,9 +294,9 @@ impl Daemon {
     pub(crate) fn obey(&self, who: &str, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
             "status" => return self.status(),
-            "resume" => self.mode.store(0, Ordering::Relaxed),
-            "pause" => self.mode.store(1, Ordering::Relaxed),
-            "drain" => self.mode.store(2, Ordering::Relaxed),
+            "resume" => self.set_mode(Mode::Running),
+            "pause" => self.set_mode(Mode::Paused),
+            "drain" => self.set_mode(Mode::Draining),
             "limit" => {
                 if let Some(capacity) = limit.capacity {
                     let mut limits = self.config.depot.clone();

@@ -212,13 +212,9 @@ async fn link(
         () = parent.lost() => return Err(Missed::Lost("it has ended".into())),
     };
     reservation.take_links();
-    let internal = |e: String| Failed::new("internal", e);
-    let wanted = manifest.clone();
-    let committing = tokio::task::spawn_blocking(move || reservation.commit(&wanted, true, crate::now()));
-    let committed = committing.await.map_err(|e| internal(e.to_string()))?;
-    let id = committed.map_err(|e| internal(e.to_string()))?.record.id;
     let link = manifest.total_len().saturating_sub(placed.copied);
-    daemon.arrived(id, Came { parent: placed.copied, link, ..Came::default() }).await;
+    let came = Came { parent: placed.copied, link, ..Came::default() };
+    let id = transfer::commit(daemon, reservation, manifest.clone(), came).await?.id;
     Ok((id, if placed.copied == 0 { Method::Link } else { Method::Direct }))
 }
 

@@ -107,18 +107,27 @@ async fn bring(
     }
     daemon.fetches.forgive(grant.link.peer.addr);
     drop(coming);
-    let internal = |e: String| Failed::new("internal", e);
-    let committing = tokio::task::spawn_blocking(move || reservation.commit(&manifest, true, crate::now()));
-    let committed =
-        committing.await.map_err(|e| internal(e.to_string()))?.map_err(|e| internal(e.to_string()))?;
-    daemon.arrived(committed.record.id, came).await;
+    let record = commit(daemon, reservation, manifest, came).await?;
     daemon.changed.notify_one();
     if method == Method::Swarm
-        && let Err(error) = daemon.serve_on(&committed.record).await
+        && let Err(error) = daemon.serve_on(&record).await
     {
-        tracing::warn!(error, cache = committed.record.full_name(), "it is here, but not served");
+        tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
     }
-    Ok((committed.record.id, method))
+    Ok((record.id, method))
+}
+
+/// What has come, all of it verified, is a cache from here on.
+pub(crate) async fn commit(
+    daemon: &Daemon,
+    reservation: Reservation,
+    manifest: Arc<Manifest>,
+    came: Came,
+) -> Result<Arc<CacheRecord>, Failed> {
+    let commit = move |_: &Depot| reservation.commit(&manifest, true, crate::now());
+    let committed = daemon.on_disk(commit).await.map_err(|e| Failed::new("internal", e.why))?;
+    daemon.arrived(committed.record.id, came).await;
+    Ok(committed.record)
 }
 
 /// What a swarm received, by whether the cache's origin sent it.

@@ -1,7 +1,7 @@
 //! The database: what is true of the store. What is on disk and not in here is rubbish.
 //!
 //! ```text
-//! meta      name -> number                     format, needs, next (number of the next cache)
+//! meta      name -> number                     format, needs, next (number of the next cache); kept.NAME: the caller's own
 //! caches    number -> JSON                     `CacheRecord`
 //! objects   root, variant -> u64 u32 u32 …     length, caches with it, inodes of it (little endian)
 //! rights    class, root, variant -> u32        caches by which a class of readers may have the object
@@ -117,7 +117,9 @@ impl Db {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
         let db = builder.create(&self.path)?;
-        let txn = db.begin_write()?;
+        let mut txn = db.begin_write()?;
+        // As in `attempt`: this may be the last transaction before a crash.
+        txn.set_quick_repair(true);
         {
             let mut meta = txn.open_table(META)?;
             let needs = meta.get("needs")?.map_or(0, |v| v.value());
@@ -203,6 +205,11 @@ impl View {
             all.insert(owner.value().to_owned(), Size { bytes, inodes });
         }
         Ok(all)
+    }
+
+    /// A number that the caller keeps; 0 if there is none.
+    pub(crate) fn kept(&self, name: &str) -> Result<u64, Error> {
+        Ok(self.0.open_table(META)?.get(&*format!("kept.{name}"))?.map_or(0, |v| v.value()))
     }
 
     pub(crate) fn objects(&self) -> Result<Objects, Error> {
@@ -312,6 +319,12 @@ impl<'t> Tables<'t> {
         let next = self.meta.get("next")?.map_or(1, |v| v.value());
         self.meta.insert("next", next + 1)?;
         Ok(CacheId(next))
+    }
+
+    /// Keeps a number for the caller.
+    pub(crate) fn keep(&mut self, name: &str, number: u64) -> Result<(), Error> {
+        self.meta.insert(&*format!("kept.{name}"), number)?;
+        Ok(())
     }
 
     pub(crate) fn put(&mut self, record: CacheRecord) -> Result<(), Error> {

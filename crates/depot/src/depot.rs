@@ -267,6 +267,23 @@ impl Depot {
         Ok(())
     }
 
+    /// Keeps a number by this name for the caller, who alone knows what it means.
+    ///
+    /// # Errors
+    /// What the database reports.
+    pub fn keep(&self, name: &str, number: u64) -> Result<(), Error> {
+        self.0.write(|t| t.keep(name, number))
+    }
+
+    /// The number that was kept by this name; 0 if none was.
+    ///
+    /// # Errors
+    /// What the database reports.
+    pub fn kept(&self, name: &str) -> Result<u64, Error> {
+        let view = self.0.db.lock().read()?;
+        view.kept(name)
+    }
+
     /// Marks a cache as INVALID: it is never handed out again, and the first to be evicted.
     ///
     /// # Errors

@@ -452,3 +452,16 @@ fn a_wrong_account_is_put_right() {
     assert_eq!((depot.usage().unwrap().kept, depot.used_by("nobody")), (right, Size::ZERO));
     assert_clean(&depot);
 }
+
+#[test]
+fn what_the_caller_keeps_is_there_after_a_restart() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(tmp.path());
+    assert_eq!(depot.kept("next").unwrap(), 0, "the store's own numbers are others");
+    depot.keep("next", 7).unwrap();
+    let cache = depot.declare(named("n"), 1).unwrap();
+    drop(depot);
+    let depot = open(tmp.path());
+    assert_eq!((depot.kept("next").unwrap(), depot.kept("mode").unwrap()), (7, 0));
+    assert_eq!(depot.caches(&Filter::default()), [cache]);
+}

@@ -1,12 +1,11 @@
 //! The collector of an HTCondor pool. Its own tools speak with it, with the rights and the settings of this host.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use tidecast_classad::{Ad, Expr, Value};
 
-use super::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed};
+use super::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
 
 /// A tool takes no longer, seconds: beyond that it is ended.
 const TOOL: &str = "20";
@@ -70,13 +69,11 @@ async fn tool(words: &[&str], input: String) -> Result<String, CatalogueError> {
     tokio::task::spawn_blocking(run).await.map_err(failed)?
 }
 
-/// A daemon a line: its name, and its addresses. What others have written there may be anything.
+/// A daemon a line: its name, and its addresses.
 fn peers(text: &str) -> Vec<String> {
     let daemon = |line: &str| {
         let (name, addresses) = line.split_once(char::is_whitespace)?;
-        let is_address = |text: &str| text.parse::<SocketAddr>().is_ok();
-        let good = crate::name::is_name(name) && addresses.trim().split(',').all(is_address);
-        good.then(|| format!("{name}={}", addresses.trim()))
+        peer(name, addresses.trim())
     };
     text.lines().filter_map(daemon).collect()
 }

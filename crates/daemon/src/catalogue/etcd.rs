@@ -1,6 +1,5 @@
 //! An etcd cluster, by the JSON gateway of its third API: a key a daemon, which goes with its lease.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Catalogue, CatalogueError, Entry, LIFETIME, REMEMBERED, Visit, failed};
+use super::{Catalogue, CatalogueError, Entry, LIFETIME, REMEMBERED, Visit, failed, peer};
 
 /// All of ours begins so.
 const PREFIX: &str = "/tidecast/daemons/";
@@ -89,19 +88,13 @@ async fn post(host: &str, what: &str, body: &Value) -> Result<Value, CatalogueEr
     talked
 }
 
-/// What the keys say. Others may have written anything there.
+/// What the keys say.
 fn peers(range: &Value) -> Vec<String> {
     let word = |pair: &Value, key: &str| -> Option<String> {
         String::from_utf8(BASE64.decode(pair.get(key)?.as_str()?.as_bytes()).ok()?).ok()
     };
-    let peer = |pair: &Value| {
-        let key = word(pair, "key")?;
-        let (name, addresses) = (key.strip_prefix(PREFIX)?, word(pair, "value")?);
-        let is_address = |text: &str| text.parse::<SocketAddr>().is_ok();
-        let good = crate::name::is_name(name) && addresses.split(',').all(is_address);
-        good.then(|| format!("{name}={addresses}"))
-    };
-    range.get("kvs").and_then(Value::as_array).into_iter().flatten().filter_map(peer).collect()
+    let daemon = |pair: &Value| peer(word(pair, "key")?.strip_prefix(PREFIX)?, &word(pair, "value")?);
+    range.get("kvs").and_then(Value::as_array).into_iter().flatten().filter_map(daemon).collect()
 }
 
 #[cfg(test)]

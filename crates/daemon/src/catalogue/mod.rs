@@ -105,6 +105,13 @@ fn failed(why: impl fmt::Display) -> CatalogueError {
     CatalogueError(why.to_string())
 }
 
+/// A daemon that a catalogue names, as `--peer` does; None if that cannot be one, for others may have written anything there.
+fn peer(name: &str, addresses: &str) -> Option<String> {
+    let is_address = |text: &str| text.parse::<SocketAddr>().is_ok();
+    let good = crate::name::is_name(name) && addresses.split(',').all(is_address);
+    good.then(|| format!("{name}={addresses}"))
+}
+
 type Visit<'a, T> = Pin<Box<dyn Future<Output = Result<T, CatalogueError>> + Send + 'a>>;
 
 /// A catalogue of daemons.

@@ -71,7 +71,7 @@ impl Peers {
         serve: &Arc<S>,
     ) -> Result<Arc<Link>, PeerError> {
         if let Some(link) =
-            self.find(|peer| addresses.contains(&peer.addr) || shares(&peer.hello.addresses, addresses))
+            self.find(|peer| addresses.contains(&peer.addr) || covers(&peer.hello.addresses, addresses))
         {
             return Ok(link);
         }
@@ -228,6 +228,8 @@ fn unreachable(addr: SocketAddr, why: impl ToString) -> PeerError {
     PeerError::Unreachable { addr, why: why.to_string() }
 }
 
-fn shares(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
-    a.iter().any(|addr| b.contains(addr))
+/// Whether whoever has `all` addresses is the one that is said to have `some`: hosts may have one address alike that leads
+/// nowhere from outside, such as that of a bridge for containers.
+fn covers(all: &[SocketAddr], some: &[SocketAddr]) -> bool {
+    !some.is_empty() && some.iter().all(|addr| all.contains(addr))
 }
