@@ -19,7 +19,7 @@ pub const MAX_PATH: usize = 4096;
 /// Most bytes of one extended attribute: the kernel's limit.
 const MAX_XATTR: usize = 65_536;
 /// Most extended attributes of one entry.
-const MAX_XATTRS: usize = 1024;
+pub(crate) const MAX_XATTRS: usize = 1024;
 /// Longest name of a user or group.
 const MAX_NAME: usize = 256;
 

@@ -12,9 +12,12 @@ use rustix::io::Errno;
 
 use super::Seen;
 use crate::entry::{Attributes, Owner};
+use crate::part::MAX_XATTRS;
 
 /// Longest list of names, and longest value, that the kernel gives.
 const LONGEST: usize = 65_536;
+/// Most are shorter.
+const USUAL: usize = 256;
 
 /// Names of users and groups that were looked up.
 #[derive(Debug, Default)]
@@ -54,14 +57,17 @@ type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// Labels of security modules belong to a host and stay there.
 pub(super) fn xattrs(fd: impl AsFd, root: bool) -> Result<Xattrs, Errno> {
     BUFFER.with_borrow_mut(|buffer| {
-        let names = match flistxattr(&fd, buffer.as_mut_slice()) {
+        let names = match read(buffer, |buffer| flistxattr(&fd, buffer)) {
             Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Ok(len) => buffer[..len].to_vec(),
             Err(e) => return Err(e),
         };
         let mut all = Vec::new();
         for name in names.split(|b| *b == 0).filter(|name| travels(name, root)) {
-            match fgetxattr(&fd, name, buffer.as_mut_slice()) {
+            if all.len() == MAX_XATTRS {
+                return Err(Errno::TOOBIG);
+            }
+            match read(buffer, |buffer| fgetxattr(&fd, name, buffer)) {
                 Ok(len) => all.push((name.to_vec(), buffer[..len].to_vec())),
                 // It went meanwhile.
                 Err(Errno::NODATA) => {}
@@ -70,6 +76,14 @@ pub(super) fn xattrs(fd: impl AsFd, root: bool) -> Result<Xattrs, Errno> {
         }
         Ok(all)
     })
+}
+
+/// With little room first: the kernel allocates as much as it is offered.
+fn read(buffer: &mut [u8], call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match call(&mut buffer[..USUAL]) {
+        Err(Errno::RANGE) => call(buffer),
+        other => other,
+    }
 }
 
 fn travels(name: &[u8], root: bool) -> bool {

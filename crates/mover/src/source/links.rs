@@ -6,8 +6,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
-
 /// First names, by device and inode.
 #[derive(Debug, Default)]
 pub(super) struct Links {
@@ -28,8 +26,7 @@ impl Links {
     /// What the first name of this inode is; `path` gives the one at hand.
     pub(super) fn first(&mut self, inode: (u64, u64), path: impl FnOnce() -> Vec<u8>) -> io::Result<First> {
         if self.file.is_none() {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            self.file = Some(openat(CWD, std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into());
+            self.file = Some(tempfile::tempfile()?);
         }
         let Some(file) = &self.file else { return Ok(First::This) };
         match self.places.entry(inode) {

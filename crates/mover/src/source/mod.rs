@@ -41,7 +41,8 @@ const TABLE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Tree {
     tops: Vec<Top>,
-    exclude: Exclude,
+    /// None: no pattern was given, and no path need be made to look.
+    exclude: Option<Exclude>,
     checksum: bool,
     offer: Offer,
     owners: Owners,
@@ -142,7 +143,8 @@ impl Tree {
     /// # Errors
     /// When nothing of it is there, or a pattern is malformed.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
-        let exclude = Exclude::new(&spec.exclude).map_err(|e| Error::Usage(e.to_string()))?;
+        let exclude = (!spec.exclude.is_empty()).then(|| Exclude::new(&spec.exclude));
+        let exclude = exclude.transpose().map_err(|e| Error::Usage(e.to_string()))?;
         let (tops, problems) = place::find(&spec.sources, root)?;
         let single = match tops.as_slice() {
             [top] => top.single.clone(),
@@ -269,10 +271,10 @@ impl Tree {
             there.remove(&0);
         }
         let whole = Arc::new(Whole { item, layer: Mutex::new(layer) });
-        let mut jobs = Vec::new();
+        let (mut jobs, mut holes) = (Vec::new(), holes.into_iter().peekable());
         let mut offset = 0;
         while offset < len {
-            if let Some(hole) = holes.iter().find(|hole| hole.start == offset) {
+            if let Some(hole) = holes.next_if(|hole| hole.start == offset) {
                 jobs.push(Job(Work::Hole { whole: whole.clone(), offset, len: hole.end - offset }));
                 offset = hole.end;
                 continue;
@@ -286,5 +288,7 @@ impl Tree {
     }
 }
 
+#[cfg(test)]
+mod random_tests;
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,18 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
 use tidecast_hash::sha256;
 
 use crate::error::Error;
 use crate::job::Problem;
+
+use super::walk::DIRECTORY;
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
@@ -74,40 +76,46 @@ fn on_disk(path: &str, root: Option<&Path>) -> PathBuf {
     }
 }
 
+/// The directory in which a path is, and its name there; what is called by a slash, `.` or `..` has no name.
+fn split(path: &str) -> (&str, Option<&str>) {
+    let (parent, name) = match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(both) => both,
+        None => (".", path),
+    };
+    (parent, Some(name).filter(|name| !matches!(*name, "" | "." | "..")))
+}
+
 fn open(path: &str, root: Option<&Path>) -> io::Result<Top> {
-    let disk = on_disk(path, root);
-    let slash = path.ends_with('/')
-        || matches!(
-            Path::new(path).components().next_back(),
-            None | Some(Component::CurDir | Component::ParentDir)
-        );
-    let meta = if slash { fs::metadata(&disk) } else { fs::symlink_metadata(&disk) }?;
-    let name = disk.file_name().filter(|_| !slash).map(|name| name.as_bytes().to_vec());
-    let shown = path.trim_end_matches('/');
-    let shown = if shown.is_empty() { "/" } else { shown };
-    let full = fs::canonicalize(if meta.is_symlink() { disk.parent().unwrap_or(&disk) } else { &disk })?;
-    if meta.is_dir() {
+    let (parent, name) = split(path);
+    let shown = |path: &str| match path.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        path => path.to_owned(),
+    };
+    let full = |path: &str| fs::canonicalize(on_disk(path, root));
+    let Some(name) = name else {
         let fd = directory(path, root)?;
-        return Ok(Top {
-            fd,
-            single: None,
-            inside: name.unwrap_or_default(),
-            shown: shown.into(),
-            path: full,
-        });
+        return Ok(Top { fd, single: None, inside: Vec::new(), shown: shown(path), path: full(path)? });
+    };
+    let fd = directory(parent, root)?;
+    let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let bytes = name.as_bytes().to_vec();
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let fd = openat(&fd, name, DIRECTORY, Mode::empty())?;
+        return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });
     }
-    let name = name.ok_or_else(|| io::Error::other("not a directory"))?;
-    let parent = Path::new(path).parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
-    let parent = if parent.is_empty() { ".".into() } else { parent };
-    let shown =
-        shown.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
-    Ok(Top {
-        fd: directory(&parent, root)?,
-        single: Some(name),
-        inside: Vec::new(),
-        shown: shown.into(),
-        path: full,
-    })
+    Ok(Top { fd, single: Some(bytes), inside: Vec::new(), shown: shown(parent), path: full(parent)? })
+}
+
+/// Whether there is something of that name. Below a root nothing is told of what is outside.
+fn is_there(path: &str, root: Option<&Path>) -> bool {
+    let (parent, name) = split(path);
+    match name {
+        None => directory(path, root).is_ok(),
+        Some(name) => {
+            directory(parent, root).is_ok_and(|fd| statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+        }
+    }
 }
 
 /// Opens a directory; below a root it can be nowhere else, whatever links say.
@@ -123,7 +131,7 @@ fn directory(path: &str, root: Option<&Path>) -> io::Result<OwnedFd> {
 /// The names for which a source stands: itself, unless it is a pattern and there is nothing with that very name.
 fn expand(source: &str, root: Option<&Path>) -> Result<Vec<String>, Error> {
     let is_pattern = source.contains(['*', '?', '[', '{']);
-    if !is_pattern || fs::symlink_metadata(on_disk(source, root)).is_ok() {
+    if !is_pattern || is_there(source, root) {
         return Ok(vec![source.to_owned()]);
     }
     let (slash, absolute) = (source.ends_with('/'), source.starts_with('/'));
@@ -145,21 +153,19 @@ fn step(from: &[String], part: &str, root: Option<&Path>) -> Result<Vec<String>,
     };
     if !part.contains(['*', '?', '[', '{']) {
         let there = from.iter().map(|dir| below(dir, part));
-        return Ok(there.filter(|path| fs::symlink_metadata(on_disk(path, root)).is_ok()).collect());
+        return Ok(there.filter(|path| is_there(path, root)).collect());
     }
     let pattern = GlobBuilder::new(part).literal_separator(true).build();
     let pattern = pattern.map_err(|e| Error::Usage(format!("{part}: {}", e.kind())))?.compile_matcher();
     let mut found = Vec::new();
     for dir in from {
-        let disk = on_disk(if dir.is_empty() { "." } else { dir }, root);
-        let Ok(names) = fs::read_dir(disk) else { continue };
-        for name in names.flatten().map(|entry| entry.file_name()) {
-            let hidden = name.as_bytes().starts_with(b".") && !part.starts_with('.');
-            if !hidden
-                && pattern.is_match(Path::new(&name))
-                && let Ok(name) = String::from_utf8(name.into_vec())
-            {
-                found.push(below(dir, &name));
+        let opened = directory(if dir.is_empty() { "." } else { dir }, root);
+        let Ok(names) = opened.and_then(|fd| Ok(Dir::new(fd)?)) else { continue };
+        for entry in names.flatten() {
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let is_hidden = name.starts_with('.') && !part.starts_with('.');
+            if !is_hidden && !matches!(name, "." | "..") && pattern.is_match(name) {
+                found.push(below(dir, name));
             }
         }
         if found.len() > MAX_MATCHES {

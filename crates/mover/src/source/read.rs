@@ -30,7 +30,7 @@ struct Near {
 }
 
 /// Why an entry is not sent.
-enum Miss {
+pub(super) enum Miss {
     System(Errno),
     Changed,
 }
@@ -54,7 +54,7 @@ impl Tree {
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
         ) {
             // EPERM is how some sandboxes filter calls they do not know.
-            Err(Errno::NOSYS | Errno::PERM) => rfs::openat(&top.fd, path, flags, Mode::empty()),
+            Err(Errno::NOSYS | Errno::PERM) => open_by_steps(&top.fd, path, flags),
             other => other,
         }
     }
@@ -124,9 +124,13 @@ impl Tree {
         let kind = match &item.kind {
             Is::File { sparse } => return self.small(item, *sparse, block, near),
             Is::Dir => {
-                let fd = self.open_near(item, near)?;
                 let mut entry = self.entry(item, Kind::Dir);
-                entry.attributes.xattrs = xattrs(&fd, self.owners_root())?;
+                match self.open_near(item, near) {
+                    Ok(fd) => entry.attributes.xattrs = xattrs(&fd, self.owners_root())?,
+                    // That what is in it cannot be read is for the walk to tell.
+                    Err(Errno::ACCESS) => {}
+                    Err(e) => return Err(e.into()),
+                }
                 return Ok((entry, Data::None));
             }
             Is::Symlink => {
@@ -165,7 +169,7 @@ impl Tree {
         rustix::process::geteuid().is_root()
     }
 
-    fn unchanged(&self, item: &Item, fd: &OwnedFd) -> Result<(), Miss> {
+    pub(super) fn unchanged(&self, item: &Item, fd: &OwnedFd) -> Result<(), Miss> {
         let stat = rfs::fstat(fd)?;
         let mtime = Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
         if stat.st_size as u64 == item.seen.len && mtime == item.seen.mtime {
@@ -276,6 +280,17 @@ impl Tree {
         table.push(whole.item.file, &entry, data);
         block.table = table.finish();
     }
+}
+
+/// Opens a path where the kernel does not do it in one call: each directory by the handle of the one before.
+fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let mut names = path.split(|b| *b == b'/');
+    let last = names.next_back().unwrap_or(b".");
+    let mut at: Option<OwnedFd> = None;
+    for name in names {
+        at = Some(rfs::openat(at.as_ref().unwrap_or(top), name, DIRECTORY, Mode::empty())?);
+    }
+    rfs::openat(at.as_ref().unwrap_or(top), last, flags, Mode::empty())
 }
 
 /// All of `room` from there; less is a change.

@@ -8,20 +8,20 @@ use crate::entry::{Entry, Kind};
 use crate::job::Wanted;
 use crate::part::{Data, Part, Parts};
 
-fn spec(sources: &[&str]) -> SendSpec {
+pub(super) fn spec(sources: &[&str]) -> SendSpec {
     SendSpec { sources: sources.iter().map(ToString::to_string).collect(), ..SendSpec::default() }
 }
 
 /// What blocks bring, put together: each entry with its bytes.
 #[derive(Default)]
-struct Built {
-    entries: BTreeMap<String, (Entry, Vec<u8>)>,
-    asked: Vec<u64>,
-    roots: BTreeMap<String, Digest>,
+pub(super) struct Built {
+    pub(super) entries: BTreeMap<String, (Entry, Vec<u8>)>,
+    pub(super) asked: Vec<u64>,
+    pub(super) roots: BTreeMap<String, Digest>,
 }
 
 impl Built {
-    fn take(&mut self, block: &Block) {
+    pub(super) fn take(&mut self, block: &Block) {
         let (mut parts, mut part, mut at) = (Parts::new(&block.table, block.len), Part::default(), 0);
         while parts.next(&mut part).unwrap() {
             let path = String::from_utf8(part.entry.path.clone()).unwrap();

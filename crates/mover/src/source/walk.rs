@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self as rfs, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::Errno;
+use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
@@ -18,6 +19,8 @@ use crate::part::{BLOCK, MAX_PATH};
 
 /// Bytes of names that are read at a time.
 const NAMES: usize = 32 << 10;
+/// Directories so deep are kept open and read piece by piece; deeper ones are read at once, so that few are open.
+const DEEP: usize = 64;
 
 /// Entries for one block.
 #[derive(Debug, Default)]
@@ -43,6 +46,15 @@ impl Gathered {
         let items = std::mem::take(&mut self.items);
         (!items.is_empty()).then_some(Job(Work::Gather(items)))
     }
+}
+
+/// A directory under way.
+struct UnderWay {
+    dir: Arc<Dir>,
+    /// None when all of it was read.
+    fd: Option<OwnedFd>,
+    /// Directories in it whose turn is still to come.
+    below: Vec<Arc<Dir>>,
 }
 
 /// A walk under way.
@@ -89,95 +101,97 @@ impl<'w> Walk<'w> {
             .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
         let item = self.item(&dir, b"", &stat);
         self.add(item);
-        let mut stack = vec![(dir, None::<OwnedFd>)];
-        let mut names = Vec::with_capacity(NAMES);
-        let first = rfs::openat(&fd, c".", DIRECTORY, Mode::empty());
-        if let Some((_, top)) = stack.last_mut() {
-            *top = first.ok();
-        }
-        while let Some((dir, fd)) = stack.pop() {
+        let mut buffer = Vec::with_capacity(NAMES);
+        let mut stack = Vec::new();
+        stack.extend(self.open(dir));
+        loop {
+            let all = stack.len() > DEEP;
+            let Some(under_way) = stack.last_mut() else { return Ok(()) };
             if self.over {
                 return Ok(());
             }
-            let Some(fd) = fd.or_else(|| self.open(&dir)) else { continue };
-            let mut below = Vec::new();
-            self.names(&dir, &fd, &mut names, &mut below)?;
-            // A directory is opened only when it is its turn: so few are open at a time, however wide the tree is.
-            stack.extend(below.into_iter().rev().map(|name| {
-                let sub =
-                    Dir { top: dir.top, path: join(&dir.path, &name), inside: join(&dir.inside, &name) };
-                (Arc::new(sub), None)
-            }));
+            if let Some(sub) = under_way.below.pop() {
+                let opened = self.open(sub);
+                stack.extend(opened);
+            } else if under_way.fd.is_some() {
+                self.names(under_way, &mut buffer, all)?;
+            } else {
+                stack.pop();
+            }
         }
-        Ok(())
     }
 
-    fn open(&mut self, dir: &Arc<Dir>) -> Option<OwnedFd> {
-        let opened = self.tree.open(dir.top, &dir.path, DIRECTORY);
-        match opened {
-            Ok(fd) => Some(fd),
+    fn open(&mut self, dir: Arc<Dir>) -> Option<UnderWay> {
+        match self.tree.open(dir.top, &dir.path, DIRECTORY) {
+            Ok(fd) => Some(UnderWay { dir, fd: Some(fd), below: Vec::new() }),
             Err(e) => {
-                self.unread(dir, b"", e);
+                self.unread(&dir, b"", e);
                 None
             }
         }
     }
 
-    /// The entries of one directory; names of those below are put into `below`.
-    fn names(
-        &mut self,
-        dir: &Arc<Dir>,
-        fd: &OwnedFd,
-        buffer: &mut Vec<u8>,
-        below: &mut Vec<Box<[u8]>>,
-    ) -> Result<(), Error> {
-        let mut raw = RawDir::new(fd, buffer.spare_capacity_mut());
+    /// The next names of a directory, or all of them: until a piece of it had directories, which are gone through first.
+    fn names(&mut self, under_way: &mut UnderWay, buffer: &mut Vec<u8>, all: bool) -> Result<(), Error> {
+        let UnderWay { dir, fd, below } = under_way;
+        let Some(handle) = fd.as_ref() else { return Ok(()) };
+        let mut raw = RawDir::new(handle, buffer.spare_capacity_mut());
         while let Some(entry) = raw.next() {
             if self.over {
                 return Ok(());
             }
-            let entry = match entry {
-                Ok(entry) => entry,
+            match entry {
+                Ok(entry) => self.name(dir, handle, entry.file_name(), below)?,
                 Err(e) => {
                     self.unread(dir, b"", e);
-                    return Ok(());
+                    break;
                 }
-            };
-            let name: &CStr = entry.file_name();
-            let bytes = name.to_bytes();
-            if bytes == b"." || bytes == b".." || self.is_excluded(dir, bytes) {
-                continue;
             }
-            if dir.inside.len() + 1 + bytes.len() > MAX_PATH {
-                self.unread(dir, bytes, Errno::NAMETOOLONG);
-                continue;
+            if !all && !below.is_empty() && raw.is_buffer_empty() {
+                return Ok(());
             }
-            match rfs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => {
-                    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                        below.push(bytes.into());
-                        let sub = Dir {
-                            top: dir.top,
-                            path: join(&dir.path, bytes),
-                            inside: join(&dir.inside, bytes),
-                        };
-                        let item = self.item(&Arc::new(sub), b"", &stat);
-                        self.add(item);
-                    } else {
-                        self.entry(dir, bytes, &stat)?;
-                    }
-                }
-                // It went between the two calls: nobody can say that it should be in the copy.
-                Err(Errno::NOENT) => {}
-                Err(e) => self.unread(dir, bytes, e),
+        }
+        *fd = None;
+        Ok(())
+    }
+
+    /// One name of a directory; a directory is put into `below`.
+    fn name(
+        &mut self,
+        dir: &Arc<Dir>,
+        fd: &OwnedFd,
+        name: &CStr,
+        below: &mut Vec<Arc<Dir>>,
+    ) -> Result<(), Error> {
+        let bytes = name.to_bytes();
+        if bytes == b"." || bytes == b".." || self.is_excluded(dir, bytes) {
+            return Ok(());
+        }
+        if dir.inside.len() + 1 + bytes.len() > MAX_PATH {
+            self.unread(dir, bytes, Errno::NAMETOOLONG);
+            return Ok(());
+        }
+        match rfs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                let (path, inside) = (join(&dir.path, bytes), join(&dir.inside, bytes));
+                let sub = Arc::new(Dir { top: dir.top, path, inside });
+                let item = self.item(&sub, b"", &stat);
+                self.add(item);
+                below.push(sub);
             }
+            Ok(stat) => self.entry(dir, bytes, &stat)?,
+            // It went between the two calls: nobody can say that it should be in the copy.
+            Err(Errno::NOENT) => {}
+            Err(e) => self.unread(dir, bytes, e),
         }
         Ok(())
     }
 
     fn is_excluded(&self, dir: &Dir, name: &[u8]) -> bool {
-        let path = join(&dir.path, name);
-        self.tree.exclude.matches(Path::new(std::ffi::OsStr::from_bytes(&path)))
+        let path = |exclude: &Exclude| {
+            exclude.matches(Path::new(std::ffi::OsStr::from_bytes(&join(&dir.path, name))))
+        };
+        self.tree.exclude.as_ref().is_some_and(path)
     }
 
     /// Everything but a directory.
@@ -291,6 +305,7 @@ impl Tree {
                 _ => return holes,
             }
         }
-        holes
+        // Of a file that has changed meanwhile every block is read, so that the change is found.
+        if self.unchanged(item, &fd).is_ok() { holes } else { Vec::new() }
     }
 }
