@@ -4,6 +4,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 from conftest import needs
@@ -254,3 +255,29 @@ def test_noise_into_nothing_climbs_the_ladder(here, server, tmp_path):
     assert end["files_copied"] == 100 and os.listdir(tmp_path / "served") == []
     end = done(here, "--from-null", "10MB,1MB", url + "noise")
     assert len(list((tmp_path / "served/noise").rglob("0*"))) >= 10 and end["bytes_copied"] == 10_000_000
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("pull", [False, True], ids=["push", "pull"])
+def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_path):
+    lab("up", "single:2@100mbit")
+    (tmp_path / "served").mkdir()
+    source = tmp_path / ("served" if pull else "") / "big"
+    source.write_bytes(os.urandom(BIG))
+    listen = f"{lab.address(0)}:6870"
+    server = node("server", lab, 0)
+    proc = server.run("copy-server", "--root", tmp_path / "served", "--listen", listen)
+    url = proc.until("its URL", lambda: proc.out.split("\n")[0] if "\n" in proc.out else "")
+    server.wait_listening(proc, listen)
+    words = (url + "big", tmp_path / "got") if pull else (source, url + "got")
+    copy = node("here", lab, 1).run("--json", "copy", *words)
+    copy.until("a third of it", lambda: any(e.get("bytes", 0) > BIG / 3 for e in copy.events()))
+    lab("cut", "0")
+    # Longer than it takes to see that nothing comes, shorter than to give up.
+    time.sleep(12)
+    lab("heal")
+    end = copy.ok().last("done")
+    got = tmp_path / "got" if pull else tmp_path / "served/got"
+    assert got.read_bytes() == source.read_bytes()
+    # A block may have been on each of the streams, and some in their buffers.
+    assert end["blocks_again"] <= 12, end

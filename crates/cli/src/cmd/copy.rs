@@ -79,6 +79,9 @@ pub(crate) struct WayArgs {
     /// The port on which the other end listens [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
+    /// Congestion control of the streams [default: bbr on long ways, where the system has it]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Give up after so long without a word from the other end
     #[arg(long, value_name = "TIME", default_value = "1m")]
     timeout: Span,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub(crate) const PROTOCOL: &[u8] = b"tidecast-copy/1";
 pub(crate) const OPENING: Duration = Duration::from_secs(10);
 /// A side from which something must come every second is taken for lost after so long a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// A round trip that is longer is no local network's.
+const FAR: Duration = Duration::from_millis(5);
 /// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
 const UNSENT: u32 = 1 << 20;
 /// Plaintext that rustls may hold: some records at once, one system call.
@@ -54,6 +56,8 @@ pub(crate) struct Connection {
     transport: Transport,
     /// Who is there, if TLS says so.
     pub(crate) peer: Option<NodeId>,
+    /// How long it took to be connected: a round trip. Zero where that is not known.
+    pub(crate) round_trip: Duration,
 }
 
 #[derive(Debug)]
@@ -75,9 +79,13 @@ impl Connection {
         wait: Duration,
     ) -> Result<Self, Error> {
         let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let began = Instant::now();
         let tcp = connect(to, from, wait).map_err(failed)?;
+        let round_trip = began.elapsed();
         opening(&tcp).map_err(failed)?;
-        let Guard::Tls(tls) = guard else { return Ok(Self { transport: Transport::Tcp(tcp), peer: None }) };
+        let Guard::Tls(tls) = guard else {
+            return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip });
+        };
         let config = tls.client_speaking(PROTOCOL, node)?;
         let mut session =
             ClientConnection::new(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
@@ -87,14 +95,16 @@ impl Connection {
             stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(to, e))?;
         }
         let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
-        Ok(Self { transport: Transport::Client(Box::new(stream)), peer })
+        Ok(Self { transport: Transport::Client(Box::new(stream)), peer, round_trip })
     }
 
     /// The other side of [`Connection::dial`].
     pub(crate) fn accept(tcp: TcpStream, from: SocketAddr, guard: &Guard) -> Result<Self, Error> {
         let failed = |error| Error::Network { doing: format!("a connection from {from}"), error };
         opening(&tcp).map_err(failed)?;
-        let Guard::Tls(tls) = guard else { return Ok(Self { transport: Transport::Tcp(tcp), peer: None }) };
+        let Guard::Tls(tls) = guard else {
+            return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip: Duration::ZERO });
+        };
         let config = tls.server_speaking(&[PROTOCOL]);
         let mut session = ServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
         session.set_buffer_limit(Some(TLS_BUFFER));
@@ -103,17 +113,17 @@ impl Connection {
             stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(from, e))?;
         }
         let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
-        Ok(Self { transport: Transport::Server(Box::new(stream)), peer })
+        Ok(Self { transport: Transport::Server(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
     /// What another program writes.
     pub(crate) fn incoming(pipe: File) -> Self {
-        Self { transport: Transport::In(pipe), peer: None }
+        Self { transport: Transport::In(pipe), peer: None, round_trip: Duration::ZERO }
     }
 
     /// What another program reads.
     pub(crate) fn outgoing(pipe: File) -> Self {
-        Self { transport: Transport::Out(pipe), peer: None }
+        Self { transport: Transport::Out(pipe), peer: None, round_trip: Duration::ZERO }
     }
 
     /// The opening is over: from now on only silence ends it.
@@ -121,6 +131,20 @@ impl Connection {
         let Some(tcp) = self.tcp() else { return Ok(()) };
         tcp.set_read_timeout(Some(SILENCE))?;
         tcp.set_write_timeout(None)
+    }
+
+    /// Lets this algorithm say how fast to send; where the system does not have it, or not for everybody, its own stays.
+    pub(crate) fn congestion(&self, name: &str) {
+        if let Some(tcp) = self.tcp()
+            && let Err(e) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
+        {
+            tracing::debug!("congestion control {name}: {e}");
+        }
+    }
+
+    /// Whether the other end is far away: where the time between them, not the processors, sets the pace.
+    pub(crate) fn is_far(&self) -> bool {
+        self.round_trip > FAR
     }
 
     /// Ends the connection for whoever waits on it, from another thread.

@@ -23,6 +23,8 @@ use crate::queue::{Popped, Queue};
 const AGAIN: Duration = Duration::from_millis(500);
 /// Most time for a last word.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Streams to begin with.
+pub const STREAMS: usize = 2;
 /// Most streams of a session.
 pub const MAX_STREAMS: usize = 64;
 /// Most sessions that a listener keeps, and connections that are being opened.
@@ -48,12 +50,20 @@ impl std::fmt::Debug for SessionId {
 }
 
 /// First on every connection, from who dials.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Open {
     version: u32,
     session: Option<SessionId>,
     purpose: Purpose,
+    /// Which congestion control both should use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    congestion: Option<String>,
 }
+
+/// On long ways this one keeps its pace when a packet is lost.
+const FAR_CONGESTION: &str = "bbr";
+/// Streams to begin with on a long way: one alone is held up by its window, and to find out takes time.
+const FAR_STREAMS: usize = 8;
 
 /// Where the other end listens, and how it is known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +77,9 @@ pub struct Target {
     /// Streams go to all addresses in turn.
     #[serde(default)]
     pub spread: bool,
+    /// The congestion control of its streams, if it is not to be chosen by itself.
+    #[serde(default)]
+    pub congestion: Option<String>,
 }
 
 /// A node's key as text, for messages.
@@ -329,12 +342,13 @@ impl Dialer {
 }
 
 impl Target {
-    /// Whether it can be reached at all.
+    /// Tries whether it can be reached at all. With how many streams to begin.
     ///
     /// # Errors
     /// Why not.
-    pub fn try_reach(&self, guard: &Guard) -> Result<(), Error> {
-        self.open(guard, Purpose::Probe).map(drop)
+    pub fn try_reach(&self, guard: &Guard) -> Result<usize, Error> {
+        let probe = self.open(guard, Purpose::Probe)?;
+        Ok(if probe.is_far() { FAR_STREAMS } else { STREAMS })
     }
 
     /// Opens a connection for a purpose, at the first address that answers.
@@ -366,7 +380,12 @@ impl Target {
         to: SocketAddr,
         purpose: Purpose,
     ) -> Result<Connection, Error> {
-        let open = Open { version: 1, session: Some(self.session), purpose };
+        let chosen = || connection.is_far().then(|| FAR_CONGESTION.to_owned());
+        let congestion = self.congestion.clone().or_else(chosen);
+        if let Some(name) = &congestion {
+            connection.congestion(name);
+        }
+        let open = Open { version: 1, session: Some(self.session), purpose, congestion };
         let failed = |error| Error::Network { doing: format!("cannot speak to {to}"), error };
         write_message(&mut connection, &open).map_err(failed)?;
         connection.opened().map_err(failed)?;
@@ -386,7 +405,7 @@ pub(crate) fn request(
     let mut last = Error::Usage("the server has no address".into());
     for address in addresses {
         let opened = Connection::dial(*address, None, guard, node, OPENING).and_then(|mut connection| {
-            let open = Open { version: 1, session: None, purpose: Purpose::Request };
+            let open = Open { version: 1, session: None, purpose: Purpose::Request, congestion: None };
             let failed = |error| Error::Network { doing: format!("cannot speak to {address}"), error };
             write_message(&mut connection, &open).map_err(failed)?;
             Ok(connection)
@@ -556,6 +575,9 @@ impl Sessions {
         if link.closed.load(SeqCst) || matches!(open.purpose, Purpose::Stream(n) if n as usize >= MAX_STREAMS)
         {
             return Err(unknown());
+        }
+        if let Some(name) = &open.congestion {
+            connection.congestion(name);
         }
         if open.purpose != Purpose::Probe {
             let failed = |error| Error::Network { doing: "a connection".into(), error };

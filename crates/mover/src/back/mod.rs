@@ -11,7 +11,7 @@ mod session;
 
 pub use connection::{Guard, Purpose};
 pub use control::{Limit, Limits};
-pub use link::{Link, Listener, MAX_STREAMS, NodeName, SessionId, Target};
+pub use link::{Link, Listener, MAX_STREAMS, NodeName, STREAMS, SessionId, Target};
 pub use meter::Tick;
 pub use receive::receive;
 pub use send::send;

@@ -343,7 +343,13 @@ impl<S: Source> Sender<'_, S> {
     /// Sends blocks on a stream until there are no more.
     fn feed(&self, arrival: &mut Arrival, serial: usize) -> std::io::Result<()> {
         let to = &mut arrival.connection;
+        let mut told = self.link.wanted();
         loop {
+            // Of several streams that say the same the receiver hears it several times.
+            let wanted = self.link.wanted();
+            if std::mem::replace(&mut told, wanted) != wanted {
+                write_message(to, &Forward::Streams(wanted))?;
+            }
             match self.meter.time(Doing::Stream, || self.full.pop_for(ALIVE)) {
                 Popped::Item(block) => {
                     if !self.goes(block.number, serial) {

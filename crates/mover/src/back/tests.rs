@@ -125,7 +125,8 @@ fn run(source: &Numbers, sink: &Seen, tls: bool, pull: bool, meddle: impl Fn(&Li
     let session = SessionId::random();
     let accepts = listener.expect(session, here_id).unwrap();
     let node = there_id.map(|id| NodeName(id.to_string()));
-    let target = Target { addresses: vec![listener.address()], node, session, spread: false };
+    let target =
+        Target { addresses: vec![listener.address()], node, session, spread: false, congestion: None };
     let dials = Link::dial(target, here, 2);
     let (to, from) = if pull { (&accepts, &dials) } else { (&dials, &accepts) };
     let options = Options { timeout: Duration::from_secs(20), ..Options::default() };

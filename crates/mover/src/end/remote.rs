@@ -223,14 +223,22 @@ fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> R
             let link = listener.expect(session, dials)?;
             let addresses = addresses(listener.address().port());
             let named = dials.is_some().then(|| node.clone());
-            let target = Target { addresses, node: named, session, spread: false };
+            let target = Target { addresses, node: named, session, spread: false, congestion: None };
             channel.say(&Answer::Ready { offer, target: Some(target), node })?;
             report(channel, end, &link, &request.options)
         }
         Way::Dial { plain } => {
             channel.say(&Answer::Ready { offer, target: None, node })?;
             let Ask::Go(target) = channel.hear()?;
-            let link = Link::dial(target, guard(*plain), request.options.streams.unwrap_or(STREAMS));
+            let guard = guard(*plain);
+            let streams = match target.try_reach(&guard) {
+                Ok(streams) => streams,
+                Err(e) => {
+                    channel.say(&Answer::Failed(e.to_string()))?;
+                    return Err(e);
+                }
+            };
+            let link = Link::dial(target, guard, request.options.streams.unwrap_or(streams));
             report(channel, end, &link, &request.options)
         }
         Way::Channel => {
@@ -269,9 +277,6 @@ fn addresses(port: u16) -> Vec<SocketAddr> {
 
 /// Most addresses that are told.
 const MAX_ADDRESSES: usize = 16;
-
-/// Streams to begin with.
-pub const STREAMS: usize = 2;
 
 fn any(port: u16) -> SocketAddr {
     (std::net::Ipv6Addr::UNSPECIFIED, port).into()

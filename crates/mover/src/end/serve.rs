@@ -204,7 +204,7 @@ impl Shared {
         let link = listener.expect(session, peer)?;
         let node = NodeName(self.key.node.to_string());
         let named = peer.is_some().then(|| node.clone());
-        let target = Target { addresses: Vec::new(), node: named, session, spread: false };
+        let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };
         channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node })?;
         report(channel, end, &link, &request.options).map(drop)
     }

@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use serde_json::json;
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_mover::Error;
-use tidecast_mover::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, SessionId, Target};
+use tidecast_mover::back::{
+    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
+};
 use tidecast_mover::end::{
-    Channel, Pipes, Progressed, Receiving, Remote, Request, Role, STREAMS, Sending, Way, ask_server,
+    Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
 };
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 
@@ -104,8 +106,9 @@ impl Ends<'_> {
         self.job.options.clone()
     }
 
-    fn streams(&self) -> usize {
-        self.job.options.streams.unwrap_or(STREAMS)
+    /// Streams to begin with, unless the user says how many there are to be.
+    fn streams(&self, found: usize) -> usize {
+        self.job.options.streams.unwrap_or(found)
     }
 
     /// Both ends in this process.
@@ -115,8 +118,14 @@ impl Ends<'_> {
         let listener = Listener::local()?;
         let session = SessionId::random();
         let accepts = listener.expect(session, None)?;
-        let target = Target { addresses: vec![listener.address()], node: None, session, spread: false };
-        let dials = Link::dial(target, Guard::Plain, self.streams());
+        let target = Target {
+            addresses: vec![listener.address()],
+            node: None,
+            session,
+            spread: false,
+            congestion: None,
+        };
+        let dials = Link::dial(target, Guard::Plain, self.streams(STREAMS));
         let theirs = Monitor::default();
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| receiving.run(&accepts, &self.options(), &theirs));
@@ -157,9 +166,11 @@ impl Ends<'_> {
             let guard = if self.job.way.plain { Guard::Plain } else { Guard::Tls(key) };
             let way = Way::Listen { port: self.job.way.port, node };
             let mut there = self.ask(place, role, way, &guard)?;
-            let target = there.target(place)?;
+            let target = there.target(place, self.job.way)?;
             match target.try_reach(&guard) {
-                Ok(()) => return Ok((Other::apart(there), Link::dial(target, guard, self.streams()))),
+                Ok(streams) => {
+                    return Ok((Other::apart(there), Link::dial(target, guard, self.streams(streams))));
+                }
                 Err(e) if is_ssh => {
                     let _ = self.say.send(format!("{e}; all data goes through ssh instead"));
                 }
@@ -236,7 +247,7 @@ impl Ends<'_> {
         let listens = Way::Listen { port: self.job.way.port, node };
         let receive = Role::Receive(self.receive(&sender.remote.offer));
         let mut receiver = self.ask(to, &receive, listens, &guard)?;
-        let target = receiver.target(to)?;
+        let target = receiver.target(to, self.job.way)?;
         sender.remote.go(target)?;
         let receiver = Other::apart(receiver);
         self.finish(receiver, || {
@@ -276,9 +287,10 @@ impl Drop for Other {
 
 impl There {
     /// Where it listens, seen from here.
-    fn target(&mut self, place: &Place) -> Result<Target, Error> {
+    fn target(&mut self, place: &Place, way: &WayArgs) -> Result<Target, Error> {
         let nowhere = || Error::Damaged("an end that should listen does not say where".into());
         let mut target = self.remote.target.take().ok_or_else(nowhere)?;
+        target.congestion.clone_from(&way.congestion);
         if let Place::Server { server, .. } = place {
             target.addresses = server.addresses().map_err(|e| Error::Usage(format!("{e:#}")))?;
         }
