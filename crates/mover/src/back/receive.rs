@@ -209,10 +209,9 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     fn take(&self, arrival: &mut Arrival) -> Result<(), Error> {
-        let from = &mut arrival.connection;
+        let from = &mut self.heard.reading(&mut arrival.connection);
         loop {
             let header = self.meter.time(Doing::Stream, || Header::read(from))?;
-            self.heard.now();
             if header.kind == FrameKind::Message {
                 if self.heed(read_message(from, &header)?) {
                     return Ok(());
@@ -225,7 +224,6 @@ impl<S: Sink> Receiver<'_, S> {
                     return Ok(());
                 };
                 self.meter.time(Doing::Network, || read_block(from, &header, &mut block))?;
-                self.heard.now();
                 self.meter.moved(block.len);
                 self.full.push(block);
             }

@@ -27,11 +27,11 @@ pub(super) const TICK: Duration = Duration::from_millis(500);
 /// How often a stream that has nothing to send says that it is there.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Jobs that wait for readers.
-const JOBS: usize = 256;
+const JOBS: usize = 32;
 /// Blocks that ask and have no answer yet.
 const ASKED: usize = 64;
 /// Blocks that are sent and not acknowledged: their jobs are in memory.
-const UNDER_WAY: usize = 1024;
+const UNDER_WAY: usize = 192;
 /// Blocks in memory, unless said otherwise: 64 MiB.
 pub(super) const POOL: usize = 16;
 

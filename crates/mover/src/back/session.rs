@@ -1,5 +1,6 @@
 //! What both ends of a session are told and tell: options, progress, the outcome, the wish to stop.
 
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,11 @@ impl Heard {
         *self.last.lock() = Instant::now();
     }
 
+    /// Reads from a connection; each byte that comes is a word. A block may take longer than the patience of this end.
+    pub(crate) fn reading<'h, R: Read>(&'h self, from: &'h mut R) -> impl Read + 'h {
+        Reading { from, heard: self }
+    }
+
     /// Whether connections should be looked at.
     pub(crate) fn stalls(&self) -> bool {
         self.last.lock().elapsed() > STALL
@@ -140,6 +146,19 @@ impl Heard {
                 self.timeout.as_secs()
             ))
         }))
+    }
+}
+
+struct Reading<'h, R> {
+    from: &'h mut R,
+    heard: &'h Heard,
+}
+
+impl<R: Read> Read for Reading<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buf)?;
+        self.heard.now();
+        Ok(read)
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use super::local::{Receiving, Sending};
 use super::remote::{Answer, End, Request, Role, Way, report};
 use crate::back::connection::Connection;
 use crate::back::link::request;
-use crate::back::{Guard, Listener, NodeName, SessionId, Target};
+use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
 use crate::error::Error;
 
 /// What lets a user in, and proves the server to the user: the server's node and a secret.
@@ -206,6 +207,23 @@ impl Shared {
         let named = peer.is_some().then(|| node.clone());
         let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };
         channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node })?;
-        report(channel, end, &link, &request.options).map(drop)
+        report(channel, end, &link, &bounded(&request.options)).map(drop)
+    }
+}
+
+/// Most blocks that a server gives to one copy: 1 GiB.
+const MAX_POOL: usize = 256;
+/// Most threads of a front that it gives.
+const MAX_FRONTS: usize = 32;
+/// Most patience that it has.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// What is asked for, within what a server gives.
+fn bounded(options: &Options) -> Options {
+    Options {
+        pool: options.pool.map(|n| n.min(MAX_POOL)),
+        fronts: options.fronts.map(|n| n.clamp(1, MAX_FRONTS)),
+        timeout: options.timeout.min(MAX_TIMEOUT),
+        ..options.clone()
     }
 }
