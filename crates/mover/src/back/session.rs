@@ -92,9 +92,20 @@ impl Monitor {
         self.progress.lock().clone()
     }
 
+    /// Whether [`Monitor::cancel`] was called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst)
+    }
+
+    /// Takes over how far a session is that runs elsewhere.
+    pub fn show(&self, progress: Progress) {
+        *self.progress.lock() = progress;
+    }
+
     /// Why the session should end, if it should.
     pub(crate) fn wish(&self) -> Option<Error> {
-        if self.cancelled.load(SeqCst) {
+        if self.is_cancelled() {
             return Some(Error::Cancelled);
         }
         self.lost.lock().clone().map(Error::There)

@@ -251,11 +251,13 @@ impl Ends<'_> {
         sender.remote.go(target)?;
         let receiver = Other::apart(receiver);
         self.finish(receiver, || {
-            loop {
-                if let Progressed::Done(outcome) = sender.remote.hear()? {
-                    return Ok(*outcome);
+            while !self.monitor.is_cancelled() {
+                match sender.remote.hear()? {
+                    Progressed::Done(outcome) => return Ok(*outcome),
+                    Progressed::Progress(progress) => self.monitor.show(*progress),
                 }
             }
+            Err(Error::Cancelled)
         })
     }
 }
