@@ -133,6 +133,13 @@ impl Connection {
         tcp.set_write_timeout(None)
     }
 
+    /// Nothing but its breaking ends it.
+    pub(crate) fn untimed(&self) -> io::Result<()> {
+        let Some(tcp) = self.tcp() else { return Ok(()) };
+        tcp.set_read_timeout(None)?;
+        tcp.set_write_timeout(None)
+    }
+
     /// Lets this algorithm say how fast to send; where the system does not have it, or not for everybody, its own stays.
     pub(crate) fn congestion(&self, name: &str) {
         if let Some(tcp) = self.tcp()

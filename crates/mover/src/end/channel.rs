@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::back::connection::Connection;
+use crate::back::connection::{Connection, Handle};
 use crate::back::frame::{expect_message, write_message};
 use crate::error::Error;
 
@@ -63,9 +63,28 @@ impl Channel {
         expect_message(&mut &mut *from)
     }
 
-    /// From now on only long silence ends it.
+    /// From now on nothing but its breaking ends it: others see to it that the copy itself does not stand still.
     pub(crate) fn patient(&self) -> Result<(), Error> {
         let Self::Connection(net) = self else { return Ok(()) };
-        net.0.opened().map_err(|error| Error::Network { doing: "a channel".into(), error })
+        net.0.untimed().map_err(|error| Error::Network { doing: "a channel".into(), error })
+    }
+
+    /// Ends the wait of another thread on it, if that can be done.
+    pub(crate) fn breaker(&self) -> Option<Breaker> {
+        match self {
+            Self::Connection(net) => net.0.handle().map(Breaker),
+            Self::Pipes(_) => None,
+        }
+    }
+}
+
+/// Breaks a channel.
+#[derive(Debug)]
+pub struct Breaker(Handle);
+
+impl Breaker {
+    /// Whoever waits on it waits no more.
+    pub fn cut(&self) {
+        self.0.cut();
     }
 }

@@ -12,7 +12,7 @@ mod local;
 mod remote;
 mod serve;
 
-pub use channel::{Channel, Pipes};
+pub use channel::{Breaker, Channel, Pipes};
 pub use local::{Receiving, Sending};
 pub use remote::{Progressed, Remote, Request, Role, Way, answer};
 pub use serve::{Server, ServerKey, ServerOptions, ask_server};

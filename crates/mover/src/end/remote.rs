@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidecast_identity::{NodeId, NodeKey, Tls};
 
-use super::channel::{Channel, Pipes};
+use super::channel::{Breaker, Channel, Pipes};
 use super::local::{Receiving, Sending};
 use crate::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target};
 use crate::error::Error;
@@ -120,7 +120,10 @@ impl Remote {
     pub fn ask(mut channel: Channel, request: &Request) -> Result<Self, Error> {
         channel.say(request)?;
         match channel.hear::<Answer>()? {
-            Answer::Ready { offer, target, node } => Ok(Self { channel, offer, target, node }),
+            Answer::Ready { offer, target, node } => {
+                channel.patient()?;
+                Ok(Self { channel, offer, target, node })
+            }
             Answer::Refused(why) => Err(Error::Refused(why)),
             Answer::Failed(why) => Err(Error::There(why)),
             Answer::Progress(_) | Answer::Done(_) => {
@@ -135,6 +138,12 @@ impl Remote {
     /// When it has gone.
     pub fn go(&mut self, target: Target) -> Result<(), Error> {
         self.channel.say(&Ask::Go(target))
+    }
+
+    /// What ends the wait of another thread in [`Remote::hear`]; of a program, its end does.
+    #[must_use]
+    pub fn breaker(&self) -> Option<Breaker> {
+        self.channel.breaker()
     }
 
     /// The channel itself, if blocks go by it.

@@ -12,7 +12,7 @@ use tidecast_mover::back::{
     Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
 };
 use tidecast_mover::end::{
-    Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
+    Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
 };
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 
@@ -216,7 +216,7 @@ impl Ends<'_> {
             drop(there);
             return outcome;
         };
-        let is_program = there.program.is_some();
+        let (is_program, breaker) = (there.program.is_some(), remote.breaker());
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let why = loop {
@@ -232,7 +232,9 @@ impl Ends<'_> {
                 self.monitor.lose(why);
             });
             let outcome = run();
+            // All is said: what the other end still has to say is of no use, and it may have gone without a word.
             drop(there);
+            breaker.inspect(Breaker::cut);
             outcome
         })
     }
