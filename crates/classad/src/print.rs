@@ -84,13 +84,8 @@ impl Printer {
                     Unary::BitNot => " ~",
                 });
                 // A minus would become part of a number right behind it.
-                let number = matches!(&**operand, Expr::Literal(Value::Int(0..)))
-                    || matches!(&**operand, Expr::Literal(Value::Real(r)) if r.is_sign_positive());
-                self.put(if *operator == Unary::Minus && number && self.form != Form::Condor {
-                    " "
-                } else {
-                    ""
-                });
+                let apart = self.form != Form::Condor && *operator == Unary::Minus;
+                self.put(if apart && starts_with_digit(operand) { " " } else { "" });
                 self.expr(operand);
             }
             Expr::Chain(first, rest) => {
@@ -294,5 +289,17 @@ impl fmt::Display for Ad {
         let mut printer = Printer::new(false, Form::Exact, false);
         printer.ad(self);
         f.write_str(&printer.text())
+    }
+}
+
+/// True if an expression is written with a number without sign in front.
+fn starts_with_digit(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(Value::Int(i)) => *i >= 0,
+        Expr::Literal(Value::Real(r)) => r.is_sign_positive(),
+        Expr::Attr { base: Some(base), .. } => starts_with_digit(base),
+        Expr::Subscript(parts) => starts_with_digit(&parts[0]),
+        Expr::Elvis(parts) => parts.first().is_some_and(starts_with_digit),
+        _ => false,
     }
 }
