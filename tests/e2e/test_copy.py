@@ -257,6 +257,27 @@ def test_noise_into_nothing_climbs_the_ladder(here, server, tmp_path):
     assert len(list((tmp_path / "served/noise").rglob("0*"))) >= 10 and end["bytes_copied"] == 10_000_000
 
 
+@pytest.mark.parametrize("way", ["local", "ssh", "ssh-pull"])
+def test_explain_climbs_copies_and_leaves_nothing_else(way, here, tree, ssh, tmp_path):
+    dest = tmp_path / "dest"
+    dest.mkdir()
+    words = {"local": (f"{tree}/", dest), "ssh": (*ssh, f"{tree}/", f"there:{dest}"), "ssh-pull": (*ssh, f"there:{tree}/", dest)}
+    end = done(here, "--explain", *words[way])
+    assert len(end["ladder"]) == 4 and all(step["bytes_per_second"] > 0 for step in end["ladder"])
+    assert end["limit"]
+    same(tree, dest)
+
+
+def test_a_copy_keeps_to_its_cores(here, node, tmp_path):
+    core = min(os.sched_getaffinity(0))
+    copy = node("pinned").run("copy", "--cpus", core, "--from-null", "1TB", "--to-null", tmp_path)
+    tasks = pathlib.Path(f"/proc/{copy.process.pid}/task")
+    copy.until("it works on one core", lambda: len(list(tasks.iterdir())) > 4)
+    assert all(os.sched_getaffinity(int(task.name)) == {core} for task in tasks.iterdir())
+    assert here("copy", "--cpus", "4095", "--from-null", "1MB", "--to-null", tmp_path, code=2).err
+    assert here("copy", "--cpus", "node:999", "--from-null", "1MB", "--to-null", tmp_path, code=2).err
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("pull", [False, True], ids=["push", "pull"])
 def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_path):

@@ -50,6 +50,8 @@ pub struct ReceiveSpec {
     pub durable: Durable,
     /// Blocks are checked, and nothing is written.
     pub null: bool,
+    /// Everything goes into a directory of its own at the destination, which is removed in the end: what writing costs.
+    pub discard: bool,
 }
 
 impl Default for ReceiveSpec {
@@ -65,6 +67,7 @@ impl Default for ReceiveSpec {
             resume: true,
             durable: Durable::default(),
             null: false,
+            discard: false,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `tidecast copy SRC... DEST`: any mix of files from host to host.
 
+mod cpus;
+mod explain;
 mod place;
 mod session;
 mod tell;
@@ -8,6 +10,7 @@ use anyhow::anyhow;
 use tidecast_mover::back::Options;
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
+pub(crate) use self::cpus::Cpus;
 use self::place::Place;
 use super::Context;
 use crate::failure::{Failure, Outcome};
@@ -58,7 +61,8 @@ Examples:
   tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
   tidecast copy store:'/archive/cmip6/*.nc' .        # and back
   tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
-  tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone";
+  tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
+  tidecast copy --explain /data/cmip6 store:/archive # where the time goes";
 
 /// How the ends are reached.
 #[derive(clap::Args, Debug)]
@@ -103,12 +107,18 @@ pub(crate) struct TuneArgs {
     /// Memory for blocks, at each end [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     pool: Option<Size>,
+    /// Work on these cores of this host: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<Cpus>,
     /// Send so many bytes of noise instead of files, in files of FILE bytes
     #[arg(long, value_name = "SIZE[,FILE]")]
     from_null: Option<String>,
     /// Write nothing; blocks are checked
     #[arg(long)]
     to_null: bool,
+    /// Climb from the simplest transfer to the whole one, say what each step costs and which is the limit, and copy
+    #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run"])]
+    explain: bool,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
@@ -121,7 +131,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         from,
         to,
     };
-    session::run(job, context, reporter)
+    if let Some(cpus) = &args.tune.cpus {
+        cpus.keep_to().map_err(Failure::usage)?;
+    }
+    if args.tune.explain {
+        return explain::run(&job, context, reporter);
+    }
+    session::run(&job, context, reporter)
 }
 
 impl Args {

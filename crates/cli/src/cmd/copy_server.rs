@@ -10,6 +10,7 @@ use tidecast_identity::NodeKey;
 use tidecast_mover::end::{Pipes, Server, ServerOptions, answer};
 
 use super::Context;
+use super::copy::Cpus;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
@@ -36,9 +37,15 @@ pub(crate) struct Args {
     /// Data unencrypted; who connects must still prove that they know the key
     #[arg(long)]
     plain: bool,
+    /// Work on these cores: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<Cpus>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    if let Some(cpus) = &args.cpus {
+        cpus.keep_to().map_err(Failure::usage)?;
+    }
     let state = context.state_dir()?;
     let node = NodeKey::load_or_create(&state)?;
     let secret = secret(&state)?;

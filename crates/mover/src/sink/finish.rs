@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::ask::looking;
 use super::dirs::{Dirs, kind, look, remove_tree, split};
+use super::place::DISCARDED;
 use super::stage::PREFIX;
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
@@ -53,7 +54,11 @@ impl Directory {
         if let Some(e) = fatal {
             return Err(e);
         }
-        self.leave(staging, unfinished, late.top.as_ref())
+        self.leave(staging, unfinished, late.top.as_ref())?;
+        let Some(around) = &self.place.around else { return Ok(()) };
+        remove_tree(around, DISCARDED.as_bytes(), b"", &|_| false)
+            .map(drop)
+            .map_err(|t| t.at(self.place.shown.clone()))
     }
 
     /// Sees to it that all is on the disk, and removes the staging directory.

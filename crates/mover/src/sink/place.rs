@@ -25,7 +25,12 @@ pub(super) struct Place {
     pub(super) rename: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether there is nothing yet at the destination.
     pub(super) fresh: bool,
+    /// The directory in which [`DISCARDED`] is the base, with [`ReceiveSpec::discard`].
+    pub(super) around: Option<OwnedFd>,
 }
+
+/// The directory of what is only written to see what that costs. Deletion passes over names that begin this way.
+pub(super) const DISCARDED: &str = ".tidecast-copy-discarded";
 
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
 /// root they cannot lead out of it.
@@ -78,7 +83,7 @@ impl Place {
             Err(Errno::NOENT) => None,
             Err(e) => return Err(refused(&spec.dest, e)),
         };
-        match (is_dir, &spec.offer.single) {
+        let place = match (is_dir, &spec.offer.single) {
             (Some(true), _) => Self::directory(&way, path, spec),
             (None, None) => Self::directory(&way, path, spec),
             (None, Some(_)) if slash => Self::directory(&way, path, spec),
@@ -88,7 +93,22 @@ impl Place {
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
             (_, Some(single)) => Self::renamed(&way, path, single, spec),
-        }
+        }?;
+        if spec.discard { place.within(spec) } else { Ok(place) }
+    }
+
+    /// A directory of its own in the one that was found.
+    fn within(mut self, spec: &ReceiveSpec) -> Result<Self, Error> {
+        let Some(base) = self.base.take() else { return Ok(self) };
+        let made = match fs::mkdirat(&base, DISCARDED, Mode::from_raw_mode(0o700)) {
+            Err(Errno::EXIST) => Ok(()),
+            other => other,
+        };
+        let opened = made
+            .and_then(|()| fs::openat(&base, DISCARDED, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()))
+            .map_err(|e| refused(&spec.dest, e))?;
+        self.shown.push(DISCARDED);
+        Ok(Self { base: Some(opened), around: Some(base), rename: None, fresh: true, ..self })
     }
 
     fn directory(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
@@ -97,7 +117,7 @@ impl Place {
             Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
             None => true,
         };
-        Ok(Self { base, shown: PathBuf::from(&spec.dest), rename: None, fresh })
+        Ok(Self { base, shown: PathBuf::from(&spec.dest), rename: None, fresh, around: None })
     }
 
     fn renamed(way: &Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
@@ -110,7 +130,7 @@ impl Place {
         let fresh = matches!(there, None | Some(Err(Errno::NOENT)));
         let rename = Some((single.to_vec(), name.as_bytes().to_vec()));
         let shown = Path::new(&spec.dest).parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { base, shown, rename, fresh })
+        Ok(Self { base, shown, rename, fresh, around: None })
     }
 
     fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {

@@ -29,6 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const ENDS: Duration = Duration::from_secs(5);
 
 /// What is to be done.
+#[derive(Clone)]
 pub(super) struct Job<'a> {
     pub(super) send: SendSpec,
     pub(super) receive: ReceiveSpec,
@@ -38,17 +39,40 @@ pub(super) struct Job<'a> {
     pub(super) to: Place,
 }
 
+/// What came of a copy that may be ended early.
+pub(super) enum Ended {
+    /// It is done.
+    Whole(Box<Outcome>),
+    /// It was ended after its time: bytes that the receiver wrote after the first, in so many seconds, and the mean size of the
+    /// files that were met.
+    Cut { bytes: u64, seconds: f64, mean: u64 },
+}
+
 /// Copies, and tells of it.
-pub(super) fn run(job: Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
-    let monitor = Arc::new(Monitor::default());
+pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
     let (from, to) = (job.from.to_string(), job.to.to_string());
-    let dry = job.receive.dry_run;
-    let outcome = block_on(context.threads(), async {
+    reporter.started("copy", object(json!({ "from": from, "to": to })));
+    match copy(job, None, context, reporter)? {
+        Ended::Whole(outcome) => tell::tell(&outcome, job.receive.dry_run, reporter),
+        Ended::Cut { .. } => Err(failure(Error::Cancelled)),
+    }
+}
+
+/// Copies, for at most so long.
+pub(super) fn copy(
+    job: &Job<'_>,
+    most: Option<Duration>,
+    context: &Context<'_>,
+    reporter: &mut Reporter,
+) -> Result<Ended, Failure> {
+    let monitor = Arc::new(Monitor::default());
+    block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        reporter.started("copy", object(json!({ "from": from, "to": to })));
         let (say, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let mut since: Option<(Instant, u64)> = None;
+        let mut cut = None;
         let work = std::thread::scope(|scope| {
-            let ends = Ends { job: &job, monitor: &monitor, say };
+            let ends = Ends { job, monitor: &monitor, say };
             let working = scope.spawn(move || ends.run());
             while !working.is_finished() {
                 std::thread::sleep(LOOK / 4);
@@ -59,13 +83,26 @@ pub(super) fn run(job: Job<'_>, context: &Context<'_>, reporter: &mut Reporter) 
                 if stop.is_asked() {
                     monitor.cancel();
                 }
-                reporter.progress(&tell::snapshot(&monitor.progress()));
+                let progress = monitor.progress();
+                if progress.bytes > 0 {
+                    let (first, bytes) = *since.get_or_insert((Instant::now(), progress.bytes));
+                    if cut.is_none() && most.is_some_and(|most| first.elapsed() >= most) {
+                        let mean = progress.walked.bytes / progress.walked.files.max(1);
+                        let (bytes, seconds) = (progress.bytes - bytes, first.elapsed().as_secs_f64());
+                        cut = Some(Ended::Cut { bytes, seconds, mean });
+                        monitor.cancel();
+                    }
+                }
+                reporter.progress(&tell::snapshot(&progress));
             }
             working.join().unwrap_or(Err(Error::Cancelled))
         });
-        work.map_err(failure)
-    })?;
-    tell::tell(&outcome, dry, reporter)
+        match (work, cut) {
+            (Ok(outcome), _) => Ok(Ended::Whole(Box::new(outcome))),
+            (Err(Error::Cancelled), Some(cut)) if !stop.is_asked() => Ok(cut),
+            (Err(e), _) => Err(failure(e)),
+        }
+    })
 }
 
 /// The exit code that an error deserves.

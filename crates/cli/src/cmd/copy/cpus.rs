@@ -1,0 +1,93 @@
+//! `--cpus`: on which cores a copy works. Memory that a thread touches first is of its own NUMA node, so the blocks follow.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context as _, anyhow, bail};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Cores by number, of a NUMA node, or of the node to which a network card belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cpus {
+    List(Vec<usize>),
+    Node(u32),
+    Card(String),
+}
+
+impl FromStr for Cpus {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text.split_once(':') {
+            None => Ok(Self::List(list(text)?)),
+            Some(("node", number)) => Ok(Self::Node(number.parse().context("the number of a NUMA node")?)),
+            Some(("card", name)) if !name.is_empty() && !name.contains(['/', '.']) => {
+                Ok(Self::Card(name.into()))
+            }
+            Some(_) => bail!("{text} is neither a list as 0-3,8, nor node:N, nor card:NAME"),
+        }
+    }
+}
+
+impl Cpus {
+    /// Keeps this thread, and those that it starts, on them.
+    pub(crate) fn keep_to(&self) -> anyhow::Result<()> {
+        let cpus = match self {
+            Self::List(cpus) => cpus.clone(),
+            Self::Node(node) => {
+                of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "such a NUMA node")?
+            }
+            Self::Card(name) => {
+                // A card that is no device of a bus is near to all of them.
+                let near = PathBuf::from(format!("/sys/class/net/{name}"));
+                if near.is_dir() && !near.join("device/local_cpulist").exists() {
+                    return Ok(());
+                }
+                of(near.join("device/local_cpulist"), "such a network card")?
+            }
+        };
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu));
+        sched_setaffinity(None, &set).map_err(|e| anyhow!("cannot work on cores {cpus:?}: {e}"))
+    }
+}
+
+fn of(path: PathBuf, what: &str) -> anyhow::Result<Vec<usize>> {
+    let text = std::fs::read_to_string(&path).with_context(|| format!("this host has no {what}"))?;
+    list(text.trim())
+}
+
+/// Numbers and ranges, as the kernel writes them.
+fn list(text: &str) -> anyhow::Result<Vec<usize>> {
+    let number = |text: &str| match text.trim().parse::<usize>() {
+        Ok(n) if n < CpuSet::MAX_CPU => Ok(n),
+        _ => Err(anyhow!("{text:?} is not the number of a core")),
+    };
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => cpus.push(number(part)?),
+            Some((first, last)) if number(first)? <= number(last)? => {
+                cpus.extend(number(first)?..=number(last)?)
+            }
+            Some(_) => bail!("{part} is a range that ends before it begins"),
+        }
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_as_the_kernel_writes_them() {
+        assert_eq!("0-2,5".parse::<Cpus>().unwrap(), Cpus::List(vec![0, 1, 2, 5]));
+        assert_eq!("node:1".parse::<Cpus>().unwrap(), Cpus::Node(1));
+        assert_eq!("card:eth0".parse::<Cpus>().unwrap(), Cpus::Card("eth0".into()));
+        for wrong in ["", "3-1", "a", "0,", "99999", "node:x", "card:../x", "socket:1"] {
+            assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
+        }
+    }
+}
