@@ -29,13 +29,15 @@ pub struct Queue<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
+    /// Whoever waits for a time is to look elsewhere.
+    woken: bool,
 }
 
 impl<T> Queue<T> {
     /// A queue of at most `limit` items.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        let state = State { items: VecDeque::new(), closed: false };
+        let state = State { items: VecDeque::new(), closed: false, woken: false };
         Self { state: Mutex::new(state), came: Condvar::new(), went: Condvar::new(), limit: limit.max(1) }
     }
 
@@ -72,7 +74,7 @@ impl<T> Queue<T> {
         self.pop_while(|| true)
     }
 
-    /// The next item, or what else there is to know after so long a wait.
+    /// The next item, or what else there is to know after so long a wait or a [`Queue::wake`].
     pub fn pop_for(&self, wait: Duration) -> Popped<T> {
         let until = Instant::now() + wait;
         let mut state = self.state.lock();
@@ -85,7 +87,7 @@ impl<T> Queue<T> {
             if state.closed {
                 return Popped::Closed;
             }
-            if self.came.wait_until(&mut state, until).timed_out() {
+            if std::mem::take(&mut state.woken) || self.came.wait_until(&mut state, until).timed_out() {
                 return Popped::Nothing;
             }
         }
@@ -122,9 +124,9 @@ impl<T> Queue<T> {
         self.len() == 0
     }
 
-    /// All who pop look again whether they should stay.
+    /// All who pop look again whether they should stay. One who waits for a time waits no longer, now or the next time.
     pub fn wake(&self) {
-        let _state = self.state.lock();
+        self.state.lock().woken = true;
         self.came.notify_all();
     }
 

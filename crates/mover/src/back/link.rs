@@ -203,12 +203,17 @@ impl Link {
         Self { shared, kind: LinkKind::Pipes }
     }
 
-    /// The next connection, if one comes in that time.
+    /// The next connection, if one comes in that time and before [`Link::wake`].
     pub(crate) fn next(&self, wait: Duration) -> Option<Arrival> {
         match self.shared.arrivals.pop_for(wait) {
             Popped::Item(arrival) => Some(arrival),
             Popped::Nothing | Popped::Closed => None,
         }
+    }
+
+    /// There is something to look at other than connections.
+    pub(crate) fn wake(&self) {
+        self.shared.arrivals.wake();
     }
 
     /// A connection broke. Of pipes there are no others.

@@ -242,6 +242,7 @@ impl<S: Sink> Receiver<'_, S> {
             }
             Forward::Bye => {
                 self.state.lock().bye = true;
+                self.link.wake();
                 return true;
             }
         }

@@ -324,6 +324,9 @@ impl<S: Source> Sender<'_, S> {
         if state.walked && state.open == 0 {
             self.full.close();
         }
+        if state.finished.is_some() || self.failure.is_set() {
+            self.link.wake();
+        }
         self.changed.notify_all();
     }
 

@@ -1,7 +1,7 @@
 //! Brings two ends together, wherever they are, and looks on until they are done.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -68,17 +68,18 @@ pub(super) fn copy(
     let monitor = Arc::new(Monitor::default());
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        let (say, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let (say, heard) = mpsc::channel::<String>();
         let mut since: Option<(Instant, u64)> = None;
         let mut cut = None;
         let work = std::thread::scope(|scope| {
             let ends = Ends { job, monitor: &monitor, say };
             let working = scope.spawn(move || ends.run());
-            while !working.is_finished() {
-                std::thread::sleep(LOOK / 4);
-                while let Ok(warning) = heard.try_recv() {
-                    let warning: String = warning;
-                    reporter.warning(&warning);
+            // When the ends are through, nobody is left to say anything.
+            loop {
+                match heard.recv_timeout(LOOK) {
+                    Ok(warning) => reporter.warning(&warning),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 }
                 if stop.is_asked() {
                     monitor.cancel();
@@ -119,7 +120,7 @@ fn failure(error: Error) -> Failure {
 struct Ends<'a> {
     job: &'a Job<'a>,
     monitor: &'a Monitor,
-    say: tokio::sync::mpsc::UnboundedSender<String>,
+    say: mpsc::Sender<String>,
 }
 
 /// An end that is elsewhere, and what keeps it there.
