@@ -149,6 +149,15 @@ impl Connection {
         }
     }
 
+    /// Sends at most so many bytes a second, evenly.
+    pub(crate) fn pace(&self, rate: u64) {
+        if let Some(tcp) = self.tcp()
+            && let Err(e) = tidecast_pace::pace(tcp, Some(rate))
+        {
+            tracing::debug!("pacing: {e}");
+        }
+    }
+
     /// Whether the other end is far away: where the time between them, not the processors, sets the pace.
     pub(crate) fn is_far(&self) -> bool {
         self.round_trip > FAR

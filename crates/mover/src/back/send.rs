@@ -346,6 +346,10 @@ impl<S: Source> Sender<'_, S> {
     /// Sends blocks on a stream until there are no more.
     fn feed(&self, arrival: &mut Arrival, serial: usize) -> std::io::Result<()> {
         let to = &mut arrival.connection;
+        // `rate` holds the streams together to it; within a block this does, which else would go at the speed of the network card.
+        if let Some(rate) = self.rate.bytes {
+            to.pace(rate);
+        }
         let mut told = self.link.wanted();
         loop {
             // Of several streams that say the same the receiver hears it several times.
