@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import needs
+from support.daemons import Host
 
 BIG = 60_000_000
 
@@ -266,6 +267,21 @@ def test_explain_climbs_copies_and_leaves_nothing_else(way, here, tree, ssh, tmp
     assert len(end["ladder"]) == 4 and all(step["bytes_per_second"] > 0 for step in end["ladder"])
     assert end["limit"]
     same(tree, dest)
+
+
+def test_a_daemon_serves_a_directory_too(built, here, tree, start, port, tmp_path):
+    host = Host(built / "tidecast", tmp_path / "host", start, "head")
+    (tmp_path / "served").mkdir()
+    (tmp_path / "daemon.toml").write_text(f'[daemon]\nserve_listen = "127.0.0.1:{port()}"\n')
+    host.env["TIDECAST_CONFIG"] = str(tmp_path / "daemon.toml")
+    daemon = host.serve("--serve", tmp_path / "served")
+    daemon.until("its URL", lambda: "tidecast://" in daemon.out and daemon.out.endswith("\n"))
+    url = daemon.out.split()[-1]
+    done(here, f"{tree}/", url + "in")
+    same(tree, tmp_path / "served/in")
+    daemon.signal(signal.SIGTERM)
+    daemon.ok()
+    assert here("copy", tree, url + "again", code=1).err
 
 
 def test_a_copy_keeps_to_its_cores(here, node, tmp_path):

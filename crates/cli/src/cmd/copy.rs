@@ -11,6 +11,7 @@ use tidecast_mover::back::Options;
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
+pub(crate) use self::place::PORT;
 use self::place::Place;
 use super::Context;
 use crate::failure::{Failure, Outcome};

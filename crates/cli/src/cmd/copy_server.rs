@@ -1,7 +1,8 @@
 //! `tidecast copy-server` and the hidden `tidecast copy-end`: ends of copies for those who run `tidecast copy` elsewhere.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use rand::Rng as _;
@@ -46,21 +47,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(cpus) = &args.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
-    let state = context.state_dir()?;
-    let node = NodeKey::load_or_create(&state)?;
-    let secret = secret(&state)?;
-    let root =
-        std::fs::canonicalize(&args.root).with_context(|| format!("cannot serve {}", args.root.display()))?;
-    let options = ServerOptions { root, read_only: args.read_only, plain: args.plain };
-    let server = Server::start(args.listen.addr(), &node, secret, options)?;
-    let at = server.address().context("the server does not listen")?;
-    let host = if at.ip().is_unspecified() { hostname() } else { at.ip().to_string() };
-    let url = format!(
-        "tidecast://{}@{}:{}/",
-        server.key(),
-        if host.contains(':') { format!("[{host}]") } else { host },
-        at.port()
-    );
+    let options = ServerOptions { root: args.root.clone(), read_only: args.read_only, plain: args.plain };
+    let (_server, url, at) = start(options, args.listen, &context.state_dir()?)?;
     reporter.result(&url);
     reporter
         .started("copy-server", object(json!({ "url": url, "address": at, "read_only": args.read_only })));
@@ -71,12 +59,30 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     Ok(serde_json::Map::new())
 }
 
+/// Starts a server whose keys are kept in `state`: its URL, and where it listens.
+pub(super) fn start(
+    options: ServerOptions,
+    listen: Listen,
+    state: &Path,
+) -> anyhow::Result<(Server, String, SocketAddr)> {
+    let node = NodeKey::load_or_create(state)?;
+    let secret = secret(state)?;
+    let root = std::fs::canonicalize(&options.root)
+        .with_context(|| format!("cannot serve {}", options.root.display()))?;
+    let server = Server::start(listen.addr(), &node, secret, ServerOptions { root, ..options })?;
+    let at = server.address().context("the server does not listen")?;
+    let host = if at.ip().is_unspecified() { hostname() } else { at.ip().to_string() };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let url = format!("tidecast://{}@{host}:{}/", server.key(), at.port());
+    Ok((server, url, at))
+}
+
 fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The secret of this host's copy servers, made the first time.
-fn secret(state: &std::path::Path) -> anyhow::Result<[u8; 16]> {
+fn secret(state: &Path) -> anyhow::Result<[u8; 16]> {
     let path = state.join("copy-server.key");
     let read = || -> anyhow::Result<Option<[u8; 16]>> {
         match std::fs::read(&path) {

@@ -9,8 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
 use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT};
+use tidecast_mover::end::{Server, ServerOptions};
 
-use super::Context;
+use super::copy::PORT as COPY_PORT;
+use super::{Context, copy_server};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::{Listen, Text};
@@ -35,7 +37,8 @@ In the configuration file all of it stands in the table [daemon], and more:
   busy = 0.06 (the share of these while a job uses a cache), nice = 10,
   on_demand = true (`tidecast cache` starts a daemon for a user who has none),
   local_discovery (true), dht (nodes of the site's own DHT to begin with),
-  admins (hosts whose administrators it obeys; any of the site if there are none)
+  admins (hosts whose administrators it obeys; any of the site if there are none),
+  serve, serve_listen = \":6870\", serve_read_only (a directory for `tidecast copy`)
 
 Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
 in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
@@ -78,6 +81,9 @@ pub(crate) struct Args {
     /// End when nobody has asked for anything for so long and no job uses a cache
     #[arg(long, value_name = "DURATION")]
     idle: Option<Span>,
+    /// Serve this directory to `tidecast copy` as well, as `tidecast copy-server` does: as the user who runs the daemon
+    #[arg(long, value_name = "DIR")]
+    serve: Option<PathBuf>,
     /// Most that caches may occupy [default: what the file system has, less 1 GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
@@ -116,6 +122,9 @@ pub(crate) struct Table {
     local_discovery: Option<bool>,
     dht: Option<Vec<String>>,
     admins: Vec<String>,
+    serve: Option<PathBuf>,
+    serve_listen: Option<Text<Listen>>,
+    serve_read_only: bool,
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.
@@ -137,6 +146,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let _ = rustix::process::setpriority_process(None, nice);
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let served = serve(args, context, &config.dir)?;
         let ready = |status: &tidecast_daemon::api::types::Status| {
             let listen: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
             let socket = config.socket.display();
@@ -150,6 +160,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 object(json!({
                     "name": status.name, "node": status.node, "socket": config.socket, "listen": listen,
                     "caches": status.caches, "bytes": status.bytes, "capacity": status.capacity,
+                    "serves": served.as_ref().map(|(_, url)| url),
                 })),
             );
             reporter.result(&format!(
@@ -159,11 +170,28 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 Size(status.bytes),
                 Size(status.capacity)
             ));
+            if let Some((_, url)) = &served {
+                reporter.result(&format!("tidecast copy reaches its directory at {url}"));
+            }
         };
         Daemon::run(config.clone(), ready, stop.wait()).await.context("the daemon cannot run")?;
         // For a daemon, being told to stop is the normal end.
         Ok(object(json!({})))
     })
+}
+
+/// The server of a directory for `tidecast copy`, if there is to be one, and its URL. It lasts as long as the answer.
+fn serve(args: &Args, context: &Context<'_>, dir: &Path) -> anyhow::Result<Option<(Server, String)>> {
+    let table = context.settings.daemon.clone().unwrap_or_default();
+    let Some(root) = args.serve.clone().or(table.serve) else { return Ok(None) };
+    let listen = match table.serve_listen {
+        Some(listen) => listen.0,
+        None => Listen { ip: None, port: COPY_PORT },
+    };
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let options = ServerOptions { root, read_only: table.serve_read_only, plain: false };
+    let (server, url, _) = copy_server::start(options, listen, dir)?;
+    Ok(Some((server, url)))
 }
 
 fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
