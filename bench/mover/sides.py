@@ -176,16 +176,21 @@ class Wan:
 
     far = ADDRESSES["far"]
 
+    LIMITS = "net/core/rmem_max", "net/core/wmem_max"
+    ALLOWED = "net/ipv4/tcp_allowed_congestion_control"
+
     def __init__(self, name: str, rtt_ms: int, loss: float):
         self.name, self.rtt, self.loss = name, rtt_ms, loss
         self.namespaces = (f"tcbench{os.getpid()}a", f"tcbench{os.getpid()}b")
 
     def __enter__(self) -> Wan:
-        self.before = {key: pathlib.Path("/proc/sys", key).read_text().strip() for key in ("net/core/rmem_max", "net/core/wmem_max")}
+        self.before = {key: pathlib.Path("/proc/sys", key).read_text().strip() for key in (*self.LIMITS, self.ALLOWED)}
         self.link = None
         try:
-            # The kernel has one limit for buffers that a program asks for, for all namespaces; __exit__ puts it back.
-            netns.sysctl({key: str(max(self.BUFFER, int(old))) for key, old in self.before.items()})
+            # The kernel has one limit for buffers that a program asks for, and one list of algorithms that a namespace may have, for
+            # all namespaces; __exit__ puts them back.
+            netns.sysctl({key: str(max(self.BUFFER, int(self.before[key]))) for key in self.LIMITS})
+            netns.sysctl({self.ALLOWED: " ".join({*self.before[self.ALLOWED].split(), "cubic"})})
             for name in self.namespaces:
                 netns.run(["ip", "netns", "add", name])
             delay = self.rtt * 500
