@@ -48,6 +48,19 @@ pub(crate) struct Snapshot {
     pub(crate) run: Option<(String, Option<f64>)>,
     /// Of a broadcast: hosts that have it, that have failed, and in all.
     pub(crate) hosts: Option<(usize, usize, usize)>,
+    /// Of a copy: what it runs with.
+    pub(crate) copy: Option<Parallel>,
+}
+
+/// How many threads, connections and blocks a copy has found to be of use, and what holds it up.
+#[derive(Debug, Clone)]
+pub(crate) struct Parallel {
+    pub(crate) streams: u32,
+    pub(crate) readers: u32,
+    pub(crate) writers: u32,
+    /// Blocks in memory, at both ends.
+    pub(crate) blocks: u32,
+    pub(crate) limit: &'static str,
 }
 
 /// Says it. One a command.
@@ -295,6 +308,12 @@ fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
         map.insert("hosts_done".into(), done.into());
         map.insert("hosts_failed".into(), failed.into());
     }
+    if let (Some(copy), Value::Object(map)) = (&s.copy, &mut all) {
+        map.extend(object(json!({
+            "streams": copy.streams, "readers": copy.readers, "writers": copy.writers, "blocks": copy.blocks,
+            "limit": copy.limit,
+        })));
+    }
     all
 }
 
@@ -323,6 +342,9 @@ fn line(s: &Snapshot, rates: &Rates) -> String {
         if failed > 0 {
             parts.push(format!("{failed} failed"));
         }
+    }
+    if let Some(copy) = &s.copy {
+        parts.push(format!("{}, limit: {}", count(copy.streams.into(), "stream"), copy.limit));
     }
     if s.bytes < s.total && work > 0.0 {
         let left = (s.total - s.bytes) as f64 / work;

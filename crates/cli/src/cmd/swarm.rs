@@ -303,8 +303,7 @@ pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
         peers: Some(now.peers),
         received: now.received_bytes,
         sent: now.sent_bytes,
-        run: None,
-        hosts: None,
+        ..Snapshot::default()
     }
 }
 

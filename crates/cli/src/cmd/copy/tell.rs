@@ -8,13 +8,28 @@ use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
 
 use crate::failure::Failure;
-use crate::report::{Reporter, Snapshot, object, round};
+use crate::report::{Parallel, Reporter, Snapshot, object, round};
 use crate::units::{Size, Span, bytes_per_second, count};
 
 /// The state of a copy under way. Its end is known only when all is walked.
 pub(super) fn snapshot(progress: &Progress) -> Snapshot {
     let total = if progress.walked.complete { progress.walked.bytes } else { 0 };
-    Snapshot { stage: "copy", bytes: progress.bytes, sent: progress.bytes, total, ..Snapshot::default() }
+    // What the ends have found is known after the first look of the controller.
+    let copy = progress.limit.map(|limit| Parallel {
+        streams: progress.here.streams,
+        readers: progress.here.fronts,
+        writers: progress.there.fronts,
+        blocks: progress.here.blocks + progress.there.blocks,
+        limit: name(limit),
+    });
+    Snapshot {
+        stage: "copy",
+        bytes: progress.bytes,
+        sent: progress.bytes,
+        total,
+        copy,
+        ..Snapshot::default()
+    }
 }
 
 fn name(limit: Limit) -> &'static str {
