@@ -84,6 +84,10 @@ pub(crate) struct WayArgs {
     /// The port on which the other end listens [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
+    /// Addresses of the end that listens, between commas, over which the streams go round: those of its cards, or `all` that it has
+    /// [default: the first of its addresses that answers]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    address: Vec<String>,
     /// Congestion control of the streams [default: bbr on long ways, where the system has it]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,

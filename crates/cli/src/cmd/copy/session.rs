@@ -1,5 +1,6 @@
 //! Brings two ends together, wherever they are, and looks on until they are done.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -336,8 +337,23 @@ impl There {
         if let Place::Server { server, .. } = place {
             target.addresses = server.addresses().map_err(|e| Error::Usage(format!("{e:#}")))?;
         }
+        target.spread = !way.address.is_empty();
+        if target.spread && way.address != ["all"] {
+            let port = target.addresses.first().ok_or_else(nowhere)?.port();
+            target.addresses = resolve(&way.address, port)?;
+        }
         Ok(target)
     }
+}
+
+/// The addresses of these names, or addresses as text.
+fn resolve(names: &[String], port: u16) -> Result<Vec<SocketAddr>, Error> {
+    let mut all = Vec::new();
+    for name in names {
+        let found = (name.as_str(), port).to_socket_addrs();
+        all.extend(found.map_err(|e| Error::Usage(format!("--address {name}: {e}")))?);
+    }
+    Ok(all)
 }
 
 /// A program at the other end of ssh.
