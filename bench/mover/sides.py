@@ -196,8 +196,8 @@ class Wan:
             delay = self.rtt * 500
             self.link = subprocess.Popen(
                 [str(TIDECAST.with_name("tidecast-wan")), *(f"{name}:wan" for name in self.namespaces), "--rate", str(self.RATE),
-                 "--queue", str(self.RATE // 8 * self.rtt // 1000), "--delay-us", str(delay), "--loss", str(self.loss)],
-                preexec_fn=netns.die_with_parent)
+                 "--queue", str(self.RATE // 8 * self.rtt // 1000), "--delay-us", str(delay), "--loss", str(self.loss), "--stdin"],
+                stdin=subprocess.PIPE, text=True, preexec_fn=netns.die_with_parent)
             for name, address in zip(self.namespaces, self.ADDRESSES.values()):
                 self.settle(name, address)
         except BaseException:
@@ -224,6 +224,10 @@ class Wan:
         for name in self.namespaces:
             netns.run(["ip", "netns", "del", name], check=False)
         netns.sysctl(self.before)
+
+    def change(self, settings: str) -> None:
+        """Another link from now on: `rate=100000000 delay-us=5000 loss=0.001`."""
+        print(settings, file=self.link.stdin, flush=True)
 
     def cpu(self) -> float:
         """CPU seconds of the link itself so far: they are this machine's too."""

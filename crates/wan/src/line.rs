@@ -97,6 +97,11 @@ impl Line {
         fate
     }
 
+    /// From the next packet on it is another line; what is on its way arrives when it would have.
+    pub fn change(&mut self, config: Config) {
+        self.config = config;
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -43,6 +43,9 @@ struct Args {
     /// Seed of all chances
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Read other settings while it runs, a line each: `rate=8000000 delay-us=5000 loss=0.01`
+    #[arg(long)]
+    stdin: bool,
     /// Print what both directions have done as a line of JSON, so many times a second
     #[arg(long, value_name = "HERTZ")]
     stats: Option<f64>,
@@ -75,6 +78,10 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     };
     let there = Pump::start(a.try_clone()?, b.try_clone()?, config, args.seed, args.tap)?;
     let back = Pump::start(b, a, config, !args.seed, args.tap)?;
+    if args.stdin {
+        let pumps = [there.clone(), back.clone()];
+        std::thread::spawn(move || obey(&pumps, config));
+    }
     loop {
         match args.stats {
             Some(hertz) if hertz > 0.0 => {
@@ -91,6 +98,30 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
             json(back.counters())
         )?;
     }
+}
+
+/// Changes both directions as the lines of standard input say.
+fn obey(pumps: &[Pump], mut config: Config) {
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        match line.split_whitespace().try_for_each(|word| set(&mut config, word)) {
+            Ok(()) => pumps.iter().for_each(|pump| pump.change(config)),
+            Err(e) => eprintln!("tidecast-wan: {e}"),
+        }
+    }
+}
+
+fn set(config: &mut Config, word: &str) -> Result<(), String> {
+    let not = |what: &str| format!("{word}: wanted {what}");
+    let (name, value) = word.split_once('=').ok_or_else(|| not("NAME=VALUE"))?;
+    let number = || value.parse::<u64>().map_err(|_| not("a number"));
+    match name {
+        "rate" => config.rate = number()?,
+        "queue" => config.queue = number()?,
+        "delay-us" => config.delay = Duration::from_micros(number()?),
+        "loss" => config.loss = chance(value)?,
+        _ => return Err(not("rate, queue, delay-us or loss")),
+    }
+    Ok(())
 }
 
 fn json(c: Counters) -> String {

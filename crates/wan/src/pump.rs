@@ -22,6 +22,8 @@ struct Flight {
     bytes: usize,
     sequence: u64,
     counters: Counters,
+    /// What the line is to become.
+    change: Option<Config>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +72,11 @@ impl Pump {
         self.lock().counters
     }
 
+    /// Makes it another line, in the midst of what it carries.
+    pub fn change(&self, config: Config) {
+        self.lock().change = Some(config);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Flight> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,6 +89,9 @@ impl Pump {
                 continue;
             };
             let Some(unit) = buffer.get(..n).and_then(|bytes| Unit::new(bytes, ethernet)) else { continue };
+            if let Some(config) = self.lock().change.take() {
+                line.change(config);
+            }
             let now = clock.elapsed();
             let parts = fates(&unit, &mut line, now);
             let mut flight = self.lock();

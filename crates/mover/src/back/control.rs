@@ -1,6 +1,7 @@
 //! The controller: sees which side starves, says so, and changes the number of threads, streams and blocks while it runs.
 //!
-//! It climbs: where an end is the limit it gets one thread (or twice the streams) more, and keeps them if more bytes came through.
+//! It climbs: where an end is the limit it gets one thread (or twice the streams) more, and keeps them if more bytes came through. It
+//! tries with less as well, and keeps that if as many did.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,9 +61,10 @@ fn since(now: &Tick, before: &Tick) -> Tick {
     }
 }
 
-/// What held it up, from what both ends did meanwhile.
+/// What held it up, from what both ends did meanwhile. Streams may be idle because there are more of them than blocks: then readers
+/// wait for blocks, and are not what holds it up.
 fn limit(sender: &Tick, receiver: &Tick) -> Limit {
-    if sender.stream_idle > sender.network {
+    if sender.stream_idle > sender.network && sender.front + sender.front_idle > sender.pool {
         Limit::DiskIn
     } else if receiver.pool > receiver.network {
         Limit::DiskOut
@@ -87,29 +89,65 @@ impl Judge {
     }
 }
 
-/// Ticks between two steps: a change must have time to show.
+/// Ticks between two steps of threads, and of streams: a change must have time to show.
 const STEP: u32 = 3;
-/// A step that brings less is taken back.
+/// See [`STEP`]; a stream takes round trips to reach its rate.
+const STREAM_STEP: u32 = 6;
+/// More is kept if it brings that much more, less if it costs no more than that.
 const GAIN: f64 = 1.05;
-/// Steps that were no use before it rests, and for how many ticks.
+const COST: f64 = 1.03;
+/// Rates that differ by no more than that are one: a trial says nothing while the rate changes by itself.
+const STEADY: f64 = 1.1;
+/// A way whose rate has changed so much is another way.
+const OTHER: f64 = 1.5;
+/// Ticks of rest after a trial that was no use.
 const REST: u32 = 20;
 
 /// Finds the best number of something by trying.
 #[derive(Debug)]
 pub(crate) struct Climber {
     now: usize,
+    least: usize,
     most: usize,
     doubles: bool,
-    /// What there was before the step that is on trial, and the rate then.
+    step: u32,
+    /// The number before the step that is on trial, and the rate then.
     trial: Option<(usize, f64)>,
+    /// The rate of the last step.
+    last: Option<f64>,
+    /// Whether the next trial is with less.
+    down: bool,
     ticks: u32,
     rest: u32,
     bytes: u64,
 }
 
 impl Climber {
-    pub(crate) fn new(now: usize, most: usize, doubles: bool) -> Self {
-        Self { now, most: most.max(now), doubles, trial: None, ticks: 0, rest: 0, bytes: 0 }
+    /// Threads: one more or less at a time.
+    pub(crate) fn threads(now: usize, most: usize) -> Self {
+        Self::new(now, 1, most, false, STEP)
+    }
+
+    /// Streams: twice as many, or half.
+    pub(crate) fn streams(now: usize, most: usize) -> Self {
+        Self::new(now, now.div_ceil(4), most, true, STREAM_STEP)
+    }
+
+    fn new(now: usize, least: usize, most: usize, doubles: bool, step: u32) -> Self {
+        let (trial, last, down) = (None, None, false);
+        Self {
+            now,
+            least,
+            most: most.max(now),
+            doubles,
+            step,
+            trial,
+            last,
+            down,
+            ticks: 0,
+            rest: 0,
+            bytes: 0,
+        }
     }
 
     /// One tick later: `bytes` came through, and whether this is what holds it up. How many there should be.
@@ -117,28 +155,48 @@ impl Climber {
         self.bytes += bytes;
         self.ticks += 1;
         self.rest = self.rest.saturating_sub(1);
-        if self.ticks < STEP {
-            return self.now;
-        }
-        let rate = self.bytes as f64 / f64::from(self.ticks);
-        (self.bytes, self.ticks) = (0, 0);
-        match self.trial.take() {
-            Some((before, old)) if rate < old * GAIN => {
-                self.now = before;
-                self.rest = REST;
-            }
-            _ if starves && self.rest == 0 && self.now < self.most => {
-                self.trial = Some((self.now, rate));
-                self.now = if self.doubles { self.now * 2 } else { self.now + 1 }.min(self.most);
-            }
-            // It was the limit once and is no more: what is not needed goes, slowly.
-            _ if !starves && self.rest == 0 && self.now > 1 => {
-                self.trial = Some((self.now, rate / GAIN / GAIN));
-                self.now -= 1;
-            }
-            _ => {}
+        if self.ticks >= self.step {
+            let rate = self.bytes as f64 / f64::from(self.ticks);
+            (self.bytes, self.ticks) = (0, 0);
+            self.judge(rate, starves);
         }
         self.now
+    }
+
+    fn judge(&mut self, rate: f64, starves: bool) {
+        let last = self.last.replace(rate);
+        if let Some((before, old)) = self.trial.take() {
+            let wanted = if self.now > before { old * GAIN } else { old / COST };
+            if rate < wanted {
+                self.now = before;
+                self.rest = REST;
+                self.down = !self.down;
+                self.last = None;
+            }
+            return;
+        }
+        let Some(last) = last else { return };
+        let change = (rate / last.max(1.0)).max(last / rate.max(1.0));
+        if change > OTHER {
+            self.rest = 0;
+        }
+        if change > STEADY || self.rest > 0 {
+            return;
+        }
+        let down = self.down || !starves || self.now == self.most;
+        let next = match (down, self.doubles) {
+            (false, true) => self.now * 2,
+            (false, false) => self.now + 1,
+            (true, true) => self.now / 2,
+            (true, false) => self.now - 1,
+        }
+        .clamp(self.least, self.most);
+        if next == self.now {
+            self.down = !self.down;
+        } else {
+            self.trial = Some((self.now, rate));
+            self.now = next;
+        }
     }
 }
 
@@ -146,38 +204,52 @@ impl Climber {
 mod tests {
     use super::*;
 
-    /// Runs a climber against a model: so many bytes a tick with so many.
+    /// Runs a climber against a model: so many bytes a tick with so many. What it holds to in the end, trials aside.
     fn climb(climber: &mut Climber, ticks: u32, model: impl Fn(usize) -> u64) -> usize {
         let mut now = climber.now;
         for _ in 0..ticks {
             now = climber.tick(model(now), true);
         }
-        now
+        climber.trial.map_or(now, |(before, _)| before)
     }
 
     #[test]
     fn it_climbs_as_long_as_it_pays() {
         // Each brings 100 until 8 are there.
-        let mut climber = Climber::new(1, 64, true);
-        let now = climb(&mut climber, 60, |n| 100 * n.min(8) as u64);
-        assert!((8..=16).contains(&now), "{now}");
-        // The way has become narrower: it does not grow.
-        let now = climb(&mut climber, 60, |_| 100);
-        assert!(now <= 16, "{now}");
+        let mut climber = Climber::streams(1, 64);
+        assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(8) as u64), 8);
+        // The way has become wider, and narrower than ever.
+        assert_eq!(climb(&mut climber, 200, |n| 100 * n.min(32) as u64), 32);
+        assert_eq!(climb(&mut climber, 400, |_| 100), 1);
+    }
+
+    #[test]
+    fn what_comes_by_itself_is_no_merit_of_a_trial() {
+        // Slow start: the rate doubles for a while, however many there are.
+        let mut climber = Climber::streams(8, 64);
+        let mut rate = 10;
+        for _ in 0..60 {
+            climber.tick(rate, true);
+            rate = (rate * 5 / 4).min(1000);
+        }
+        assert!(climb(&mut climber, 60, |_| 1000) <= 8);
     }
 
     #[test]
     fn what_is_of_no_use_is_taken_back() {
-        let mut climber = Climber::new(2, 16, false);
-        assert!(climb(&mut climber, 100, |_| 1000) <= 3);
+        let mut climber = Climber::threads(2, 16);
+        assert!(climb(&mut climber, 100, |_| 1000) <= 2);
+        assert!(climb(&mut climber, 100, |n| 100 * n.min(4) as u64) >= 3);
     }
 
     #[test]
     fn the_limit_is_where_the_others_wait() {
-        let idle = Tick { stream_idle: 1.0, network: 0.1, ..Tick::default() };
+        let idle = Tick { stream_idle: 1.0, network: 0.1, front: 0.9, ..Tick::default() };
         let busy = Tick { stream_idle: 0.1, network: 1.0, ..Tick::default() };
+        let crowd = Tick { pool: 1.0, ..idle };
         let full = Tick { pool: 1.0, network: 0.1, ..Tick::default() };
         assert_eq!(limit(&idle, &busy), Limit::DiskIn);
+        assert_eq!(limit(&crowd, &busy), Limit::Network);
         assert_eq!(limit(&busy, &full), Limit::DiskOut);
         assert_eq!(limit(&busy, &busy), Limit::Network);
         let mut limits = Limits::default();

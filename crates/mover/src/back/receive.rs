@@ -130,7 +130,7 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) {
-        let mut climber = Climber::new(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst), false);
+        let mut climber = Climber::threads(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst));
         let (mut next, mut before) = (Instant::now() + TICK, Tick::default());
         while !self.is_over() {
             if let Some(arrival) = self.link.next(Duration::from_millis(50)) {

@@ -357,6 +357,12 @@ impl<S: Source> Sender<'_, S> {
             if std::mem::replace(&mut told, wanted) != wanted {
                 write_message(to, &Forward::Streams(wanted))?;
             }
+            if matches!(arrival.purpose, Purpose::Stream(n) if n as usize >= wanted) {
+                if self.is_through(serial) {
+                    return Ok(());
+                }
+                continue;
+            }
             match self.meter.time(Doing::Stream, || self.full.pop_for(ALIVE)) {
                 Popped::Item(block) => {
                     if !self.goes(block.number, serial) {
@@ -370,6 +376,16 @@ impl<S: Source> Sender<'_, S> {
                 Popped::Closed => return self.end(to),
             }
         }
+    }
+
+    /// Whether all that went by a stream is acknowledged, at the latest after a while; then one that is too many may go.
+    fn is_through(&self, serial: usize) -> bool {
+        let mut state = self.state.lock();
+        let is_open = |state: &State<S::Job>| state.sent.values().any(|sent| sent.via == Some(serial));
+        if is_open(&state) && state.finished.is_none() && !self.failure.is_set() {
+            self.changed.wait_for(&mut state, ALIVE);
+        }
+        !is_open(&state) || state.finished.is_some() || self.failure.is_set()
     }
 
     /// Says that it is the end until that is answered.
@@ -513,8 +529,8 @@ impl Control {
         Self {
             judge: Judge::default(),
             limits: Limits::default(),
-            readers: Climber::new(readers, 4 * readers, false),
-            streams: Climber::new(streams, super::MAX_STREAMS, true),
+            readers: Climber::threads(readers, 4 * readers),
+            streams: Climber::streams(streams, super::MAX_STREAMS),
             bytes: 0,
             next: Instant::now() + TICK,
         }
