@@ -18,6 +18,11 @@ pub trait Source: Sync {
     /// Only what makes all of it senseless. What cannot be read is a problem in [`Walked`], and the walk goes on.
     fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Self::Job) -> bool) -> Result<(), Error>;
 
+    /// The walk waits while so many jobs are not done.
+    fn most_open(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether the block of a job asks: it is then answered by a [`Want`], and the jobs that [`Source::wanted`] makes of that follow.
     fn asks(&self, job: &Self::Job) -> bool;
 

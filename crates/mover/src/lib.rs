@@ -24,6 +24,7 @@ mod error;
 pub mod job;
 pub mod part;
 pub mod queue;
+pub mod share;
 pub mod sink;
 pub mod source;
 pub mod spec;

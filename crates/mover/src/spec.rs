@@ -12,6 +12,8 @@ pub struct SendSpec {
     pub exclude: Vec<String>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
+    /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
+    pub share: bool,
     /// Instead of files: so many bytes of noise, in files of so many bytes.
     pub null: Option<(u64, u64)>,
 }
@@ -50,6 +52,8 @@ pub struct ReceiveSpec {
     pub durable: Durable,
     /// Blocks are checked, and nothing is written.
     pub null: bool,
+    /// Identities of copies to the same place that are over: what they have left there is removed in the end.
+    pub leftovers: Vec<String>,
     /// Everything goes into a directory of its own at the destination, which is removed in the end: what writing costs.
     pub discard: bool,
 }
@@ -67,6 +71,7 @@ impl Default for ReceiveSpec {
             resume: true,
             durable: Durable::default(),
             null: false,
+            leftovers: Vec::new(),
             discard: false,
         }
     }

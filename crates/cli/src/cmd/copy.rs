@@ -2,6 +2,7 @@
 
 mod cpus;
 mod explain;
+mod many;
 mod place;
 mod session;
 mod tell;
@@ -24,6 +25,8 @@ use crate::units::{Rate, Size, Span};
 /// `tidecast://KEY@host:port/path` of a copy-server. All attributes are kept; a slash at the end of a source directory means its
 /// contents. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
+/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/, pairs of them divide the work: a quick one takes
+/// more, and the others do that of one that breaks.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -62,6 +65,7 @@ Examples:
   tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
   tidecast copy store:'/archive/cmip6/*.nc' .        # and back
   tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
+  tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts at once
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
   tidecast copy --explain /data/cmip6 store:/archive # where the time goes";
 
@@ -127,7 +131,8 @@ pub(crate) struct TuneArgs {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let (from, to, sources) = args.places().map_err(Failure::usage)?;
+    let (pairs, sources) = args.places().map_err(Failure::usage)?;
+    let (from, to) = pairs[0].clone();
     let job = session::Job {
         send: args.send(sources).map_err(Failure::usage)?,
         receive: args.receive(&to),
@@ -135,6 +140,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         way: &args.way,
         from,
         to,
+        share: None,
     };
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
@@ -142,30 +148,46 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if args.tune.explain {
         return explain::run(&job, context, reporter);
     }
+    if pairs.len() > 1 {
+        return many::run(&job, &pairs, context, reporter);
+    }
     session::run(&job, context, reporter)
 }
 
 impl Args {
-    /// Where from, where to, and the paths of the sources.
-    fn places(&self) -> anyhow::Result<(Place, Place, Vec<String>)> {
+    /// From where to where, at least one pair, and the paths of the sources.
+    fn places(&self) -> anyhow::Result<(Vec<(Place, Place)>, Vec<String>)> {
         let (to, from) = self.paths.split_last().ok_or_else(|| anyhow!("what to copy, and where to?"))?;
-        let to: Place = to.parse()?;
-        let from: Vec<Place> = from.iter().map(|path| path.parse()).collect::<anyhow::Result<_>>()?;
-        let Some(first) = from.first() else {
-            if self.tune.from_null.is_some() {
-                return Ok((Place::Local(String::new()), to, Vec::new()));
-            }
-            return Err(anyhow!("{} is the only path: what to copy, and where to?", self.paths[0]));
+        let to = Place::all(to)?;
+        let from = from.iter().map(|path| Place::all(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let sources = from.iter().map(|places| places[0].path().to_owned()).collect();
+        let nothing = vec![Place::Local(String::new())];
+        let first = match from.first() {
+            Some(first) => first,
+            None if self.tune.from_null.is_some() => &nothing,
+            None => return Err(anyhow!("{} is the only path: what to copy, and where to?", self.paths[0])),
         };
-        if let Some(other) = from.iter().find(|place| !place.same_host(first)) {
+        let same = |other: &&Vec<Place>| {
+            other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
+        };
+        if let Some(other) = from.iter().find(|other| !same(other)) {
+            let (other, first) = (&other[0], &first[0]);
             return Err(anyhow!("all sources must be on one host, and {other} is not where {first} is"));
         }
-        Ok((first.clone(), to, from.iter().map(|place| place.path().to_owned()).collect()))
+        let pairs: Vec<_> = (0..first.len().max(to.len()))
+            .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
+            .collect();
+        let alone = self.tune.explain || self.tune.to_null || self.tune.from_null.is_some();
+        if pairs.len() > 1 && (alone || self.way.via == "ssh") {
+            return Err(anyhow!("--explain, --from-null, --to-null and --via ssh are for one pair of hosts"));
+        }
+        Ok((pairs, sources))
     }
 
     fn send(&self, sources: Vec<String>) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        Ok(SendSpec { sources, exclude: self.exclude.clone(), checksum: self.checksum, null })
+        let (exclude, checksum) = (self.exclude.clone(), self.checksum);
+        Ok(SendSpec { sources, exclude, checksum, null, share: false })
     }
 
     fn receive(&self, to: &Place) -> ReceiveSpec {

@@ -263,7 +263,10 @@ impl<S: Source> Sender<'_, S> {
     fn emit(&self, job: S::Job) -> bool {
         let asks = self.source.asks(&job);
         let mut state = self.state.lock();
-        while (asks && state.asked >= ASKED) || state.sent.len() >= UNDER_WAY {
+        while (asks && state.asked >= ASKED)
+            || state.sent.len() >= UNDER_WAY
+            || state.open >= self.source.most_open()
+        {
             if self.failure.is_set() || state.finished.is_some() {
                 return false;
             }

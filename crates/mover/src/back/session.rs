@@ -104,7 +104,8 @@ impl Monitor {
     }
 
     /// Why the session should end, if it should.
-    pub(crate) fn wish(&self) -> Option<Error> {
+    #[must_use]
+    pub fn wish(&self) -> Option<Error> {
         if self.is_cancelled() {
             return Some(Error::Cancelled);
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::back::{Link, Monitor, Options, Outcome, receive, send};
 use crate::error::Error;
+use crate::share::{Claimed, Claims};
 use crate::sink::{self, Directory};
 use crate::source::{Null, Tree};
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
@@ -39,6 +40,14 @@ impl Sending {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// If it is one of several that send the same ([`SendSpec::share`]): how it asks for a batch, which it names after how many
+    /// it knows to be taken.
+    pub fn share(&self, ask: impl Fn(u64, usize) -> Option<Claimed> + Send + Sync + 'static) {
+        if let From::Tree(tree) = &self.source {
+            tree.share(|| Claims::new(Box::new(ask)));
+        }
     }
 
     /// Sends it.

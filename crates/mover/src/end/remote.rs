@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidecast_identity::{NodeId, NodeKey, Tls};
 
@@ -12,6 +13,7 @@ use super::channel::{Breaker, Channel, Pipes};
 use super::local::{Receiving, Sending};
 use crate::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target};
 use crate::error::Error;
+use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
 /// Between two words of progress.
@@ -66,6 +68,8 @@ pub struct Request {
 pub(super) enum Ask {
     /// Dial there.
     Go(Target),
+    /// The answer to [`Answer::Claim`].
+    Claimed(Claimed),
 }
 
 /// What an end answers.
@@ -85,6 +89,8 @@ pub(super) enum Answer {
     Refused(String),
     /// How far it is.
     Progress(Box<Progress>),
+    /// Of one that sends with others: may it have this batch, who knows so many that are taken?
+    Claim(u64, usize),
     /// It is done.
     Done(Box<Outcome>),
     /// It has failed.
@@ -108,6 +114,8 @@ pub struct Remote {
 pub enum Progressed {
     /// It goes on.
     Progress(Box<Progress>),
+    /// It asks for a batch, and knows so many that are taken.
+    Claim(u64, usize),
     /// It is over.
     Done(Box<Outcome>),
 }
@@ -126,7 +134,7 @@ impl Remote {
             }
             Answer::Refused(why) => Err(Error::Refused(why)),
             Answer::Failed(why) => Err(Error::There(why)),
-            Answer::Progress(_) | Answer::Done(_) => {
+            Answer::Progress(_) | Answer::Claim(..) | Answer::Done(_) => {
                 Err(Error::Damaged("an answer before its question".into()))
             }
         }
@@ -138,6 +146,14 @@ impl Remote {
     /// When it has gone.
     pub fn go(&mut self, target: Target) -> Result<(), Error> {
         self.channel.say(&Ask::Go(target))
+    }
+
+    /// Answers [`Progressed::Claim`].
+    ///
+    /// # Errors
+    /// When it has gone.
+    pub fn claimed(&mut self, claimed: Claimed) -> Result<(), Error> {
+        self.channel.say(&Ask::Claimed(claimed))
     }
 
     /// What ends the wait of another thread in [`Remote::hear`]; of a program, its end does.
@@ -162,6 +178,7 @@ impl Remote {
     pub fn hear(&mut self) -> Result<Progressed, Error> {
         match self.channel.hear::<Answer>()? {
             Answer::Progress(progress) => Ok(Progressed::Progress(progress)),
+            Answer::Claim(batch, known) => Ok(Progressed::Claim(batch, known)),
             Answer::Done(outcome) => Ok(Progressed::Done(outcome)),
             Answer::Failed(why) | Answer::Refused(why) => Err(Error::There(why)),
             Answer::Ready { .. } => Err(Error::Damaged("an answer without a question".into())),
@@ -238,7 +255,9 @@ fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> R
         }
         Way::Dial { plain } => {
             channel.say(&Answer::Ready { offer, target: None, node })?;
-            let Ask::Go(target) = channel.hear()?;
+            let Ask::Go(target) = channel.hear()? else {
+                return Err(Error::Damaged("an answer before its question".into()));
+            };
             let guard = guard(*plain);
             let streams = match target.try_reach(&guard) {
                 Ok(streams) => streams,
@@ -292,24 +311,31 @@ fn any(port: u16) -> SocketAddr {
 }
 
 /// Runs an end and says on the channel how it goes. When nobody is there any more to hear it, it ends.
-pub(super) fn report(
-    mut channel: Channel,
-    end: &End,
-    link: &Link,
-    options: &Options,
-) -> Result<Outcome, Error> {
+pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options) -> Result<Outcome, Error> {
     channel.patient()?;
+    let channel = Arc::new(Mutex::new(channel));
+    if let End::Send(sending) = end {
+        let channel = channel.clone();
+        sending.share(move |batch, known| {
+            // Locked until it is answered: nothing else is ever answered here.
+            let mut channel = channel.lock();
+            channel.say(&Answer::Claim(batch, known)).ok()?;
+            match channel.hear().ok()? {
+                Ask::Claimed(claimed) => Some(claimed),
+                Ask::Go(_) => None,
+            }
+        });
+    }
     let (monitor, over) = (Monitor::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let saying = scope.spawn(|| {
             while !over.load(SeqCst) {
                 std::thread::park_timeout(PROGRESS);
-                if !over.load(SeqCst) && channel.say(&Answer::Progress(Box::new(monitor.progress()))).is_err()
-                {
+                let progress = Answer::Progress(Box::new(monitor.progress()));
+                if !over.load(SeqCst) && channel.lock().say(&progress).is_err() {
                     monitor.cancel();
                 }
             }
-            channel
         });
         let outcome = end.run(link, options, &monitor);
         over.store(true, SeqCst);
@@ -319,7 +345,7 @@ pub(super) fn report(
             Err(e) => Answer::Failed(e.to_string()),
         };
         // If nobody hears it there is nobody to tell.
-        let _ = saying.join().map(|mut channel| channel.say(&last));
+        let _ = saying.join().map(|()| channel.lock().say(&last));
         outcome
     })
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::ask::looking;
 use super::dirs::{Dirs, kind, look, remove_tree, split};
 use super::place::DISCARDED;
-use super::stage::PREFIX;
+use super::stage::{self, PREFIX, Stage};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
 use super::{Directory, Relaxed, Staging};
@@ -72,6 +72,7 @@ impl Directory {
             let tried = staging.stage.remove();
             self.settle(staging.stage.name.as_bytes(), tried)?;
         }
+        self.clear_leftovers(staging)?;
         if let Some(top) = top {
             let tried = self.dress_open(&mut Dirs::new(staging.base.clone()), top);
             self.settle(b"", tried)?;
@@ -81,6 +82,20 @@ impl Directory {
                 // A file system whose directories need no sync says so this way.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(Error::io("sync", &self.place.shown)(e.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what other copies to the same place have left that are known to be over.
+    fn clear_leftovers(&self, staging: &Staging) -> Result<(), Error> {
+        for identity in &self.spec.leftovers {
+            let name = stage::name(identity, &self.place);
+            if fs::statat(&staging.base, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+                && let Err(Trouble { doing, error }) =
+                    Stage::open(staging.base.clone(), name.clone()).and_then(|stage| stage.remove())
+            {
+                self.problem(name.as_bytes(), format!("cannot {doing} it: {error}"), false);
             }
         }
         Ok(())

@@ -11,8 +11,8 @@ mod read;
 mod walk;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
@@ -24,6 +24,7 @@ use crate::entry::Time;
 use crate::error::Error;
 use crate::job::{Problem, Source, Walked, Want};
 use crate::part::BLOCK;
+use crate::share::Claims;
 use crate::spec::{Offer, SendSpec};
 
 use attributes::Owners;
@@ -34,6 +35,8 @@ use place::Top;
 const PROBLEMS: usize = 100;
 /// Most entries of one block.
 const ENTRIES: usize = 1024;
+/// Blocks that a sender of several has under way when it takes a further batch: more would be late for another to take over.
+const OPEN: u64 = 24;
 /// A table that is longer ends its block.
 const TABLE: usize = 1 << 20;
 
@@ -45,6 +48,8 @@ pub struct Tree {
     exclude: Option<Exclude>,
     checksum: bool,
     offer: Offer,
+    /// Files are taken in batches, if others send the same tree.
+    claims: Option<OnceLock<Claims>>,
     owners: Owners,
     entries: AtomicU64,
     files: AtomicU64,
@@ -155,6 +160,7 @@ impl Tree {
             tops,
             exclude,
             checksum: spec.checksum,
+            claims: spec.share.then(OnceLock::new),
             offer,
             owners: Owners::default(),
             entries: AtomicU64::new(0),
@@ -170,6 +176,13 @@ impl Tree {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// Whom it asks before it sends a batch.
+    pub(crate) fn share(&self, claims: impl FnOnce() -> Claims) {
+        if let Some(place) = &self.claims {
+            place.get_or_init(claims);
+        }
     }
 
     fn problem(&self, problem: Problem) {
@@ -204,6 +217,10 @@ impl Source for Tree {
         let mut said = self.said.lock();
         said.complete = complete && said.failed == 0;
         Ok(())
+    }
+
+    fn most_open(&self) -> u64 {
+        if self.claims.is_some() { OPEN } else { u64::MAX }
     }
 
     fn asks(&self, job: &Job) -> bool {

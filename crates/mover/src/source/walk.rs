@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::Errno;
+use tidecast_hash::sha256;
 use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
@@ -19,6 +20,9 @@ use crate::part::{BLOCK, MAX_PATH};
 
 /// Bytes of names that are read at a time.
 const NAMES: usize = 32 << 10;
+/// Files of a batch, and bytes after which it is full.
+const BATCH: usize = 1000;
+const BATCH_BYTES: u64 = 64 << 20;
 /// Directories so deep are kept open and read piece by piece; deeper ones are read at once, so that few are open.
 const DEEP: usize = 64;
 
@@ -66,6 +70,8 @@ pub(super) struct Walk<'w> {
     gathered: Gathered,
     asked: Vec<Item>,
     links: Links,
+    /// Files that are sent if nobody else has them, and their bytes.
+    batch: (Vec<Item>, u64),
     /// Nobody wants more.
     over: bool,
     complete: bool,
@@ -74,7 +80,18 @@ pub(super) struct Walk<'w> {
 impl<'w> Walk<'w> {
     pub(super) fn new(tree: &'w Tree, fresh: bool, emit: &'w mut dyn FnMut(Job) -> bool) -> Self {
         let (gathered, links) = (Gathered::default(), Links::default());
-        Self { tree, fresh, emit, next: 0, gathered, asked: Vec::new(), links, over: false, complete: true }
+        Self {
+            tree,
+            fresh,
+            emit,
+            next: 0,
+            gathered,
+            asked: Vec::new(),
+            links,
+            batch: Default::default(),
+            over: false,
+            complete: true,
+        }
     }
 
     /// Walks all sources; whether all of them could be read.
@@ -89,9 +106,8 @@ impl<'w> Walk<'w> {
                 None => self.directories(dir, top.fd.as_fd())?,
             }
         }
-        let last = self.gathered.take();
-        self.give(last);
-        self.give_asked();
+        self.claim();
+        self.flush();
         Ok(self.complete && !self.over)
     }
 
@@ -235,8 +251,45 @@ impl<'w> Walk<'w> {
         self.tree.trouble(dir, name, format!("not copied: {}", std::io::Error::from(e)), true);
     }
 
-    /// Gives an entry to whom it belongs.
+    /// A file of a tree that others send too waits until its batch is full; all but files is left to the last copy.
     fn add(&mut self, item: Item) {
+        if self.tree.claims.is_none() {
+            return self.take(item);
+        }
+        if !matches!(item.kind, Is::File { .. }) {
+            return;
+        }
+        self.batch.1 += item.seen.len;
+        self.batch.0.push(item);
+        if self.batch.0.len() >= BATCH || self.batch.1 >= BATCH_BYTES {
+            self.claim();
+        }
+    }
+
+    /// Sends a batch, if nobody else does.
+    fn claim(&mut self) {
+        let (items, _) = std::mem::take(&mut self.batch);
+        let Some(claims) = self.tree.claims.as_ref().and_then(|claims| claims.get()) else { return };
+        if items.is_empty() || self.over {
+            return;
+        }
+        let names: Vec<u8> = items.iter().flat_map(|item| [&item.inside()[..], b"\0"].concat()).collect();
+        let [a, b, c, d, e, f, g, h, ..] = sha256(&names);
+        if claims.claim(u64::from_le_bytes([a, b, c, d, e, f, g, h])) {
+            items.into_iter().for_each(|item| self.take(item));
+            self.flush();
+        }
+    }
+
+    /// Nothing waits for more to come.
+    fn flush(&mut self) {
+        let last = self.gathered.take();
+        self.give(last);
+        self.give_asked();
+    }
+
+    /// Gives an entry to whom it belongs.
+    fn take(&mut self, item: Item) {
         self.tree.entries.fetch_add(1, Relaxed);
         if !matches!(item.kind, Is::File { .. }) {
             let full = self.gathered.add(item);

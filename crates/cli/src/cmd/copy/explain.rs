@@ -67,7 +67,7 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
         .iter()
         .map(|step| json!({ "step": step.what, "bytes_per_second": step.rate.round() }))
         .collect();
-    let mut fields = tell::tell(&outcome, false, reporter)?;
+    let mut fields = tell::tell(&outcome, false, None, reporter)?;
     fields.extend(object(json!({ "ladder": ladder, "limit": limit })));
     Ok(fields)
 }

@@ -49,6 +49,22 @@ impl ServerAt {
 }
 
 impl Place {
+    /// All places for which a name with a list of hosts stands: `dtn[1-3,7]:/path`, `me@a,b:/path`.
+    pub(super) fn all(text: &str) -> anyhow::Result<Vec<Self>> {
+        let one: Self = text.parse()?;
+        let Self::Ssh { path, .. } = &one else { return Ok(vec![one]) };
+        let after = if text.ends_with(':') && path == "." { 1 } else { path.len() + 1 };
+        let list = text.get(..text.len().saturating_sub(after)).unwrap_or_default();
+        let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
+        // An IPv6 address begins with its bracket.
+        if !(hosts.contains(',') || hosts.contains('[')) || hosts.starts_with('[') {
+            return Ok(vec![one]);
+        }
+        let hosts = tidecast_group::hosts::parse(hosts).with_context(|| list.to_owned())?;
+        let place = |host: &str| Self::Ssh { host: format!("{user}{host}"), path: path.clone() };
+        Ok(hosts.iter().map(|host| place(host.reach())).collect())
+    }
+
     pub(super) fn path(&self) -> &str {
         match self {
             Self::Local(path) | Self::Ssh { path, .. } | Self::Server { path, .. } => path,
@@ -132,6 +148,11 @@ mod tests {
         assert!("".parse::<Place>().is_err() && "tidecast:///x".parse::<Place>().is_err());
         let Place::Server { server, path } = parse("tidecast://host/a/b") else { panic!() };
         assert_eq!((server.at.as_str(), path.as_str()), ("host:6870", "/a/b"));
+        let hosts =
+            |text: &str| Place::all(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(hosts("me@n[1-2],m:/a[1]"), ["me@n1:/a[1]", "me@n2:/a[1]", "me@m:/a[1]"]);
+        assert_eq!(hosts("n[1-2]:"), ["n1:.", "n2:."]);
+        assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["::1:/x".into()], vec!["/a,b".into()]));
         assert!("tidecast://nokey@host/a".parse::<Place>().is_err());
         assert!(parse("a:x").same_host(&parse("a:y")) && !parse("a:x").same_host(&parse("b:x")));
     }

@@ -15,6 +15,7 @@ use tidecast_mover::back::{
 use tidecast_mover::end::{
     Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
 };
+use tidecast_mover::share::{Board, Claimed};
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 
 use super::place::Place;
@@ -25,7 +26,7 @@ use crate::report::{Reporter, object};
 use crate::stop::{Stop, block_on};
 
 /// How often the progress is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// A program that ssh has started has so long to end when all is done.
 const ENDS: Duration = Duration::from_secs(5);
 
@@ -38,6 +39,17 @@ pub(super) struct Job<'a> {
     pub(super) way: &'a WayArgs,
     pub(super) from: Place,
     pub(super) to: Place,
+    /// If it is one of several.
+    pub(super) share: Option<Share>,
+}
+
+/// The part of one pair of hosts in a copy by several.
+#[derive(Clone)]
+pub(super) struct Share {
+    pub(super) board: Arc<Board>,
+    pub(super) pair: usize,
+    /// By which the receiver knows it again.
+    pub(super) identity: String,
 }
 
 /// What came of a copy that may be ended early.
@@ -54,7 +66,7 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
     let (from, to) = (job.from.to_string(), job.to.to_string());
     reporter.started("copy", object(json!({ "from": from, "to": to })));
     match copy(job, None, context, reporter)? {
-        Ended::Whole(outcome) => tell::tell(&outcome, job.receive.dry_run, reporter),
+        Ended::Whole(outcome) => tell::tell(&outcome, job.receive.dry_run, None, reporter),
         Ended::Cut { .. } => Err(failure(Error::Cancelled)),
     }
 }
@@ -108,7 +120,7 @@ pub(super) fn copy(
 }
 
 /// The exit code that an error deserves.
-fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Cancelled => Failure::cut("cut off; give the command again to go on"),
         Error::Usage(_) => Failure::usage(error),
@@ -118,10 +130,10 @@ fn failure(error: Error) -> Failure {
 }
 
 /// Both ends of one copy.
-struct Ends<'a> {
-    job: &'a Job<'a>,
-    monitor: &'a Monitor,
-    say: mpsc::Sender<String>,
+pub(super) struct Ends<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) monitor: &'a Monitor,
+    pub(super) say: mpsc::Sender<String>,
 }
 
 /// An end that is elsewhere, and what keeps it there.
@@ -131,7 +143,7 @@ struct There {
 }
 
 impl Ends<'_> {
-    fn run(&self) -> Result<Outcome, Error> {
+    pub(super) fn run(&self) -> Result<Outcome, Error> {
         match (&self.job.from, &self.job.to) {
             (Place::Local(_), Place::Local(_)) => self.here(),
             (Place::Local(_), to) => self.push(to),
@@ -152,7 +164,7 @@ impl Ends<'_> {
 
     /// Both ends in this process.
     fn here(&self) -> Result<Outcome, Error> {
-        let sending = Sending::new(&self.job.send, None)?;
+        let sending = self.sending()?;
         let receiving = Receiving::new(&self.receive(sending.offer()), None)?;
         let listener = Listener::local()?;
         let session = SessionId::random();
@@ -179,11 +191,30 @@ impl Ends<'_> {
     }
 
     fn receive(&self, offer: &Offer) -> ReceiveSpec {
-        ReceiveSpec { offer: offer.clone(), ..self.job.receive.clone() }
+        let mut offer = offer.clone();
+        if let Some(share) = &self.job.share {
+            offer.identity.clone_from(&share.identity);
+        }
+        ReceiveSpec { offer, ..self.job.receive.clone() }
+    }
+
+    /// The sending end of this process.
+    fn sending(&self) -> Result<Sending, Error> {
+        let sending = Sending::new(&self.job.send, None)?;
+        if let Some(Share { board, pair, .. }) = self.job.share.clone() {
+            sending.share(move |batch, known| Some(board.claim(pair, batch, known)));
+        }
+        Ok(sending)
+    }
+
+    /// Answers a sending end that asks for a batch.
+    fn claimed(&self, batch: u64, known: usize) -> Claimed {
+        let none = || Claimed { mine: true, taken: Vec::new() };
+        self.job.share.as_ref().map_or_else(none, |share| share.board.claim(share.pair, batch, known))
     }
 
     fn push(&self, to: &Place) -> Result<Outcome, Error> {
-        let sending = Sending::new(&self.job.send, None)?;
+        let sending = self.sending()?;
         let role = Role::Receive(self.receive(sending.offer()));
         let (there, link) = self.meet(to, &role, true)?;
         self.finish(there, || sending.run(&link, &self.options(), self.monitor))
@@ -210,7 +241,8 @@ impl Ends<'_> {
                 Ok(streams) => {
                     return Ok((Other::apart(there), Link::dial(target, guard, self.streams(streams))));
                 }
-                Err(e) if is_ssh => {
+                // The questions of a sender that takes its share need a channel without blocks.
+                Err(e) if is_ssh && self.job.share.is_none() => {
                     let _ = self.say.send(format!("{e}; all data goes through ssh instead"));
                 }
                 Err(e) => return Err(e),
@@ -261,6 +293,10 @@ impl Ends<'_> {
                 let why = loop {
                     match remote.hear() {
                         Ok(Progressed::Progress(_)) => {}
+                        Ok(Progressed::Claim(batch, known)) => {
+                            // If it has gone, that is heard next.
+                            let _ = remote.claimed(self.claimed(batch, known));
+                        }
                         Ok(Progressed::Done(_)) => return,
                         Err(Error::There(why)) => break why,
                         // A server's channel may break and its streams come again; a program has ended with its pipes.
@@ -292,13 +328,18 @@ impl Ends<'_> {
         sender.remote.go(target)?;
         let receiver = Other::apart(receiver);
         self.finish(receiver, || {
-            while !self.monitor.is_cancelled() {
+            loop {
+                if let Some(error) = self.monitor.wish() {
+                    return Err(error);
+                }
                 match sender.remote.hear()? {
+                    Progressed::Claim(batch, known) => {
+                        sender.remote.claimed(self.claimed(batch, known))?;
+                    }
                     Progressed::Done(outcome) => return Ok(*outcome),
                     Progressed::Progress(progress) => self.monitor.show(*progress),
                 }
             }
-            Err(Error::Cancelled)
         })
     }
 }

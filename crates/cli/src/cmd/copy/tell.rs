@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
 
@@ -40,12 +40,17 @@ fn name(limit: Limit) -> &'static str {
     }
 }
 
-/// Tells what came of it.
-pub(super) fn tell(outcome: &Outcome, dry: bool, reporter: &Reporter) -> crate::failure::Outcome {
+/// Tells what came of it, with further fields and lines.
+pub(super) fn tell(
+    outcome: &Outcome,
+    dry: bool,
+    pairs: Option<(Value, Vec<String>)>,
+    reporter: &Reporter,
+) -> crate::failure::Outcome {
     let (walked, written) = (&outcome.walked, &outcome.written);
     let problems: Vec<&Problem> = walked.problems.iter().chain(&written.problems).collect();
     let failed = walked.failed + written.failed;
-    let fields = object(json!({
+    let mut fields = object(json!({
         "entries": walked.entries, "files": walked.files, "bytes": walked.bytes,
         "files_copied": written.files, "bytes_copied": written.bytes, "files_kept": written.kept,
         "bytes_resumed": written.resumed, "deleted": written.deleted, "blocks_again": outcome.again,
@@ -64,7 +69,11 @@ pub(super) fn tell(outcome: &Outcome, dry: bool, reporter: &Reporter) -> crate::
     for change in &written.planned {
         reporter.result(&format!("{}: {}", change.what, change.path));
     }
-    summary(outcome, dry).iter().for_each(|line| reporter.result(line));
+    let (pairs, lines) = pairs.unwrap_or_default();
+    if !pairs.is_null() {
+        fields.insert("pairs".into(), pairs);
+    }
+    summary(outcome, dry).iter().chain(&lines).for_each(|line| reporter.result(line));
     if failed == 0 {
         return Ok(fields);
     }
