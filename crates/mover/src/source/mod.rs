@@ -11,7 +11,7 @@ mod read;
 mod walk;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -35,8 +35,8 @@ use place::Top;
 const PROBLEMS: usize = 100;
 /// Most entries of one block.
 const ENTRIES: usize = 1024;
-/// Blocks that a sender of several has under way when it takes a further batch: more would be late for another to take over.
-const OPEN: u64 = 24;
+/// Blocks that a sender of several has under way when it begins a further batch: what it has taken nobody else will do.
+const OPEN: u64 = 8;
 /// A table that is longer ends its block.
 const TABLE: usize = 1 << 20;
 
@@ -50,6 +50,8 @@ pub struct Tree {
     offer: Offer,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
+    /// The next job is the first of a batch.
+    begins: AtomicBool,
     owners: Owners,
     entries: AtomicU64,
     files: AtomicU64,
@@ -161,6 +163,7 @@ impl Tree {
             exclude,
             checksum: spec.checksum,
             claims: spec.share.then(OnceLock::new),
+            begins: AtomicBool::new(false),
             offer,
             owners: Owners::default(),
             entries: AtomicU64::new(0),
@@ -220,7 +223,7 @@ impl Source for Tree {
     }
 
     fn most_open(&self) -> u64 {
-        if self.claims.is_some() { OPEN } else { u64::MAX }
+        if self.begins.load(Relaxed) { OPEN } else { u64::MAX }
     }
 
     fn asks(&self, job: &Job) -> bool {

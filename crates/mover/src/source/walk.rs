@@ -276,6 +276,7 @@ impl<'w> Walk<'w> {
         let names: Vec<u8> = items.iter().flat_map(|item| [&item.inside()[..], b"\0"].concat()).collect();
         let [a, b, c, d, e, f, g, h, ..] = sha256(&names);
         if claims.claim(u64::from_le_bytes([a, b, c, d, e, f, g, h])) {
+            self.tree.begins.store(true, Relaxed);
             items.into_iter().for_each(|item| self.take(item));
             self.flush();
         }
@@ -322,6 +323,7 @@ impl<'w> Walk<'w> {
             && !self.over
         {
             self.over = !(self.emit)(job);
+            self.tree.begins.store(false, Relaxed);
         }
     }
 }

@@ -56,9 +56,11 @@ pub(super) fn run(
     reporter.started("copy", object(json!({ "from": from, "to": to, "pairs": names })));
     block_on(context.threads(), async {
         let (stop, board, began) = (Stop::listen()?, Arc::new(Board::default()), Instant::now());
+        let mut shared = job.clone();
+        shared.options.rate = job.options.rate.map(|rate| rate / pairs.len() as u64);
         let numbered = pairs.iter().zip(names).enumerate();
         let mut pairs: Vec<Pair<'_>> =
-            numbered.map(|(number, (places, name))| pair(job, number, places, name, &board)).collect();
+            numbered.map(|(number, (places, name))| pair(&shared, number, places, name, &board)).collect();
         let mut many = Many { job, board, stop: &stop, reporter };
         if !job.receive.dry_run {
             many.divide(&mut pairs).map_err(failure)?;
