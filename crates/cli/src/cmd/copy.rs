@@ -69,6 +69,9 @@ Examples:
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
   tidecast copy --explain /data/cmip6 store:/archive # where the time goes";
 
+/// From where to where, of each pair of hosts.
+type Pairs = Vec<(Place, Place)>;
+
 /// How the ends are reached.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
@@ -156,7 +159,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 
 impl Args {
     /// From where to where, at least one pair, and the paths of the sources.
-    fn places(&self) -> anyhow::Result<(Vec<(Place, Place)>, Vec<String>)> {
+    fn places(&self) -> anyhow::Result<(Pairs, Vec<String>)> {
         let (to, from) = self.paths.split_last().ok_or_else(|| anyhow!("what to copy, and where to?"))?;
         let to = Place::all(to)?;
         let from = from.iter().map(|path| Place::all(path)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -174,7 +177,7 @@ impl Args {
             let (other, first) = (&other[0], &first[0]);
             return Err(anyhow!("all sources must be on one host, and {other} is not where {first} is"));
         }
-        let pairs: Vec<_> = (0..first.len().max(to.len()))
+        let pairs: Pairs = (0..first.len().max(to.len()))
             .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
             .collect();
         let alone = self.tune.explain || self.tune.to_null || self.tune.from_null.is_some();
