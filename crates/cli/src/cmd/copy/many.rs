@@ -97,7 +97,8 @@ impl Many<'_, '_> {
             let ended = self.side_by_side(&jobs);
             let (mut left, mut broken) = (0, None);
             for (pair, (outcome, progress, seconds)) in working.iter_mut().zip(ended) {
-                pair.bytes += progress.bytes;
+                // Progress is told now and then only.
+                pair.bytes += outcome.as_ref().map_or(progress.bytes, |outcome| outcome.written.bytes);
                 pair.seconds += seconds;
                 match outcome {
                     Ok(outcome) => {
