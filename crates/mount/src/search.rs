@@ -7,18 +7,19 @@ use crate::elf::Machine;
 /// Longest directory that is searched: with a name it must be a path.
 const MAX_DIR: usize = 4096;
 
-/// What `$PLATFORM` stands for, and the name of the architecture's own directory below `lib` (Debian's kind).
-fn names(machine: Machine) -> (&'static str, &'static str) {
+/// What `$PLATFORM` may stand for, and the name of the architecture's own directory below `lib` (Debian's kind).
+fn names(machine: Machine) -> (&'static [&'static str], &'static str) {
     match (machine.number, machine.wide) {
-        (EM_X86_64, true) => ("x86_64", "x86_64-linux-gnu"),
-        (EM_X86_64, false) => ("x86_64", "x86_64-linux-gnux32"),
-        (EM_386, _) => ("i686", "i386-linux-gnu"),
-        (EM_AARCH64, _) => ("aarch64", "aarch64-linux-gnu"),
-        (EM_ARM, _) => ("v7l", "arm-linux-gnueabihf"),
-        (EM_PPC64, _) => ("power9", "powerpc64le-linux-gnu"),
-        (EM_RISCV, _) => ("riscv64", "riscv64-linux-gnu"),
-        (EM_S390, _) => ("z14", "s390x-linux-gnu"),
-        _ => ("", "unknown-linux-gnu"),
+        // The first of them on Intel's processors since 2013, the second on all others.
+        (EM_X86_64, true) => (&["haswell", "x86_64"], "x86_64-linux-gnu"),
+        (EM_X86_64, false) => (&["haswell", "x86_64"], "x86_64-linux-gnux32"),
+        (EM_386, _) => (&["i686"], "i386-linux-gnu"),
+        (EM_AARCH64, _) => (&["aarch64"], "aarch64-linux-gnu"),
+        (EM_ARM, _) => (&["v7l"], "arm-linux-gnueabihf"),
+        (EM_PPC64, _) => (&["power9"], "powerpc64le-linux-gnu"),
+        (EM_RISCV, _) => (&["riscv64"], "riscv64-linux-gnu"),
+        (EM_S390, _) => (&["z14"], "s390x-linux-gnu"),
+        _ => (&[""], "unknown-linux-gnu"),
     }
 }
 
@@ -51,14 +52,19 @@ pub(crate) fn dirs(
 }
 
 /// A name or directory with `$ORIGIN`, `$LIB` and `$PLATFORM` (or `${ORIGIN}`…) replaced; more than one where it
-/// depends on the loader. Any other `$` stays.
+/// depends on the loader or the processor. Any other `$` stays.
 pub(crate) fn expand(text: &[u8], origin: &[u8], machine: Machine) -> Vec<Vec<u8>> {
     if !text.contains(&b'$') {
         return vec![text.to_vec()];
     }
-    let mut made: Vec<Vec<u8>> =
-        lib_dirs(machine).iter().map(|lib| expand_with(text, origin, lib, names(machine).0)).collect();
-    made.dedup();
+    let libs = lib_dirs(machine);
+    let platforms = names(machine).0.iter();
+    let mut made = Vec::new();
+    for one in platforms.flat_map(|platform| libs.iter().map(|lib| expand_with(text, origin, lib, platform))) {
+        if !made.contains(&one) {
+            made.push(one);
+        }
+    }
     made
 }
 
