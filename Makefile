@@ -35,7 +35,7 @@ fuzz: ## every fuzz target for 10 minutes
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
 
-daemon-marathon: ## kill -9 of cache daemons in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
+daemon-marathon: ## kill -9 of cache daemons, and power cuts, in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
 	@scripts/daemon-marathon
 
 sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at every step

@@ -50,6 +50,13 @@ class Truth:
         self.pinned: dict[str, bool | None] = {}  # None: nobody knows
         self.leases: dict[str, int] = {}
         self.gone: set[str] = set()  # removed, or perhaps
+        self.boots = 0
+
+    def note(self, boot: int, what) -> None:
+        """Does `what` with what a command was told, unless the machine has lost power since it began: then nobody knows."""
+        with self.lock:
+            if boot == self.boots:
+                what()
 
 
 class Runner(Host):
@@ -64,6 +71,10 @@ class Runner(Host):
         start = time.monotonic()
         self.serve()
         self.starts.append(time.monotonic() - start)
+
+    def stop(self) -> None:
+        self.daemon.signal(signal.SIGKILL)
+        self.daemon.wait()
 
     def argv(self, *words) -> list[str]:
         """An older program is not told what it does not know."""
@@ -101,8 +112,9 @@ class Marathon:
         self.hosts: list[Runner] = []
         listens = {name: f"127.0.0.1:{site.free_port()}" for name in ("m0", "m1", "m2")}
         for number, (name, listen) in enumerate(listens.items()):
-            host = Runner(site.program, base / name, site.start, name)
+            host = self.host(site.program, base / name, site.start, name)
             host.settle(programs, random.Random(seed * 10 + number))
+            self.prepare(host)
             host.listen, host.lossless = listen, number == 0
             peers = [word for other, at in listens.items() if other != name for word in ("--peer", f"{other}={at}")]
             room = [] if number == 0 else ["--capacity", "9MiB"]
@@ -110,24 +122,28 @@ class Marathon:
             host.again()
             self.hosts.append(host)
 
+    def host(self, *words) -> Runner:
+        return Runner(*words)
+
+    def prepare(self, host: Runner) -> None:
+        """What a host needs before its first start."""
+
     # What is done to a host, or by it, while it is killed.
 
     def create(self, host: Runner) -> None:
-        number, name = self.dice.randrange(SOURCES), self.dice.choice(NAMES)
+        number, name, boot = self.dice.randrange(SOURCES), self.dice.choice(NAMES), host.truth.boots
         made = host.command("create", name, self.trees[number], "--lease", "1h")
         if made:
-            with host.truth.lock:
-                host.truth.committed[made["cache"]] = made["name"]
+            host.truth.note(boot, lambda: host.truth.committed.update({made["cache"]: made["name"]}))
 
     def fetch(self, host: Runner) -> None:
         """What another host has made."""
-        other = self.dice.choice([h for h in self.hosts if h is not host])
+        other, boot = self.dice.choice([h for h in self.hosts if h is not host]), host.truth.boots
         cache = other.any_cache()
         if cache:
             got = host.command("get", cache["name"], "--wait", "20s")
             if got and host.lossless:
-                with host.truth.lock:
-                    host.truth.committed[got["cache"]] = got["name"]
+                host.truth.note(boot, lambda: host.truth.committed.update({got["cache"]: got["name"]}))
 
     def replicate(self, host: Runner) -> None:
         cache = host.any_cache()
@@ -136,24 +152,23 @@ class Marathon:
             host.ask("POST", f"/v1/caches/{cache['cache']}/replicate", {"to": self.dice.sample(others, self.dice.randint(1, 2))})
 
     def extend(self, host: Runner) -> None:
-        cache = host.any_cache()
+        cache, boot, leases = host.any_cache(), host.truth.boots, host.truth.leases
         status, now = host.ask("POST", f"/v1/caches/{cache['cache']}/extend", {"lease": self.dice.randrange(3600, 9_000)}) if cache else (0, {})
         if status == 200:
-            with host.truth.lock:
-                host.truth.leases[now["cache"]] = max(now["lease"], host.truth.leases.get(now["cache"], 0))
+            host.truth.note(boot, lambda: leases.update({now["cache"]: max(now["lease"], leases.get(now["cache"], 0))}))
 
     def pin(self, host: Runner) -> None:
         cache = host.any_cache()
         if not cache:
             return
-        truth, id = host.truth, cache["cache"]
+        truth, id, boot = host.truth, cache["cache"], host.truth.boots
         with truth.lock:
             # Few at a time: the others need room.
             pin = not cache["pinned"] and sum(p is not False for p in truth.pinned.values()) < 2
             truth.pinned[id] = None
         status, _ = host.ask("POST", f"/v1/caches/{id}/{'pin' if pin else 'unpin'}", {})
         if status == 200:
-            truth.pinned[id] = pin
+            truth.note(boot, lambda: truth.pinned.update({id: pin}))
 
     def remove(self, host: Runner) -> None:
         cache = host.any_cache()
@@ -179,10 +194,8 @@ class Marathon:
             thread.start()
         time.sleep(self.dice.choice((0.02, 0.1, 0.3)) * self.dice.random() * 2)
         for host in victims:
-            host.daemon.signal(signal.SIGKILL)
+            host.stop()
             self.kills += 1
-        for host in victims:
-            host.daemon.wait()
         # Some while others still ask them.
         for host in victims:
             host.again()
