@@ -301,7 +301,11 @@ fn the_best_variant_for_the_cpu_is_taken() {
 /// What `$PLATFORM` is on this machine: on some processors not the architecture's name.
 fn platform() -> String {
     let loader = format!("/lib64/ld-linux-{}.so.2", std::env::consts::ARCH.replace('_', "-"));
-    let says = Command::new(loader).arg("--list-diagnostics").output().map(|output| output.stdout).unwrap_or_default();
+    let says = Command::new(loader)
+        .arg("--list-diagnostics")
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
     let says = String::from_utf8_lossy(&says);
     let line = says.lines().find_map(|line| line.strip_prefix("dl_platform=\"")?.strip_suffix('"'));
     line.unwrap_or(std::env::consts::ARCH).to_owned()

@@ -60,7 +60,8 @@ pub(crate) fn expand(text: &[u8], origin: &[u8], machine: Machine) -> Vec<Vec<u8
     let libs = lib_dirs(machine);
     let platforms = names(machine).0.iter();
     let mut made = Vec::new();
-    for one in platforms.flat_map(|platform| libs.iter().map(|lib| expand_with(text, origin, lib, platform))) {
+    for one in platforms.flat_map(|platform| libs.iter().map(|lib| expand_with(text, origin, lib, platform)))
+    {
         if !made.contains(&one) {
             made.push(one);
         }
