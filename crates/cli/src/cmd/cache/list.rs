@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Map, json};
 use tidecast_daemon::api::types::{CacheInfo, Came};
 use tidecast_daemon::name::CacheName;
 
@@ -29,6 +29,10 @@ pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome
     let query =
         args.name.as_ref().map_or(String::new(), |name| format!("?name={}", escape(&name.to_string())));
     let all: Vec<CacheInfo> = ask.get(&format!("/v1/caches{query}")).await?;
+    // Of ten thousand caches either form takes longer than the daemon's answer: only one is made.
+    if reporter.is_json() {
+        return Ok(object(json!({ "caches": all })));
+    }
     let rows: Vec<[String; 5]> = all
         .iter()
         .map(|info| {
@@ -41,10 +45,9 @@ pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome
             ]
         })
         .collect();
-    for line in table(["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned), &rows) {
-        reporter.result(&line);
-    }
-    Ok(object(json!({ "caches": all })))
+    let lines = table(["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned), &rows);
+    reporter.result(&lines.join("\n"));
+    Ok(Map::new())
 }
 
 pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
