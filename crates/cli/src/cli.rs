@@ -153,6 +153,7 @@ pub(crate) enum Command {
     /// An end of a copy, which `copy` starts through ssh
     #[command(hide = true)]
     CopyEnd,
+    Field(cmd::field::Args),
     Tracker(cmd::tracker::Args),
     Revoke(cmd::revoke::Args),
     Ca(cmd::ca::Args),

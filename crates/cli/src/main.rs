@@ -57,6 +57,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Copy(args) => cmd::copy::run(args, &context, reporter),
         Command::CopyServer(args) => cmd::copy_server::run(args, &context, reporter),
         Command::CopyEnd => cmd::copy_server::end(),
+        Command::Field(args) => cmd::field::run(args, &context, reporter),
         Command::Tracker(args) => cmd::tracker::run(args, &context, reporter),
         Command::Revoke(args) => cmd::revoke::run(args, &context, reporter),
         Command::Ca(args) => cmd::ca::run(args, &context, reporter),

@@ -1,0 +1,13 @@
+//! The field: time steps of a 3-D field over UDP at a set rate, into shared memory (section 4 of the 100 Gbps paper).
+//!
+//! The formats are in `docs/field-format.md`; these modules are what both ends share of them, without I/O:
+//! [`geometry`] says where a value lies, [`packet`] and [`control`] read and write datagrams, [`key`] authenticates them, [`parity`]
+//! makes up for lost ones.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod control;
+pub mod geometry;
+pub mod key;
+pub mod packet;
+pub mod parity;
