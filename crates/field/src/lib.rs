@@ -2,7 +2,7 @@
 //!
 //! The formats are in `docs/field-format.md`; these modules are what both ends share of them, without I/O:
 //! [`geometry`] says where a value lies, [`packet`] and [`control`] read and write datagrams, [`key`] authenticates them, [`parity`]
-//! makes up for lost ones.
+//! makes up for lost ones. [`send`] is the sending half.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -11,3 +11,4 @@ pub mod geometry;
 pub mod key;
 pub mod packet;
 pub mod parity;
+pub mod send;

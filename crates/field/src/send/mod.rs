@@ -1,0 +1,6 @@
+//! The sending half.
+
+pub mod pace;
+pub mod parity;
+pub mod source;
+pub mod stage;

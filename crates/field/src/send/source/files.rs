@@ -1,0 +1,207 @@
+//! Arrays in files: raw float32 with a shape, and .npy. A file has one step or many, and several files follow one another.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::convert::convert;
+use super::{Kind, NpyHeader, Source, SourceError, Step, Wait, check, npy};
+use crate::geometry::Shape;
+
+/// Values that are converted at a time.
+const PIECE: usize = 64 << 10;
+
+/// Steps that lie in one file, one after the other.
+struct Part {
+    path: PathBuf,
+    offset: u64,
+    steps: u64,
+    kind: Kind,
+    big_endian: bool,
+}
+
+struct Files {
+    shape: Shape,
+    name: String,
+    parts: Vec<Part>,
+}
+
+/// Raw float32, little-endian.
+pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, SourceError> {
+    let first = names.first().map_or("", String::as_str);
+    if let Some(missing) = names.iter().find(|name| !Path::new(name).exists()) {
+        return Err(SourceError::wrong(missing, "there is no such file"));
+    }
+    let shape =
+        shape.ok_or_else(|| SourceError::wrong(first, "raw values need their shape: --shape X,Y,Z"))?;
+    let step = shape.values() * 4;
+    let mut parts = Vec::new();
+    for path in names.iter().map(PathBuf::from) {
+        let size = std::fs::metadata(&path).map_err(SourceError::io(&path))?.len();
+        if size == 0 || size % step != 0 {
+            let what = format!("it has {size} bytes, and a step of --shape {shape} has {step}");
+            return Err(SourceError::wrong(path.display().to_string(), what));
+        }
+        parts.push(Part { path, offset: 0, steps: size / step, kind: Kind::F32, big_endian: false });
+    }
+    Ok(Box::new(Files { shape, name: called(names), parts }))
+}
+
+/// .npy files of three axes, or of four, the first of which is time.
+pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
+    let mut parts = Vec::new();
+    let mut shape = None;
+    for path in names.iter().map(PathBuf::from) {
+        let name = path.display().to_string();
+        let header = head(&path)?;
+        let (steps, axes) = match header.shape[..] {
+            [z, y, x] => (1, [x, y, z]),
+            [steps, z, y, x] => (steps, [x, y, z]),
+            _ => {
+                let what = format!("it has {} axes: three are needed, or time and three", header.shape.len());
+                return Err(SourceError::wrong(name, what));
+            }
+        };
+        let axes = check(&name, axes)?;
+        if *shape.get_or_insert(axes) != axes {
+            return Err(SourceError::wrong(name, "its shape is not that of the first file"));
+        }
+        let size = std::fs::metadata(&path).map_err(SourceError::io(&path))?.len();
+        let step = axes.values() * header.kind.size() as u64;
+        let end = step.checked_mul(steps).and_then(|all| all.checked_add(header.offset as u64));
+        if steps == 0 || end.is_none_or(|end| end > size) {
+            let what = format!("it has {size} bytes, less than its head says: it is cut off");
+            return Err(SourceError::wrong(name, what));
+        }
+        let (offset, kind, big_endian) = (header.offset as u64, header.kind, header.big_endian);
+        parts.push(Part { path, offset, steps, kind, big_endian });
+    }
+    let shape = shape.ok_or_else(|| SourceError::wrong("no source", "name a file"))?;
+    Ok(Box::new(Files { shape, name: called(names), parts }))
+}
+
+fn head(path: &Path) -> Result<NpyHeader, SourceError> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(SourceError::io(path))?;
+    file.take(npy::MAX_HEADER as u64 + 12).read_to_end(&mut bytes).map_err(SourceError::io(path))?;
+    npy::parse(&bytes).map_err(|what| SourceError::wrong(path.display().to_string(), what))
+}
+
+/// The name of the first file, and how many there are.
+fn called(names: &[String]) -> String {
+    let first = names.first().map(Path::new).and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    if names.len() == 1 { first.into_owned() } else { format!("{first} and {} more", names.len() - 1) }
+}
+
+impl Source for Files {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn steps(&self) -> Option<u64> {
+        Some(self.parts.iter().map(|part| part.steps).sum())
+    }
+
+    fn open(&mut self, step: u64, _wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError> {
+        let mut place = step;
+        for part in &self.parts {
+            if place < part.steps {
+                let file = File::open(&part.path).map_err(SourceError::io(&part.path))?;
+                let plane = self.shape.plane() * part.kind.size() as u64;
+                let offset = part.offset + place * self.shape.values() * part.kind.size() as u64;
+                let (path, kind, big_endian) = (part.path.clone(), part.kind, part.big_endian);
+                return Ok(Some(Arc::new(InFile { step, file, path, offset, plane, kind, big_endian })));
+            }
+            place -= part.steps;
+        }
+        Ok(None)
+    }
+}
+
+/// A step in a file.
+struct InFile {
+    step: u64,
+    file: File,
+    path: PathBuf,
+    offset: u64,
+    /// Bytes of a plane.
+    plane: u64,
+    kind: Kind,
+    big_endian: bool,
+}
+
+impl Step for InFile {
+    fn number(&self) -> u64 {
+        self.step
+    }
+
+    fn read(&self, planes: Range<usize>, into: &mut [u8]) -> Result<(), SourceError> {
+        let mut at = self.offset + planes.start as u64 * self.plane;
+        let wrong = |error| SourceError::io(&self.path)(error);
+        if self.kind == Kind::F32 && !self.big_endian {
+            return self.file.read_exact_at(into, at).map_err(wrong);
+        }
+        let mut piece = vec![0; PIECE * self.kind.size()];
+        for into in into.chunks_mut(PIECE * 4) {
+            let from = &mut piece[..into.len() / 4 * self.kind.size()];
+            self.file.read_exact_at(from, at).map_err(wrong)?;
+            convert(self.kind, self.big_endian, from, into);
+            at += from.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(source: &mut dyn Source, step: u64, planes: Range<usize>) -> Vec<f32> {
+        let mut into = vec![0; source.shape().plane() as usize * 4 * planes.len()];
+        source.open(step, &|| true).unwrap().unwrap().read(planes, &mut into).unwrap();
+        into.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
+    }
+
+    #[test]
+    fn steps_go_on_from_file_to_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<String> = ["a", "b"].map(|name| dir.path().join(name).display().to_string()).into();
+        let bytes = |range: Range<u32>| range.flat_map(|n| (n as f32).to_le_bytes()).collect::<Vec<u8>>();
+        std::fs::write(&names[0], bytes(0..48)).unwrap();
+        std::fs::write(&names[1], bytes(48..72)).unwrap();
+        let mut source = raw(&names, Some("2,3,4".parse().unwrap())).unwrap();
+        assert_eq!((source.steps(), source.name()), (Some(3), "a and 1 more"));
+        assert_eq!(read(&mut *source, 0, 0..1), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(read(&mut *source, 2, 3..4), [66.0, 67.0, 68.0, 69.0, 70.0, 71.0]);
+        assert!(source.open(3, &|| true).unwrap().is_none());
+        let error = raw(&names, Some("2,3,5".parse().unwrap())).err().unwrap().to_string();
+        assert!(error.contains("192 bytes") && error.contains("120"), "{error}");
+        assert!(raw(&names, None).err().unwrap().to_string().contains("--shape"));
+    }
+
+    #[test]
+    fn npy_with_time_in_doubles_of_the_other_byte_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        let text = "{'descr': '>f8', 'fortran_order': False, 'shape': (2, 40, 50, 70), }\n";
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((text.len() as u16).to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.extend((0..2 * 40 * 50 * 70).flat_map(|n| f64::from(n).to_be_bytes()));
+        std::fs::write(&path, &bytes).unwrap();
+        let names = [path.display().to_string()];
+        let mut source = npy(&names).unwrap();
+        assert_eq!((source.shape().sides(), source.steps()), ((70, 50, 40), Some(2)));
+        let expected: Vec<f32> = (3500 * 42..3500 * 80).map(|n| n as f32).collect();
+        assert_eq!(read(&mut *source, 1, 2..40), expected);
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        assert!(npy(&names).err().unwrap().to_string().contains("cut off"));
+    }
+}

@@ -1,0 +1,140 @@
+//! Where a field comes from: a shape, a name, and steps that are read slab by slab.
+//!
+//! Whatever a source has, it gives out as float32, little-endian, x fastest: the form in which values travel, so that a file of them is
+//! read straight into the buffer from which they are sent.
+
+mod convert;
+mod demo;
+mod feed;
+mod files;
+mod npy;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::geometry::Shape;
+
+pub use self::convert::Kind;
+pub use self::npy::{Header as NpyHeader, MAX_HEADER as MAX_NPY_HEADER, parse as parse_npy};
+
+/// Why a source cannot be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A file cannot be opened or read.
+    #[error("cannot read {path}: {error}")]
+    Io {
+        /// Which.
+        path: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The source is not what it should be.
+    #[error("{name}: {what}")]
+    Wrong {
+        /// Which source or file.
+        name: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// What feeds it has failed.
+    #[error("{name}: {what}")]
+    Feed {
+        /// Which source.
+        name: String,
+        /// What it said, or what has become of it.
+        what: String,
+    },
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl SourceError {
+    pub(crate) fn wrong(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Wrong { name: name.into(), what: what.into() }
+    }
+
+    fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.display().to_string();
+        move |error| Self::Io { path, error }
+    }
+}
+
+/// A field that changes by steps.
+pub trait Source: Send {
+    /// How large it is.
+    fn shape(&self) -> Shape;
+    /// What it is called, for people.
+    fn name(&self) -> &str;
+    /// How many steps there are, if that is known and there is an end.
+    fn steps(&self) -> Option<u64>;
+    /// True if it is computed while it is sent, so that nobody should have to wait.
+    fn is_live(&self) -> bool {
+        false
+    }
+    /// Opens a step; None when there is none any more. Asked in rising order, or from the start again.
+    ///
+    /// # Errors
+    /// When it cannot be had; [`SourceError::Stopped`] when `wait` said so.
+    fn open(&mut self, step: u64, wait: &Wait<'_>) -> Result<Option<Arc<dyn Step>>, SourceError>;
+}
+
+/// Says whether to wait on, while a source waits.
+pub type Wait<'a> = dyn Fn() -> bool + 'a;
+
+/// How often a wait looks up.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// One step, read by several threads at once.
+pub trait Step: Send + Sync {
+    /// The number of the step, as the source counts.
+    fn number(&self) -> u64;
+    /// Fills `into` with the values of these planes.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn read(&self, planes: Range<usize>, into: &mut [u8]) -> Result<(), SourceError>;
+}
+
+/// Opens what a user has named.
+///
+/// # Errors
+/// When there is no such source, or it is not one.
+pub fn open(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, SourceError> {
+    let Some(first) = names.first() else {
+        return Err(SourceError::wrong("no source", "name a file, demo:gray-scott, or script.py:function"));
+    };
+    let alone = |source: Box<dyn Source>| match (names.len(), shape) {
+        (1, None) => Ok(source),
+        (1, Some(_)) => Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out")),
+        _ => Err(SourceError::wrong(first, "a source of this kind must be the only one")),
+    };
+    if let Some(demo) = first.strip_prefix("demo:") {
+        return alone(demo::open(demo)?);
+    }
+    if let Some(ends) = first.strip_prefix("feed:") {
+        return alone(feed::join(ends)?);
+    }
+    if feed::is_fed(first) {
+        return alone(feed::start(first)?);
+    }
+    if names.iter().all(|name| is_npy(name)) {
+        if shape.is_some() {
+            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+        }
+        return files::npy(names);
+    }
+    files::raw(names, shape)
+}
+
+fn is_npy(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "npy")
+}
+
+/// A shape that can be sent, from the lengths of its axes along x, y and z.
+fn check(name: &str, [x, y, z]: [u64; 3]) -> Result<Shape, SourceError> {
+    let side = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    Shape::new(side(x), side(y), side(z)).map_err(|error| SourceError::wrong(name, error.to_string()))
+}

@@ -1,0 +1,501 @@
+//! Staging: steps are read ahead of sending, by threads of their own, into buffers that go round. How much is ahead is bounded by the
+//! number of buffers; a buffer has one slab of one step.
+//!
+//! A *frame* is a step on its way: opened by one thread, its slabs read by several, its parity made when the last slab of a receiver is
+//! there. Who sends takes slab after slab, and what is dropped is free again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::{Condvar, Mutex};
+
+use super::parity::{Parity, Team};
+use super::source::{LOOK, Source, SourceError, Step};
+use crate::geometry::Slab;
+
+/// The values of a slab, as they travel. When it is dropped, its buffer is free.
+#[derive(Debug)]
+pub struct Values {
+    bytes: Vec<u8>,
+    home: Sender<Vec<u8>>,
+}
+
+impl std::ops::Deref for Values {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        // There is room for every buffer.
+        let _ = self.home.try_send(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// A slab that can be sent.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Which sending of which step.
+    pub batch: u32,
+    /// The number of the step.
+    pub step: u64,
+    /// Its values.
+    pub values: Arc<Values>,
+    /// The parity of its receiver's slabs, if there is any.
+    pub parity: Option<Arc<Parity>>,
+}
+
+/// What staging has for a stream.
+#[derive(Debug)]
+pub enum Next {
+    /// A slab.
+    Ready(Staged),
+    /// Nothing yet.
+    Wait,
+    /// Nothing, and nothing will come.
+    Over,
+}
+
+/// Which steps are sent, in which order.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// The first step.
+    pub first: u64,
+    /// How many; None: as many as there are.
+    pub count: Option<u64>,
+    /// Begin again when they are over.
+    pub again: bool,
+}
+
+struct Frame {
+    batch: u32,
+    step: u64,
+    slabs: Vec<Option<Arc<Values>>>,
+    parity: Vec<Option<Arc<Parity>>>,
+}
+
+#[derive(Default)]
+struct State {
+    frames: VecDeque<Frame>,
+    /// Frames before this batch are given up.
+    wanted: u32,
+    /// No frame will come behind those that are there.
+    over: bool,
+    error: Option<SourceError>,
+    stop: bool,
+}
+
+/// Steps on their way from a source to those who send.
+pub struct Stage {
+    slabs: Vec<Slab>,
+    teams: Vec<Team>,
+    state: Mutex<State>,
+    changed: Condvar,
+    free: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
+}
+
+/// A slab of a step to be read.
+struct Job {
+    batch: u32,
+    slab: usize,
+    step: Arc<dyn Step>,
+    buffer: Vec<u8>,
+}
+
+impl Stage {
+    /// For these slabs, of these teams of streams (one a receiver), with at most `memory` bytes, but at least a buffer a slab.
+    #[must_use]
+    pub fn new(slabs: Vec<Slab>, teams: Vec<Team>, memory: u64) -> Self {
+        let largest = slabs.iter().map(|slab| u64::from(slab.values()) * 4).max().unwrap_or(0);
+        let ahead = usize::try_from(memory / largest.max(1)).unwrap_or(usize::MAX);
+        let buffers = ahead.clamp(slabs.len(), slabs.len() * 2);
+        let free = bounded(buffers);
+        (0..buffers).for_each(|_| drop(free.0.send(Vec::new())));
+        Self { slabs, teams, state: Mutex::default(), changed: Condvar::new(), free }
+    }
+
+    /// Stages steps until they are over or it is told to stop, by this thread and `readers` more.
+    pub fn run(&self, source: &mut dyn Source, plan: Plan, readers: usize) {
+        // A job holds a buffer, so there are never more than buffers.
+        let (give, take) = bounded::<Job>(self.slabs.len());
+        std::thread::scope(|scope| {
+            for _ in 0..readers.max(1) {
+                let take = take.clone();
+                scope.spawn(move || take.iter().for_each(|job| self.read(job)));
+            }
+            if let Err(error) = self.open(source, plan, &give) {
+                self.state.lock().error.get_or_insert(error);
+            }
+            drop(give);
+        });
+        self.state.lock().over = true;
+        self.changed.notify_all();
+    }
+
+    /// Opens step after step.
+    fn open(&self, source: &mut dyn Source, plan: Plan, give: &Sender<Job>) -> Result<(), SourceError> {
+        let mut count = plan.count.or_else(|| source.steps().map(|all| all.saturating_sub(plan.first)));
+        let mut batch = 0u32;
+        loop {
+            batch = batch.max(self.state.lock().wanted);
+            let place = u64::from(batch) % count.unwrap_or(u64::MAX).max(1);
+            if !plan.again && count.is_some_and(|count| u64::from(batch) >= count) {
+                return Ok(());
+            }
+            let step = plan.first + place;
+            let Some(open) = source.open(step, &|| !self.is_stopped())? else {
+                // A source whose end nobody knew: the steps before were all, and come round if they should.
+                if !plan.again || place == 0 || count.is_some() {
+                    return Ok(());
+                }
+                count = Some(place);
+                continue;
+            };
+            // A simulation may have left steps out.
+            let skipped = u32::try_from(open.number().saturating_sub(step)).unwrap_or(u32::MAX);
+            batch = batch.saturating_add(skipped);
+            if batch >= u32::MAX - 1 {
+                return Ok(());
+            }
+            if !self.share(batch, &open, give) {
+                return Ok(());
+            }
+            batch += 1;
+        }
+    }
+
+    /// Gives the slabs of a step to the readers, as buffers become free; false when it was stopped.
+    fn share(&self, batch: u32, step: &Arc<dyn Step>, give: &Sender<Job>) -> bool {
+        let empty = |n: usize| (0..n).map(|_| None).collect();
+        let frame = Frame {
+            batch,
+            step: step.number(),
+            slabs: empty(self.slabs.len()),
+            parity: (0..self.teams.len()).map(|_| None).collect(),
+        };
+        self.state.lock().frames.push_back(frame);
+        for slab in 0..self.slabs.len() {
+            let buffer = loop {
+                match self.free.1.recv_timeout(LOOK) {
+                    Ok(buffer) => break buffer,
+                    Err(RecvTimeoutError::Timeout) if !self.is_stopped() => {}
+                    Err(_) => return false,
+                }
+            };
+            let job = Job { batch, slab, step: Arc::clone(step), buffer };
+            if self.is_stopped() || give.send(job).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads a slab; with the last one of its team, makes parity.
+    fn read(&self, job: Job) {
+        let Job { batch, slab, step, mut buffer } = job;
+        let home = self.free.0.clone();
+        let Some(place) = self.slabs.get(slab) else { return };
+        // A frame that was given up meanwhile need not be read.
+        if self.state.lock().frames.iter().all(|frame| frame.batch != batch) {
+            drop(Values { bytes: buffer, home });
+            return;
+        }
+        buffer.resize(place.values() as usize * 4, 0);
+        let read = step.read(place.begin as usize..place.end as usize, &mut buffer);
+        drop(step);
+        let values = Arc::new(Values { bytes: buffer, home });
+        let mut state = self.state.lock();
+        if let Err(error) = read {
+            state.error.get_or_insert(error);
+            state.stop = true;
+        }
+        let whole = state.frames.iter_mut().find(|frame| frame.batch == batch).and_then(|frame| {
+            *frame.slabs.get_mut(slab)? = Some(values);
+            let (number, team) =
+                self.teams.iter().enumerate().find(|(_, team)| team.streams().contains(&slab))?;
+            let all: Option<Vec<_>> = frame.slabs.get(team.streams())?.iter().cloned().collect();
+            Some((number, team, all?))
+        });
+        drop(state);
+        if let Some((number, team, slabs)) = whole {
+            let parity = team.encode(&slabs).map(Arc::new);
+            let mut state = self.state.lock();
+            if parity.is_none() && team.has_parity() {
+                state.error.get_or_insert(SourceError::wrong("parity", "it cannot be made for these slabs"));
+                state.stop = true;
+            }
+            let frame = state.frames.iter_mut().find(|frame| frame.batch == batch);
+            if let Some(place) = frame.and_then(|frame| frame.parity.get_mut(number)) {
+                *place = parity;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// What stream `slab` may send, from batch `from` on. It is taken: who holds it last frees it.
+    #[must_use]
+    pub fn next(&self, slab: usize, from: u32) -> Next {
+        let mut state = self.state.lock();
+        let over = state.over || state.stop;
+        let Some(frame) = state.frames.iter_mut().find(|frame| frame.batch >= from) else {
+            return if over { Next::Over } else { Next::Wait };
+        };
+        let team = self.teams.iter().position(|team| team.streams().contains(&slab));
+        let parity = team.and_then(|team| frame.parity.get(team).cloned()).flatten();
+        let needs = team.and_then(|team| self.teams.get(team)).is_some_and(Team::has_parity);
+        let Some(place) = frame.slabs.get_mut(slab) else { return Next::Over };
+        if place.is_none() || needs && parity.is_none() {
+            return if state.stop { Next::Over } else { Next::Wait };
+        }
+        let Some(values) = place.take() else { return Next::Wait };
+        Next::Ready(Staged { batch: frame.batch, step: frame.step, values, parity })
+    }
+
+    /// Frames before `batch` are no longer needed: all streams are through with them, or have given them up.
+    pub fn skip_to(&self, batch: u32) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(batch);
+        while state.frames.front().is_some_and(|frame| frame.batch < batch) {
+            state.frames.pop_front();
+        }
+    }
+
+    /// Waits until something has changed, for so long at most.
+    pub fn wait(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        self.changed.wait_until(&mut self.state.lock(), until);
+    }
+
+    /// No more is staged, and nothing more is given out.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// What went wrong, if anything did.
+    #[must_use]
+    pub fn error(&self) -> Option<SourceError> {
+        self.state.lock().error.take().filter(|error| !matches!(error, SourceError::Stopped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::geometry::{Order, Ranks, Shape};
+    use crate::parity::{Layout, Packet, Rate};
+
+    /// Each value is its step; counts how many are open.
+    struct Counting {
+        shape: Shape,
+        steps: u64,
+        known: bool,
+        every: u64,
+        open: Arc<AtomicUsize>,
+    }
+
+    struct Counted(u64, Arc<AtomicUsize>);
+
+    impl Source for Counting {
+        fn shape(&self) -> Shape {
+            self.shape
+        }
+
+        fn name(&self) -> &str {
+            "counting"
+        }
+
+        fn steps(&self) -> Option<u64> {
+            self.known.then_some(self.steps)
+        }
+
+        fn open(
+            &mut self,
+            step: u64,
+            _: &super::super::source::Wait<'_>,
+        ) -> Result<Option<Arc<dyn Step>>, SourceError> {
+            let step = step.next_multiple_of(self.every);
+            self.open.fetch_add(1, Ordering::Relaxed);
+            Ok((step < self.steps).then(|| Arc::new(Counted(step, Arc::clone(&self.open))) as Arc<dyn Step>))
+        }
+    }
+
+    impl Step for Counted {
+        fn number(&self) -> u64 {
+            self.0
+        }
+
+        fn read(&self, _: Range<usize>, into: &mut [u8]) -> Result<(), SourceError> {
+            if self.0 == 77 {
+                return Err(SourceError::wrong("step 77", "cannot be read"));
+            }
+            into.fill(self.0 as u8);
+            Ok(())
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn source(steps: u64, known: bool, every: u64) -> Counting {
+        Counting { shape: "4,3,7".parse().unwrap(), steps, known, every, open: Arc::default() }
+    }
+
+    fn stage(memory: u64) -> Stage {
+        let shape: Shape = "4,3,7".parse().unwrap();
+        let slabs = (0..3).map(|s| shape.slab(s, 3).unwrap()).collect();
+        Stage::new(slabs, vec![Team::plain(0..3)], memory)
+    }
+
+    /// What stream `slab` is given, until it is over or `most` have come.
+    fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
+        let (mut from, mut all) = (0, Vec::new());
+        while all.len() < most {
+            match stage.next(slab, from) {
+                Next::Ready(staged) => {
+                    all.push((staged.batch, staged.step, staged.values[staged.values.len() - 1]));
+                    from = staged.batch + 1;
+                }
+                Next::Wait => stage.wait(Duration::from_millis(100)),
+                Next::Over => break,
+            }
+        }
+        all
+    }
+
+    fn run(stage: &Stage, source: &mut Counting, plan: Plan, most: usize) -> Vec<Vec<(u32, u64, u8)>> {
+        std::thread::scope(|scope| {
+            scope.spawn(|| stage.run(source, plan, 2));
+            let streams: Vec<_> = (0..3).map(|slab| scope.spawn(move || take(stage, slab, most))).collect();
+            let all = streams.into_iter().map(|stream| stream.join().unwrap()).collect();
+            stage.stop();
+            all
+        })
+    }
+
+    #[test]
+    fn every_stream_has_every_step_in_order_whatever_the_memory() {
+        for memory in [0, 1 << 30] {
+            let mut from = source(50, true, 1);
+            let plan = Plan { first: 7, count: Some(20), again: false };
+            let expected: Vec<_> = (0..20).map(|n| (n, u64::from(n) + 7, n as u8 + 7)).collect();
+            let stage = stage(memory);
+            assert_eq!(run(&stage, &mut from, plan, usize::MAX), [&expected[..]; 3]);
+            assert!(stage.error().is_none());
+            assert_eq!(from.open.load(Ordering::Relaxed), 0, "steps are closed again");
+        }
+    }
+
+    #[test]
+    fn steps_come_round_whether_their_number_is_known_or_not() {
+        for known in [true, false] {
+            let plan = Plan { first: 2, count: None, again: true };
+            let found = run(&stage(0), &mut source(6, known, 1), plan, 10);
+            let expected: Vec<_> = (0..10).map(|n| (n, 2 + u64::from(n) % 4, 2 + n as u8 % 4)).collect();
+            assert_eq!(found, [&expected[..]; 3]);
+        }
+    }
+
+    #[test]
+    fn a_simulation_may_leave_steps_out() {
+        let plan = Plan { first: 0, count: None, again: false };
+        let found = run(&stage(0), &mut source(10, false, 3), plan, usize::MAX);
+        assert_eq!(found, [[(0, 0, 0), (3, 3, 3), (6, 6, 6), (9, 9, 9)]; 3]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_ends_it() {
+        let stage = stage(0);
+        let found =
+            run(&stage, &mut source(100, true, 1), Plan { first: 70, count: None, again: false }, usize::MAX);
+        assert!(found.iter().all(|stream| stream.len() <= 8), "{found:?}");
+        assert!(stage.error().unwrap().to_string().contains("step 77"));
+    }
+
+    #[test]
+    fn batches_are_given_up() {
+        let (stage, mut from) = (stage(0), source(100, true, 1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| stage.run(&mut from, Plan { first: 0, count: None, again: false }, 2));
+            assert_eq!(take(&stage, 0, 1), [(0, 0, 0)]);
+            stage.skip_to(40);
+            let next = loop {
+                match stage.next(1, 40) {
+                    Next::Ready(staged) => break staged,
+                    _ => stage.wait(Duration::from_millis(100)),
+                }
+            };
+            assert_eq!((next.batch, next.step), (40, 40));
+            drop(next);
+            stage.stop();
+        });
+    }
+
+    #[test]
+    fn parity_is_there_when_a_slab_is_given_out() {
+        let shape: Shape = "4,3,7".parse().unwrap();
+        let ranks: Vec<_> =
+            (0..3).map(|s| Arc::new(Ranks::new(shape.slab(s, 3).unwrap(), Order::Morton))).collect();
+        let rate = Rate { data: 5, parity: 2 };
+        let team = |streams| Team::with_parity(streams, shape, &ranks, 6, rate).unwrap();
+        let stage = Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![team(0..2), team(2..3)], 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                stage.run(&mut source(3, true, 1), Plan { first: 0, count: None, again: false }, 2);
+            });
+            for slab in 0..3 {
+                let staged = loop {
+                    match stage.next(slab, 0) {
+                        Next::Ready(staged) => break staged,
+                        _ => stage.wait(Duration::from_millis(100)),
+                    }
+                };
+                // All values of step 0 are 0, so the parity is too; there is as much as the layout says.
+                let parity = staged.parity.unwrap();
+                let packets: u32 = if slab < 2 { 4 + 4 } else { 6 };
+                let blocks = packets.div_ceil(5);
+                assert_eq!(parity.shard(blocks * 2 - 1), Some(&[0; 24][..]));
+                assert_eq!(parity.shard(blocks * 2), None);
+            }
+            stage.stop();
+        });
+    }
+
+    #[test]
+    fn parity_follows_its_block() {
+        let shape: Shape = "4,3,7".parse().unwrap();
+        let ranks: Vec<_> =
+            (0..3).map(|s| Arc::new(Ranks::new(shape.slab(s, 3).unwrap(), Order::Zslab))).collect();
+        let rate = Rate { data: 5, parity: 3 };
+        let team = Team::with_parity(0..3, shape, &ranks, 6, rate).unwrap();
+        let layout = Layout::new(shape, 3, 0, 3, 6, rate).unwrap();
+        let mut seen = Vec::new();
+        for stream in 0..3 {
+            let due = team.due(stream);
+            assert!(due.is_sorted_by_key(|due| due.behind));
+            for due in due {
+                let (block, _) = layout.parity_shard(due.number).unwrap();
+                let next = layout.packet(block + 1, 0).unwrap_or(Packet { stream: 0, number: u32::MAX });
+                assert!(due.behind <= next.number && due.behind < layout.packets()[stream as usize]);
+                seen.push(due.number);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..layout.blocks() as u32 * 3).collect::<Vec<_>>());
+    }
+}
