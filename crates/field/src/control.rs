@@ -139,7 +139,7 @@ pub struct Bye {
 /// A controller's word to senders: finished or not, go to this batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Go {
-    /// What the senders have been told to listen for.
+    /// When the controller began, nanoseconds since 1970: of two, the newer is heeded.
     pub token: u64,
     /// The batch to send now.
     pub batch: u32,

@@ -1,6 +1,186 @@
-//! The sending half.
+//! The sending half: a source's steps, staged ahead, packed and paced, one UDP stream a slab.
+//!
+//! ```text
+//!  source ──▶ stage ──▶ lane ──▶ socket ══▶ receiver
+//!           (readers)  (one thread a core, by its pacer)
+//!                          session: hellos ══▶, reports and goes ◀══
+//! ```
 
+mod auto;
+mod go;
+mod heard;
+mod lane;
 pub mod pace;
 pub mod parity;
+mod session;
+mod socket;
 pub mod source;
 pub mod stage;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub use self::go::Controller;
+use self::session::{End, Session};
+use self::source::{Source, SourceError};
+use crate::geometry::{self, Order};
+use crate::key::Secret;
+use crate::packet::Packing;
+
+/// How long a sender waits for its receivers.
+pub const WAIT: Duration = Duration::from_secs(10);
+
+/// Why nothing more is sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The source.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The shape cannot be cut so.
+    #[error(transparent)]
+    Geometry(#[from] geometry::Error),
+    /// A socket.
+    #[error("cannot send to {to}: {error}")]
+    Socket {
+        /// Where.
+        to: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The socket for goes.
+    #[error("cannot listen for a controller at {at}: {error}")]
+    Sync {
+        /// Where.
+        at: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// Ports beyond the last.
+    #[error("{0} has no room for {1} streams: each takes one port, from this one on")]
+    Ports(SocketAddr, u32),
+    /// More receivers than streams.
+    #[error("{receivers} receivers share {streams} streams: each needs one at least")]
+    Receivers {
+        /// Receivers.
+        receivers: usize,
+        /// Streams.
+        streams: u32,
+    },
+    /// Datagrams that hold nothing.
+    #[error("the way to the receiver lets only {0} bytes through at once")]
+    Way(usize),
+    /// Parity that cannot be.
+    #[error("there cannot be so much parity: 5% to 20% are usual")]
+    Parity,
+}
+
+/// What is sent, where to and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The receivers; each one's streams go to this port and those behind it.
+    pub to: Vec<SocketAddr>,
+    /// Streams, and so slabs.
+    pub streams: u32,
+    /// Bits a second of UDP payload, all streams together; None: as much as arrives.
+    pub rate: Option<u64>,
+    /// How values are packed.
+    pub packing: Packing,
+    /// In which order.
+    pub order: Order,
+    /// Parity packets for each data packet; 0: none.
+    pub parity: f64,
+    /// The first step.
+    pub first: u64,
+    /// How many steps; None: as many as there are.
+    pub count: Option<u64>,
+    /// Begin again when they are over.
+    pub again: bool,
+    /// None: plain.
+    pub key: Option<Secret>,
+    /// Listen here for a controller's goes, and send nothing without.
+    pub sync: Option<SocketAddr>,
+    /// Cores for the sending threads, in turn; none: any.
+    pub cpus: Vec<usize>,
+    /// Bytes staged ahead at most (but at least one step); None: 1 GiB or two steps, whichever is less.
+    pub memory: Option<u64>,
+    /// How long receivers are waited for before the first step. A live or endless source waits for nobody.
+    pub wait: Duration,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    /// The step under way, and its batch.
+    pub step: u64,
+    /// Sendings of steps so far.
+    pub batch: u32,
+    /// Steps sent to their end.
+    pub steps: u64,
+    /// Steps to send, if there is an end.
+    pub total: Option<u64>,
+    /// Bytes of datagrams.
+    pub bytes: u64,
+    /// Data packets.
+    pub packets: u64,
+    /// Since packets may go.
+    pub seconds: f64,
+    /// The rate that is kept to, bits a second.
+    pub rate: u64,
+    /// Streams, those of them that receivers take, and those that they refuse.
+    pub streams: usize,
+    /// See `streams`.
+    pub accepted: usize,
+    /// See `streams`.
+    pub refused: usize,
+    /// Data packets that receivers have received.
+    pub received: u64,
+    /// And those that they have not.
+    pub lost: u64,
+    /// Bytes of a full datagram.
+    pub datagram: usize,
+}
+
+/// Sends a source until it is over or `stay` says no; `tell` hears how far it is, four times a second.
+///
+/// # Errors
+/// When the source, the sockets or the options are at fault. Receivers that are not there are none.
+pub fn run(
+    source: &mut dyn Source,
+    options: &Options,
+    stay: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&Progress),
+) -> Result<Progress, Error> {
+    if options.to.is_empty() || options.to.len() > options.streams as usize {
+        return Err(Error::Receivers { receivers: options.to.len(), streams: options.streams });
+    }
+    let mut ear = session::ear(options)
+        .map_err(|error| Error::Sync { at: options.sync.unwrap_or_else(|| options.to[0]), error })?;
+    let (mut begin, mut most, mut before) = (0, usize::MAX, Progress::default());
+    loop {
+        let session = Session::open(options, source, begin, most)?;
+        let mut both = |now: &Progress| tell(&before.and(now));
+        let (end, last) = session.run(source, ear.as_mut(), stay, &mut both)?;
+        before = before.and(&last);
+        match end {
+            End::Done => return Ok(before),
+            // Smaller by what the system has learned of the way, and by something in any case.
+            End::Smaller(batch, size) => (begin, most) = (batch, size - size / 16),
+        }
+    }
+}
+
+impl Progress {
+    /// With what an earlier session did.
+    fn and(&self, now: &Self) -> Self {
+        Self {
+            steps: self.steps + now.steps,
+            bytes: self.bytes + now.bytes,
+            packets: self.packets + now.packets,
+            seconds: self.seconds + now.seconds,
+            received: self.received + now.received,
+            lost: self.lost + now.lost,
+            ..now.clone()
+        }
+    }
+}

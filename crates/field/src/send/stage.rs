@@ -70,6 +70,8 @@ pub struct Plan {
     pub count: Option<u64>,
     /// Begin again when they are over.
     pub again: bool,
+    /// The first batch: not 0 for who goes on in a new session.
+    pub begin: u32,
 }
 
 struct Frame {
@@ -140,7 +142,7 @@ impl Stage {
     /// Opens step after step.
     fn open(&self, source: &mut dyn Source, plan: Plan, give: &Sender<Job>) -> Result<(), SourceError> {
         let mut count = plan.count.or_else(|| source.steps().map(|all| all.saturating_sub(plan.first)));
-        let mut batch = 0u32;
+        let mut batch = plan.begin;
         loop {
             batch = batch.max(self.state.lock().wanted);
             let place = u64::from(batch) % count.unwrap_or(u64::MAX).max(1);
@@ -237,14 +239,17 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// What stream `slab` may send, from batch `from` on. It is taken: who holds it last frees it.
+    /// What stream `slab` may send: the first batch of `from` to `until`. It is taken: who holds it last frees it.
     #[must_use]
-    pub fn next(&self, slab: usize, from: u32) -> Next {
+    pub fn next(&self, slab: usize, from: u32, until: u32) -> Next {
         let mut state = self.state.lock();
         let over = state.over || state.stop;
         let Some(frame) = state.frames.iter_mut().find(|frame| frame.batch >= from) else {
             return if over { Next::Over } else { Next::Wait };
         };
+        if frame.batch > until {
+            return if state.stop { Next::Over } else { Next::Wait };
+        }
         let team = self.teams.iter().position(|team| team.streams().contains(&slab));
         let parity = team.and_then(|team| frame.parity.get(team).cloned()).flatten();
         let needs = team.and_then(|team| self.teams.get(team)).is_some_and(Team::has_parity);
@@ -366,7 +371,7 @@ mod tests {
     fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < most {
-            match stage.next(slab, from) {
+            match stage.next(slab, from, u32::MAX) {
                 Next::Ready(staged) => {
                     all.push((staged.batch, staged.step, staged.values[staged.values.len() - 1]));
                     from = staged.batch + 1;
@@ -392,7 +397,7 @@ mod tests {
     fn every_stream_has_every_step_in_order_whatever_the_memory() {
         for memory in [0, 1 << 30] {
             let mut from = source(50, true, 1);
-            let plan = Plan { first: 7, count: Some(20), again: false };
+            let plan = Plan { first: 7, count: Some(20), again: false, begin: 0 };
             let expected: Vec<_> = (0..20).map(|n| (n, u64::from(n) + 7, n as u8 + 7)).collect();
             let stage = stage(memory);
             assert_eq!(run(&stage, &mut from, plan, usize::MAX), [&expected[..]; 3]);
@@ -404,7 +409,7 @@ mod tests {
     #[test]
     fn steps_come_round_whether_their_number_is_known_or_not() {
         for known in [true, false] {
-            let plan = Plan { first: 2, count: None, again: true };
+            let plan = Plan { first: 2, count: None, again: true, begin: 0 };
             let found = run(&stage(0), &mut source(6, known, 1), plan, 10);
             let expected: Vec<_> = (0..10).map(|n| (n, 2 + u64::from(n) % 4, 2 + n as u8 % 4)).collect();
             assert_eq!(found, [&expected[..]; 3]);
@@ -413,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_simulation_may_leave_steps_out() {
-        let plan = Plan { first: 0, count: None, again: false };
+        let plan = Plan { first: 0, count: None, again: false, begin: 0 };
         let found = run(&stage(0), &mut source(10, false, 3), plan, usize::MAX);
         assert_eq!(found, [[(0, 0, 0), (3, 3, 3), (6, 6, 6), (9, 9, 9)]; 3]);
     }
@@ -421,8 +426,12 @@ mod tests {
     #[test]
     fn what_cannot_be_read_ends_it() {
         let stage = stage(0);
-        let found =
-            run(&stage, &mut source(100, true, 1), Plan { first: 70, count: None, again: false }, usize::MAX);
+        let found = run(
+            &stage,
+            &mut source(100, true, 1),
+            Plan { first: 70, count: None, again: false, begin: 0 },
+            usize::MAX,
+        );
         assert!(found.iter().all(|stream| stream.len() <= 8), "{found:?}");
         assert!(stage.error().unwrap().to_string().contains("step 77"));
     }
@@ -431,11 +440,11 @@ mod tests {
     fn batches_are_given_up() {
         let (stage, mut from) = (stage(0), source(100, true, 1));
         std::thread::scope(|scope| {
-            scope.spawn(|| stage.run(&mut from, Plan { first: 0, count: None, again: false }, 2));
+            scope.spawn(|| stage.run(&mut from, Plan { first: 0, count: None, again: false, begin: 0 }, 2));
             assert_eq!(take(&stage, 0, 1), [(0, 0, 0)]);
             stage.skip_to(40);
             let next = loop {
-                match stage.next(1, 40) {
+                match stage.next(1, 40, 40) {
                     Next::Ready(staged) => break staged,
                     _ => stage.wait(Duration::from_millis(100)),
                 }
@@ -456,11 +465,11 @@ mod tests {
         let stage = Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![team(0..2), team(2..3)], 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                stage.run(&mut source(3, true, 1), Plan { first: 0, count: None, again: false }, 2);
+                stage.run(&mut source(3, true, 1), Plan { first: 0, count: None, again: false, begin: 0 }, 2);
             });
             for slab in 0..3 {
                 let staged = loop {
-                    match stage.next(slab, 0) {
+                    match stage.next(slab, 0, 0) {
                         Next::Ready(staged) => break staged,
                         _ => stage.wait(Duration::from_millis(100)),
                     }

@@ -1,0 +1,83 @@
+//! What the receiver of one stream has said of it.
+//!
+//! A report answers a hello, and comes by the same way as the packets before it. So what had been sent when the hello went, less what had
+//! come when it was answered, is what was lost: no step need be over for that to be known.
+
+use crate::control::{Accepted, Report};
+
+/// What is known of a stream's receiver.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Heard {
+    /// To be returned in hellos.
+    pub(super) challenge: u64,
+    /// Whether it takes this session.
+    pub(super) accepted: Option<Accepted>,
+    /// Data packets sent when the last hello went.
+    asked: u64,
+    /// Packets that were sent before the session was accepted: nobody can blame the way for them.
+    before: Option<u64>,
+    /// Data packets lost since then.
+    pub(super) lost: u64,
+    /// Data packets received.
+    pub(super) received: u64,
+    /// Reports that have come.
+    pub(super) reports: u64,
+}
+
+impl Heard {
+    /// A hello goes, behind so many data packets.
+    pub(super) fn ask(&mut self, sent: u64) {
+        self.asked = sent;
+    }
+
+    /// A report has come; true if it has a challenge to which a hello should be said at once.
+    pub(super) fn hear(&mut self, report: &Report) -> bool {
+        let new = report.challenge != self.challenge;
+        self.challenge = report.challenge;
+        self.accepted = Some(report.accepted);
+        self.reports += 1;
+        if report.accepted == Accepted::Yes {
+            let missing = self.asked.saturating_sub(report.received);
+            let before = *self.before.get_or_insert(missing);
+            self.lost = missing.saturating_sub(before);
+            self.received = report.received;
+        }
+        new && report.accepted == Accepted::NotYet
+    }
+
+    /// Data packets that were sent when it was asked last, since it takes them.
+    pub(super) fn sent(&self) -> u64 {
+        self.asked.saturating_sub(self.before.unwrap_or(self.asked))
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        self.accepted == Some(Accepted::Yes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(accepted: Accepted, challenge: u64, received: u64) -> Report {
+        Report { session: 1, challenge, accepted, batch: 0, received, lost: 0, bytes: 0 }
+    }
+
+    #[test]
+    fn loss_counts_from_when_packets_are_taken() {
+        let mut heard = Heard::default();
+        heard.ask(100);
+        assert!(heard.hear(&report(Accepted::NotYet, 9, 0)), "a new challenge");
+        assert!(!heard.hear(&report(Accepted::NotYet, 9, 0)), "the same again");
+        heard.ask(300);
+        assert!(!heard.hear(&report(Accepted::Yes, 10, 20)));
+        assert_eq!((heard.lost, heard.sent(), heard.challenge), (0, 20, 10));
+        heard.ask(1300);
+        heard.hear(&report(Accepted::Yes, 10, 1010));
+        assert_eq!((heard.lost, heard.sent()), (10, 1020));
+        // What was late has come.
+        heard.ask(1300);
+        heard.hear(&report(Accepted::Yes, 10, 1020));
+        assert_eq!(heard.lost, 0);
+    }
+}

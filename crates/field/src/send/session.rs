@@ -1,0 +1,513 @@
+//! A session: a source's steps by all streams, until they are over, or it is stopped, or the datagrams must be smaller.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::auto::{Auto, Look};
+use super::go::Ear;
+use super::heard::Heard;
+use super::lane::{Form, Lane};
+use super::pace::Pacer;
+use super::parity::Team;
+use super::socket::{Out, Sent};
+use super::source::Source;
+use super::stage::{Plan, Stage};
+use super::{Error, Options, Progress};
+use crate::control::{Bye, Hello, Message};
+use crate::geometry::{Ranks, Shape, streams_of};
+use crate::key::ControlKey;
+use crate::packet::{PAPER_DATAGRAM, Packing};
+use crate::parity::Rate;
+
+/// Between two hellos.
+const HELLO: Duration = Duration::from_millis(250);
+/// A thread with nothing to send looks again after this.
+const NOTHING: Duration = Duration::from_millis(20);
+/// How long the last reports are waited for.
+const LAST: Duration = Duration::from_secs(1);
+/// Data packets of a block of parity, if a step has so many.
+const BLOCK: u64 = 1000;
+/// Steps are staged ahead by at most so much, unless told.
+const AHEAD: u64 = 1 << 30;
+
+/// How a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    /// From this batch on, datagrams must be smaller than so many bytes.
+    Smaller(u32, usize),
+}
+
+/// A stream's socket, and what went through it. The lock is held while it is sent by, so that counts and datagrams keep one order.
+struct Line {
+    out: Out,
+    count: Mutex<Count>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    packets: u64,
+    bytes: u64,
+}
+
+pub(super) struct Session<'a> {
+    options: &'a Options,
+    id: u64,
+    shape: Shape,
+    name: String,
+    plan: Plan,
+    steps: u64,
+    /// Bytes of a full data packet, and values in it.
+    size: usize,
+    values: u32,
+    /// Of each receiver: its streams, and its parity.
+    teams: Vec<(std::ops::Range<usize>, Option<Rate>)>,
+    lines: Vec<Line>,
+    ranks: Vec<Arc<Ranks>>,
+    stage: Stage,
+    control: Option<ControlKey>,
+    rate: AtomicU64,
+    /// 0: no go yet; else the batch to send, and 1.
+    go: AtomicU64,
+    /// Packets may go.
+    begun: AtomicBool,
+    stop: AtomicBool,
+    running: AtomicUsize,
+    /// The batch that each stream is at.
+    at: Vec<AtomicU32>,
+    /// Slabs sent to their end.
+    slabs: AtomicU64,
+    /// The datagrams are too large.
+    large: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn open(
+        options: &'a Options,
+        source: &dyn Source,
+        begin: u32,
+        most: usize,
+    ) -> Result<Self, Error> {
+        let (shape, streams) = (source.shape(), options.streams);
+        let slabs = (0..streams).map(|s| shape.slab(s, streams)).collect::<Result<Vec<_>, _>>()?;
+        let ranks: Vec<_> = slabs.iter().map(|slab| Arc::new(Ranks::new(*slab, options.order))).collect();
+        let lines = connect(&options.to, streams)?;
+        let room = lines.iter().map(|line| line.out.room()).min().unwrap_or(0).min(most);
+        // The paper's packets are of a round length.
+        let room = if options.packing == Packing::Xyz { room.min(PAPER_DATAGRAM) } else { room };
+        let sealed = options.key.is_some();
+        let values = options.packing.capacity(room, sealed);
+        if values == 0 {
+            return Err(Error::Way(room));
+        }
+        let mut teams = Vec::new();
+        for receiver in 0..options.to.len() as u32 {
+            let (first, here) = streams_of(receiver, options.to.len() as u32, streams);
+            let range = first as usize..(first + here) as usize;
+            let packets =
+                slabs[range.clone()].iter().map(|slab| u64::from(slab.values().div_ceil(values))).sum();
+            let rate = block(packets, options.parity).filter(|rate| rate.is_possible(values as usize * 4));
+            if rate.is_none() && options.parity > 0.0 {
+                return Err(Error::Parity);
+            }
+            teams.push((range, rate));
+        }
+        let whole = teams
+            .iter()
+            .map(|(range, rate)| match rate {
+                Some(rate) => Team::with_parity(range.clone(), shape, &ranks, values, *rate),
+                None => Ok(Team::plain(range.clone())),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let memory = options.memory.unwrap_or(AHEAD);
+        let all = source.steps().map_or(u64::MAX, |all| all.saturating_sub(options.first));
+        let count = options.count.map(|count| count.min(all)).or((all != u64::MAX).then_some(all));
+        let (rate, control) = (options.rate.unwrap_or_else(|| Auto::new(0.0).rate()), &options.key);
+        Ok(Self {
+            options,
+            id: rand::random(),
+            shape,
+            name: source.name().to_owned(),
+            plan: Plan { first: options.first, count, again: options.again, begin },
+            steps: count.unwrap_or(u64::MAX).max(1),
+            size: options.packing.datagram(values, sealed),
+            values,
+            teams,
+            stage: Stage::new(slabs, whole, memory),
+            control: control.as_ref().map(crate::key::Secret::control),
+            rate: rate.into(),
+            go: 0.into(),
+            begun: false.into(),
+            stop: false.into(),
+            running: 0.into(),
+            at: lines.iter().map(|_| begin.into()).collect(),
+            slabs: 0.into(),
+            large: false.into(),
+            error: Mutex::default(),
+            lines,
+            ranks,
+        })
+    }
+
+    /// Sends; `stay` is asked often, `tell` told four times a second.
+    pub(super) fn run(
+        &self,
+        source: &mut dyn Source,
+        ear: Option<&mut Ear>,
+        stay: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(End, Progress), Error> {
+        let patient = !(source.is_live() || self.options.again);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(self.lines.len());
+        self.running.store(threads, Ordering::Relaxed);
+        let mut lanes: Vec<Vec<Lane>> = (0..threads).map(|_| Vec::new()).collect();
+        for (n, lane) in self.lanes()?.into_iter().enumerate() {
+            lanes[n % threads].push(lane);
+        }
+        let last = std::thread::scope(|scope| {
+            scope.spawn(|| self.stage.run(source, self.plan, cores.min(4)));
+            for (n, lanes) in lanes.into_iter().enumerate() {
+                scope.spawn(move || {
+                    self.pin(n);
+                    self.pump(lanes);
+                    self.running.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            let last = self.direct(patient, ear, stay, tell);
+            self.stop.store(true, Ordering::Relaxed);
+            self.stage.stop();
+            last
+        });
+        if let Some(error) = self.error.lock().take() {
+            return Err(error);
+        }
+        if let Some(error) = self.stage.error() {
+            return Err(error.into());
+        }
+        let end = match self.large.load(Ordering::Relaxed) {
+            true => End::Smaller(self.batch(), self.size),
+            false => End::Done,
+        };
+        Ok((end, last))
+    }
+
+    fn lanes(&self) -> Result<Vec<Lane>, Error> {
+        let mut lanes = Vec::new();
+        for (range, rate) in &self.teams {
+            let team = match rate {
+                Some(rate) => Team::with_parity(range.clone(), self.shape, &self.ranks, self.values, *rate)?,
+                None => Team::plain(range.clone()),
+            };
+            for stream in range.clone() {
+                let form = Form {
+                    stream,
+                    ranks: Arc::clone(&self.ranks[stream]),
+                    packing: self.options.packing,
+                    values: self.values,
+                    key: self.options.key.as_ref().map(|secret| secret.stream(self.id, stream as u32)),
+                    due: team.due((stream - range.start) as u32),
+                };
+                lanes.push(Lane::new(form, self.plan.begin));
+            }
+        }
+        Ok(lanes)
+    }
+
+    fn pin(&self, thread: usize) {
+        if let Some(cpu) = self.options.cpus.get(thread % self.options.cpus.len().max(1)) {
+            let mut set = CpuSet::new();
+            set.set(*cpu);
+            // It was asked for cores that are there; where it is not allowed it works all the same.
+            let _ = sched_setaffinity(None, &set);
+        }
+    }
+
+    /// One thread: its streams take turns, a burst each, at their share of the rate.
+    fn pump(&self, mut lanes: Vec<Lane>) {
+        let began = Instant::now();
+        let mut pacer = Pacer::new(1, Duration::ZERO);
+        let most =
+            lanes.iter().map(|lane| self.lines[lane.stream()].out.segment(self.size)).min().unwrap_or(0);
+        let (mut buffer, mut turn) = (Vec::with_capacity(most), 0);
+        while !self.stop.load(Ordering::Relaxed) && !lanes.iter().all(Lane::is_over) {
+            let (now, rate) = (began.elapsed(), self.rate.load(Ordering::Relaxed));
+            pacer.set_rate((u128::from(rate) * lanes.len() as u128 / self.lines.len() as u128) as u64);
+            if let Some(wait) = pacer.wait(now) {
+                std::thread::sleep(wait.min(NOTHING));
+                continue;
+            }
+            let count = lanes.len();
+            let ready = self.batches().and_then(|batches| {
+                (0..count)
+                    .map(|n| (turn + n) % count)
+                    .find(|n| lanes[*n].is_ready(&self.stage, batches.clone()))
+            });
+            let Some(n) = ready else {
+                self.stage.wait(NOTHING);
+                pacer.idle(began.elapsed());
+                continue;
+            };
+            turn = n + 1;
+            let burst = pacer.burst(self.size, most);
+            let bytes = self.burst(&mut lanes[n], burst, &mut buffer);
+            pacer.sent(bytes, began.elapsed());
+        }
+    }
+
+    /// Which batches may be sent now.
+    fn batches(&self) -> Option<std::ops::RangeInclusive<u32>> {
+        if !self.begun.load(Ordering::Relaxed) {
+            return None;
+        }
+        if self.options.sync.is_none() {
+            return Some(0..=u32::MAX);
+        }
+        let go = u32::try_from(self.go.load(Ordering::Relaxed).checked_sub(1)?).ok()?;
+        Some(go..=go)
+    }
+
+    /// Sends so much of a stream; answers the bytes.
+    fn burst(&self, lane: &mut Lane, most: usize, buffer: &mut Vec<u8>) -> usize {
+        let (made, done) = lane.fill(most, self.size, buffer);
+        let line = &self.lines[lane.stream()];
+        let mut count = line.count.lock();
+        match line.out.send(buffer, self.size) {
+            Ok(Sent::Gone | Sent::Lost) => {}
+            Ok(Sent::TooLarge) => self.large.store(true, Ordering::Relaxed),
+            Err(error) => {
+                self.error.lock().get_or_insert(Error::Socket { to: line.out.to(), error });
+            }
+        }
+        count.packets += made.packets;
+        count.bytes += made.bytes as u64;
+        drop(count);
+        if self.large.load(Ordering::Relaxed) || self.error.lock().is_some() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        if done {
+            self.slabs.fetch_add(1, Ordering::Relaxed);
+        }
+        self.at[lane.stream()].store(lane.from(), Ordering::Relaxed);
+        if done {
+            self.stage.skip_to(self.batch());
+        }
+        made.bytes
+    }
+
+    /// The batch under way: that of the stream that is behind the others.
+    fn batch(&self) -> u32 {
+        self.at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0)
+    }
+
+    /// Hellos, reports, goes and the rate, until the streams are over; then the last reports, and goodbye.
+    fn direct(
+        &self,
+        patient: bool,
+        mut ear: Option<&mut Ear>,
+        stay: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Progress {
+        let began = Instant::now();
+        let mut clock =
+            Clock { hello: began, began: None, auto: Auto::new(self.options.parity), last: (began, 0, 0, 0) };
+        let mut heard = vec![Heard::default(); self.lines.len()];
+        while stay() && self.running.load(Ordering::Relaxed) > 0 && !self.stop.load(Ordering::Relaxed) {
+            let all = heard.iter().all(Heard::is_accepted);
+            if clock.began.is_none() && (!patient || all || began.elapsed() > self.options.wait) {
+                clock.began = Some(Instant::now());
+                self.begun.store(true, Ordering::Relaxed);
+            }
+            if Instant::now() >= clock.hello {
+                clock.hello = Instant::now() + HELLO;
+                (0..self.lines.len()).for_each(|n| self.hello(n, &mut heard[n]));
+                self.adapt(&mut clock, &heard);
+                tell(&self.progress(&clock, &heard));
+            }
+            self.listen(ear.as_deref(), clock.hello, &mut heard);
+            if let Some(batch) = ear.as_mut().and_then(|ear| ear.hear()) {
+                self.go.store(u64::from(batch) + 1, Ordering::Relaxed);
+                self.stage.skip_to(batch);
+            }
+        }
+        let seconds = clock.seconds();
+        self.settle(&mut heard);
+        Progress { seconds, ..self.progress(&clock, &heard) }
+    }
+
+    /// The last reports, and goodbye.
+    fn settle(&self, heard: &mut [Heard]) {
+        let until = Instant::now() + LAST;
+        let before: Vec<_> = heard.iter().map(|heard| heard.reports).collect();
+        (0..self.lines.len()).for_each(|n| self.hello(n, &mut heard[n]));
+        let waits =
+            |heard: &[Heard]| heard.iter().zip(&before).any(|(h, n)| h.is_accepted() && h.reports == *n);
+        while waits(heard) && Instant::now() < until {
+            self.listen(None, until, heard);
+        }
+        for (line, heard) in self.lines.iter().zip(&*heard) {
+            let bye = Message::Bye(Bye { session: self.id, challenge: heard.challenge })
+                .write(self.control.as_ref());
+            // Twice, for one may be lost; a receiver that hears neither finds out by the silence.
+            let _ = (line.out.send(&bye, bye.len()), line.out.send(&bye, bye.len()));
+        }
+    }
+
+    fn hello(&self, stream: usize, heard: &mut Heard) {
+        let Some((range, parity)) = self.teams.iter().find(|(range, _)| range.contains(&stream)) else {
+            return;
+        };
+        let hello = Hello {
+            stream: stream as u32,
+            streams: self.lines.len() as u32,
+            first: range.start as u32,
+            here: range.len() as u32,
+            packing: self.options.packing,
+            order: self.options.order,
+            session: self.id,
+            challenge: heard.challenge,
+            shape: self.shape,
+            values: self.values,
+            first_step: self.plan.first,
+            steps: self.steps,
+            batch: self.batch(),
+            parity: *parity,
+            rate: self.rate.load(Ordering::Relaxed),
+            name: self.name.clone(),
+        };
+        let line = &self.lines[stream];
+        let hello = Message::Hello(hello).write(self.control.as_ref());
+        let count = line.count.lock();
+        heard.ask(count.packets);
+        // One that is lost is followed by others.
+        let _ = line.out.send(&hello, hello.len());
+    }
+
+    /// Takes what comes, until `until` at most.
+    fn listen(&self, ear: Option<&Ear>, until: Instant, heard: &mut [Heard]) {
+        let wait = until.saturating_duration_since(Instant::now()).min(NOTHING);
+        let mut fds: Vec<_> =
+            self.lines.iter().map(|line| line.out.poll()).chain(ear.map(Ear::poll)).collect();
+        let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
+        if !matches!(rustix::event::poll(&mut fds, Some(&wait)), Ok(1..)) {
+            return;
+        }
+        let mut bytes = [0; 2048];
+        for (n, heard) in heard.iter_mut().enumerate() {
+            let mut answer = false;
+            // Whoever floods a socket does not keep the others waiting.
+            for _ in 0..16 {
+                let Some(bytes) = self.lines[n].out.receive(&mut bytes) else { break };
+                if let Ok(Message::Report(report)) = Message::read(bytes, self.control.as_ref())
+                    && report.session == self.id
+                {
+                    answer |= heard.hear(&report);
+                }
+            }
+            if answer {
+                self.hello(n, heard);
+            }
+        }
+    }
+
+    fn adapt(&self, clock: &mut Clock, heard: &[Heard]) {
+        let (at, bytes, sent, lost) = clock.last;
+        let now = (
+            Instant::now(),
+            self.bytes(),
+            heard.iter().map(Heard::sent).sum(),
+            heard.iter().map(|h| h.lost).sum(),
+        );
+        let seconds = (now.0 - at).as_secs_f64();
+        if self.options.rate.is_some() || clock.began.is_none() || seconds < HELLO.as_secs_f64() / 2.0 {
+            return;
+        }
+        clock.last = now;
+        if heard.iter().any(Heard::is_accepted) {
+            let rate = (now.1 - bytes) as f64 * 8.0 / seconds;
+            let look = Look { sent: now.2.saturating_sub(sent), lost: now.3.saturating_sub(lost), rate };
+            self.rate.store(clock.auto.look(&look), Ordering::Relaxed);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.lines.iter().map(|line| line.count.lock().bytes).sum()
+    }
+
+    fn progress(&self, clock: &Clock, heard: &[Heard]) -> Progress {
+        let batch = self.batch();
+        Progress {
+            step: self.plan.first + u64::from(batch) % self.steps,
+            batch,
+            steps: self.slabs.load(Ordering::Relaxed) / self.lines.len() as u64,
+            total: self.plan.count.filter(|_| !self.plan.again),
+            bytes: self.bytes(),
+            packets: self.lines.iter().map(|line| line.count.lock().packets).sum(),
+            seconds: clock.seconds(),
+            rate: self.rate.load(Ordering::Relaxed),
+            streams: self.lines.len(),
+            accepted: heard.iter().filter(|heard| heard.is_accepted()).count(),
+            refused: heard
+                .iter()
+                .filter(|heard| heard.accepted == Some(crate::control::Accepted::Refused))
+                .count(),
+            received: heard.iter().map(|heard| heard.received).sum(),
+            lost: heard.iter().map(|heard| heard.lost).sum(),
+            datagram: self.size,
+        }
+    }
+}
+
+/// What the directing thread keeps.
+struct Clock {
+    /// When the next hellos go.
+    hello: Instant,
+    /// Since when packets may go.
+    began: Option<Instant>,
+    auto: Auto,
+    /// Bytes, packets and losses at the last look.
+    last: (Instant, u64, u64, u64),
+}
+
+impl Clock {
+    fn seconds(&self) -> f64 {
+        self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())
+    }
+}
+
+/// A socket a stream: each receiver's streams have neighbouring ports.
+fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
+    let mut lines = Vec::new();
+    for (receiver, first) in to.iter().enumerate() {
+        let (_, here) = streams_of(receiver as u32, to.len() as u32, streams);
+        for stream in 0..here {
+            let port = u32::from(first.port()) + stream;
+            let port = u16::try_from(port).map_err(|_| Error::Ports(*first, here))?;
+            let to = SocketAddr::new(first.ip(), port);
+            let out = Out::connect(to).map_err(|error| Error::Socket { to, error })?;
+            lines.push(Line { out, count: Mutex::default() });
+        }
+    }
+    Ok(lines)
+}
+
+/// Blocks of a step of so many packets: of at least [`BLOCK`] if it has so many, all of about the same size.
+fn block(packets: u64, share: f64) -> Option<Rate> {
+    let blocks = (packets / BLOCK).max(1);
+    let data = u32::try_from(packets.div_ceil(blocks)).ok()?;
+    let parity = (f64::from(data) * share).ceil() as u32;
+    (parity > 0).then_some(Rate { data, parity })
+}
+
+/// An ear for goes.
+pub(super) fn ear(options: &Options) -> io::Result<Option<Ear>> {
+    let key = || options.key.as_ref().map(crate::key::Secret::control);
+    options.sync.map(|at| Ear::listen(at, key())).transpose()
+}
