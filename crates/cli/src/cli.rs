@@ -231,6 +231,8 @@ mod tests {
             "umount D --lazy",
             "status D --json",
             "run T --at /opt/env -- /opt/env/bin/python3 -c 1",
+            "field recv --listen :7500 --streams 4 --name N --volume steps --missing nan --complete --steps 5 --cpus 0-1 --json",
+            "field recv --plain --packing xyz --shape 8,8,8",
             "tracker --listen :6969",
             "revoke T",
             "sim single:8@1gbit --size 1GiB --algorithm chain,nfs --fault crash:3@1s --seed 7 --plot o.svg --json",
@@ -278,6 +280,10 @@ mod tests {
             "classad",
             "classad eval",
             "classad match A",
+            "field",
+            "field recv --packing xyz",
+            "field recv --plain --key aaaa",
+            "field recv --shape 8,8,8",
         ] {
             let words = std::iter::once("tidecast").chain(line.split(' ').filter(|w| !w.is_empty()));
             assert_eq!(Cli::try_parse_from(words).unwrap_err().exit_code(), 2, "{line}");

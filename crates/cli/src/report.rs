@@ -50,6 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) hosts: Option<(usize, usize, usize)>,
     /// Of a copy: what it runs with.
     pub(crate) copy: Option<Parallel>,
+    /// The whole line for people, where what is done is not bytes of files.
+    pub(crate) said: Option<String>,
 }
 
 /// How many threads, connections and blocks a copy has found to be of use, and what holds it up.
@@ -145,6 +147,11 @@ impl Reporter {
         } else {
             self.aside(|| complain(&format!("tidecast: warning: {text}")));
         }
+    }
+
+    /// Something of the command's own, for programs.
+    pub(crate) fn happened(&self, name: &str, fields: Map<String, Value>) {
+        self.event(name, json!({}), fields);
     }
 
     /// Any BitTorrent client can join, by this file, at these peers.
@@ -287,6 +294,9 @@ impl Rates {
 }
 
 fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
+    if s.said.is_some() {
+        return json!({ "stage": s.stage, "done": s.bytes, "of": s.total, "received": s.received });
+    }
     let (work, received, sent) = rates.get();
     let mut all = json!({
         "stage": s.stage, "bytes": s.bytes, "total": s.total, "pieces": s.pieces,
@@ -319,6 +329,9 @@ fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
 
 /// One line for people.
 fn line(s: &Snapshot, rates: &Rates) -> String {
+    if let Some(said) = &s.said {
+        return format!("{}: {said}", s.stage);
+    }
     let (work, _, sent) = rates.get();
     let mut parts = Vec::new();
     let percent = s.bytes.min(s.total) as f64 * 100.0 / s.total.max(1) as f64;

@@ -102,6 +102,11 @@ impl Layout {
         self.total.saturating_sub(before).min(self.rate.data.into()) as u32
     }
 
+    /// How much parity there is.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
     /// Parity packets of a block.
     pub fn parity(&self) -> u32 {
         self.rate.parity

@@ -1,5 +1,8 @@
 //! `tidecast field`: time steps of a 3-D field, over UDP into shared memory.
 
+mod key;
+mod recv;
+
 use clap::Subcommand;
 
 use super::Context;
@@ -8,15 +11,18 @@ use crate::report::Reporter;
 
 /// Watch a simulation from afar: time steps of a 3-D field, over UDP into shared memory
 #[derive(clap::Args, Debug)]
-#[command(hide = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {}
+enum What {
+    Recv(recv::Args),
+}
 
-pub(crate) fn run(args: &Args, _context: &Context<'_>, _reporter: &mut Reporter) -> Outcome {
-    match args.what {}
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    match &args.what {
+        What::Recv(args) => recv::run(args, context, reporter),
+    }
 }

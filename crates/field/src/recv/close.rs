@@ -1,0 +1,212 @@
+//! Closing steps: what is missing is filled and counted, readers are given the step, listeners hear of it.
+
+use std::sync::atomic::Ordering;
+
+use super::run::{Open, Run};
+use super::slot::Part;
+use super::{Event, Hub, Volumes};
+use crate::shm::{head, now};
+
+/// Values that are filled under one hold of a slab's lock.
+const STRIDE: u32 = 1 << 16;
+
+/// A step that is over.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Closed {
+    /// The source's number of it.
+    pub step: u64,
+    /// Which sending.
+    pub batch: u32,
+    /// Packets that it has here.
+    pub expected: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that parity has brought back.
+    pub recovered: u64,
+    /// Values that have not come.
+    pub missing: u64,
+    /// Values that it has here.
+    pub values: u64,
+    /// Bytes of its datagrams, without those that had come before.
+    pub bytes: u64,
+    /// From its first packet to its end.
+    pub seconds: f64,
+    /// Whether readers see it.
+    pub shown: bool,
+    /// Which volume it is in.
+    #[serde(skip)]
+    pub volume: usize,
+    /// The volume's sequence then: as long as it stays, the volume is this step.
+    #[serde(skip)]
+    pub sequence: u64,
+    /// Of each stream with something missing: its number, packets expected, received, recovered.
+    pub losses: Vec<Loss>,
+}
+
+/// What one stream lacks of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Loss {
+    /// The stream's number.
+    pub stream: u32,
+    /// Packets that its slab has.
+    pub expected: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that parity has brought back.
+    pub recovered: u64,
+}
+
+impl Run {
+    /// Closes the steps that are over; with `all`, those that are not, too.
+    pub(super) fn tend(&self, hub: &Hub, all: bool) {
+        let _one = self.closing.lock();
+        let last = |index: usize| hub.counts.get(index).map_or((0, 0), |c| (c.last_data.get(), c.last.get()));
+        while let Some(open) = self.oldest().filter(|open| all || self.is_over(open, last)) {
+            self.close(hub, &open);
+        }
+    }
+
+    fn close(&self, hub: &Hub, open: &Open) {
+        self.seal(open.batch);
+        let shared = &self.area.shared;
+        let front = shared.get(head::FRONT) as usize;
+        let mut closed = Closed {
+            step: open.step,
+            batch: open.batch,
+            expected: 0,
+            received: 0,
+            recovered: 0,
+            missing: 0,
+            values: 0,
+            bytes: 0,
+            seconds: now().saturating_sub(open.began) as f64 / 1e9,
+            shown: true,
+            volume: open.volume,
+            sequence: 0,
+            losses: Vec::new(),
+        };
+        let mut gaps = Vec::new();
+        for index in 0..self.ranks.len() {
+            let units = self.units.get(index).copied().unwrap_or_default();
+            let part = self.slot(index).and_then(|slot| slot.lock().take(open.batch));
+            let part = part.unwrap_or_else(|| Part::new(open.batch, open.step, open.volume, units, None));
+            self.count(hub, index, &part, &mut closed);
+            let missing = part.missing(units);
+            closed.missing += missing.iter().map(|gap| self.values_between(index, *gap)).sum::<u64>();
+            gaps.push(missing);
+        }
+        closed.shown = closed.missing == 0 || !self.policy.complete;
+        if closed.shown {
+            for (index, gaps) in gaps.iter().enumerate() {
+                gaps.iter().for_each(|gap| self.fill(index, open, *gap, front));
+            }
+        }
+        self.show(&mut closed, front);
+        hub.tell(Event::Step(closed));
+    }
+
+    /// Adds one slab's part to what is known of the step, and of the stream.
+    fn count(&self, hub: &Hub, index: usize, part: &Part, closed: &mut Closed) {
+        let units = self.units.get(index).copied().unwrap_or_default();
+        let (expected, whole) = (self.expected(index), part.filled == units);
+        closed.expected += expected;
+        closed.received += part.received;
+        closed.recovered += part.recovered;
+        closed.bytes += part.bytes;
+        closed.values += self.ranks.get(index).map_or(0, |ranks| u64::from(ranks.slab().values()));
+        let lost = expected.saturating_sub(part.received);
+        let stream = self.terms.first + index as u32;
+        if lost > 0 && !(self.terms.foreign && whole) {
+            let (received, recovered) = (part.received, part.recovered);
+            closed.losses.push(Loss { stream, expected, received, recovered });
+            if let Some(counts) = hub.counts.get(index) {
+                counts.lost.add(lost);
+            }
+        }
+        let Some(counts) = hub.counts.get(index) else { return };
+        if whole {
+            counts.complete.add(1)
+        } else {
+            counts.incomplete.add(1)
+        }
+        hub.publish(self, index, Some(part));
+    }
+
+    /// Values of a stretch of units.
+    fn values_between(&self, index: usize, (first, count): (u32, u32)) -> u64 {
+        let (rank, _) = self.values_of(index, first);
+        let (last, values) = self.values_of(index, first + count - 1);
+        u64::from(last + values - rank)
+    }
+
+    /// Fills units that have not come: NaN, or what the step before had there.
+    fn fill(&self, index: usize, open: &Open, (first, count): (u32, u32), front: usize) {
+        let (Some(slot), Some(ranks)) = (self.slot(index), self.ranks.get(index)) else { return };
+        let (shared, offset) = (&self.area.shared, ranks.slab().offset() as usize);
+        let live = self.policy.volumes == Volumes::Live;
+        if !self.shows_holes() {
+            if !live {
+                let (rank, _) = self.values_of(index, first);
+                let values = self.values_between(index, (first, count)) as u32;
+                ranks.runs(rank, values, |place, length| {
+                    shared.carry(front, open.volume, offset + place, length)
+                });
+            }
+            return;
+        }
+        // Where there is one volume, values of a later step may come at the same time.
+        let stride = (STRIDE / self.terms.unit).max(1);
+        let nan: Vec<u8> = f32::NAN.to_le_bytes().repeat(self.terms.unit as usize);
+        for begin in (first..first + count).step_by(stride as usize) {
+            let slot = slot.lock();
+            for unit in begin..(begin + stride).min(first + count) {
+                if !(live && slot.is_newer(open.batch, unit)) {
+                    let (rank, values) = self.values_of(index, unit);
+                    self.place(index, open.volume, rank, nan.get(..values as usize * 4).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Gives the step to the readers.
+    fn show(&self, closed: &mut Closed, front: usize) {
+        let shared = &self.area.shared;
+        if self.policy.volumes == Volumes::Steps {
+            if closed.shown {
+                shared.mark(closed.volume, false);
+                shared.set(head::FRONT, closed.volume as u64);
+                shared.set(head::STEP, closed.step);
+            }
+            self.give_back(if closed.shown { front } else { closed.volume });
+        } else {
+            self.give_back(0);
+        }
+        closed.sequence = shared.sequence(closed.volume);
+        shared.record([
+            closed.step,
+            closed.batch.into(),
+            now(),
+            closed.expected,
+            closed.received,
+            closed.recovered,
+            closed.missing,
+            closed.bytes,
+        ]);
+        shared.set(head::CLOSED, shared.get(head::CLOSED) + 1);
+    }
+
+    /// Shows which streams are silent: a silent one does not say it itself.
+    pub(super) fn note_silence(&self, hub: &Hub) {
+        for (index, counts) in hub.counts.iter().enumerate().take(self.ranks.len()) {
+            if !self.is_alive(counts.last.get()) {
+                self.area.shared.set_slab(index, 152, 0);
+            }
+        }
+    }
+
+    /// Ends the run: what is under way is closed as it is.
+    pub(super) fn retire(&self, hub: &Hub) {
+        self.retired.store(true, Ordering::Release);
+        self.tend(hub, true);
+    }
+}

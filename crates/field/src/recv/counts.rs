@@ -1,0 +1,82 @@
+//! What is counted of one stream, from the start of the receiver on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that several threads may raise.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The counts of one stream; on a cache line of its own, for its thread raises them with every packet.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Counts {
+    pub(super) packets: Count,
+    pub(super) bytes: Count,
+    pub(super) lost: Count,
+    pub(super) recovered: Count,
+    pub(super) duplicate: Count,
+    pub(super) stale: Count,
+    pub(super) rejected: Count,
+    pub(super) reordered: Count,
+    pub(super) complete: Count,
+    pub(super) incomplete: Count,
+    /// When the last packet of values or parity came, and the last packet of any kind that was believed; ns since 1970.
+    pub(super) last_data: Count,
+    pub(super) last: Count,
+}
+
+impl Counts {
+    pub(super) fn total(&self) -> Total {
+        Total {
+            packets: self.packets.get(),
+            bytes: self.bytes.get(),
+            lost: self.lost.get(),
+            recovered: self.recovered.get(),
+            duplicate: self.duplicate.get(),
+            stale: self.stale.get(),
+            rejected: self.rejected.get(),
+            reordered: self.reordered.get(),
+            complete: self.complete.get(),
+            incomplete: self.incomplete.get(),
+        }
+    }
+}
+
+/// What one stream has had in all. Packets are those of values that were believed, unless said otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Total {
+    /// Packets of values and parity, and duplicates and those of an old step among them.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets of closed steps that have not come.
+    pub lost: u64,
+    /// How many of these parity has brought back.
+    pub recovered: u64,
+    /// Packets that had come before.
+    pub duplicate: u64,
+    /// Packets of a step that was closed already.
+    pub stale: u64,
+    /// Datagrams with a bad tag, garbage, cut short, of another session.
+    pub rejected: u64,
+    /// Packets that came behind a later one.
+    pub reordered: u64,
+    /// Steps of this slab that were complete when they closed.
+    pub complete: u64,
+    /// Steps of this slab that were not.
+    pub incomplete: u64,
+}

@@ -1,0 +1,281 @@
+//! What the threads of a receiver share: which run is the present one, who may begin another, counts, what listeners hear.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use super::counts::{Count, Counts};
+use super::fec::Job;
+use super::run::{Run, Terms};
+use super::slot::{Area, Part, Slot};
+use super::{Event, Options, Policy, Progress};
+use crate::control::Hello;
+use crate::key::{ControlKey, Secret};
+use crate::shm::{Shared, head, now};
+
+/// Sessions that were replaced, and may not come back.
+const REMEMBERED: usize = 256;
+/// With nothing from anybody for so long, another sender may take over a plain stream.
+const QUIET: u64 = 2_000_000_000;
+
+/// What a hello has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// Its session is the present one.
+    Present,
+    /// From now on it is.
+    New,
+    /// It must return the challenge first.
+    Unproven,
+    /// It cannot be.
+    Refused,
+}
+
+#[derive(Default)]
+struct Current {
+    run: Option<Arc<Run>>,
+    runs: u64,
+    /// Sessions that others have replaced.
+    former: VecDeque<u64>,
+    /// What was said of a refusal: once is enough.
+    complaint: String,
+}
+
+/// See the head of this file.
+pub(super) struct Hub {
+    pub(super) secret: Option<Secret>,
+    pub(super) control: Option<ControlKey>,
+    name: String,
+    policy: Policy,
+    foreign: Option<crate::geometry::Shape>,
+    current: Mutex<Current>,
+    /// Rises with every run.
+    pub(super) version: AtomicU64,
+    pub(super) counts: Vec<Counts>,
+    events: Sender<Event>,
+    pub(super) unheard: Count,
+    pub(super) kick: Sender<()>,
+    pub(super) jobs: Sender<Job>,
+    pub(super) stop: AtomicBool,
+}
+
+impl Hub {
+    pub(super) fn new(options: &Options, events: Sender<Event>, kick: Sender<()>, jobs: Sender<Job>) -> Self {
+        Self {
+            secret: options.secret.clone(),
+            control: options.secret.as_ref().map(Secret::control),
+            name: options.name.clone(),
+            policy: options.policy,
+            foreign: options.foreign,
+            current: Mutex::default(),
+            version: AtomicU64::new(0),
+            counts: (0..options.streams).map(|_| Counts::default()).collect(),
+            events,
+            unheard: Count::default(),
+            kick,
+            jobs,
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// The present run.
+    pub(super) fn run(&self) -> Option<Arc<Run>> {
+        self.current.lock().run.clone()
+    }
+
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign.is_some()
+    }
+
+    /// Tells whoever listens; one who is too slow misses it, and never holds up a stream.
+    pub(super) fn tell(&self, event: Event) {
+        if self.events.try_send(event).is_err() {
+            self.unheard.add(1);
+        }
+    }
+
+    /// What a hello on stream `index` of this receiver comes to; `proven`: it has returned the challenge, or none is asked for.
+    pub(super) fn hello(&self, hello: &Hello, index: usize, proven: bool) -> Begun {
+        let mut current = self.current.lock();
+        let terms = Terms::of(hello);
+        if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
+            let here = self.counts.len();
+            let refusal = format!(
+                "refused a sender with {} streams for here, of which number {} came by number {index}: this end has {here} (--streams)",
+                hello.here,
+                hello.stream.saturating_sub(hello.first)
+            );
+            return self.refuse(&mut current, refusal);
+        }
+        if let Some(run) = current.run.as_ref().filter(|run| run.session == hello.session) {
+            if run.terms != terms {
+                return Begun::Refused;
+            }
+            run.area.shared.set(head::RATE, hello.rate);
+            return Begun::Present;
+        }
+        if current.former.contains(&hello.session) {
+            return Begun::Refused;
+        }
+        if !proven {
+            return Begun::Unproven;
+        }
+        // Without tags anybody can say hello: one who sends is not replaced.
+        let quiet = self.counts.iter().all(|counts| now().saturating_sub(counts.last.get()) > QUIET);
+        let ended = current.run.as_ref().is_none_or(|run| run.farewell.load(Ordering::Relaxed) > 0);
+        if self.control.is_none() && !quiet && !ended {
+            return Begun::Refused;
+        }
+        match self.install(&mut current, terms, hello.session, hello.rate, &hello.name) {
+            Ok(()) => Begun::New,
+            Err(error) => self.refuse(&mut current, format!("refused {:?}: {error}", hello.name)),
+        }
+    }
+
+    fn refuse(&self, current: &mut Current, complaint: String) -> Begun {
+        if current.complaint != complaint {
+            self.tell(Event::Note(complaint.clone()));
+            current.complaint = complaint;
+        }
+        Begun::Refused
+    }
+
+    /// Begins to take the packets of a sender that says no hello.
+    pub(super) fn begin_foreign(&self) -> Result<(), super::Error> {
+        let Some(shape) = self.foreign else { return Ok(()) };
+        let terms = Terms::foreign(shape, self.counts.len() as u32);
+        self.install(&mut self.current.lock(), terms, 0, 0, "")
+    }
+
+    /// A sender without hello that begins again with low batches, after a pause, is a new one.
+    pub(super) fn begin_again(&self, run: &Run) {
+        let mut current = self.current.lock();
+        let present = current.run.as_ref().is_some_and(|present| present.id == run.id);
+        // Its packets that came just now were all too old, so the last one that counted is that of a step.
+        let quiet = run.quiet_since().is_some_and(|since| now().saturating_sub(since) > QUIET);
+        if present && quiet {
+            let done = self.install(&mut current, run.terms.clone(), 0, 0, "");
+            if let Err(error) = done {
+                self.tell(Event::Note(error.to_string()));
+            }
+        }
+    }
+
+    fn install(
+        &self,
+        current: &mut Current,
+        terms: Terms,
+        session: u64,
+        rate: u64,
+        title: &str,
+    ) -> Result<(), super::Error> {
+        let slabs = terms.slabs()?;
+        let mut kept = None;
+        if let Some(old) = current.run.take() {
+            old.retire(self);
+            if old.session != session {
+                current.former.truncate(REMEMBERED - 1);
+                current.former.push_front(old.session);
+            }
+            if old.terms.shape == terms.shape && old.terms.slabs()? == slabs {
+                kept = Some(old.area.clone());
+            } else {
+                old.area.shared.retire(true);
+            }
+        }
+        let area = match kept {
+            Some(area) => area,
+            None => {
+                let shared =
+                    Shared::create(&self.name, terms.shape, &slabs, self.policy.volumes.count(), title)?;
+                let slots = slabs.iter().map(|_| Mutex::new(Slot::default())).collect();
+                Arc::new(Area { shared, slots })
+            }
+        };
+        area.shared.set_title(title);
+        area.shared.set(head::RATE, rate);
+        let file = area.shared.path().to_owned();
+        current.runs += 1;
+        let run = Run::new(current.runs, session, terms.clone(), rate, area, self.policy)?;
+        current.run = Some(Arc::new(run));
+        current.complaint.clear();
+        self.version.fetch_add(1, Ordering::Release);
+        self.tell(Event::Session {
+            title: title.to_owned(),
+            shape: terms.shape,
+            streams: terms.streams,
+            first: terms.first,
+            here: terms.here,
+            rate,
+            file,
+        });
+        Ok(())
+    }
+
+    /// Writes what is known of one stream into its slab's header. `closed`: a part that is no longer under way.
+    pub(super) fn publish(&self, run: &Run, index: usize, closed: Option<&Part>) {
+        let (Some(counts), Some(slot)) = (self.counts.get(index), run.slot(index)) else { return };
+        let slot = slot.lock();
+        if slot.run != run.id {
+            return;
+        }
+        let newest = slot.parts.iter().max_by_key(|part| part.batch);
+        let shared = &run.area.shared;
+        let set = |offset, value| shared.set_slab(index, offset, value);
+        if let Some(part) = newest.or(closed) {
+            set(16, part.batch.into());
+            set(24, part.step);
+            set(32, run.expected(index));
+            set(40, part.received);
+            set(48, part.recovered);
+        }
+        drop(slot);
+        let total = counts.total();
+        let totals = [
+            total.packets,
+            total.bytes,
+            total.lost,
+            total.recovered,
+            total.duplicate,
+            total.stale,
+            total.rejected,
+            total.reordered,
+            total.complete,
+            total.incomplete,
+            counts.last.get(),
+        ];
+        totals.iter().enumerate().for_each(|(i, value)| set(56 + 8 * i, *value));
+        set(152, run.is_alive(counts.last.get()).into());
+        if closed.is_none() {
+            shared.set(head::LAST, counts.last.get());
+        }
+    }
+
+    /// How far the newest step is.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        let run = self.run()?;
+        let mut progress =
+            Progress { bytes: self.counts.iter().map(|c| c.bytes.get()).sum(), ..Progress::default() };
+        for index in 0..run.ranks.len() {
+            let Some(slot) = run.slot(index).map(Mutex::lock) else { continue };
+            progress.units += u64::from(run.units.get(index).copied().unwrap_or_default());
+            if let Some(part) = slot.parts.iter().max_by_key(|part| part.batch) {
+                progress.filled += u64::from(part.filled);
+                progress.step = progress.step.max(part.step);
+            }
+        }
+        Some(progress)
+    }
+
+    /// Ends: no run is the present one any more, and the shared memory is gone.
+    pub(super) fn end(&self) {
+        if let Some(run) = self.current.lock().run.take() {
+            run.retire(self);
+            (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, 152, 0));
+            run.area.shared.retire(true);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The receiving end: one thread a stream, which puts values straight into shared memory.
+//!
+//! ```text
+//!  sockets ─▶ streams: believe, place ─▶ volumes ◀─ readers
+//!                │  ▲ parity                ▲
+//!                ▼  │                       │ fill, front
+//!              decoder                   closer ─▶ events
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `stream.rs`, `socket.rs` | a thread and its socket |
+//! | `hub.rs` | which session counts |
+//! | `run.rs`, `slot.rs` | the steps under way of that session, and of each slab |
+//! | `close.rs` | what happens to a step that is over |
+//! | `fec.rs` | parity |
+
+mod close;
+mod counts;
+mod fec;
+mod hub;
+mod run;
+mod slot;
+mod socket;
+mod stream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, bounded};
+
+pub use close::{Closed, Loss};
+pub use counts::Total;
+
+use self::hub::Hub;
+use self::socket::Inlet;
+use self::stream::Stream;
+use crate::geometry::Shape;
+use crate::key::Secret;
+
+/// Events that wait for a listener.
+const EVENTS: usize = 4096;
+/// How often steps are looked at, at least.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Why there is no receiver.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A port is taken, or none.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The shared memory.
+    #[error(transparent)]
+    Shared(#[from] crate::shm::Error),
+    /// A shape that cannot be, or cannot be cut so.
+    #[error(transparent)]
+    Geometry(#[from] crate::geometry::Error),
+}
+
+/// What readers look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Volumes {
+    /// One volume, always changing.
+    Live,
+    /// A step when it has closed.
+    Steps,
+}
+
+impl Volumes {
+    fn count(self) -> usize {
+        match self {
+            Self::Live => 1,
+            Self::Steps => 3,
+        }
+    }
+}
+
+/// What is where values have not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Those of the step before.
+    Keep,
+    /// NaN.
+    Nan,
+}
+
+/// How steps are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// What readers look at.
+    pub volumes: Volumes,
+    /// What is where values have not come.
+    pub missing: Missing,
+    /// Only steps of which nothing is missing; with [`Volumes::Steps`].
+    pub complete: bool,
+}
+
+/// What a receiver is to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses a port for each.
+    pub listen: SocketAddr,
+    /// How many streams there are at most.
+    pub streams: u32,
+    /// The name of the shared memory.
+    pub name: String,
+    /// What senders must know; `None`: anybody may send.
+    pub secret: Option<Secret>,
+    /// How steps are shown.
+    pub policy: Policy,
+    /// Takes the paper's packets from a sender that says no hello: the shape of its volume.
+    pub foreign: Option<Shape>,
+}
+
+/// What a listener hears.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// Another session counts from now on.
+    Session {
+        /// Name of what is sent.
+        title: String,
+        /// Its shape.
+        shape: Shape,
+        /// Streams in all.
+        streams: u32,
+        /// The first one that comes here.
+        first: u32,
+        /// How many come here.
+        here: u32,
+        /// Bits a second, as the sender says; 0: it does not say.
+        rate: u64,
+        /// The shared memory.
+        file: PathBuf,
+    },
+    /// A step is over.
+    Step(Closed),
+    /// Something the user should know.
+    Note(String),
+}
+
+/// How far the newest step is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// Its number.
+    pub step: u64,
+    /// Parts of it that are there, of `units`.
+    pub filled: u64,
+    /// Parts that it has.
+    pub units: u64,
+    /// Bytes received so far, of all steps.
+    pub bytes: u64,
+}
+
+/// A receiver at work. It ends when it is dropped.
+pub struct Receiver {
+    hub: Arc<Hub>,
+    events: Queue<Event>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Receiver {
+    /// Opens the sockets and starts the threads.
+    ///
+    /// # Errors
+    /// When a port is taken, or another receiver has the name.
+    pub fn start(options: &Options) -> Result<Self, Error> {
+        crate::shm::free(&crate::shm::path(&options.name)?)?;
+        let inlets = (0..options.streams)
+            .map(|stream| listen(options.listen, stream))
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = inlets.iter().filter_map(|inlet| inlet.address().ok()).collect();
+        let (told, events) = bounded(EVENTS);
+        let (kick, kicked) = bounded(1);
+        let (jobs, blocks) = bounded(fec::WAITING);
+        let hub = Arc::new(Hub::new(options, told, kick, jobs));
+        hub.begin_foreign()?;
+        let mut receiver = Self { hub: hub.clone(), events, threads: Vec::new(), addresses };
+        for (index, inlet) in inlets.into_iter().enumerate() {
+            let hub = hub.clone();
+            receiver.thread(&format!("stream {index}"), move || {
+                if let Err(error) = Stream::new(hub.clone(), index).work(inlet) {
+                    hub.tell(Event::Note(format!("stream {index} is lost: its socket fails: {error}")));
+                }
+            })?;
+        }
+        let closer = hub.clone();
+        receiver.thread("closer", move || {
+            while !closer.stop.load(Ordering::Relaxed) {
+                let _ = kicked.recv_timeout(LOOK);
+                if let Some(run) = closer.run() {
+                    run.tend(&closer, false);
+                    run.note_silence(&closer);
+                }
+            }
+        })?;
+        receiver.thread("decoder", move || fec::work(&hub, &blocks))?;
+        Ok(receiver)
+    }
+
+    fn thread(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Thread)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// What happens, as it happens; a listener that is too slow misses some of it.
+    pub fn events(&self) -> &Queue<Event> {
+        &self.events
+    }
+
+    /// Where each stream comes in.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How far the newest step is; `None` before a session.
+    pub fn progress(&self) -> Option<Progress> {
+        self.hub.progress()
+    }
+
+    /// What has come by each stream so far.
+    pub fn totals(&self) -> Vec<Total> {
+        self.hub.counts.iter().map(counts::Counts::total).collect()
+    }
+
+    /// Ends it: steps under way are closed as they are, readers are told, and the shared memory's name goes. Events that nobody has
+    /// heard can still be taken.
+    pub fn end(&mut self) {
+        self.hub.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        self.hub.end();
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn listen(first: SocketAddr, stream: u32) -> Result<Inlet, Error> {
+    let failed = |address: String| move |error| Error::Listen { address, error };
+    let port = match first.port() {
+        0 => 0,
+        port => u16::try_from(u32::from(port) + stream).map_err(|_| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no port above 65535");
+            failed(format!("{first} and the {stream} ports behind it"))(error)
+        })?,
+    };
+    let address = SocketAddr::new(first.ip(), port);
+    Inlet::bind(address).map_err(failed(address.to_string()))
+}

@@ -1,0 +1,349 @@
+//! A run: what follows one proven hello until another session or another shape takes over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::fec::{Blocks, Fec};
+use super::slot::{Area, Part, Slot};
+use super::{Missing, Policy, Volumes};
+use crate::control::Hello;
+use crate::geometry::{Order, Ranks, Shape, Slab};
+use crate::packet::{PAPER_DATAGRAM, Packing, VALUE};
+use crate::parity::{Layout, Rate};
+use crate::shm::{head, now};
+
+/// How long what is late may still come when a later step has begun, and after a sender's farewell.
+pub(super) const GRACE: u64 = 50_000_000;
+/// After so much silence a stream is not waited for.
+const SILENCE: u64 = 2_000_000_000;
+/// Steps under way at the same time.
+const OPEN: usize = 2;
+
+/// What a session says of itself; another word of it is another run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Terms {
+    pub(super) shape: Shape,
+    pub(super) streams: u32,
+    pub(super) first: u32,
+    pub(super) here: u32,
+    pub(super) packing: Packing,
+    order: Order,
+    /// Values of a unit.
+    pub(super) unit: u32,
+    first_step: u64,
+    steps: u64,
+    parity: Option<Rate>,
+    /// Of a sender that says no hello.
+    pub(super) foreign: bool,
+}
+
+impl Terms {
+    pub(super) fn of(hello: &Hello) -> Self {
+        Self {
+            shape: hello.shape,
+            streams: hello.streams,
+            first: hello.first,
+            here: hello.here,
+            packing: hello.packing,
+            order: hello.order,
+            unit: hello.values,
+            first_step: hello.first_step,
+            steps: hello.steps,
+            parity: hello.parity,
+            foreign: false,
+        }
+    }
+
+    /// Of a sender of the paper's packets that says nothing of itself: each value is a unit.
+    pub(super) fn foreign(shape: Shape, streams: u32) -> Self {
+        let (packing, order) = (Packing::Xyz, Order::Zslab);
+        let (first_step, steps) = (0, 1 << 32);
+        Self {
+            shape,
+            streams,
+            first: 0,
+            here: streams,
+            packing,
+            order,
+            unit: 1,
+            first_step,
+            steps,
+            parity: None,
+            foreign: true,
+        }
+    }
+
+    /// The slabs here, each with its stream's number.
+    pub(super) fn slabs(&self) -> Result<Vec<(u32, Slab)>, crate::geometry::Error> {
+        (self.first..self.first + self.here).map(|s| Ok((s, self.shape.slab(s, self.streams)?))).collect()
+    }
+
+    fn step(&self, batch: u32) -> u64 {
+        self.first_step.saturating_add(u64::from(batch) % self.steps.max(1))
+    }
+}
+
+/// A step under way.
+#[derive(Debug, Clone)]
+pub(super) struct Open {
+    pub(super) batch: u32,
+    pub(super) step: u64,
+    pub(super) volume: usize,
+    pub(super) blocks: Option<Arc<Blocks>>,
+    /// When its first packet came, ns.
+    pub(super) began: u64,
+    /// A later step needs its place.
+    urgent: bool,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    /// By batch.
+    open: Vec<Open>,
+    /// Volumes that nobody reads or writes.
+    spare: Vec<usize>,
+}
+
+/// See the head of this file.
+pub(super) struct Run {
+    pub(super) id: u64,
+    pub(super) session: u64,
+    pub(super) terms: Terms,
+    pub(super) area: Arc<Area>,
+    pub(super) ranks: Vec<Ranks>,
+    pub(super) units: Vec<u32>,
+    pub(super) fec: Option<Fec>,
+    pub(super) policy: Policy,
+    board: Mutex<Board>,
+    room: Condvar,
+    /// Batches below are closed.
+    closed: AtomicU64,
+    /// One at a time closes steps.
+    pub(super) closing: Mutex<()>,
+    began: u64,
+    silence: u64,
+    /// When the sender has said farewell; 0: not yet.
+    pub(super) farewell: AtomicU64,
+    /// When a step was closed last, ns; 0: none yet.
+    ended: AtomicU64,
+    /// Values in the largest packet of a foreign sender.
+    pub(super) largest: AtomicU32,
+    pub(super) retired: AtomicBool,
+}
+
+impl Run {
+    pub(super) fn new(
+        id: u64,
+        session: u64,
+        terms: Terms,
+        rate: u64,
+        area: Arc<Area>,
+        policy: Policy,
+    ) -> Result<Self, crate::geometry::Error> {
+        let slabs = terms.slabs()?;
+        let ranks: Vec<Ranks> = slabs.iter().map(|(_, slab)| Ranks::new(*slab, terms.order)).collect();
+        let units = slabs.iter().map(|(_, slab)| slab.values().div_ceil(terms.unit)).collect();
+        let fec = match terms.parity {
+            None => None,
+            Some(rate) => Some(Fec::new(
+                Layout::new(terms.shape, terms.streams, terms.first, terms.here, terms.unit, rate)?,
+                terms.unit as usize * VALUE,
+            )),
+        };
+        let front = area.shared.get(head::FRONT) as usize;
+        let spare = (0..area.shared.volumes()).filter(|volume| *volume != front).collect();
+        for slot in &area.slots {
+            *slot.lock() = Slot { run: id, ..Slot::default() };
+        }
+        // Where packets come seldom, silence is longer.
+        let bits = terms.packing.datagram(terms.unit, true) as u64 * 8 * u64::from(terms.streams);
+        let pause =
+            Duration::from_secs(60).min(Duration::from_secs_f64(8.0 * bits as f64 / rate.max(1) as f64));
+        let silence = if rate == 0 { SILENCE } else { SILENCE.max(pause.as_nanos() as u64) };
+        Ok(Self {
+            id,
+            session,
+            terms,
+            area,
+            ranks,
+            units,
+            fec,
+            policy,
+            board: Mutex::new(Board { open: Vec::new(), spare }),
+            room: Condvar::new(),
+            closed: AtomicU64::new(0),
+            closing: Mutex::new(()),
+            began: now(),
+            silence,
+            farewell: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            largest: AtomicU32::new(Packing::Xyz.capacity(PAPER_DATAGRAM, false)),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    /// The slab of stream `index` of this receiver.
+    pub(super) fn slot(&self, index: usize) -> Option<&Mutex<Slot>> {
+        self.area.slots.get(index)
+    }
+
+    /// The rank of a unit's first value, and how many it has.
+    pub(super) fn values_of(&self, index: usize, unit: u32) -> (u32, u32) {
+        let values = self.ranks.get(index).map_or(0, |ranks| ranks.slab().values());
+        let rank = unit.saturating_mul(self.terms.unit);
+        (rank, self.terms.unit.min(values.saturating_sub(rank)))
+    }
+
+    /// Writes values in their order, from a rank on. The caller holds the slab's lock, or nobody else writes into this volume.
+    #[inline]
+    pub(super) fn place(&self, index: usize, volume: usize, rank: u32, values: &[u8]) {
+        let Some(ranks) = self.ranks.get(index) else { return };
+        let (mut at, offset) = (0, ranks.slab().offset() as usize);
+        ranks.runs(rank, (values.len() / VALUE) as u32, |place, length| {
+            let end = at + length * VALUE;
+            self.area.shared.write(volume, offset + place, values.get(at..end).unwrap_or_default());
+            at = end;
+        });
+    }
+
+    pub(super) fn is_closed(&self, batch: u32) -> bool {
+        u64::from(batch) < self.closed.load(Ordering::Acquire)
+    }
+
+    /// The packets that a slab's step is expected to have.
+    pub(super) fn expected(&self, index: usize) -> u64 {
+        let units = self.units.get(index).copied().unwrap_or_default();
+        let each = if self.terms.foreign { self.largest.load(Ordering::Relaxed).max(1) } else { 1 };
+        units.div_ceil(each).into()
+    }
+
+    /// The step of this batch, begun if it is new; waits a while for a place. `None`: it is closed, or there is no place.
+    pub(super) fn enter(&self, batch: u32, kick: &crossbeam_channel::Sender<()>) -> Option<Open> {
+        let mut board = self.board.lock();
+        for _ in 0..20 {
+            if self.is_closed(batch) || self.retired.load(Ordering::Acquire) {
+                return None;
+            }
+            if let Some(open) = board.open.iter().find(|open| open.batch == batch) {
+                return Some(open.clone());
+            }
+            if board.open.len() < OPEN {
+                return self.begin(&mut board, batch);
+            }
+            let oldest = board.open.first_mut()?;
+            if batch < oldest.batch {
+                return None;
+            }
+            oldest.urgent = true;
+            let _ = kick.try_send(());
+            self.room.wait_for(&mut board, Duration::from_millis(10));
+        }
+        None
+    }
+
+    fn begin(&self, board: &mut Board, batch: u32) -> Option<Open> {
+        let shared = &self.area.shared;
+        let volume = match self.policy.volumes {
+            Volumes::Live => 0,
+            Volumes::Steps => board.spare.pop()?,
+        };
+        shared.mark(volume, true);
+        let step = self.terms.step(batch);
+        let blocks = self.fec.as_ref().map(Fec::blocks);
+        let open = Open { batch, step, volume, blocks, began: now(), urgent: false };
+        if self.policy.volumes == Volumes::Live && board.open.last().is_none_or(|last| last.batch < batch) {
+            shared.set(head::STEP, step);
+        }
+        board.open.push(open.clone());
+        board.open.sort_by_key(|open| open.batch);
+        Some(open)
+    }
+
+    /// Puts a part for this batch into a slot, unless it has been closed meanwhile.
+    pub(super) fn insert<'a>(&self, slot: &'a mut Slot, open: &Open, index: usize) -> Option<&'a mut Part> {
+        if slot.run != self.id || self.is_closed(open.batch) {
+            return None;
+        }
+        if slot.part(open.batch).is_none() {
+            let units = self.units.get(index).copied().unwrap_or_default();
+            slot.parts.push(Part::new(open.batch, open.step, open.volume, units, open.blocks.clone()));
+            if slot.newest.is_none_or(|(newest, _)| newest < open.batch) {
+                slot.newest = Some((open.batch, now()));
+            }
+        }
+        slot.part(open.batch)
+    }
+
+    /// The oldest step under way.
+    pub(super) fn oldest(&self) -> Option<Open> {
+        self.board.lock().open.first().cloned()
+    }
+
+    /// The volume of a step under way.
+    pub(super) fn is_open(&self, batch: u32) -> bool {
+        self.board.lock().open.iter().any(|open| open.batch == batch)
+    }
+
+    /// From now on nothing more comes into this step.
+    pub(super) fn seal(&self, batch: u32) {
+        let mut board = self.board.lock();
+        self.closed.fetch_max(u64::from(batch) + 1, Ordering::AcqRel);
+        board.open.retain(|open| open.batch > batch);
+        self.ended.store(now(), Ordering::Relaxed);
+    }
+
+    /// Gives back a volume that nobody is to read any more.
+    pub(super) fn give_back(&self, volume: usize) {
+        let mut board = self.board.lock();
+        if self.policy.volumes == Volumes::Steps && !board.spare.contains(&volume) {
+            board.spare.push(volume);
+        }
+        self.room.notify_all();
+    }
+
+    /// Whether nobody is waited for any more: each stream has all of it, is well in a later step, or is silent.
+    pub(super) fn is_over(&self, open: &Open, last: impl Fn(usize) -> (u64, u64)) -> bool {
+        let now = now();
+        let farewell = self.farewell.load(Ordering::Relaxed);
+        let over = |index: usize| {
+            let Some(mut slot) = self.slot(index).map(Mutex::lock) else { return true };
+            let units = self.units.get(index).copied().unwrap_or_default();
+            if slot.part(open.batch).is_some_and(|part| part.filled == units) {
+                return true;
+            }
+            if slot
+                .newest
+                .is_some_and(|(batch, since)| batch > open.batch && now.saturating_sub(since) > GRACE)
+            {
+                return true;
+            }
+            let (data, any) = last(index);
+            let since = data.max(open.began);
+            let gone = farewell > 0 && now.saturating_sub(since.max(farewell)) > GRACE;
+            gone || now.saturating_sub(any.max(self.began)) > self.silence
+                || now.saturating_sub(since) > self.silence
+        };
+        open.urgent || (0..self.ranks.len()).all(over)
+    }
+
+    /// Whether a stream is to be shown as open, by when anything last came from it.
+    pub(super) fn is_alive(&self, last: u64) -> bool {
+        self.farewell.load(Ordering::Relaxed) == 0 && now().saturating_sub(last) <= self.silence
+    }
+
+    /// Since when no step is under way; `None` if one is, or none has been.
+    pub(super) fn quiet_since(&self) -> Option<u64> {
+        match self.ended.load(Ordering::Relaxed) {
+            0 => None,
+            ended => self.oldest().is_none().then_some(ended),
+        }
+    }
+
+    /// Whether what is missing becomes NaN.
+    pub(super) fn shows_holes(&self) -> bool {
+        self.policy.missing == Missing::Nan
+    }
+}

@@ -1,0 +1,389 @@
+//! The thread of one stream: takes datagrams from its socket, believes those with the right tag, and puts values where they belong.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::fec::Job;
+use super::hub::{Begun, Hub};
+use super::run::Run;
+use super::socket::Inlet;
+use crate::control::{Accepted, Hello, Message, Report};
+use crate::key::{StreamKey, TAG, parity_place};
+use crate::packet::{CONTROL, Datagram, Quad, quads, values};
+use crate::parity::Packet;
+use crate::shm::now;
+
+/// How long a thread waits for a datagram before it looks whether all is over.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What becomes of a datagram of values or parity.
+enum Fate {
+    Taken,
+    Duplicate,
+    Stale,
+    Rejected,
+}
+
+/// See the head of this file.
+pub(super) struct Stream {
+    hub: Arc<Hub>,
+    index: usize,
+    run: Option<Arc<Run>>,
+    version: u64,
+    key: Option<StreamKey>,
+    /// What the next hello of a new session must return.
+    challenge: u64,
+    /// Where the session's hellos come from: without tags, values must come from there too.
+    peer: Option<SocketAddr>,
+    /// Counts when the session began.
+    before: (u64, u64, u64),
+    /// The highest batch of this session.
+    highest: u32,
+}
+
+impl Stream {
+    pub(super) fn new(hub: Arc<Hub>, index: usize) -> Self {
+        let challenge = rand::random();
+        Self {
+            hub,
+            index,
+            run: None,
+            version: 0,
+            key: None,
+            challenge,
+            peer: None,
+            before: (0, 0, 0),
+            highest: 0,
+        }
+    }
+
+    /// Until the receiver ends, or the socket fails.
+    pub(super) fn work(mut self, mut inlet: Inlet) -> std::io::Result<()> {
+        while !self.hub.stop.load(Ordering::Relaxed) {
+            inlet.fill(PATIENCE)?;
+            self.follow();
+            let mut any = false;
+            for (from, bytes, stride) in inlet.filled() {
+                any = true;
+                if bytes.is_empty() {
+                    self.datagram(&inlet, from, bytes);
+                }
+                bytes.chunks(stride).for_each(|datagram| self.datagram(&inlet, from, datagram));
+            }
+            if let (true, Some(run)) = (any, &self.run) {
+                self.hub.publish(run, self.index, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up the run that is the present one.
+    fn follow(&mut self) {
+        let version = self.hub.version.load(Ordering::Acquire);
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        self.run = self.hub.run().filter(|run| self.index < run.ranks.len());
+        self.key = self.run.as_ref().and_then(|run| {
+            let stream = run.terms.first + self.index as u32;
+            self.hub.secret.as_ref().map(|secret| secret.stream(run.session, stream))
+        });
+        let total = self.hub.counts.get(self.index).map(|c| c.total()).unwrap_or_default();
+        self.before = (total.packets, total.lost, total.bytes);
+        self.highest = 0;
+        self.peer = None;
+    }
+
+    fn datagram(&mut self, inlet: &Inlet, from: SocketAddr, bytes: &[u8]) {
+        let hub = self.hub.clone();
+        let Some(counts) = hub.counts.get(self.index) else { return };
+        if bytes.first_chunk() == Some(&CONTROL.to_le_bytes()) {
+            match Message::read(bytes, hub.control.as_ref()) {
+                Ok(Message::Hello(hello)) if !hub.is_foreign() => self.hello(inlet, from, &hello),
+                Ok(Message::Bye(bye)) => self.bye(bye.session),
+                _ => counts.rejected.add(1),
+            }
+            return;
+        }
+        match self.data(from, bytes) {
+            Fate::Taken => {}
+            Fate::Duplicate => counts.duplicate.add(1),
+            Fate::Stale => counts.stale.add(1),
+            Fate::Rejected => counts.rejected.add(1),
+        }
+    }
+
+    fn data(&mut self, from: SocketAddr, bytes: &[u8]) -> Fate {
+        let Some(run) = self.run.clone() else { return Fate::Rejected };
+        if run.retired.load(Ordering::Relaxed)
+            || (self.peer.is_some_and(|peer| peer != from) && self.key.is_none())
+        {
+            return Fate::Rejected;
+        }
+        let (inner, tag) = match &self.key {
+            None => (bytes, None),
+            Some(_) => match bytes.split_last_chunk::<TAG>() {
+                Some((inner, tag)) => (inner, Some(tag)),
+                None => return Fate::Rejected,
+            },
+        };
+        let right = |batch, place| match (&self.key, tag) {
+            (Some(key), Some(tag)) => key.check(batch, place, inner, tag),
+            _ => true,
+        };
+        match Datagram::read(inner) {
+            Ok(Datagram::Values { batch, word, body }) if run.terms.foreign => {
+                self.foreign(&run, batch, word, body, bytes.len())
+            }
+            Ok(Datagram::Values { batch, word, body }) => {
+                let Some((unit, rank)) = unit(&run, self.index, word, body) else { return Fate::Rejected };
+                if !right(batch, rank.into()) {
+                    return Fate::Rejected;
+                }
+                self.believed(batch, bytes.len());
+                self.values(&run, batch, unit, body, bytes.len())
+            }
+            Ok(Datagram::Parity { batch, number, body }) => {
+                let Some(fec) = &run.fec else { return Fate::Rejected };
+                let expected = fec.layout.parity_shard(number).is_some()
+                    && fec.layout.parity_stream(number) as usize == self.index
+                    && body.len() == fec.shard;
+                if !expected || !right(batch, parity_place(number)) {
+                    return Fate::Rejected;
+                }
+                self.believed(batch, bytes.len());
+                self.parity(&run, batch, number, body, bytes.len())
+            }
+            _ => Fate::Rejected,
+        }
+    }
+
+    /// Counts a datagram of values or parity that is what it says.
+    fn believed(&mut self, batch: u32, bytes: usize) {
+        self.highest = self.highest.max(batch);
+        if let Some(counts) = self.hub.counts.get(self.index) {
+            counts.packets.add(1);
+            counts.bytes.add(bytes as u64);
+            let now = now();
+            counts.last_data.set(now);
+            counts.last.set(now);
+        }
+    }
+
+    /// Has the slab's part of this batch, with the slab locked. `Err`: too late.
+    fn with_part<T>(
+        &self,
+        run: &Run,
+        batch: u32,
+        work: impl FnOnce(&mut super::slot::Part, bool, &dyn Fn(u32) -> bool) -> T,
+    ) -> Result<T, Fate> {
+        let Some(lock) = run.slot(self.index) else { return Err(Fate::Rejected) };
+        let mut slot = lock.lock();
+        if slot.run != run.id {
+            return Err(Fate::Rejected);
+        }
+        if slot.part(batch).is_none() {
+            // What waits for a place must not hold the slab.
+            drop(slot);
+            if run.is_closed(batch) {
+                return Err(Fate::Stale);
+            }
+            let open = run.enter(batch, &self.hub.kick).ok_or(Fate::Stale)?;
+            slot = lock.lock();
+            if run.insert(&mut slot, &open, self.index).is_none() {
+                return Err(Fate::Stale);
+            }
+        }
+        let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
+        // The part, apart from the others, which say what is newer.
+        let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
+        let live = run.area.shared.volumes() == 1;
+        let done = work(&mut part, late, &|unit| live && slot.is_newer(batch, unit));
+        slot.parts.push(part);
+        Ok(done)
+    }
+
+    fn values(&self, run: &Arc<Run>, batch: u32, unit: u32, body: &[u8], bytes: usize) -> Fate {
+        let Some(counts) = self.hub.counts.get(self.index) else { return Fate::Rejected };
+        let units = run.units.get(self.index).copied().unwrap_or_default();
+        let done = self.with_part(run, batch, |part, late, newer| {
+            if !part.claim(unit) {
+                return None;
+            }
+            part.received += 1;
+            part.bytes += bytes as u64;
+            counts.reordered.add(u64::from(late || unit < part.highest));
+            part.highest = part.highest.max(unit);
+            if !newer(unit) {
+                match run.terms.packing {
+                    crate::packet::Packing::Run => {
+                        run.place(self.index, part.volume, unit * run.terms.unit, body);
+                    }
+                    crate::packet::Packing::Xyz => self.scatter(run, part.volume, body),
+                }
+            }
+            Some((part.filled == units, part.blocks.clone()))
+        });
+        match done {
+            Err(fate) => fate,
+            Ok(None) => Fate::Duplicate,
+            Ok(Some((full, blocks))) => {
+                if let (Some(fec), Some(blocks)) = (&run.fec, blocks) {
+                    let packet = Packet { stream: self.index as u32, number: unit };
+                    self.recover(run, batch, fec.data(&blocks, packet));
+                }
+                if full {
+                    let _ = self.hub.kick.try_send(());
+                }
+                Fate::Taken
+            }
+        }
+    }
+
+    fn parity(&self, run: &Arc<Run>, batch: u32, number: u32, body: &[u8], bytes: usize) -> Fate {
+        let Some(fec) = &run.fec else { return Fate::Rejected };
+        let blocks = self.with_part(run, batch, |part, _, _| {
+            part.bytes += bytes as u64;
+            part.blocks.clone()
+        });
+        match blocks {
+            Err(fate) => fate,
+            Ok(None) => Fate::Rejected,
+            Ok(Some(blocks)) => match fec.parity(&blocks, batch, number, body) {
+                Err(()) => Fate::Duplicate,
+                Ok(block) => {
+                    self.recover(run, batch, block);
+                    Fate::Taken
+                }
+            },
+        }
+    }
+
+    fn recover(&self, run: &Arc<Run>, batch: u32, block: Option<u64>) {
+        if let Some(block) = block {
+            // With too much to recover, the rest stays lost.
+            let _ = self.hub.jobs.try_send(Job { run: run.clone(), batch, block });
+        }
+    }
+
+    /// Puts each quad where it says; `unit` has made sure that all are in this slab.
+    fn scatter(&self, run: &Run, volume: usize, body: &[u8]) {
+        let Some(ranks) = run.ranks.get(self.index) else { return };
+        let (slab, offset) = (ranks.slab(), ranks.slab().offset() as usize);
+        for quad in body.as_chunks().0.iter().map(Quad::read) {
+            if let Some(place) = slab.place(quad.x, quad.y, quad.z) {
+                run.area.shared.write(volume, offset + place as usize, &quad.value);
+            }
+        }
+    }
+
+    /// The paper's packets, of a sender that says no hello: any quads of this slab, in any order.
+    fn foreign(&mut self, run: &Arc<Run>, batch: u32, count: u32, body: &[u8], bytes: usize) -> Fate {
+        let Some(slab) = run.ranks.get(self.index).map(|ranks| *ranks.slab()) else { return Fate::Rejected };
+        let whole = |mut quads: Box<dyn Iterator<Item = Quad> + '_>| {
+            quads.all(|q| slab.place(q.x, q.y, q.z).is_some())
+        };
+        if !quads(count, body).is_ok_and(|quads| whole(Box::new(quads))) {
+            return Fate::Rejected;
+        }
+        self.believed(batch, bytes);
+        run.largest.fetch_max(count, Ordering::Relaxed);
+        let units = slab.values();
+        let done = self.with_part(run, batch, |part, late, newer| {
+            let before = part.filled;
+            for quad in body.as_chunks().0.iter().map(Quad::read) {
+                let Some(place) = slab.place(quad.x, quad.y, quad.z) else { continue };
+                if part.claim(place) && !newer(place) {
+                    run.area.shared.write(part.volume, slab.offset() as usize + place as usize, &quad.value);
+                }
+            }
+            let new = part.filled > before;
+            part.received += u64::from(new);
+            part.bytes += if new { bytes as u64 } else { 0 };
+            (new, late, part.filled == units)
+        });
+        match done {
+            Err(Fate::Stale) => {
+                self.hub.begin_again(run);
+                Fate::Stale
+            }
+            Err(fate) => fate,
+            Ok((false, ..)) => Fate::Duplicate,
+            Ok((true, late, full)) => {
+                if let Some(counts) = self.hub.counts.get(self.index) {
+                    counts.reordered.add(u64::from(late));
+                }
+                if full {
+                    let _ = self.hub.kick.try_send(());
+                }
+                Fate::Taken
+            }
+        }
+    }
+
+    fn hello(&mut self, inlet: &Inlet, from: SocketAddr, hello: &Hello) {
+        let hub = self.hub.clone();
+        let proven = hub.control.is_none() || hello.challenge == self.challenge;
+        let accepted = match hub.hello(hello, self.index, proven) {
+            Begun::Unproven => Accepted::NotYet,
+            Begun::Refused => Accepted::Refused,
+            Begun::Present => Accepted::Yes,
+            Begun::New => {
+                // It has served: what was recorded of this session opens nothing any more.
+                self.challenge = rand::random();
+                Accepted::Yes
+            }
+        };
+        let total = hub.counts.get(self.index).map(|counts| counts.total()).unwrap_or_default();
+        if accepted == Accepted::Yes {
+            self.follow();
+            self.peer = Some(from);
+            if let Some(counts) = hub.counts.get(self.index) {
+                counts.last.set(now());
+            }
+        }
+        let (packets, lost, bytes) = self.before;
+        let report = Report {
+            session: hello.session,
+            challenge: self.challenge,
+            accepted,
+            batch: self.highest,
+            received: total.packets.saturating_sub(packets),
+            lost: total.lost.saturating_sub(lost),
+            bytes: total.bytes.saturating_sub(bytes),
+        };
+        inlet.answer(from, &Message::Report(report).write(hub.control.as_ref()));
+    }
+
+    fn bye(&mut self, session: u64) {
+        if let Some(run) = self.run.as_ref().filter(|run| run.session == session) {
+            // The first one counts: each stream says it.
+            let _ = run.farewell.compare_exchange(0, now(), Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.hub.kick.try_send(());
+        }
+    }
+}
+
+/// Which unit a packet of values is, and the rank of its first value, if it is one of this slab with all that it should have.
+fn unit(run: &Run, index: usize, word: u32, body: &[u8]) -> Option<(u32, u32)> {
+    let ranks = run.ranks.get(index)?;
+    let (rank, count) = match run.terms.packing {
+        crate::packet::Packing::Run => (word, values(body).ok()?),
+        crate::packet::Packing::Xyz => {
+            let mut quads = quads(word, body).ok()?;
+            let slab = ranks.slab();
+            let first = quads.next()?;
+            let inside = |quad: &Quad| slab.place(quad.x, quad.y, quad.z).is_some();
+            if !inside(&first) || !quads.all(|quad| inside(&quad)) {
+                return None;
+            }
+            (ranks.rank(first.x, first.y, first.z)?, word)
+        }
+    };
+    let unit = rank / run.terms.unit;
+    let known = unit < run.units.get(index).copied().unwrap_or_default();
+    (known && run.values_of(index, unit) == (rank, count)).then_some((unit, rank))
+}

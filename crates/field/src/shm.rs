@@ -1,0 +1,406 @@
+//! The shared memory that a receiver writes and others read: see "Shared memory" in `docs/field-format.md`.
+//!
+//! The one module with `unsafe`. The file is mapped by [`MmapRaw`], which hands out no references, because what is mapped is shared with other
+//! processes. Words are atomics. Volumes are plain memory, copied to and from by bytes; whoever reads a volume that is being written may
+//! see values of two steps, and knows it by the volume's sequence.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+
+use crate::control::padded_name;
+use crate::geometry::{Shape, Slab};
+use crate::packet::VALUE;
+
+/// Where shared memory is.
+const DIR: &str = "/dev/shm";
+/// Bytes of a slab's header.
+const SLAB: usize = 256;
+/// Offset of the first slab's header.
+const SLABS: usize = 4096;
+/// Entries of the history.
+pub const HISTORY: u64 = 4096;
+/// Bytes of one.
+const ENTRY: usize = 64;
+/// Volumes begin at multiples of it, so that they can lie on large pages.
+const ALIGN: usize = 2 << 20;
+
+/// Offsets of words of the head.
+pub mod head {
+    /// The volume to read.
+    pub const FRONT: usize = 88;
+    /// The step in front.
+    pub const STEP: usize = 96;
+    /// Steps closed so far.
+    pub const CLOSED: usize = 104;
+    /// 1 receiving, 2 closed or replaced.
+    pub const STATE: usize = 112;
+    /// When a packet last came.
+    pub const LAST: usize = 128;
+    /// Bits a second that the sender says it sends.
+    pub const RATE: usize = 256;
+    pub(super) const NAME: usize = 136;
+    pub(super) const WRITTEN: usize = 216;
+    pub(super) const SEQUENCES: usize = 224;
+}
+
+/// What cannot be shared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that is no name of a file.
+    #[error("{0:?} cannot name a field: letters, digits, '-', '_' and '.', at most 64")]
+    Name(String),
+    /// Another receiver has it.
+    #[error("{path} belongs to a receiver that runs; give this one another --name", path = .0.display())]
+    Taken(PathBuf),
+    /// There is not as much memory.
+    #[error("{DIR} has no room for {0} bytes more; a smaller volume, or `--volume live`, needs less")]
+    Full(u64),
+    /// The system says no.
+    #[error("cannot {doing} {path}: {error}", path = path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// The file that readers find by this name of a field.
+///
+/// # Errors
+/// [`Error::Name`].
+pub fn path(name: &str) -> Result<PathBuf, Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let good = !name.is_empty() && name.len() <= 64 && name.chars().all(plain);
+    good.then(|| Path::new(DIR).join(format!("tidecast-field-{name}")))
+        .ok_or_else(|| Error::Name(name.into()))
+}
+
+/// One file, as long as its shape and slabs stay.
+#[derive(Debug)]
+pub struct Shared {
+    map: MmapRaw,
+    /// Holds the lock that says that a receiver runs.
+    _file: File,
+    path: PathBuf,
+    slabs: usize,
+    volumes: usize,
+    first_volume: usize,
+    volume_size: usize,
+    history: usize,
+}
+
+impl Shared {
+    /// Makes the file, with memory for the slabs, and gives it its name; one of that name that nobody writes to is replaced.
+    ///
+    /// # Errors
+    /// When another receiver writes to it, or there is no room.
+    pub fn create(
+        name: &str,
+        shape: Shape,
+        slabs: &[(u32, Slab)],
+        volumes: usize,
+        title: &str,
+    ) -> Result<Self, Error> {
+        let path = path(name)?;
+        let io = |doing| {
+            let path = path.clone();
+            move |error: io::Error| Error::Io { doing, path, error }
+        };
+        let history = (SLABS + slabs.len() * SLAB).next_multiple_of(ENTRY);
+        let first_volume = (history + HISTORY as usize * ENTRY).next_multiple_of(ALIGN);
+        let volume_size = (shape.values() as usize * VALUE).next_multiple_of(ALIGN);
+        let size = first_volume + volumes * volume_size;
+        free(&path)?;
+        let (begin, end) = span(slabs);
+        let needed = (first_volume + volumes * (end - begin) * VALUE) as u64;
+        let room = rustix::fs::statvfs(DIR).map_err(|e| io("look at")(e.into()))?;
+        if room.f_bavail.saturating_mul(room.f_frsize) < needed {
+            return Err(Error::Full(needed));
+        }
+        // Without a name until it is complete: readers find all of it or nothing.
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(
+            rustix::fs::open(DIR, flags, Mode::RUSR | Mode::WUSR).map_err(|e| io("create")(e.into()))?,
+        );
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| io("lock")(e.into()))?;
+        file.set_len(size as u64).map_err(io("make room for"))?;
+        let reserve = |offset: usize, len: usize| {
+            // Taken now, for to write into memory that is not there is a fault later on.
+            let taken = rustix::fs::fallocate(&file, FallocateFlags::empty(), offset as u64, len as u64);
+            taken.map_err(|_| Error::Full(len as u64))
+        };
+        reserve(0, first_volume)?;
+        for volume in 0..volumes {
+            reserve(first_volume + volume * volume_size + begin * VALUE, (end - begin) * VALUE)?;
+        }
+        let map = MmapOptions::new().len(size).map_raw(&file).map_err(io("map"))?;
+        // Fewer faults where the system has large pages for shared memory; else nothing is lost.
+        let _ = map.advise(Advice::HugePage);
+        let shared =
+            Self { map, _file: file, path, slabs: slabs.len(), volumes, first_volume, volume_size, history };
+        shared.fill_head(shape, slabs, title);
+        shared.appear()?;
+        Ok(shared)
+    }
+
+    fn fill_head(&self, shape: Shape, slabs: &[(u32, Slab)], title: &str) {
+        let (nx, ny, nz) = shape.sides();
+        let made = now();
+        let words = [
+            (0, u64::from_le_bytes(*b"TCFIELD1")),
+            (8, 1),
+            (16, nx.into()),
+            (24, ny.into()),
+            (32, nz.into()),
+            (40, slabs.len() as u64),
+            (48, SLABS as u64),
+            (56, SLAB as u64),
+            (64, self.volumes as u64),
+            (72, self.first_volume as u64),
+            (80, self.volume_size as u64),
+            (head::STATE, 1),
+            (120, made),
+            (200, self.history as u64),
+            (208, HISTORY),
+        ];
+        words.iter().for_each(|(offset, value)| self.set(*offset, *value));
+        self.set_title(title);
+        for (number, (stream, slab)) in slabs.iter().enumerate() {
+            self.set_slab(number, 0, slab.begin.into());
+            self.set_slab(number, 8, slab.end.into());
+            self.set_slab(number, 144, (*stream).into());
+        }
+    }
+
+    /// Gives the file its name, in the place of one that was left behind.
+    fn appear(&self) -> Result<(), Error> {
+        let io = |error: rustix::io::Errno| Error::Io {
+            doing: "name",
+            path: self.path.clone(),
+            error: error.into(),
+        };
+        let fresh = self.path.with_added_extension(format!("new{}", std::process::id()));
+        let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self._file));
+        let _ = std::fs::remove_file(&fresh);
+        rustix::fs::linkat(
+            rustix::fs::CWD,
+            own,
+            rustix::fs::CWD,
+            &fresh,
+            rustix::fs::AtFlags::SYMLINK_FOLLOW,
+        )
+        .map_err(io)?;
+        rustix::fs::rename(&fresh, &self.path).map_err(io)
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many volumes it has.
+    pub fn volumes(&self) -> usize {
+        self.volumes
+    }
+
+    /// Says what is sent.
+    pub fn set_title(&self, title: &str) {
+        for (number, word) in padded_name(title).as_chunks().0.iter().enumerate() {
+            self.set(head::NAME + 8 * number, u64::from_le_bytes(*word));
+        }
+    }
+
+    /// Tells readers that nothing comes here any more, and takes the name away unless another file has it by now.
+    pub fn retire(&self, remove: bool) {
+        self.set(head::STATE, 2);
+        if remove {
+            // A reader keeps what it has mapped.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// A word of the head.
+    pub fn get(&self, offset: usize) -> u64 {
+        u64::from_le(self.word(offset).load(Ordering::Acquire))
+    }
+
+    /// Writes a word of the head.
+    pub fn set(&self, offset: usize, value: u64) {
+        self.word(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// Writes a word of a slab's header.
+    pub fn set_slab(&self, slab: usize, offset: usize, value: u64) {
+        debug_assert!(slab < self.slabs && offset < SLAB);
+        self.set(SLABS + slab * SLAB + offset, value);
+    }
+
+    /// The sequence of a volume: odd while it is written.
+    pub fn sequence(&self, volume: usize) -> u64 {
+        self.get(head::SEQUENCES + 8 * volume)
+    }
+
+    /// Marks a volume as one that is written from now on, or no more.
+    pub fn mark(&self, volume: usize, written: bool) {
+        let now = self.sequence(volume);
+        if (now % 2 == 1) != written {
+            self.set(head::SEQUENCES + 8 * volume, now + 1);
+        }
+    }
+
+    /// Adds an entry to the history.
+    pub fn record(&self, entry: [u64; ENTRY / 8]) {
+        let written = self.get(head::WRITTEN);
+        let at = self.history + (written % HISTORY) as usize * ENTRY;
+        entry.iter().enumerate().for_each(|(i, value)| self.set(at + 8 * i, *value));
+        self.set(head::WRITTEN, written + 1);
+    }
+
+    /// Copies values into a volume, from the value at `place` on.
+    #[inline]
+    pub fn write(&self, volume: usize, place: usize, values: &[u8]) {
+        let Some(to) = self.at(volume, place, values.len()) else { return };
+        // SAFETY: `at` has checked that so many bytes lie within the map, which outlives the call; `values` is memory of this process
+        // and not of the map, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len()) }
+    }
+
+    /// Copies values out of a volume.
+    pub fn read(&self, volume: usize, place: usize, values: &mut [u8]) {
+        let Some(from) = self.at(volume, place, values.len()) else { return };
+        // SAFETY: as in `write`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), values.len()) }
+    }
+
+    /// Copies values from one volume to the same place of another.
+    pub fn carry(&self, from: usize, to: usize, place: usize, values: usize) {
+        let bytes = values * VALUE;
+        let (Some(source), Some(target)) = (self.at(from, place, bytes), self.at(to, place, bytes)) else {
+            return;
+        };
+        if from != to {
+            // SAFETY: both ranges lie within the map, in different volumes, so they do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(source, target, bytes) }
+        }
+    }
+
+    /// Where the value at `place` of a volume is, if so many bytes from there are within the volume.
+    #[inline]
+    fn at(&self, volume: usize, place: usize, bytes: usize) -> Option<*mut u8> {
+        let offset = place.checked_mul(VALUE)?;
+        let inside = volume < self.volumes && offset.checked_add(bytes)? <= self.volume_size;
+        debug_assert!(inside, "{volume} {place} {bytes}");
+        // The volumes are within the map: `create` made it so long.
+        inside.then(|| {
+            self.map.as_mut_ptr().wrapping_add(self.first_volume + volume * self.volume_size + offset)
+        })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        let offset = if offset.is_multiple_of(8) && offset < self.first_volume { offset } else { 0 };
+        // SAFETY: aligned, for the map begins on a page; within the map, before the volumes, where memory is reached as atomic words only;
+        // the map lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) }
+    }
+}
+
+/// The first value of all these neighbouring slabs, and behind the last.
+fn span(slabs: &[(u32, Slab)]) -> (usize, usize) {
+    let begin = slabs.iter().map(|(_, slab)| slab.offset()).min().unwrap_or_default();
+    let end =
+        slabs.iter().map(|(_, slab)| slab.offset() + u64::from(slab.values())).max().unwrap_or_default();
+    (begin as usize, end as usize)
+}
+
+/// Whether nobody writes to a file of this name.
+///
+/// # Errors
+/// [`Error::Taken`].
+pub fn free(path: &Path) -> Result<(), Error> {
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| Error::Taken(path.to_owned()))
+}
+
+/// Nanoseconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(name: &str, volumes: usize) -> Result<Shared, Error> {
+        let shape = Shape::new(4, 4, 4).unwrap();
+        let slabs = [(2, shape.slab(2, 4).unwrap()), (3, shape.slab(3, 4).unwrap())];
+        Shared::create(name, shape, &slabs, volumes, "density")
+    }
+
+    fn unique(what: &str) -> String {
+        format!("test-{what}-{}", std::process::id())
+    }
+
+    #[test]
+    fn the_head_is_as_the_format_says() {
+        let name = unique("head");
+        let shared = make(&name, 3).unwrap();
+        shared.write(2, 33, &1.5f32.to_le_bytes());
+        shared.record([7, 1, 2, 3, 4, 5, 6, 8]);
+        let bytes = std::fs::read(shared.path()).unwrap();
+        let word = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap()) as usize;
+        assert_eq!(&bytes[..8], b"TCFIELD1");
+        assert_eq!([8, 16, 24, 32, 40, 64, 112].map(word), [1, 4, 4, 4, 2, 3, 1]);
+        assert_eq!(&bytes[136..144], b"density\0");
+        let slab = word(48) + word(56);
+        assert_eq!([slab, slab + 8, slab + 144].map(word), [3, 4, 3]);
+        assert_eq!((word(word(200)), word(216)), (7, 1));
+        let place = word(72) + 2 * word(80) + 33 * 4;
+        assert!(word(72).is_multiple_of(ALIGN) && bytes[place..place + 4] == 1.5f32.to_le_bytes());
+        shared.retire(true);
+        assert!(!shared.path().exists());
+    }
+
+    #[test]
+    fn one_receiver_a_name() {
+        let name = unique("one");
+        let first = make(&name, 1).unwrap();
+        assert!(matches!(make(&name, 1), Err(Error::Taken(_))));
+        drop(first);
+        // What a killed one has left is replaced.
+        make(&name, 1).unwrap().retire(true);
+        for wrong in ["", "a/b", "..//x", &"x".repeat(65)] {
+            assert!(path(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sequences_and_copies() {
+        let name = unique("copies");
+        let shared = make(&name, 3).unwrap();
+        assert_eq!(shared.sequence(1), 0);
+        shared.mark(1, true);
+        shared.mark(1, true);
+        assert_eq!(shared.sequence(1), 1);
+        shared.write(1, 40, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        shared.carry(1, 0, 40, 2);
+        shared.mark(1, false);
+        assert_eq!(shared.sequence(1), 2);
+        let mut back = [0; 8];
+        shared.read(0, 40, &mut back);
+        assert_eq!(back, [1, 2, 3, 4, 5, 6, 7, 8]);
+        shared.retire(true);
+    }
+}
