@@ -233,6 +233,9 @@ mod tests {
             "run T --at /opt/env -- /opt/env/bin/python3 -c 1",
             "field recv --listen :7500 --streams 4 --name N --volume steps --missing nan --complete --steps 5 --cpus 0-1 --json",
             "field recv --plain --packing xyz --shape 8,8,8",
+            "field send a.raw b.raw --to a:1,b:2 --streams 32 --rate 10gbit --packing xyz --order morton --fec 5% --loop --steps 3:9 --shape 8,8,8 --plain --sync 0.0.0.0:7600 --cpus 0-1 --json",
+            "field send demo:nbody:64 --to a:1 --plain",
+            "field sync --to a:1,b:2 --every 1.4s --steps 0:9 --plain",
             "tracker --listen :6969",
             "revoke T",
             "sim single:8@1gbit --size 1GiB --algorithm chain,nfs --fault crash:3@1s --seed 7 --plot o.svg --json",
@@ -284,6 +287,10 @@ mod tests {
             "field recv --packing xyz",
             "field recv --plain --key aaaa",
             "field recv --shape 8,8,8",
+            "field send --to a:1 --plain",
+            "field send a.raw --to a:1 --rate fast",
+            "field send a.raw --to a:1 --fec 5",
+            "field sync --plain",
         ] {
             let words = std::iter::once("tidecast").chain(line.split(' ').filter(|w| !w.is_empty()));
             assert_eq!(Cli::try_parse_from(words).unwrap_err().exit_code(), 2, "{line}");

@@ -1,7 +1,10 @@
 //! `tidecast field`: time steps of a 3-D field, over UDP into shared memory.
 
 mod key;
+mod place;
 mod recv;
+mod send;
+mod sync;
 
 use clap::Subcommand;
 
@@ -18,11 +21,15 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 enum What {
+    Send(send::Args),
     Recv(recv::Args),
+    Sync(sync::Args),
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     match &args.what {
+        What::Send(args) => send::run(args, context, reporter),
+        What::Sync(args) => sync::run(args, context, reporter),
         What::Recv(args) => recv::run(args, context, reporter),
     }
 }

@@ -171,6 +171,12 @@ pub fn run(
 }
 
 impl Progress {
+    /// What was lost of what was sent to who takes it, from 0 to 1.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        self.lost as f64 / (self.lost + self.received).max(1) as f64
+    }
+
     /// With what an earlier session did.
     fn and(&self, now: &Self) -> Self {
         Self {

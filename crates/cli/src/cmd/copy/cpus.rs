@@ -30,22 +30,30 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
-    /// Keeps this thread, and those that it starts, on them.
-    pub(crate) fn keep_to(&self) -> anyhow::Result<()> {
-        let cpus = match self {
-            Self::List(cpus) => cpus.clone(),
+    /// Their numbers; none if all are meant.
+    pub(crate) fn numbers(&self) -> anyhow::Result<Vec<usize>> {
+        match self {
+            Self::List(cpus) => Ok(cpus.clone()),
             Self::Node(node) => {
-                of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "such a NUMA node")?
+                of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "such a NUMA node")
             }
             Self::Card(name) => {
                 // A card that is no device of a bus is near to all of them.
                 let near = PathBuf::from(format!("/sys/class/net/{name}"));
                 if near.is_dir() && !near.join("device/local_cpulist").exists() {
-                    return Ok(());
+                    return Ok(Vec::new());
                 }
-                of(near.join("device/local_cpulist"), "such a network card")?
+                of(near.join("device/local_cpulist"), "such a network card")
             }
-        };
+        }
+    }
+
+    /// Keeps this thread, and those that it starts, on them.
+    pub(crate) fn keep_to(&self) -> anyhow::Result<()> {
+        let cpus = self.numbers()?;
+        if cpus.is_empty() {
+            return Ok(());
+        }
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu));
         sched_setaffinity(None, &set).map_err(|e| anyhow!("cannot work on cores {cpus:?}: {e}"))

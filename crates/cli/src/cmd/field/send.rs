@@ -1,0 +1,272 @@
+//! `tidecast field send`: the steps of a field to receivers.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::{Map, json};
+use tidecast_field::geometry::{Order, Shape};
+use tidecast_field::packet::Packing;
+use tidecast_field::send::{self, Options, Progress, source};
+
+use super::key::Key;
+use super::place::{Steps, places, until_stopped};
+use crate::cmd::Context;
+use crate::cmd::copy::Cpus;
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, Snapshot, object, round};
+use crate::units::{Rate, Size, count};
+
+/// Send the steps of a field to one receiver or several, at a set rate
+///
+/// SOURCE is a file of raw float32 (with --shape), several of them, NumPy .npy, `file.nc:variable`, `file.h5:/group/variable`,
+/// `dir.zarr:array`, `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute
+/// a field of N x N x N. Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What to send
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// The receivers; of several, each gets a part of the volume
+    #[arg(long, value_name = "HOST:PORT", required = true, value_delimiter = ',')]
+    to: Vec<String>,
+    /// Streams, and slabs of the volume
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    streams: u32,
+    /// Bits a second of UDP payload (10gbit), all streams together; auto: as much as arrives
+    #[arg(long, value_name = "RATE", default_value = "auto")]
+    rate: Pace,
+    /// How values are packed: run, or the paper's xyz, four times as large
+    #[arg(long, value_name = "HOW", default_value = "run")]
+    packing: Packing,
+    /// In which order values of a slab go: by planes, or in bricks along the Z-order curve, so that what is lost lies together
+    #[arg(long, value_name = "HOW", default_value = "zslab")]
+    order: Order,
+    /// Parity packets to make up for lost ones, of the data packets
+    #[arg(long, value_name = "0|5%", default_value = "0")]
+    fec: Share,
+    /// Begin again when the steps are over
+    #[arg(long = "loop")]
+    again: bool,
+    /// Steps from A up to B, without B; either may be left out
+    #[arg(long, value_name = "A:B", default_value = ":")]
+    steps: Steps,
+    /// Shape of raw values, x fastest
+    #[arg(long, value_name = "X,Y,Z")]
+    shape: Option<Shape>,
+    /// The receiver's key, or @FILE that has it
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TIDECAST_FIELD_KEY",
+        hide_env_values = true,
+        conflicts_with = "plain"
+    )]
+    key: Option<Key>,
+    /// Without tags, to receivers that are plain too
+    #[arg(long)]
+    plain: bool,
+    /// Send each step when a controller says so (field sync), here
+    #[arg(long, value_name = "ADDR:PORT")]
+    sync: Option<SocketAddr>,
+    /// Work on these cores, a sending thread on each: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<Cpus>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidecast field send demo:gray-scott --to viz:7500 --key @field.key
+  tidecast field send run.nc:density --to viz:7500 --rate 10gbit --streams 32 --loop
+  tidecast field send step*.raw --shape 512,512,512 --to viz1:7500,viz2:7500 --fec 5%
+  tidecast field send simulation.py:steps --to viz:7500";
+
+/// A rate, or that it finds itself.
+#[derive(Debug, Clone, Copy)]
+struct Pace(Option<u64>);
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self(None)),
+            _ => match text.parse()? {
+                Rate(0) => Err("nothing is sent at that rate".into()),
+                Rate(rate) => Ok(Self(Some(rate))),
+            },
+        }
+    }
+}
+
+/// A share of one: `5%`, `0`.
+#[derive(Debug, Clone, Copy)]
+struct Share(f64);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim_end_matches('%').parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) && (text.ends_with('%') || percent == 0.0) => {
+                Ok(Self(percent / 100.0))
+            }
+            _ => Err(format!("{text:?} is not a share: write 5%, or 0 for none")),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let mut options = args.options().map_err(Failure::usage)?;
+    if let Some(cpus) = &args.cpus {
+        cpus.keep_to().map_err(Failure::usage)?;
+        options.cpus = cpus.numbers().map_err(Failure::usage)?;
+    }
+    let mut source = source::open(&args.sources, args.shape)?;
+    let (shape, steps) = (source.shape(), source.steps());
+    if let Some(steps) = steps.filter(|steps| options.first >= *steps) {
+        let error = anyhow!(
+            "{} has {}, and --steps begins at {}",
+            source.name(),
+            count(steps, "step"),
+            options.first
+        );
+        return Err(Failure::usage(error));
+    }
+    let (nx, ny, nz) = shape.sides();
+    let fields = json!({
+        "name": source.name(), "shape": [nx, ny, nz], "steps": steps, "streams": options.streams, "to": options.to, "rate": options.rate,
+    });
+    reporter.started("field send", object(fields));
+    let size = Size(shape.values() * 4);
+    let many = steps.map_or("steps without end".into(), |steps| count(steps, "step"));
+    reporter.note(&format!("{} of {nx} x {ny} x {nz}, {many} of {size}", source.name()));
+    let stopped = until_stopped()?;
+    let mut told = Told::default();
+    let outcome = send::run(source.as_mut(), &options, &|| !stopped(), &mut |now| told.tell(now, reporter));
+    let last = outcome.map_err(|error| match error {
+        send::Error::Geometry(_)
+        | send::Error::Receivers { .. }
+        | send::Error::Ports(..)
+        | send::Error::Parity => Failure::usage(error),
+        error => error.into(),
+    })?;
+    let fields = summary(&last, &options, reporter);
+    // What has no end is ended so, and what has one is cut off.
+    match stopped() && !options.again && steps.is_some() && options.sync.is_none() {
+        true => Err(Failure::cut("stopped before the last step").with(fields)),
+        false => Ok(fields),
+    }
+}
+
+impl Args {
+    fn options(&self) -> Result<Options> {
+        let key = match (&self.key, self.plain) {
+            (Some(Key(secret)), false) => Some(secret.clone()),
+            (None, true) => None,
+            (None, false) => bail!(
+                "whose key? --key KEY or @FILE, as the receiver has printed it, or --plain for receivers that are plain"
+            ),
+            (Some(_), true) => bail!("--key and --plain: which?"),
+        };
+        let count = self.steps.end.map(|end| end.saturating_sub(self.steps.begin));
+        if count == Some(0) {
+            bail!("--steps {}:{} are none", self.steps.begin, self.steps.end.unwrap_or_default());
+        }
+        Ok(Options {
+            to: places(&self.to)?,
+            streams: self.streams,
+            rate: self.rate.0,
+            packing: self.packing,
+            order: self.order,
+            parity: self.fec.0,
+            first: self.steps.begin,
+            count,
+            again: self.again,
+            key,
+            sync: self.sync,
+            cpus: Vec::new(),
+            memory: None,
+            wait: send::WAIT,
+        })
+    }
+}
+
+/// What has been said so far.
+#[derive(Default)]
+struct Told {
+    /// Times that it was told.
+    times: u32,
+    absent: bool,
+    refused: bool,
+    last: Option<(f64, u64)>,
+}
+
+impl Told {
+    fn tell(&mut self, now: &Progress, reporter: &mut Reporter) {
+        self.times += 1;
+        // In the first second receivers are just being asked.
+        if self.times > 4
+            && now.seconds > 0.0
+            && now.accepted < now.streams
+            && !std::mem::replace(&mut self.absent, true)
+        {
+            let (all, here) = (now.streams, now.accepted);
+            reporter.warning(&format!(
+                "{} of {all} streams have a receiver: it is sent all the same",
+                if here == 0 { "none".into() } else { here.to_string() }
+            ));
+        }
+        if now.refused > 0 && !std::mem::replace(&mut self.refused, true) {
+            reporter.warning("a receiver refuses this session: its volume may be of another size, or another sender busy with it");
+        }
+        let (seconds, bytes) = self.last.replace((now.seconds, now.bytes)).unwrap_or_default();
+        let rate = (now.bytes.saturating_sub(bytes)) as f64 * 8.0 / (now.seconds - seconds).max(1e-3);
+        let said = match now.seconds {
+            0.0 => format!("waiting for receivers, {} of {} streams are taken", now.accepted, now.streams),
+            _ => format!(
+                "step {}, {} of {} asked, {} lost",
+                now.step,
+                Rate(rate as u64),
+                Rate(now.rate),
+                percent(now.loss())
+            ),
+        };
+        if reporter.is_json() {
+            let fields = json!({
+                "step": now.step, "batch": now.batch, "steps": now.steps, "bytes": now.bytes, "packets": now.packets, "rate": rate.round(),
+                "asked": now.rate, "accepted": now.accepted, "streams": now.streams, "received": now.received, "lost": now.lost,
+            });
+            reporter.happened("progress", object(fields));
+        } else {
+            reporter.progress(&Snapshot { stage: "send", said: Some(said), ..Snapshot::default() });
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn summary(last: &Progress, options: &Options, reporter: &Reporter) -> Map<String, serde_json::Value> {
+    let rate = last.bytes as f64 * 8.0 / last.seconds.max(1e-9);
+    reporter.clear();
+    let asked = options.rate.map_or("auto".into(), |rate| Rate(rate).to_string());
+    let loss = match last.accepted {
+        0 => "no receiver has said what came".into(),
+        _ => format!("{} lost", percent(last.loss())),
+    };
+    reporter.result(&format!(
+        "{} in {:.2} s: {} at {} (asked: {asked}), {loss}",
+        count(last.steps, "step"),
+        last.seconds,
+        Size(last.bytes),
+        Rate(rate as u64)
+    ));
+    object(json!({
+        "steps": last.steps, "bytes": last.bytes, "packets": last.packets, "sending_seconds": round(last.seconds), "rate": rate.round(),
+        "asked": options.rate, "received": last.received, "lost": last.lost, "loss": last.loss(), "datagram": last.datagram,
+        "accepted": last.accepted, "streams": last.streams,
+    }))
+}
