@@ -1,13 +1,17 @@
 """`tidecast field recv`, from a sender and a reader that were written from the format's description alone."""
 import json
+import os
 import pathlib
 import random
 import signal
 import struct
+import subprocess
 import time
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import zarr
 from support.fieldpeer import RUN, XYZ, Reader, Sender, field, unique
 
 SHAPE = (20, 12, 16)
@@ -363,3 +367,70 @@ def test_it_ends_after_so_many_steps(recv):
     here.proc.ok()
     assert here.proc.last("done")["steps"] == 2
     assert json.dumps(here.proc.last("done")["streams"])
+
+
+def recorded(directory: pathlib.Path, count: int) -> bool:
+    file = directory / "zarr.json"
+    return file.exists() and json.loads(file.read_text())["shape"][0] == count
+
+
+def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
+    directory = tmp_path / "run"
+    volumes = [field(SHAPE, seed) for seed in range(5)]
+    # The second receiver goes on where the first one was ended.
+    for part in (volumes[:3], volumes[3:]):
+        here = recv("--streams", 2, "--record", directory)
+        sender = Sender(here.ports, SHAPE, here.key, first_step=7).begin()
+        before = 3 if directory.exists() else 0
+        for batch, values in enumerate(part):
+            sender.send(values, batch)
+            here.until("recorded", lambda: recorded(directory, before + batch + 1))  # noqa: B023
+        done = here.stop()
+        assert (done["recorded"], done["skipped"]) == (len(part), 0)
+    array = zarr.open_array(directory, mode="r")
+    assert array.shape == (5, *SHAPE[::-1]) and array.dtype == "float32" and array.metadata.dimension_names == ("step", "z", "y", "x")
+    np.testing.assert_array_equal(array[:], np.stack(volumes))
+    assert array.attrs["steps"] == [7, 8, 9, 7, 8]
+    # The series names each step's file, with a shape that its size has.
+    grids = ElementTree.parse(directory / "series.xdmf").findall("./Domain/Grid/Grid")
+    assert [grid.find("Time").get("Value") for grid in grids] == ["0", "1", "2", "3", "4"]
+    for grid, values in zip(grids, volumes, strict=True):
+        item = grid.find("Attribute/DataItem")
+        assert (item.get("NumberType"), item.get("Precision"), item.get("Endian"), item.get("Format")) == ("Float", "4", "Little", "Binary")
+        data = np.fromfile(directory / item.text, "<f4").reshape([int(n) for n in item.get("Dimensions").split()])
+        np.testing.assert_array_equal(data, values)
+    lines = [json.loads(line) for line in (directory / "steps.jsonl").read_text().splitlines()]
+    assert [(line["index"], line["step"], line["missing"]) for line in lines] == [(i, s, 0) for i, s in enumerate([7, 8, 9, 7, 8])]
+    assert not list(directory.rglob("*.part"))
+
+
+def test_a_full_disk_ends_the_recording_and_nothing_else(recv, tmp_path):
+    if os.geteuid():
+        pytest.skip("SKIPPED: to mount a small disk needs root")
+    directory = tmp_path / "small"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", directory], check=True)
+    try:
+        here = recv("--streams", 2, "--record", directory)
+        sender = Sender(here.ports, SHAPE, here.key).begin()
+        for batch in range(8):
+            sender.send(values := field(SHAPE, batch), batch)
+            here.steps(batch + 1)
+        warning = here.until("a word", lambda: [e["message"] for e in here.proc.events() if e["event"] == "warning"])[0]
+        assert "recording" in warning and "No space left" in warning
+        np.testing.assert_array_equal(here.reader().volume(), values)
+        assert here.stop()["recorded"] < 8
+        assert zarr.open_array(directory, mode="r").shape[0] < 8
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True)
+
+
+def test_another_recording_is_not_written_over(recv, tmp_path):
+    for shape, warned in ((SHAPE, False), ((8, 8, 8), True)):
+        here = recv("--streams", 2, "--record", tmp_path)
+        Sender(here.ports, shape, here.key).begin().send(field(shape, 1), 0)
+        here.steps(1)
+        if warned:
+            here.until("a word", lambda: [e for e in here.proc.events() if e["event"] == "warning" and "another" in e["message"]])
+        here.stop()
+    assert zarr.open_array(tmp_path, mode="r").shape == (1, *SHAPE[::-1])

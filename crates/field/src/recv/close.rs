@@ -102,6 +102,9 @@ impl Run {
             }
         }
         self.show(&mut closed, front);
+        if closed.shown {
+            hub.record(self, &closed);
+        }
         hub.tell(Event::Step(closed));
     }
 

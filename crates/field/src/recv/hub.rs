@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
+use super::close::Closed;
 use super::counts::{Count, Counts};
 use super::fec::Job;
+use super::record::Take;
 use super::run::{Run, Terms};
 use super::slot::{Area, Part, Slot};
 use super::{Event, Options, Policy, Progress};
@@ -59,11 +61,20 @@ pub(super) struct Hub {
     pub(super) unheard: Count,
     pub(super) kick: Sender<()>,
     pub(super) jobs: Sender<Job>,
+    recorder: Option<Sender<Take>>,
+    pub(super) recorded: Count,
+    pub(super) skipped: Count,
     pub(super) stop: AtomicBool,
 }
 
 impl Hub {
-    pub(super) fn new(options: &Options, events: Sender<Event>, kick: Sender<()>, jobs: Sender<Job>) -> Self {
+    pub(super) fn new(
+        options: &Options,
+        events: Sender<Event>,
+        kick: Sender<()>,
+        jobs: Sender<Job>,
+        recorder: Option<Sender<Take>>,
+    ) -> Self {
         Self {
             secret: options.secret.clone(),
             control: options.secret.as_ref().map(Secret::control),
@@ -77,6 +88,9 @@ impl Hub {
             unheard: Count::default(),
             kick,
             jobs,
+            recorder,
+            recorded: Count::default(),
+            skipped: Count::default(),
             stop: AtomicBool::new(false),
         }
     }
@@ -94,6 +108,26 @@ impl Hub {
     pub(super) fn tell(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.unheard.add(1);
+        }
+    }
+
+    /// Has a step recorded, if the recorder is done with the one before.
+    pub(super) fn record(&self, run: &Run, closed: &Closed) {
+        let Some(recorder) = &self.recorder else { return };
+        let slabs = run.ranks.iter().map(crate::geometry::Ranks::slab);
+        let planes = slabs.fold((u32::MAX, 0), |(a, b), slab| (a.min(slab.begin), b.max(slab.end)));
+        let take = Take {
+            area: run.area.clone(),
+            closed: closed.clone(),
+            shape: run.terms.shape,
+            planes,
+            title: run.title.clone(),
+        };
+        match recorder.try_send(take) {
+            Ok(()) => {}
+            Err(crossbeam_channel::TrySendError::Full(_)) => self.skipped.add(1),
+            // It has said why it ended.
+            Err(crossbeam_channel::TrySendError::Disconnected(_)) => {}
         }
     }
 
@@ -199,7 +233,7 @@ impl Hub {
         area.shared.set(head::RATE, rate);
         let file = area.shared.path().to_owned();
         current.runs += 1;
-        let run = Run::new(current.runs, session, terms.clone(), rate, area, self.policy)?;
+        let run = Run::new(current.runs, session, terms.clone(), (rate, title), area, self.policy)?;
         current.run = Some(Arc::new(run));
         current.complaint.clear();
         self.version.fetch_add(1, Ordering::Release);

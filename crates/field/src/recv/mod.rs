@@ -14,11 +14,13 @@
 //! | `run.rs`, `slot.rs` | the steps under way of that session, and of each slab |
 //! | `close.rs` | what happens to a step that is over |
 //! | `fec.rs` | parity |
+//! | `record.rs` | steps on disk |
 
 mod close;
 mod counts;
 mod fec;
 mod hub;
+mod record;
 mod run;
 mod slot;
 mod socket;
@@ -122,6 +124,8 @@ pub struct Options {
     pub secret: Option<Secret>,
     /// How steps are shown.
     pub policy: Policy,
+    /// Records every step that readers see into this directory; with [`Volumes::Steps`].
+    pub record: Option<PathBuf>,
     /// Takes the paper's packets from a sender that says no hello: the shape of its volume.
     pub foreign: Option<Shape>,
 }
@@ -188,7 +192,9 @@ impl Receiver {
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
         let (jobs, blocks) = bounded(fec::WAITING);
-        let hub = Arc::new(Hub::new(options, told, kick, jobs));
+        let (recorder, takes) = bounded(1);
+        let recorder = options.record.is_some().then_some(recorder);
+        let hub = Arc::new(Hub::new(options, told, kick, jobs, recorder));
         hub.begin_foreign()?;
         let mut receiver = Self { hub: hub.clone(), events, threads: Vec::new(), addresses };
         for (index, inlet) in inlets.into_iter().enumerate() {
@@ -209,6 +215,10 @@ impl Receiver {
                 }
             }
         })?;
+        if let Some(dir) = options.record.clone() {
+            let hub = hub.clone();
+            receiver.thread("recorder", move || record::work(&hub, &dir, &takes))?;
+        }
         receiver.thread("decoder", move || fec::work(&hub, &blocks))?;
         Ok(receiver)
     }
@@ -237,6 +247,11 @@ impl Receiver {
     /// What has come by each stream so far.
     pub fn totals(&self) -> Vec<Total> {
         self.hub.counts.iter().map(counts::Counts::total).collect()
+    }
+
+    /// Steps recorded so far, and those that were not because the disk was too slow.
+    pub fn recorded(&self) -> (u64, u64) {
+        (self.hub.recorded.get(), self.hub.skipped.get())
     }
 
     /// Ends it: steps under way are closed as they are, readers are told, and the shared memory's name goes. Events that nobody has

@@ -112,6 +112,8 @@ pub(super) struct Run {
     pub(super) id: u64,
     pub(super) session: u64,
     pub(super) terms: Terms,
+    /// Name of what is sent.
+    pub(super) title: String,
     pub(super) area: Arc<Area>,
     pub(super) ranks: Vec<Ranks>,
     pub(super) units: Vec<u32>,
@@ -139,7 +141,7 @@ impl Run {
         id: u64,
         session: u64,
         terms: Terms,
-        rate: u64,
+        (rate, title): (u64, &str),
         area: Arc<Area>,
         policy: Policy,
     ) -> Result<Self, crate::geometry::Error> {
@@ -167,6 +169,7 @@ impl Run {
             id,
             session,
             terms,
+            title: title.to_owned(),
             area,
             ranks,
             units,

@@ -1,6 +1,7 @@
 //! `tidecast field recv`: takes a field's streams into shared memory.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -35,15 +36,18 @@ pub(crate) struct Args {
     /// Name of the shared memory
     #[arg(long, value_name = "NAME", default_value = "field")]
     name: String,
-    /// What readers see: one volume that is always changing, or steps when they have closed
-    #[arg(long, value_name = "WHAT", default_value = "live", value_parser = ["live", "steps"])]
-    volume: String,
+    /// What readers see: one volume that is always changing, or steps when they have closed [default: live]
+    #[arg(long, value_name = "WHAT", value_parser = ["live", "steps"])]
+    volume: Option<String>,
     /// What is where values have not come: those of the step before, or NaN
     #[arg(long, value_name = "WHAT", default_value = "keep", value_parser = ["keep", "nan"])]
     missing: String,
-    /// Show only steps of which nothing is missing; with --volume steps
+    /// Show only steps of which nothing is missing; --volume steps goes with it
     #[arg(long)]
     complete: bool,
+    /// Record steps into this directory, as a Zarr array and a series that ParaView opens; --volume steps goes with it
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     /// End after so many steps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
@@ -68,15 +72,18 @@ const EXAMPLES: &str = "\
 Examples:
   tidecast field recv --listen :7500                 # prints what to run at the other side
   tidecast field recv --volume steps --missing nan   # whole steps, with holes where values were lost
+  tidecast field recv --record /scratch/run7         # all steps, for ParaView: /scratch/run7/series.xdmf
   tidecast field recv --plain --packing xyz --shape 1024,1024,1024   # from any sender of the paper's packets";
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
-    if args.complete && args.volume != "steps" {
+    let live = args.volume.as_deref() == Some("live");
+    if live && (args.complete || args.record.is_some()) {
+        let what = if args.complete { "--complete" } else { "--record" };
         return Err(Failure::usage(anyhow!(
-            "--complete needs --volume steps: a volume that is always changing is never complete"
+            "{what} needs --volume steps: one that is always changing is never a step"
         )));
     }
     let secret = match (&args.key, args.plain) {
@@ -116,10 +123,19 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     while let (false, Ok(event)) = (watch.is_over(), receiver.events().try_recv()) {
         watch.hear(event, reporter);
     }
-    Ok(tell(&receiver.totals(), watch.steps, reporter))
+    let mut fields = tell(&receiver.totals(), watch.steps, reporter);
+    if let Some(dir) = &args.record {
+        let (recorded, skipped) = receiver.recorded();
+        let slow =
+            if skipped > 0 { format!("; {skipped} were not, for want of time") } else { String::new() };
+        reporter.result(&format!("{} recorded in {}{slow}", count(recorded, "step"), dir.display()));
+        fields.extend(object(json!({ "recorded": recorded, "skipped": skipped })));
+    }
+    Ok(fields)
 }
 
 fn options(args: &Args, secret: Option<Secret>) -> Options {
+    let steps = args.volume.as_deref() == Some("steps") || args.complete || args.record.is_some();
     Options {
         listen: SocketAddr::new(
             args.listen.ip.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
@@ -129,10 +145,11 @@ fn options(args: &Args, secret: Option<Secret>) -> Options {
         name: args.name.clone(),
         secret,
         policy: Policy {
-            volumes: if args.volume == "steps" { Volumes::Steps } else { Volumes::Live },
+            volumes: if steps { Volumes::Steps } else { Volumes::Live },
             missing: if args.missing == "nan" { Missing::Nan } else { Missing::Keep },
             complete: args.complete,
         },
+        record: args.record.clone(),
         foreign: args.shape,
     }
 }

@@ -1,0 +1,194 @@
+//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf`.
+//!
+//! A step is copied out of the volume before it is written, so that a slow disk costs steps of the recording and nothing else.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::close::Closed;
+use super::slot::Area;
+use super::{Event, Hub};
+use crate::geometry::Shape;
+use crate::packet::VALUE;
+
+/// Time between two writings of the series: it names all steps, so it is not written with each.
+const SERIES: Duration = Duration::from_secs(1);
+
+/// A step that has just closed.
+pub(super) struct Take {
+    pub(super) area: Arc<Area>,
+    pub(super) closed: Closed,
+    pub(super) shape: Shape,
+    /// The planes that are here: first, and behind the last.
+    pub(super) planes: (u32, u32),
+    pub(super) title: String,
+}
+
+/// The thread that records, until the receiver ends or the disk fails.
+pub(super) fn work(hub: &Hub, dir: &Path, takes: &crossbeam_channel::Receiver<Take>) {
+    let mut recording: Option<Recording> = None;
+    let mut buffer = Vec::new();
+    while let Some(take) = next(hub, takes) {
+        if !copy(&take, &mut buffer) {
+            hub.skipped.add(1);
+            continue;
+        }
+        let done = match &mut recording {
+            Some(recording) => recording.add(&take, &buffer),
+            None => {
+                Recording::open(dir, &take).and_then(|opened| recording.insert(opened).add(&take, &buffer))
+            }
+        };
+        match done {
+            Ok(()) => hub.recorded.add(1),
+            Err(error) => {
+                let dir = dir.display();
+                hub.tell(Event::Note(format!("recording into {dir} has ended, receiving goes on: {error}")));
+                break;
+            }
+        }
+    }
+    if let Some(Err(error)) = recording.map(|mut recording| recording.write_series()) {
+        hub.tell(Event::Note(format!("cannot write the series of {}: {error}", dir.display())));
+    }
+}
+
+/// The next step; `None` when the receiver has ended and all is taken.
+fn next(hub: &Hub, takes: &crossbeam_channel::Receiver<Take>) -> Option<Take> {
+    loop {
+        match takes.recv_timeout(Duration::from_millis(100)) {
+            Ok(take) => return Some(take),
+            Err(_) if hub.stop.load(std::sync::atomic::Ordering::Relaxed) => return takes.try_recv().ok(),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Copies the planes here; false if a later step has come into the volume meanwhile.
+fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
+    let (shared, closed) = (&take.area.shared, &take.closed);
+    let plane = take.shape.plane() as usize;
+    buffer.resize((take.planes.1 - take.planes.0) as usize * plane * VALUE, 0);
+    if shared.sequence(closed.volume) != closed.sequence {
+        return false;
+    }
+    shared.read(closed.volume, take.planes.0 as usize * plane, buffer);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    shared.sequence(closed.volume) == closed.sequence
+}
+
+/// A directory with a recording.
+struct Recording {
+    dir: PathBuf,
+    /// Planes, rows and values of a row.
+    sides: [u32; 3],
+    first_plane: u32,
+    title: String,
+    steps: Vec<u64>,
+    log: File,
+    series: Option<Instant>,
+}
+
+impl Recording {
+    /// Begins one, or goes on with one of the same shape.
+    fn open(dir: &Path, take: &Take) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let (nx, ny, _) = take.shape.sides();
+        let sides = [take.planes.1 - take.planes.0, ny, nx];
+        let mut steps = Vec::new();
+        if let Ok(text) = fs::read(dir.join("zarr.json")) {
+            let had: Value = serde_json::from_slice(&text)?;
+            let shape: Vec<u64> = serde_json::from_value(had["shape"].clone()).unwrap_or_default();
+            let old: Option<Vec<u64>> = serde_json::from_value(had["attributes"]["steps"].clone()).ok();
+            match old {
+                Some(old)
+                    if shape.get(1..) == Some(&sides.map(u64::from))
+                        && shape.first() == Some(&(old.len() as u64)) =>
+                {
+                    steps = old;
+                }
+                _ => {
+                    return Err(io::Error::other(
+                        "it has a recording of another shape; name another directory",
+                    ));
+                }
+            }
+        }
+        let log = OpenOptions::new().create(true).append(true).open(dir.join("steps.jsonl"))?;
+        let (dir, title) = (dir.to_owned(), take.title.clone());
+        Ok(Self { dir, sides, first_plane: take.planes.0, title, steps, log, series: None })
+    }
+
+    fn add(&mut self, take: &Take, values: &[u8]) -> io::Result<()> {
+        let (nx, ny, _) = take.shape.sides();
+        if [take.planes.1 - take.planes.0, ny, nx] != self.sides {
+            return Err(io::Error::other("the shape has changed; name another directory and begin again"));
+        }
+        let index = self.steps.len();
+        let chunk = self.dir.join(format!("c/{index}/0/0"));
+        fs::create_dir_all(&chunk)?;
+        put(&chunk.join("0"), values)?;
+        let mut line = serde_json::to_value(&take.closed)?;
+        line["index"] = index.into();
+        writeln!(self.log, "{line}")?;
+        self.steps.push(take.closed.step);
+        put(&self.dir.join("zarr.json"), self.array().to_string().as_bytes())?;
+        if self.series.is_none_or(|written| written.elapsed() > SERIES) {
+            self.write_series()?;
+        }
+        Ok(())
+    }
+
+    /// The array's metadata, as Zarr v3 has it.
+    fn array(&self) -> Value {
+        let [nz, ny, nx] = self.sides;
+        json!({
+            "zarr_format": 3, "node_type": "array", "data_type": "float32", "fill_value": "NaN",
+            "shape": [self.steps.len(), nz, ny, nx], "dimension_names": ["step", "z", "y", "x"],
+            "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": [1, nz, ny, nx] } },
+            "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+            "codecs": [{ "name": "bytes", "configuration": { "endian": "little" } }],
+            "attributes": { "name": self.title, "steps": self.steps, "first_plane": self.first_plane },
+        })
+    }
+
+    /// The series for ParaView. Time is the number within the recording: numbers of steps come again when a sender goes round.
+    fn write_series(&mut self) -> io::Result<()> {
+        let [nz, ny, nx] = self.sides;
+        let plain: String =
+            self.title.chars().filter(|c| c.is_alphanumeric() || " ._-/".contains(*c)).collect();
+        let name = if plain.is_empty() { "field" } else { &plain };
+        let mut text = String::from(
+            "<?xml version=\"1.0\"?>\n<Xdmf Version=\"3.0\"><Domain><Grid Name=\"series\" GridType=\"Collection\" CollectionType=\"Temporal\">\n",
+        );
+        for (index, step) in self.steps.iter().enumerate() {
+            text += &format!(
+                "<Grid Name=\"step {step}\"><Time Value=\"{index}\"/><Topology TopologyType=\"3DCoRectMesh\" Dimensions=\"{nz} {ny} {nx}\"/>\
+                 <Geometry GeometryType=\"ORIGIN_DXDYDZ\"><DataItem Dimensions=\"3\" Format=\"XML\">{} 0 0</DataItem>\
+                 <DataItem Dimensions=\"3\" Format=\"XML\">1 1 1</DataItem></Geometry>\
+                 <Attribute Name=\"{name}\" AttributeType=\"Scalar\" Center=\"Node\"><DataItem Dimensions=\"{nz} {ny} {nx}\" \
+                 NumberType=\"Float\" Precision=\"4\" Format=\"Binary\" Endian=\"Little\">c/{index}/0/0/0</DataItem></Attribute></Grid>\n",
+                self.first_plane
+            );
+        }
+        text += "</Grid></Domain></Xdmf>\n";
+        self.series = Some(Instant::now());
+        put(&self.dir.join("series.xdmf"), text.as_bytes())
+    }
+}
+
+/// Writes a file so that nobody finds a part of it.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_added_extension("part");
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // What a full disk has of it is of no use.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
