@@ -142,7 +142,7 @@ def test_what_is_lost_is_counted_and_shown_as_asked(recv, volume, missing):
         here.until("all of the newest", lambda: np.array_equal(reader.volume(), expected, equal_nan=True))
     else:
         np.testing.assert_array_equal(reader.volume(), expected)
-    assert here.stop()["streams"][1]["lost"] >= 2
+    assert here.stop()["streams"][1]["lost"] == 2
 
 
 def test_only_complete_steps(recv):
@@ -186,7 +186,7 @@ def test_duplicates_reordering_and_what_is_too_late(recv):
     for datagram in sender.sent[0][:3]:
         sender.raw(0, datagram)
     here.until("counted", lambda: reader.slab(0)["stale"] == before + 3)
-    assert here.stop()["lost"] > 0, "the last step was cut off"
+    assert here.stop()["lost"] == 0, "what the receiver itself cuts off is not lost"
 
 
 def test_a_hostile_sender_on_the_same_ports(recv):

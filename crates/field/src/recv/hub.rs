@@ -304,10 +304,10 @@ impl Hub {
         Some(progress)
     }
 
-    /// Ends: no run is the present one any more, and the shared memory is gone.
+    /// Ends: no run is the present one any more, and the shared memory is gone. Of steps under way nothing is lost: it is we who go.
     pub(super) fn end(&self) {
         if let Some(run) = self.current.lock().run.take() {
-            run.retire(self);
+            run.tend(self, false);
             (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, 152, 0));
             run.area.shared.retire(true);
         }

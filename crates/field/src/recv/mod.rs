@@ -254,8 +254,8 @@ impl Receiver {
         (self.hub.recorded.get(), self.hub.skipped.get())
     }
 
-    /// Ends it: steps under way are closed as they are, readers are told, and the shared memory's name goes. Events that nobody has
-    /// heard can still be taken.
+    /// Ends it: steps under way are given up, readers are told, and the shared memory's name goes. Events that nobody has heard can
+    /// still be taken.
     pub fn end(&mut self) {
         self.hub.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

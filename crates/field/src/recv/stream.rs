@@ -41,6 +41,8 @@ pub(super) struct Stream {
     before: (u64, u64, u64),
     /// The highest batch of this session.
     highest: u32,
+    /// When the last datagrams came, ns since 1970: one look at the clock for all of them.
+    now: u64,
 }
 
 impl Stream {
@@ -56,6 +58,7 @@ impl Stream {
             peer: None,
             before: (0, 0, 0),
             highest: 0,
+            now: 0,
         }
     }
 
@@ -63,6 +66,7 @@ impl Stream {
     pub(super) fn work(mut self, mut inlet: Inlet) -> std::io::Result<()> {
         while !self.hub.stop.load(Ordering::Relaxed) {
             inlet.fill(PATIENCE)?;
+            self.now = now();
             self.follow();
             let mut any = false;
             for (from, bytes, stride) in inlet.filled() {
@@ -167,9 +171,8 @@ impl Stream {
         if let Some(counts) = self.hub.counts.get(self.index) {
             counts.packets.add(1);
             counts.bytes.add(bytes as u64);
-            let now = now();
-            counts.last_data.set(now);
-            counts.last.set(now);
+            counts.last_data.set(self.now);
+            counts.last.set(self.now);
         }
     }
 
