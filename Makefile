@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -63,6 +63,9 @@ bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 
 
 bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, an hour or two (ARGS='--places loopback --repeats 1'; as root)
 	@scripts/bench-mover $(ARGS)
+
+bench-field: build ## datagrams that `field recv` takes on one core, beside iperf3 -u (ARGS='--repeats 1'; needs iperf3)
+	$(PYTHON) -m bench.field $(ARGS)
 
 bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)
 	@scripts/bench-sim simgrid

@@ -12,8 +12,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BUFFERS: usize = 8;
 /// Bytes of a buffer: all that the system puts together.
 const BUFFER: usize = 1 << 16;
-/// What the kernel may keep of a stream while its thread is away, if it allows it: 20 ms at 10 Gbit/s.
-const KEPT: usize = 32 << 20;
+/// What the kernel may keep of a stream while its thread is away, if it allows it: 50 ms at 10 Gbit/s.
+const KEPT: usize = 64 << 20;
 
 /// Datagrams come in here.
 pub(super) struct Inlet {
