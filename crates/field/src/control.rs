@@ -119,7 +119,7 @@ pub struct Report {
     pub accepted: Accepted,
     /// The highest batch that has come; 0 before the first.
     pub batch: u32,
-    /// Data packets of this stream received in this session.
+    /// Packets of this stream, of values and parity, received in this session.
     pub received: u64,
     /// Data packets of this stream lost, of the steps that are closed.
     pub lost: u64,

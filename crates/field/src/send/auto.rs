@@ -10,7 +10,7 @@ const LOSS: f64 = 0.01;
 /// What went on since the last look.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Data packets sent, and of those lost, as receivers say.
+    /// Packets sent, and of those lost, as receivers say.
     pub(super) sent: u64,
     pub(super) lost: u64,
     /// Bits a second that were sent.

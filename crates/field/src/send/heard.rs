@@ -12,20 +12,20 @@ pub(super) struct Heard {
     pub(super) challenge: u64,
     /// Whether it takes this session.
     pub(super) accepted: Option<Accepted>,
-    /// Data packets sent when the last hello went.
+    /// Packets sent when the last hello went.
     asked: u64,
     /// Packets that were sent before the session was accepted: nobody can blame the way for them.
     before: Option<u64>,
-    /// Data packets lost since then.
+    /// Packets lost since then.
     pub(super) lost: u64,
-    /// Data packets received.
+    /// Packets received.
     pub(super) received: u64,
     /// Reports that have come.
     pub(super) reports: u64,
 }
 
 impl Heard {
-    /// A hello goes, behind so many data packets.
+    /// A hello goes, behind so many packets.
     pub(super) fn ask(&mut self, sent: u64) {
         self.asked = sent;
     }
@@ -45,7 +45,7 @@ impl Heard {
         new && report.accepted == Accepted::NotYet
     }
 
-    /// Data packets that were sent when it was asked last, since it takes them.
+    /// Packets that were sent when it was asked last, since it takes them.
     pub(super) fn sent(&self) -> u64 {
         self.asked.saturating_sub(self.before.unwrap_or(self.asked))
     }

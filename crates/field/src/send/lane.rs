@@ -21,7 +21,7 @@ pub(super) struct Form {
     pub(super) due: Vec<Due>,
 }
 
-/// Bytes and data packets that were put together.
+/// Bytes and packets that were put together.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) bytes: usize,
@@ -100,9 +100,9 @@ impl Lane {
                 _ => {
                     self.form.values(staged, self.packet, into);
                     self.packet += 1;
-                    made.packets += 1;
                 }
             }
+            made.packets += 1;
             done = self.packet == self.packets && self.due == self.form.due.len();
         }
         made.bytes = into.len();

@@ -121,7 +121,7 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Bytes of datagrams.
     pub bytes: u64,
-    /// Data packets.
+    /// Packets of values and parity.
     pub packets: u64,
     /// Since packets may go.
     pub seconds: f64,
@@ -133,7 +133,7 @@ pub struct Progress {
     pub accepted: usize,
     /// See `streams`.
     pub refused: usize,
-    /// Data packets that receivers have received.
+    /// Packets that receivers have received.
     pub received: u64,
     /// And those that they have not.
     pub lost: u64,

@@ -181,10 +181,7 @@ impl<'a> Session<'a> {
                     self.running.fetch_sub(1, Ordering::Relaxed);
                 });
             }
-            let last = self.direct(patient, ear, stay, tell);
-            self.stop.store(true, Ordering::Relaxed);
-            self.stage.stop();
-            last
+            self.direct(patient, ear, stay, tell)
         });
         if let Some(error) = self.error.lock().take() {
             return Err(error);
@@ -338,6 +335,13 @@ impl<'a> Session<'a> {
             }
         }
         let seconds = clock.seconds();
+        self.stop.store(true, Ordering::Relaxed);
+        self.stage.stop();
+        // They look up every 20 ms, and a call has a second.
+        let until = Instant::now() + LAST;
+        while self.running.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(NOTHING / 10);
+        }
         self.settle(&mut heard);
         Progress { seconds, ..self.progress(&clock, &heard) }
     }

@@ -1,0 +1,223 @@
+"""The shared memory of a receiver, read without locks."""
+from __future__ import annotations
+
+import builtins
+import mmap
+import os
+import pathlib
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+_DIR = pathlib.Path("/dev/shm")
+_PREFIX = "tidecast-field-"
+_MAGIC = int.from_bytes(b"TCFIELD1", "little")
+#: Places of words, in bytes.
+_FRONT, _STEP, _CLOSED, _STATE, _MADE, _LAST, _TITLE, _RATE = 88, 96, 104, 112, 120, 128, 136, 256
+#: Between two looks of a wait, seconds.
+_LOOK = 0.002
+
+
+class FieldError(RuntimeError):
+    """A field that is not there, or cannot be sent."""
+
+
+class Closed(FieldError):
+    """The receiver has ended or made the memory anew: open the name again."""
+
+
+class Slab(NamedTuple):
+    """What one stream has brought. ``expected`` to ``recovered_now`` are packets of its step; what follows counts all steps."""
+    z0: int
+    z1: int
+    batch: int
+    step: int
+    expected: int
+    received: int
+    recovered_now: int
+    packets: int
+    bytes: int
+    lost: int
+    recovered: int
+    duplicate: int
+    stale: int
+    rejected: int
+    reordered: int
+    complete: int
+    incomplete: int
+    last: int
+    stream: int
+    is_open: bool
+
+
+class Entry(NamedTuple):
+    """A step that has closed; ``when`` is in nanoseconds since 1970, ``missing`` in values."""
+    step: int
+    batch: int
+    when: int
+    expected: int
+    received: int
+    recovered: int
+    missing: int
+    bytes: int
+
+
+class Volume(NamedTuple):
+    """A copy of a volume, and the number of its step."""
+    array: np.ndarray
+    step: int
+
+
+class Field:
+    """A field that a receiver of this host has. ``open`` makes it; close it, or use it in ``with``."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._path = _DIR / (_PREFIX + name)
+        try:
+            with builtins.open(self._path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        except (OSError, ValueError):
+            raise FieldError(f"there is no field {name!r} on this host: tidecast field recv --name {name}") from None
+        if len(self._map) < 4096:
+            raise FieldError(f"{self._path} is not a field, or not yet one")
+        self._words = np.frombuffer(self._map, "<u8", len(self._map) // 8)
+        if self._word(0) != _MAGIC or self._word(8) != 1:
+            raise FieldError(f"{self._path} is not a field, or of another version of tidecast")
+        #: Of the whole volume: z, y, x.
+        self.shape: tuple[int, int, int] = (self._word(32), self._word(24), self._word(16))
+        count = self.shape[0] * self.shape[1] * self.shape[2]
+        first, apart = self._word(72), self._word(80)
+        if not 1 <= self._word(64) <= 4 or first + (self._word(64) - 1) * apart + 4 * count > len(self._map):
+            raise FieldError(f"{self._path} is damaged")
+        self._volumes = [np.frombuffer(self._map, "<f4", count, first + n * apart).reshape(self.shape)
+                         for n in range(self._word(64))]
+        self._seen = self.closed
+
+    def _word(self, offset: int) -> int:
+        return int(self._words[offset // 8])
+
+    @property
+    def array(self) -> np.ndarray:
+        """The volume to read, as it is now: a read-only view, nothing is copied. With ``field recv --volume live`` it changes all the
+        time; else it is a step that has closed, and is left alone for one more step at least. Ask again for a newer one."""
+        return self._volumes[min(self._word(_FRONT), len(self._volumes) - 1)]
+
+    @property
+    def step(self) -> int:
+        """The step in front; of a volume that always changes, the newest that anything has come of."""
+        return self._word(_STEP)
+
+    @property
+    def closed(self) -> int:
+        """Steps closed so far."""
+        return self._word(_CLOSED)
+
+    @property
+    def is_open(self) -> bool:
+        """False when the receiver has ended or made the memory anew."""
+        return self._word(_STATE) == 1
+
+    @property
+    def title(self) -> str:
+        """What the sender calls it."""
+        return self._map[_TITLE:_TITLE + 64].split(b"\0")[0].decode("utf-8", "replace")
+
+    @property
+    def rate(self) -> int:
+        """Bits a second that the sender says it sends."""
+        return self._word(_RATE)
+
+    @property
+    def last(self) -> float:
+        """When a packet last came: seconds since 1970."""
+        return self._word(_LAST) / 1e9
+
+    @property
+    def loss(self) -> float:
+        """The share of values that are missing in the step that has closed last, from 0 to 1; 0 before there was one."""
+        history = self._entries(1)
+        values = sum(slab.z1 - slab.z0 for slab in self.slabs) * self.shape[1] * self.shape[2]
+        return history[-1].missing / values if history and values else 0.0
+
+    @property
+    def slabs(self) -> list[Slab]:
+        """What each stream has brought."""
+        count, first, size = self._word(40), self._word(48), self._word(56)
+        rows = [self._words[(first + n * size) // 8:][:20].tolist() for n in range(count)]
+        return [Slab(*row[:19], bool(row[19])) for row in rows]
+
+    @property
+    def history(self) -> list[Entry]:
+        """The steps that have closed last, the oldest first."""
+        return self._entries(self._word(208))
+
+    def _entries(self, most: int) -> list[Entry]:
+        place, size, written = self._word(200), self._word(208), self._word(216)
+        begin = max(0, written - min(most, size))
+        return [Entry(*self._words[(place + n % size * 64) // 8:][:8].tolist()) for n in range(begin, written)]
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Waits until a step closes that this has not told of yet; the steps closed so far, or None after ``timeout`` seconds.
+
+        :raises Closed: no step will come any more
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.closed == self._seen:
+            if not self.is_open:
+                raise Closed(f"{self.name}: the receiver has ended or begun anew")
+            if until is not None and time.monotonic() >= until:
+                return None
+            time.sleep(_LOOK)
+        self._seen = self.closed
+        return self._seen
+
+    def read(self, timeout: float = 10.0) -> Volume:
+        """A copy of the volume in front, all of it of one step, and its number. (A volume that always changes is copied as it is.)
+
+        :raises FieldError: steps come so fast that none could be copied whole within ``timeout`` seconds
+        """
+        if len(self._volumes) == 1:
+            return Volume(self.array.copy(), self.step)
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            front, step = self._word(_FRONT), self.step
+            sequence = self._word(224 + 8 * front)
+            if sequence % 2 == 0:
+                copy = self._volumes[front].copy()
+                # A step may have come to the front between the two words.
+                if self._word(224 + 8 * front) == sequence and (self._word(_FRONT), self.step) == (front, step):
+                    return Volume(copy, step)
+            time.sleep(_LOOK)
+        raise FieldError(f"{self.name}: no step could be copied whole within {timeout} s")
+
+    def close(self) -> None:
+        """Lets go of the memory. Arrays that are still in use keep it."""
+        self._volumes, self._words = [], np.zeros(64, "<u8")
+        try:
+            self._map.close()
+        except BufferError:
+            pass
+
+    def __enter__(self) -> Field:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tidecast field {self.name!r} {self.shape}, step {self.step}>"
+
+
+def open(name: str = "field") -> Field:
+    """The field of this name that a receiver of this host has.
+
+    :raises FieldError: there is none
+    """
+    return Field(name)
+
+
+def names() -> list[str]:
+    """The names of the fields on this host."""
+    return sorted(entry[len(_PREFIX):] for entry in os.listdir(_DIR) if entry.startswith(_PREFIX))

@@ -1,0 +1,399 @@
+"""`tidecast field send` and `sync`, and Python's tidecast.field: to a receiver that was written from the format's description alone,
+and to the real one."""
+import os
+import pathlib
+import random
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from support.fieldpeer import field, unique
+from support.fieldsink import Sink, neighbours
+from support.tidecast import wait_for
+
+sys.path.insert(0, str(ROOT / "python"))
+import tidecast.field  # noqa: E402
+
+KEY = "a" * 52
+SHAPE = (20, 12, 9)
+
+
+@pytest.fixture
+def tide(node, monkeypatch):
+    """The program, with Tidecast's Python package at hand."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+    monkeypatch.setenv("TIDECAST_PYTHON", sys.executable)
+    return node("sender")
+
+
+@pytest.fixture
+def sink():
+    """sink(streams, key) -> a receiver; ended after the test."""
+    made = []
+
+    def make(streams: int, key=None) -> Sink:
+        made.append(Sink(streams, key))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def recv(tide, port):
+    """recv(*flags) -> process, port and name of a real receiver of 4 streams."""
+    def begin(*flags, streams=4):
+        name = unique()
+        sockets, first = neighbours(streams)
+        for s in sockets:
+            s.close()
+        proc = tide.run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--name", name, "--streams", streams, *flags)
+        proc.until("it listens", lambda: '"started"' in proc.out)
+        names.append(name)
+        return proc, first, name
+
+    names: list[str] = []
+    yield begin
+    for name in names:
+        pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink(missing_ok=True)
+
+
+def send(tide, sink, *words, key=None, code=0):
+    how = ("--key", key) if key else ("--plain",)
+    return tide("--json", "field", "send", *words, "--to", f"127.0.0.1:{sink.port}", "--streams", len(sink.sockets), *how, code=code)
+
+
+def steps_of(count: int, dtype="<f4") -> np.ndarray:
+    """Steps, z, y, x: values that every kind of number has."""
+    return np.random.default_rng(1).integers(0, 100, (count, *SHAPE[::-1])).astype(dtype)
+
+
+def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
+    """Words for the command line, and the steps that must arrive."""
+    steps = steps_of(3)
+    if kind == "raw":
+        steps.tofile(path / "all.raw")
+        return [path / "all.raw", "--shape", "20,12,9"], steps
+    if kind == "raw-each":
+        for n, step in enumerate(steps):
+            step.tofile(path / f"{n}.raw")
+        return [*sorted(path.glob("*.raw")), "--shape", "20,12,9"], steps
+    if kind.startswith("npy"):
+        dtype = kind.removeprefix("npy-")
+        np.save(path / "a.npy", steps[:2].astype(dtype))
+        np.save(path / "b.npy", steps[2].astype(dtype))
+        return [path / "a.npy", path / "b.npy"], steps
+    if kind == "hdf5":
+        import h5py
+        with h5py.File(path / "a.h5", "w") as file:
+            file["group/var"] = steps.astype("f8")
+        return [f"{path}/a.h5:/group/var"], steps
+    if kind == "netcdf":
+        import h5netcdf
+        with h5netcdf.File(path / "a.nc", "w") as file:
+            file.dimensions = {"t": 3, "z": 9, "y": 12, "x": 20}
+            file.create_variable("density", ("t", "z", "y", "x"), data=steps)
+        return [f"{path}/a.nc:density"], steps
+    if kind.startswith("zarr"):
+        import zarr
+        if kind == "zarr-array":
+            zarr.save_array(path / "a.zarr", steps)
+            return [path / "a.zarr"], steps
+        zarr.open_group(path / "a.zarr", mode="w").create_array("var", data=steps)
+        return [f"{path}/a.zarr:var"], steps
+    (path / "sim.py").write_text("import numpy as np\ndef run():\n    print('computing')\n"
+                                 f"    yield from np.fromfile('{path}/all.raw', 'f4').reshape(3, 9, 12, 20)\n")
+    steps.tofile(path / "all.raw")
+    return [f"{path}/sim.py:run"], steps
+
+
+@pytest.mark.parametrize("kind", ["raw", "raw-each", "npy-<f4", "npy->f8", "npy-<f2", "npy-|u1", "npy->i4", "hdf5", "netcdf", "zarr",
+                                  "zarr-array", "python"])
+def test_every_byte_of_every_step_of_every_source_arrives(kind, tide, sink, tmp_path):
+    words, steps = source(kind, tmp_path)
+    here = sink(4, KEY)
+    done = send(tide, here, *words, key=KEY).last("done")
+    assert (done["steps"], done["lost"], done["accepted"]) == (3, 0, 4)
+    assert sorted(here.values) == [0, 1, 2] and here.wrong == 0 and here.byes == 8
+    for batch, step in enumerate(steps):
+        assert np.array_equal(here.volume(batch), step)
+
+
+@pytest.mark.parametrize("order", ["zslab", "morton"])
+@pytest.mark.parametrize("streams", [1, 9])
+def test_steps_in_any_order_go_round(order, streams, tide, sink, tmp_path):
+    steps = steps_of(5)
+    steps.tofile(tmp_path / "a.raw")
+    here = sink(streams, KEY)
+    proc = tide.run("--json", "field", "send", tmp_path / "a.raw", "--shape", "20,12,9", "--steps", "1:4", "--order", order, "--loop",
+                    "--rate", "2mbit", "--to", f"127.0.0.1:{here.port}", "--streams", streams, "--key", KEY)
+    wait_for("two rounds", lambda: len(here.values) > 9)
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+    hello = here.hello[0]
+    assert (hello["first_step"], hello["steps"], hello["streams"], hello["name"].rstrip(b"\0")) == (1, 3, streams, b"a.raw")
+    # What was sent before this receiver had believed the session is not here.
+    for batch in range(2, 8):
+        assert np.array_equal(here.volume(batch), steps[1 + batch % 3])
+
+
+def test_packets_of_the_paper(tide, sink, tmp_path):
+    shape = (64, 32, 8)
+    values = field(shape, 1)
+    values.tofile(tmp_path / "a.raw")
+    for key, count in ((None, 560), (KEY, 559)):
+        here = sink(2, key)
+        done = send(tide, here, tmp_path / "a.raw", "--shape", "64,32,8", "--packing", "xyz", key=key).last("done")
+        assert done["datagram"] == 8 + 16 * count + (16 if key else 0) <= 8968
+        assert np.array_equal(here.volume(0), values)
+        for stream in range(2):
+            packets = [message for number, _, message in here.values[0] if number == stream]
+            z, y, x = np.meshgrid(range(4 * stream, 4 * stream + 4), range(32), range(64), indexing="ij")
+            quads = np.stack([x.ravel(), y.ravel(), z.ravel(), values[4 * stream:4 * stream + 4].ravel().view("u4")], axis=-1)
+            for n, packet in enumerate(packets):
+                mine = quads[n * count:(n + 1) * count].astype("<u4")
+                assert packet == struct.pack("<II", 0, len(mine)) + mine.tobytes()
+            assert len(packets) == -(-len(quads) // count)
+
+
+@pytest.mark.parametrize("megabits", [10, 100])
+def test_the_rate_is_kept_to_within_two_percent(megabits, tide, sink, tmp_path):
+    np.zeros((8, 64, 64, 64), "f4").tofile(tmp_path / "a.raw")
+    here = sink(8)
+    proc = tide.run("--json", "field", "send", tmp_path / "a.raw", "--shape", "64,64,64", "--loop", "--rate", f"{megabits}mbit",
+                    "--to", f"127.0.0.1:{here.port}", "--plain")
+    wait_for("the first packets", lambda: here.bytes > 0)
+    time.sleep(0.5)
+    began, before = time.monotonic(), here.bytes
+    time.sleep(4)
+    rate = (here.bytes - before) * 8 / (time.monotonic() - began)
+    proc.signal(signal.SIGINT)
+    done = proc.exits(0).last("done")
+    assert abs(rate / megabits / 1e6 - 1) < 0.02, rate
+    assert abs(done["rate"] / megabits / 1e6 - 1) < 0.02, done
+    # The sender's own count is right too, but for what came before the session was believed.
+    assert 0 <= done["bytes"] - here.bytes < 0.1 * done["bytes"] and done["lost"] == 0
+    assert done["received"] == sum(here.received)
+
+
+def test_receivers_share_the_volume(tide, sink, tmp_path):
+    steps = steps_of(2)
+    steps.tofile(tmp_path / "a.raw")
+    one, two = sink(3, KEY), sink(2, KEY)
+    done = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "20,12,9", "--streams", 5, "--key", KEY, "--fec", "50%",
+                "--to", f"127.0.0.1:{one.port},127.0.0.1:{two.port}").last("done")
+    assert (done["accepted"], done["streams"], done["lost"]) == (5, 5, 0)
+    assert [(h["stream"], h["first"], h["here"]) for h in map(one.hello.get, range(3))] == [(0, 0, 3), (1, 0, 3), (2, 0, 3)]
+    assert [(h["stream"], h["first"], h["here"]) for h in map(two.hello.get, range(2))] == [(3, 3, 2), (4, 3, 2)]
+    for batch in range(2):
+        assert np.array_equal(two.volume(batch, one.volume(batch)), steps[batch])
+        for here in (one, two):
+            numbers = sorted(struct.unpack_from("<I", message, 4)[0] % 2**31 for _, _, message in here.parity[batch])
+            assert numbers == list(range(here.hello[0]["parity"]))
+
+
+def test_a_controller_sets_the_pace(tide, sink, tmp_path, port):
+    np.arange(6 * 32**3, dtype="f4").tofile(tmp_path / "a.raw")
+    here, at = sink(4, KEY), f"127.0.0.1:{port()}"
+    proc = tide.run("--json", "field", "send", tmp_path / "a.raw", "--shape", "32,32,32", "--rate", "1mbit", "--key", KEY, "--sync", at,
+                    "--to", f"127.0.0.1:{here.port}", "--streams", 4)
+    wait_for("all streams are believed", lambda: len(here.hello) == 4)
+    time.sleep(0.5)
+    assert not here.values, "nobody has said go"
+    done = tide("--json", "field", "sync", "--to", at, "--every", "400ms", "--steps", "0:6", "--key", KEY).last("done")
+    assert done["goes"] == 6
+    # A step takes a second, so only the last one comes to its end, and then there are no more.
+    proc.exits(0)
+    assert sorted(here.values) == list(range(6))
+    begins = [min(when for _, when, _ in here.values[batch]) for batch in range(6)]
+    assert all(0.2 < b - a < 0.8 for a, b in zip(begins, begins[1:])), begins
+    assert all(np.isnan(here.volume(batch)).any() for batch in range(5))
+    assert np.array_equal(here.volume(5).ravel(), np.arange(5 * 32**3, 6 * 32**3, dtype="f4"))
+    # Batches do not overlap.
+    ends = [max(when for _, when, _ in here.values[batch]) for batch in range(6)]
+    assert all(end < begin + 0.1 for end, begin in zip(ends, begins[1:]))
+
+
+def test_a_sender_that_was_killed_is_followed_by_another(tide, recv, tmp_path):
+    proc, first, name = recv("--volume", "steps", "--key", KEY)
+    steps = np.stack([field((32, 32, 32), seed) for seed in range(4)])
+    steps.tofile(tmp_path / "a.raw")
+    words = ["--json", "field", "send", tmp_path / "a.raw", "--shape", "32,32,32", "--to", f"127.0.0.1:{first}", "--streams", 4, "--key", KEY]
+    killed = tide.run(*words, "--rate", "500kbit")
+    killed.until("it is under way", lambda: '"batch":1' in killed.out)
+    killed.signal(signal.SIGKILL)
+    killed.process.wait()
+    done = tide(*words).last("done")
+    assert (done["steps"], done["lost"], done["accepted"]) == (4, 0, 4)
+    with tidecast.field.open(name) as here:
+        wait_for("the last step is closed", lambda: here.step == 3)
+        volume = here.read()
+        assert volume.step == 3 and np.array_equal(volume.array, steps[3]) and np.array_equal(here.array, steps[3])
+        assert here.loss == 0 and [slab.is_open for slab in here.slabs]
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+
+
+def test_parity_makes_up_for_packets_that_a_link_drops(tide, recv, tmp_path):
+    proc, first, name = recv("--volume", "steps", "--missing", "nan", "--key", KEY)
+    steps = np.stack([field((96, 96, 96), seed) for seed in range(3)])
+    steps.tofile(tmp_path / "a.raw")
+    with Link(first, 4, 0.04) as link:
+        done = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "96,96,96", "--to", f"127.0.0.1:{link.port}", "--streams", 4,
+                    "--key", KEY, "--fec", "20%", "--rate", "100mbit", "--order", "morton").last("done")
+    assert link.dropped > 10 and abs(done["lost"] - link.dropped) <= 2, (done, link.dropped)
+    with tidecast.field.open(name) as here:
+        wait_for("the last step is closed", lambda: here.step == 2 and len(here.history) == 3)
+        assert np.array_equal(here.read().array, steps[2]) and here.loss == 0
+        assert sum(entry.recovered for entry in here.history) > 10 and not any(entry.missing for entry in here.history)
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+
+
+class Link:
+    """Between a sender and a receiver: passes datagrams on, but for some of those that are not control messages."""
+
+    def __init__(self, to: int, streams: int, loss: float):
+        self.sockets, self.port = neighbours(streams)
+        self.ways = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in self.sockets]
+        for n, way in enumerate(self.ways):
+            way.connect(("127.0.0.1", to + n))
+        self.loss, self.dropped, self.stop = loss, 0, False
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        self.thread.join()
+        for s in self.sockets + self.ways:
+            s.close()
+
+    def run(self):
+        dice, senders, selector = random.Random(1), {}, selectors.DefaultSelector()
+        for n, (here, there) in enumerate(zip(self.sockets, self.ways)):
+            selector.register(here, selectors.EVENT_READ, (n, True))
+            selector.register(there, selectors.EVENT_READ, (n, False))
+        while not self.stop:
+            for event, _ in selector.select(0.05):
+                n, on = event.data
+                datagram, sender = event.fileobj.recvfrom(70_000)
+                if not on:
+                    self.sockets[n].sendto(datagram, senders[n])
+                    continue
+                senders[n] = sender
+                if datagram[:4] != b"\xff" * 4 and dice.random() < self.loss:
+                    self.dropped += 1
+                else:
+                    self.ways[n].send(datagram)
+
+
+def test_a_simulation_sends_from_within(tide, recv, built):
+    _, first, name = recv("--volume", "steps", "--key", KEY)
+    shape, program = (9, 12, 20), str(built / "tidecast")
+    with tidecast.field.Sender(f"127.0.0.1:{first}", shape, key=KEY, program=program, streams=3, name="in situ") as sender:
+        while sender.progress.get("accepted") != 3:
+            sender.put(np.zeros(shape), timeout=1)
+        with tidecast.field.open(name) as here:
+            for step in (1000, 1001, 1005):
+                here.wait(0)
+                assert sender.put(np.full(shape, step), step=step, timeout=30)
+                wait_for("the step is there", lambda: here.step == step)
+                assert (here.read().array == step).all() and here.title == "in situ" and here.shape == shape
+            assert not here.array.flags.writeable
+            with pytest.raises(ValueError, match="numbers rise"):
+                sender.put(np.zeros(shape), step=1005)
+            with pytest.raises(ValueError, match="shape"):
+                sender.put(np.zeros((3, 3, 3)))
+            assert name in tidecast.field.names() and here.wait(0) is not None and here.wait(0.01) is None
+    assert sender.progress["event"] == "done" and sender.progress["lost"] == 0
+    with pytest.raises(tidecast.field.FieldError, match="no field"):
+        tidecast.field.open(unique())
+
+
+def test_a_simulation_never_waits(tide, sink, built):
+    here, shape = sink(2), (32, 64, 64)
+    with tidecast.field.Sender(f"127.0.0.1:{here.port}", shape, key="", program=str(built / "tidecast"), streams=2, rate="10mbit") as sender:
+        began, given = time.monotonic(), 0
+        while time.monotonic() - began < 3:
+            given += 1
+            sender.put(np.full(shape, given))
+            time.sleep(0.01)
+        # A step of half a megabyte takes 0.4 s.
+        assert sender.dropped > given / 2 and 2 < sender.sent == given - sender.dropped
+    assert sender.progress["steps"] == sender.sent
+    batches = sorted(here.values)
+    assert max(batches) > sender.sent, "steps that were dropped have their numbers"
+    whole = [batch for batch in batches if not np.isnan(volume := here.volume(batch)).any() and (volume == batch + 1).all()]
+    assert len(whole) >= sender.sent - 2, (batches, whole)
+
+
+@pytest.mark.parametrize("words, said", [
+    (["none.raw", "--shape", "8,8,8"], "no such file"),
+    (["a.raw"], "--shape X,Y,Z"),
+    (["a.raw", "--shape", "7,7,7"], "it has 2048 bytes, and a step"),
+    (["a.raw", "--shape", "8,8,8", "--streams", "9"], "cannot be cut into 9 slabs"),
+    (["a.raw", "--shape", "8,8,8", "--steps", "1:"], "--steps begins at 1"),
+    (["bad.npy"], "not a .npy file"),
+    (["demo:life"], "demo:gray-scott"),
+    (["a.h5:var"], "no array var"),
+    (["none.nc:var"], "no such file"),
+    (["sim.py:run"], "yields int"),
+    (["sim.py:fail"], "ValueError: diverged"),
+])
+def test_what_is_wrong_is_said(words, said, tide, sink, tmp_path, monkeypatch):
+    import h5py
+    monkeypatch.chdir(tmp_path)
+    np.zeros(512, "f4").tofile("a.raw")
+    pathlib.Path("bad.npy").write_bytes(b"PK\x03\x04")
+    h5py.File("a.h5", "w").close()
+    pathlib.Path("sim.py").write_text("import numpy as np\ndef run():\n    yield 1\ndef fail():\n    yield np.zeros((8, 8, 8))\n"
+                                      "    raise ValueError('diverged')\n")
+    words = [str(tmp_path / word) if "." in word.split(":")[0] else word for word in words]
+    proc = tide.run("--json", "field", "send", *words, "--to", "127.0.0.1:9", "--plain")
+    assert proc.wait() in (1, 2) and said in proc.last("error")["message"], proc.out
+    assert not list(pathlib.Path("/dev/shm").glob("tidecast-feed-*"))
+
+
+def test_a_package_that_is_missing_is_named(tide, monkeypatch, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S -E -c "import sys; sys.path.insert(0, \'{ROOT}/python\'); '
+                                     'sys.argv = sys.argv[2:]; import runpy; runpy.run_module(\'tidecast.field\', run_name=\'__main__\')" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "a.h5").touch()
+    monkeypatch.setenv("TIDECAST_PYTHON", str(tmp_path / "python"))
+    message = tide("--json", "field", "send", f"{tmp_path}/a.h5:v", "--to", "127.0.0.1:9", "--plain", code=1).last("error")["message"]
+    assert "package numpy is needed" in message and "pip install numpy" in message
+
+
+def test_nobody_listens(tide, tmp_path):
+    np.zeros((2, 8, 8, 8), "f4").tofile(tmp_path / "a.raw")
+    began = time.monotonic()
+    proc = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain")
+    assert time.monotonic() - began > 9, "receivers are waited for"
+    assert proc.last("done")["accepted"] == 0 and proc.last("done")["steps"] == 2
+    assert "none of 8 streams" in proc.last("warning")["message"]
+
+
+@pytest.mark.root
+def test_datagrams_fit_the_way(built, tmp_path, start):
+    if os.geteuid() or subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode:
+        pytest.skip("SKIPPED: network namespaces need root")
+    np.zeros((1, 8, 64, 64), "f4").tofile(tmp_path / "a.raw")
+    for mtu, most in ((1500, 1472), (9000, 8972), (1280, 1252)):
+        send = f"{built}/tidecast --json field send {tmp_path}/a.raw --shape 64,64,8 --to 127.0.0.1:9 --plain --loop --rate 1mbit"
+        proc = start(["unshare", "-n", "sh", "-c", f"ip link set lo up mtu {mtu}; exec timeout --foreground -s INT 2 {send}"])
+        proc.wait()
+        done = proc.last("done")
+        assert most - 4 < done["datagram"] <= most and done["steps"] > 0
