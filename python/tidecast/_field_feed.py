@@ -30,7 +30,9 @@ class Source(Protocol):
 class Stored:
     """An array on disk: of three axes, or of four, the first of which is time."""
 
-    def __init__(self, array: Any):
+    def __init__(self, array: Any, file: Any):
+        # Without the file, which closes when nobody has it any more, the array is nothing.
+        self._file = file
         axes = len(array.shape)
         if axes not in (3, 4):
             raise Wrong(f"it has {axes} axes: three are needed, or time and three")
@@ -92,14 +94,14 @@ def find(spec: str) -> Source:
             raise Wrong(f"it has no function {inner}")
         return Generated(function)
     library = package(_PACKAGES[kind])
-    found = library.open(file, mode="r") if kind == ".zarr" else library.File(file, "r")
+    whole = library.open(file, mode="r") if kind == ".zarr" else library.File(file, "r")
     try:
-        found = found[inner] if inner else found
+        found = whole[inner] if inner else whole
     except KeyError:
         found = None
     if not hasattr(found, "shape"):
         raise Wrong(f"it has no array {inner}" if inner else "it is a group: name an array behind a colon")
-    return Stored(found)
+    return Stored(found, whole)
 
 
 def serve(source: Source, name: str, memory: str, slots: int, requests: TextIO, say: Callable[[dict[str, Any]], None]) -> None:
