@@ -4,7 +4,7 @@ from __future__ import annotations
 
 class Error(RuntimeError):
     """A broadcast failed for this rank; what is in its buffer is undefined. The group is still good, unless this is
-    :class:`Lost`. ``code`` is that of tidecast.h."""
+    :class:`Lost`. ``code`` is that of tidecast.h. Or a program of Tidecast failed: ``code`` is what it ended with."""
 
     def __init__(self, text: str, code: int):
         super().__init__(text)

@@ -163,6 +163,13 @@ pub(crate) enum Command {
     Man(cmd::man::Args),
 }
 
+impl Command {
+    /// Whether standard output is for a program, so that JSON goes without saying.
+    pub(crate) fn is_for_a_program(&self) -> bool {
+        matches!(self, Self::Copy(args) if args.is_for_a_program())
+    }
+}
+
 /// Flags of the commands that take part in a swarm.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SwarmArgs {

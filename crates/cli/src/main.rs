@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         None => Cli::parse(),
     };
     let settings = Settings::load(cli.global.config.as_deref());
-    let json = cli.global.json || settings.as_ref().is_ok_and(|s| s.json == Some(true));
+    let json = cli.global.json
+        || cli.command.is_for_a_program()
+        || settings.as_ref().is_ok_and(|s| s.json == Some(true));
     let mut reporter = Reporter::new(json, cli.global.quiet);
     let outcome = match settings {
         Ok(settings) => run(&cli, &settings, &mut reporter),

@@ -106,6 +106,9 @@ pub trait Sink: Sync {
 
     /// What was written so far, without the problems.
     fn written(&self) -> Written;
+
+    /// The copy is over, for good or not: [`Sink::write`] is not to wait for anything any more.
+    fn stop(&self) {}
 }
 
 /// What a sink has done.

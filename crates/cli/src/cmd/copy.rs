@@ -3,6 +3,7 @@
 mod cpus;
 mod explain;
 mod many;
+mod memory;
 mod place;
 mod session;
 mod tell;
@@ -30,7 +31,7 @@ use crate::units::{Rate, Size, Span};
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to copy, and last where to
+    /// What to copy, and last where to (with --to-memory only what)
     #[arg(required = true, value_name = "SRC... DEST")]
     paths: Vec<String>,
     /// Leave out what matches; with a / the path below the source, without it names at any depth
@@ -54,6 +55,13 @@ pub(crate) struct Args {
     /// When data must be on the disk: when the copy ends, each file before it gets its name, or never
     #[arg(long, value_name = "WHEN", default_value = "end", value_parser = ["end", "each", "never"])]
     fsync: String,
+    /// Into shared memory, at most SIZE of it, for a program that reads standard output: a JSON object a line, of which `file` has number, path, and
+    /// `at`, where it is. The program writes `release NUMBER` when it is through with a file [default SIZE: 1GiB, or a quarter of what is free]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "auto", conflicts_with_all = ["delete", "checksum", "update", "dry_run", "resume", "fsync"])]
+    to_memory: Option<memory::Budget>,
+    /// With --to-memory: tell of each part of a file as it comes (`block`: number, offset, bytes), to be given back by `release NUMBER OFFSET`
+    #[arg(long, requires = "to_memory")]
+    blocks: bool,
     #[command(flatten)]
     way: WayArgs,
     #[command(flatten)]
@@ -67,7 +75,8 @@ Examples:
   tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
   tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts at once
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
-  tidecast copy --explain /data/cmip6 store:/archive # where the time goes";
+  tidecast copy --explain /data/cmip6 store:/archive # where the time goes
+  tidecast copy store:'/archive/*.nc' --to-memory    # for a program (Python: tidecast.copy.files)";
 
 /// From where to where, of each pair of hosts.
 type Pairs = Vec<(Place, Place)>;
@@ -126,10 +135,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "SIZE[,FILE]")]
     from_null: Option<String>,
     /// Write nothing; blocks are checked
-    #[arg(long)]
+    #[arg(long, conflicts_with = "to_memory")]
     to_null: bool,
     /// Climb from the simplest transfer to the whole one, say what each step costs and which is the limit, and copy
-    #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run", "to_memory"])]
     explain: bool,
 }
 
@@ -144,9 +153,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         from,
         to,
         share: None,
+        memory: None,
     };
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
+    }
+    if let Some(budget) = args.to_memory {
+        return memory::run(job, budget, args.blocks, context, reporter);
     }
     if args.tune.explain {
         return explain::run(&job, context, reporter);
@@ -158,10 +171,21 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 }
 
 impl Args {
+    /// Whether standard output is for a program.
+    pub(crate) fn is_for_a_program(&self) -> bool {
+        self.to_memory.is_some()
+    }
+
     /// From where to where, at least one pair, and the paths of the sources.
     fn places(&self) -> anyhow::Result<(Pairs, Vec<String>)> {
-        let (to, from) = self.paths.split_last().ok_or_else(|| anyhow!("what to copy, and where to?"))?;
-        let to = Place::all(to)?;
+        let (to, from) = match &self.to_memory {
+            Some(_) => (vec![Place::Local(String::new())], self.paths.as_slice()),
+            None => {
+                let last = self.paths.split_last();
+                let (to, from) = last.ok_or_else(|| anyhow!("what to copy, and where to?"))?;
+                (Place::all(to)?, from)
+            }
+        };
         let from = from.iter().map(|path| Place::all(path)).collect::<anyhow::Result<Vec<_>>>()?;
         let sources = from.iter().map(|places| places[0].path().to_owned()).collect();
         let nothing = vec![Place::Local(String::new())];
@@ -180,9 +204,12 @@ impl Args {
         let pairs: Pairs = (0..first.len().max(to.len()))
             .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
             .collect();
-        let alone = self.tune.explain || self.tune.to_null || self.tune.from_null.is_some();
+        let null = self.tune.to_null || self.tune.from_null.is_some();
+        let alone = self.tune.explain || null || self.to_memory.is_some();
         if pairs.len() > 1 && (alone || self.way.via == "ssh") {
-            return Err(anyhow!("--explain, --from-null, --to-null and --via ssh are for one pair of hosts"));
+            return Err(anyhow!(
+                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
+            ));
         }
         Ok((pairs, sources))
     }

@@ -189,6 +189,7 @@ impl<S: Sink> Receiver<'_, S> {
     }
 
     fn stop(&self) {
+        self.sink.stop();
         self.full.abandon();
         self.pool.close();
         self.changed.notify_all();

@@ -1,23 +1,24 @@
 //! The ends of this process.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::back::{Link, Monitor, Options, Outcome, receive, send};
 use crate::error::Error;
 use crate::share::{Claimed, Claims};
-use crate::sink::{self, Directory};
+use crate::sink::{self, Directory, Memory};
 use crate::source::{Null, Tree};
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
 /// An end that sends.
 #[derive(Debug)]
 pub struct Sending {
-    source: From,
+    source: Whence,
     offer: Offer,
 }
 
 #[derive(Debug)]
-enum From {
+enum Whence {
     Tree(Box<Tree>),
     Null(Null),
 }
@@ -30,10 +31,10 @@ impl Sending {
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
             let offer = Offer { identity: "noise".into(), single: None };
-            return Ok(Self { source: From::Null(Null::new(bytes, file)), offer });
+            return Ok(Self { source: Whence::Null(Null::new(bytes, file)), offer });
         }
         let tree = Tree::new(spec, root)?;
-        Ok(Self { offer: tree.offer().clone(), source: From::Tree(Box::new(tree)) })
+        Ok(Self { offer: tree.offer().clone(), source: Whence::Tree(Box::new(tree)) })
     }
 
     /// What the receiver must know of it.
@@ -45,7 +46,7 @@ impl Sending {
     /// If it is one of several that send the same ([`SendSpec::share`]): how it asks for a batch, which it names after how many
     /// it knows to be taken.
     pub fn share(&self, ask: impl Fn(u64, usize) -> Option<Claimed> + Send + Sync + 'static) {
-        if let From::Tree(tree) = &self.source {
+        if let Whence::Tree(tree) = &self.source {
             tree.share(|| Claims::new(Box::new(ask)));
         }
     }
@@ -56,8 +57,8 @@ impl Sending {
     /// As [`send`].
     pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
         match &self.source {
-            From::Tree(tree) => send(tree.as_ref(), link, options, monitor),
-            From::Null(null) => send(null, link, options, monitor),
+            Whence::Tree(tree) => send(tree.as_ref(), link, options, monitor),
+            Whence::Null(null) => send(null, link, options, monitor),
         }
     }
 }
@@ -71,7 +72,14 @@ pub struct Receiving {
 #[derive(Debug)]
 enum To {
     Directory(Box<Directory>),
+    Memory(Arc<Memory>),
     Null(sink::Null),
+}
+
+impl From<Arc<Memory>> for Receiving {
+    fn from(memory: Arc<Memory>) -> Self {
+        Self { sink: To::Memory(memory) }
+    }
 }
 
 impl Receiving {
@@ -95,6 +103,7 @@ impl Receiving {
     pub fn run(&self, link: &Link, options: &Options, monitor: &Monitor) -> Result<Outcome, Error> {
         match &self.sink {
             To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
+            To::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
             To::Null(null) => receive(null, link, options, monitor),
         }
     }

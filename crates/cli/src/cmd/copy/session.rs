@@ -15,9 +15,11 @@ use tidecast_mover::back::{
 use tidecast_mover::end::{
     Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
 };
+use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 
+use super::memory::Shared;
 use super::place::Place;
 use super::{WayArgs, tell};
 use crate::cmd::Context;
@@ -41,6 +43,8 @@ pub(super) struct Job<'a> {
     pub(super) to: Place,
     /// If it is one of several.
     pub(super) share: Option<Share>,
+    /// If it goes to a program.
+    pub(super) memory: Option<Shared>,
 }
 
 /// The part of one pair of hosts in a copy by several.
@@ -78,7 +82,7 @@ pub(super) fn copy(
     context: &Context<'_>,
     reporter: &mut Reporter,
 ) -> Result<Ended, Failure> {
-    let monitor = Arc::new(Monitor::default());
+    let monitor = job.memory.as_ref().map_or_else(Arc::default, |shared| shared.monitor.clone());
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let (say, heard) = mpsc::channel::<String>();
@@ -97,6 +101,10 @@ pub(super) fn copy(
                 if stop.is_asked() {
                     monitor.cancel();
                 }
+                if let Some(shared) = job.memory.as_ref().filter(|_| monitor.is_cancelled()) {
+                    // The end that receives may hear nothing while it waits for room.
+                    shared.memory.stop();
+                }
                 let progress = monitor.progress();
                 if progress.bytes > 0 {
                     let (first, bytes) = *since.get_or_insert((Instant::now(), progress.bytes));
@@ -107,7 +115,9 @@ pub(super) fn copy(
                         monitor.cancel();
                     }
                 }
-                reporter.progress(&tell::snapshot(&progress));
+                if job.memory.is_none() {
+                    reporter.progress(&tell::snapshot(&progress));
+                }
             }
             working.join().unwrap_or(Err(Error::Cancelled))
         });
@@ -165,7 +175,7 @@ impl Ends<'_> {
     /// Both ends in this process.
     fn here(&self) -> Result<Outcome, Error> {
         let sending = self.sending()?;
-        let receiving = Receiving::new(&self.receive(sending.offer()), None)?;
+        let receiving = self.receiving(sending.offer())?;
         let listener = Listener::local()?;
         let session = SessionId::random();
         let accepts = listener.expect(session, None)?;
@@ -181,6 +191,10 @@ impl Ends<'_> {
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| receiving.run(&accepts, &self.options(), &theirs));
             let sent = sending.run(&dials, &self.options(), self.monitor);
+            if sent.is_err() {
+                // It may have ended before it was heard at all.
+                theirs.cancel();
+            }
             let received = receiver.join().unwrap_or(Err(Error::Cancelled));
             match (sent, received) {
                 // Of two errors the receiver's is the cause more often than not.
@@ -196,6 +210,14 @@ impl Ends<'_> {
             offer.identity.clone_from(&share.identity);
         }
         ReceiveSpec { offer, ..self.job.receive.clone() }
+    }
+
+    /// The receiving end of this process.
+    fn receiving(&self, offer: &Offer) -> Result<Receiving, Error> {
+        match &self.job.memory {
+            Some(shared) => Ok(shared.memory.clone().into()),
+            None => Receiving::new(&self.receive(offer), None),
+        }
     }
 
     /// The sending end of this process.
@@ -223,7 +245,7 @@ impl Ends<'_> {
     fn pull(&self, from: &Place) -> Result<Outcome, Error> {
         let role = Role::Send(self.job.send.clone());
         let (there, link) = self.meet(from, &role, false)?;
-        let receiving = Receiving::new(&self.receive(&there.offer()), None)?;
+        let receiving = self.receiving(&there.offer())?;
         self.finish(there, || receiving.run(&link, &self.options(), self.monitor))
     }
 

@@ -1,0 +1,218 @@
+"""Files of another host, or of this one, in memory as they come: analysis begins with the first, while the others are still on their way.
+
+    import h5py, tidecast.copy
+    for file in tidecast.copy.files("store:/archive/*.nc"):
+        with h5py.File(file.at) as data:          # file.at is a path in shared memory
+            print(file.path, data["tas"][:].mean())
+
+``file.array`` is the same without any copy, as NumPy has it: bytes, read-only. A file is given back when the next is asked for, unless it
+is kept; what is not given back counts against the memory that the copy may take, and when that is used up the copy waits.
+
+``tidecast copy SRC... --to-memory`` does the work; its lines are explained by ``tidecast copy --help``.
+"""
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from ._errors import Error
+
+__all__ = ["Block", "Blocks", "File", "Files", "blocks", "files"]
+
+
+def _path(event: dict[str, Any]) -> str:
+    """The name, as :func:`os.fsdecode` gives it."""
+    return os.fsdecode(bytes.fromhex(event["path_hex"])) if "path_hex" in event else event["path"]
+
+
+class Block:
+    """Some bytes of a file, verified.
+
+    :ivar path: the file's name, as in the source
+    :ivar at: the file in shared memory, in which other parts may not have come yet
+    :ivar offset: where in it these bytes begin
+    :ivar bytes: how many they are
+    """
+
+    def __init__(self, event: dict[str, Any], copy: "_Copy"):
+        self.path, self.at, self.bytes = _path(event), event["at"], event["bytes"]
+        self.offset: int = event.get("offset", 0)
+        self._number, self._copy, self._kept, self._released = event["number"], copy, False, False
+
+    @property
+    def array(self):
+        """The bytes where they are, as a NumPy array of uint8 that cannot be written to.
+
+        It stays good after the file is given back, and holds its memory until the last view of it is gone.
+        """
+        import numpy
+        if self.bytes == 0:
+            return numpy.frombuffer(b"", numpy.uint8)
+        skip = self.offset % mmap.ALLOCATIONGRANULARITY
+        with open(self.at, "rb") as file:
+            view = mmap.mmap(file.fileno(), self.bytes + skip, access=mmap.ACCESS_READ, offset=self.offset - skip)
+        return numpy.frombuffer(view, numpy.uint8)[skip:]
+
+    def keep(self) -> None:
+        """Is not to be given back when the next is asked for: :meth:`release` does that."""
+        self._kept = True
+
+    def release(self) -> None:
+        """Gives its memory back. A second time does nothing."""
+        if not self._released:
+            self._released = True
+            self._copy.release(self._number, self._give_back)
+
+    @property
+    def _give_back(self) -> int | None:
+        return self.offset
+
+
+class File(Block):
+    """A whole file, verified.
+
+    :ivar path: its name, as in the source
+    :ivar at: where it is: a path that any library opens
+    :ivar bytes: its length
+    :ivar mode: its permission bits at the source
+    :ivar mtime: when it was last changed there, seconds since 1970
+    """
+
+    def __init__(self, event: dict[str, Any], copy: "_Copy"):
+        super().__init__(event, copy)
+        self.mode: int = event["mode"]
+        self.mtime: float = event["mtime"]
+
+    @property
+    def file(self) -> BinaryIO:
+        """The file, opened for reading."""
+        return open(self.at, "rb")
+
+    @property
+    def _give_back(self) -> None:
+        return None
+
+
+class _Copy:
+    """A copy under way. A context manager that ends it, and an iterator."""
+
+    _kind, _words, _item = "file", (), File
+
+    def __init__(self, sources: Sequence[str | os.PathLike], memory: int | None, program: str | None, options: Sequence[str]):
+        program = program or os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast")
+        if program is None:
+            raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2)
+        into = "--to-memory" if memory is None else f"--to-memory={memory}"
+        argv = [program, "copy", *map(os.fspath, sources), into, *self._words, *options]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._last: Block | None = None
+        self._held, self._over = 0, False
+        #: What the program said last: ``done`` with the totals, or ``error``.
+        self.summary: dict[str, Any] | None = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __del__(self):
+        if hasattr(self, "_process"):
+            self.close()
+
+    def __iter__(self) -> Iterator:
+        return self
+
+    def __next__(self):
+        last, self._last = self._last, None
+        if last is not None and not last._kept:
+            last.release()
+        for line in () if self._over else self._process.stdout:
+            event = json.loads(line)
+            if event["event"] == self._kind:
+                self._held += 1
+                self._last = self._item(event, self)
+                return self._last
+            if event["event"] == "copied":
+                self._finish(event)
+                raise StopIteration
+            self._heed(event)
+        self._finish({})
+        raise StopIteration
+
+    def release(self, number: int, offset: int | None) -> None:
+        """Gives back a file, or a part of it."""
+        self._held -= 1
+        words = f"release {number}\n" if offset is None else f"release {number} {offset}\n"
+        try:
+            self._process.stdin.write(words.encode())
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            pass  # it has ended, and its memory with it
+
+    def _heed(self, event: dict[str, Any]) -> None:
+        if event["event"] in ("done", "error"):
+            self.summary = event
+
+    def _finish(self, copied: dict[str, Any]) -> None:
+        """All has come that will come. What is kept stays until :meth:`close`."""
+        if self._over:
+            return
+        self._over = True
+        if self._held and copied.get("failed") == 0:
+            return
+        self.close()
+        if self._process.returncode:
+            said = self.summary or {}
+            raise Error(said.get("message", f"tidecast copy ended with {self._process.returncode}"), self._process.returncode)
+
+    def close(self) -> None:
+        """Ends the copy, wherever it is, and frees its memory. Arrays that are still in use stay good."""
+        if self._process.stdin.closed:
+            return
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass
+        with self._process.stdout:
+            for line in self._process.stdout:
+                self._heed(json.loads(line))
+        self._process.wait()
+        self._over = True
+
+
+class Files(_Copy):
+    """Whole files, in the order in which they are complete."""
+
+    def __next__(self) -> File:
+        return super().__next__()
+
+
+class Blocks(_Copy):
+    """Parts of files, in the order in which they come."""
+
+    _kind, _words, _item = "block", ("--blocks",), Block
+
+    def __next__(self) -> Block:
+        return super().__next__()
+
+
+def files(*sources: str | os.PathLike, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Files:
+    """Files of ``sources`` (as of ``tidecast copy``: paths, ``host:path``, ``tidecast://…``) as they come.
+
+    :param memory: bytes of shared memory that may be used at a time; a file that is larger comes alone
+    :param program: the program tidecast, if it is not in PATH
+    :param options: further words for ``tidecast copy``
+    :raises Error: by the iterator: something could not be copied, or nothing could
+    """
+    return Files(sources, memory, program, options)
+
+
+def blocks(*sources: str | os.PathLike, memory: int | None = None, program: str | None = None, options: Sequence[str] = ()) -> Blocks:
+    """Parts of 4 MiB of the files of ``sources``, as :func:`files`: for files that are larger than the memory."""
+    return Blocks(sources, memory, program, options)
