@@ -64,7 +64,7 @@ pub(crate) struct Args {
         conflicts_with = "plain"
     )]
     key: Option<Key>,
-    /// Without tags, to receivers that are plain too
+    /// Without tags, whatever the key, to receivers that are plain too
     #[arg(long)]
     plain: bool,
     /// Send each step when a controller says so (field sync), here
@@ -163,12 +163,11 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
 impl Args {
     fn options(&self) -> Result<Options> {
         let key = match (&self.key, self.plain) {
+            (_, true) => None,
             (Some(Key(secret)), false) => Some(secret.clone()),
-            (None, true) => None,
             (None, false) => bail!(
                 "whose key? --key KEY or @FILE, as the receiver has printed it, or --plain for receivers that are plain"
             ),
-            (Some(_), true) => bail!("--key and --plain: which?"),
         };
         let count = self.steps.end.map(|end| end.saturating_sub(self.steps.begin));
         if count == Some(0) {

@@ -34,7 +34,7 @@ pub(crate) struct Args {
         conflicts_with = "plain"
     )]
     key: Option<Key>,
-    /// Senders are plain too
+    /// Without a tag, whatever the key, to senders that are plain too
     #[arg(long)]
     plain: bool,
 }
@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
     let to = places(&args.to).map_err(Failure::usage)?;
     let batch = |step: u64| u32::try_from(step).unwrap_or(u32::MAX - 1);
     let batches = batch(args.steps.begin)..batch(args.steps.end.unwrap_or(u64::MAX));
-    let controller = Controller::new(to.clone(), args.key.as_ref().map(|Key(secret)| secret))?;
+    let secret = args.key.as_ref().filter(|_| !args.plain).map(|Key(secret)| secret);
+    let controller = Controller::new(to.clone(), secret)?;
     reporter.started("field sync", object(json!({ "to": to, "every": args.every.0.as_secs_f64() })));
     let stopped = until_stopped()?;
     let mut said = 0u64;

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,19 +42,12 @@ pub(super) fn is_fed(name: &str) -> bool {
 pub(super) fn start(name: &str) -> Result<Box<dyn Source>, SourceError> {
     let python = std::env::var_os("TIDECAST_PYTHON").unwrap_or_else(|| "python3".into());
     let fail = |what: String| SourceError::Feed { name: name.into(), what };
-    let dir = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-    let path = dir.join(format!("tidecast-feed-{:016x}", rand::random::<u64>()));
-    let memory = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .map_err(SourceError::io(&path))?;
-    let named = Named(path);
+    // In memory and without a name, so that nothing is left behind whatever becomes of both.
+    let memory = rustix::fs::memfd_create("tidecast-feed", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|error| fail(format!("no memory to share: {error}")))?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
-        .args(["-m", "tidecast.field", "feed", name, "--memory"])
-        .arg(&named.0)
-        .args(["--slots", &SLOTS.to_string()])
+        .args(["-m", "tidecast.field", "feed", name, "--memory", &path, "--slots", &SLOTS.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -61,10 +55,7 @@ pub(super) fn start(name: &str) -> Result<Box<dyn Source>, SourceError> {
     let (say, hear) = (child.stdin.take(), child.stdout.take());
     let child = Ending(Some(child));
     let (Some(say), Some(hear)) = (say, hear) else { return Err(fail("it has no pipes".into())) };
-    let feed = Feed::greet(name.into(), memory, Box::new(say), Box::new(hear), Some(child))?;
-    // Both have it open: no name is needed any more, and nothing is left behind whatever becomes of them.
-    drop(named);
-    Ok(Box::new(feed))
+    Ok(Box::new(Feed::greet(name.into(), memory.into(), Box::new(say), Box::new(hear), Some(child))?))
 }
 
 /// Joins a process that has started this one: `MEMORY,IN,OUT`, a file and two pipes.
@@ -81,15 +72,6 @@ pub(super) fn join(ends: &str) -> Result<Box<dyn Source>, SourceError> {
     let mut feed = Feed::greet("feed".into(), memory, Box::new(say), Box::new(hear), None)?;
     feed.live = true;
     Ok(Box::new(feed))
-}
-
-/// A name of a file, for as long as it is needed.
-struct Named(PathBuf);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// A process that ends when its input does, or is ended.
