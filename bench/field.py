@@ -1,6 +1,6 @@
 """How fast `tidecast field recv` takes datagrams on one core, beside iperf3 -u in the same run.
 
-    python -m bench.field [--repeats 5] [--side 256] [--seconds 4]
+    python -m bench.field [--repeats 5] [--side 128] [--seconds 4]
 
 One stream over loopback in datagrams of the paper's size (8,968 bytes); sender and receiver have a core each. The rate asked for is raised
 as long as less than 0.1% is lost: the highest is the receiver's maximum here. On loopback it may be the sender that can no more, so bits for each
@@ -102,7 +102,7 @@ def iperf(rate: int, seconds: float) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--side", type=int, default=256, help="values along each side of the volume")
+    parser.add_argument("--side", type=int, default=128, help="values along each side of the volume")
     parser.add_argument("--seconds", type=float, default=4)
     args = parser.parse_args()
     import numpy as np
