@@ -10,6 +10,7 @@ setup: ## install what the tests need (apt packages as root, Python packages int
 	@scripts/setup
 
 build: ## the release programs, in target/release
+	@scripts/web
 	cargo build --release --workspace
 
 test: ## everything: format, lints, unit tests, a short fuzz, then end to end (the last line is pytest's)
@@ -22,6 +23,7 @@ lint: ## format, clippy, and the purity of the pure crates
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/purity
+	scripts/web check
 
 unit: ## the Rust tests
 	cargo test --workspace --quiet

@@ -5,6 +5,7 @@ mod place;
 mod recv;
 mod send;
 mod sync;
+mod view;
 
 use clap::Subcommand;
 
@@ -24,12 +25,14 @@ enum What {
     Send(send::Args),
     Recv(recv::Args),
     Sync(sync::Args),
+    View(view::Args),
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     match &args.what {
         What::Send(args) => send::run(args, context, reporter),
         What::Sync(args) => sync::run(args, context, reporter),
+        What::View(args) => view::run(args, context, reporter),
         What::Recv(args) => recv::run(args, context, reporter),
     }
 }

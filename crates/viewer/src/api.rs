@@ -1,0 +1,307 @@
+//! The API over HTTP: see "Viewer" in `docs/field-format.md`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Path, Query, Request, State as Shared};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::get};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use crate::error::Error;
+use crate::page;
+use crate::panel::{Panel, Wish};
+use crate::reduce::How;
+use crate::state::State;
+
+/// Cells of an answer in float32 at most.
+pub(crate) const FLOATS: usize = 1 << 24;
+/// Reductions at a time: each has all cores.
+const READERS: usize = 2;
+/// Requests at a time.
+const REQUESTS: usize = 64;
+/// How long a request for news may wait, and how often is looked.
+const WAIT: u64 = 10_000;
+const LOOK: Duration = Duration::from_millis(25);
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    panels: Vec<Panel>,
+    readers: Semaphore,
+    requests: Semaphore,
+    host: String,
+}
+
+impl App {
+    pub(crate) fn new(panels: Vec<Panel>) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { panels, readers: Semaphore::new(READERS), requests: Semaphore::new(REQUESTS), host }
+    }
+}
+
+/// All volumes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct States {
+    /// Another when anything has changed.
+    pub(crate) token: String,
+    /// Nanoseconds since 1970, here.
+    pub(crate) now: u64,
+    pub(crate) volumes: Vec<State>,
+}
+
+/// The header `field` of cells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub(crate) step: u64,
+    pub(crate) size: [u64; 3],
+    /// Of the values that were read, not of the cells.
+    pub(crate) min: Option<f32>,
+    pub(crate) max: Option<f32>,
+    pub(crate) missing: u64,
+    /// What bytes 1 and 255 mean.
+    pub(crate) from: f32,
+    pub(crate) to: f32,
+    pub(crate) milliseconds: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct News {
+    since: Option<String>,
+    wait: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Asked {
+    step: Option<u64>,
+    factor: Option<u64>,
+    #[serde(rename = "box")]
+    part: Option<String>,
+    how: Option<How>,
+    min: Option<f32>,
+    max: Option<f32>,
+    #[serde(rename = "as")]
+    form: Option<Form>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    #[default]
+    U8,
+    F32,
+}
+
+type Refused = (StatusCode, Json<serde_json::Value>);
+
+fn refuse(status: StatusCode, kind: &str, why: impl ToString) -> Refused {
+    (status, Json(serde_json::json!({ "kind": kind, "error": why.to_string() })))
+}
+
+fn refusal(error: &Error) -> Refused {
+    match error {
+        Error::Request(_) | Error::Name(_) => refuse(StatusCode::BAD_REQUEST, "malformed", error),
+        Error::Absent(_) | Error::Step(_) => refuse(StatusCode::NOT_FOUND, "absent", error),
+        Error::Changing | Error::Slow(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", error),
+        Error::Remote { .. } => refuse(StatusCode::BAD_GATEWAY, "remote", error),
+        _ => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", error),
+    }
+}
+
+/// All that is answered.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/api/state", get(state))
+        .route("/api/volumes/{number}/cells", get(cells))
+        .fallback(files)
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "malformed", "only GET is answered")
+        })
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Refuses requests that are for another host (a page elsewhere whose name was turned to this address), and those that are too many.
+async fn guard(Shared(app): Shared<Arc<App>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !is_mine(host, &app.host) {
+        let why = format!("{host:?} is not this host's name; use its address");
+        return refuse(StatusCode::FORBIDDEN, "host", why).into_response();
+    }
+    let Ok(_permit) = app.requests.try_acquire() else {
+        let why = format!("more than {REQUESTS} requests at once");
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();
+    };
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    response
+}
+
+/// Whether a Host header names this host: by an address, as localhost, or by its own name.
+fn is_mine(header: &str, own: &str) -> bool {
+    let bare = match header.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) => {
+            host
+        }
+        _ => header,
+    };
+    let address = bare.trim_start_matches('[').trim_end_matches(']');
+    address.parse::<IpAddr>().is_ok()
+        || bare.eq_ignore_ascii_case("localhost")
+        || (!own.is_empty() && bare.eq_ignore_ascii_case(own))
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// How everything is; with `since`, when it has changed, or at the end of `wait`.
+async fn state(
+    Shared(app): Shared<Arc<App>>,
+    news: Result<Query<News>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<States>, Refused> {
+    let Query(news) = news.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
+    let until = Instant::now() + Duration::from_millis(news.wait.min(WAIT));
+    loop {
+        let app = app.clone();
+        let look = move || app.panels.iter().map(Panel::state).collect::<Vec<_>>();
+        let volumes = tokio::task::spawn_blocking(look).await;
+        let volumes = volumes.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?;
+        let token = token(&volumes);
+        if news.since.as_ref() != Some(&token) || Instant::now() >= until {
+            return Ok(Json(States { token, now: now(), volumes }));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Differs when a step has closed or come, or a receiver is another; of a volume that is always changing, with packets too.
+fn token(volumes: &[State]) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for state in volumes {
+        let changing = if state.live { state.last / 100_000_000 } else { 0 };
+        (state.step, state.closed, state.made, state.receiving, &state.error, changing, state.shape)
+            .hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// A volume at a level of detail.
+async fn cells(
+    Shared(app): Shared<Arc<App>>,
+    number: Result<Path<usize>, axum::extract::rejection::PathRejection>,
+    asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Refused> {
+    let Path(number) = number.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
+    let Query(asked) = asked.map_err(|e| refuse(StatusCode::BAD_REQUEST, "malformed", e.body_text()))?;
+    let part = asked.part.as_deref().map(numbers).transpose().map_err(|e| refusal(&e))?;
+    if app.panels.get(number).is_none() {
+        return Err(refuse(StatusCode::NOT_FOUND, "absent", format!("there is no volume {number}")));
+    }
+    if asked.min.zip(asked.max).is_some_and(|(min, max)| !(min.is_finite() && max.is_finite() && min <= max))
+    {
+        return Err(refuse(StatusCode::BAD_REQUEST, "malformed", "min and max are no range"));
+    }
+    let _permit =
+        app.readers.acquire().await.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?;
+    let wish = Wish {
+        step: asked.step,
+        factor: asked.factor.unwrap_or(1),
+        part,
+        how: asked.how.unwrap_or_default(),
+    };
+    let shared = app.clone();
+    let work = move || answer(shared.panels.get(number), &wish, &asked);
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|e| refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", e))?.map_err(|e| refusal(&e))
+}
+
+fn answer(panel: Option<&Panel>, wish: &Wish, asked: &Asked) -> Result<Response, Error> {
+    let began = Instant::now();
+    let level = panel.ok_or(Error::Absent(String::new()))?.level(wish)?;
+    let cells = &level.cells;
+    let (min, max) = cells.range.unzip();
+    let from = asked.min.or(min).unwrap_or(0.0);
+    let to = asked.max.or(max).unwrap_or(1.0);
+    let body = match asked.form.unwrap_or_default() {
+        Form::U8 => cells.quantised(from, to),
+        Form::F32 if cells.values.len() > FLOATS => {
+            return Err(Error::Request(format!(
+                "more than {FLOATS} cells of float32: a larger factor, or a box"
+            )));
+        }
+        Form::F32 => cells.values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    };
+    let milliseconds = began.elapsed().as_millis() as u64;
+    let (step, size, missing) = (level.step, level.size, cells.missing);
+    let meta = Meta { step, size, min, max, missing, from, to, milliseconds };
+    let meta = serde_json::to_string(&meta).unwrap_or_default();
+    let headers = [
+        ("content-type", "application/octet-stream".to_owned()),
+        ("cache-control", "no-store".to_owned()),
+        ("field", meta),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// x,y,z,nx,ny,nz.
+fn numbers(text: &str) -> Result<[u64; 6], Error> {
+    let wrong = || Error::Request(format!("box={text:?}: x,y,z,nx,ny,nz expected, in cells"));
+    let all: Vec<u64> = text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    all.try_into().map_err(|_| wrong())
+}
+
+/// The page.
+async fn files(uri: Uri) -> Response {
+    match page::find(uri.path()) {
+        Some((kind, content)) => {
+            ([("content-type", kind), ("cache-control", "no-cache")], content).into_response()
+        }
+        None => {
+            refuse(StatusCode::NOT_FOUND, "absent", format!("there is no {}", uri.path())).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_host_is_answered_for() {
+        for host in
+            ["localhost", "localhost:8765", "127.0.0.1:1", "[::1]:8765", "[::1]", "10.0.0.7:80", "Node7:99"]
+        {
+            assert!(is_mine(host, "node7"), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:8765",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "node7.x",
+        ] {
+            assert!(!is_mine(host, "node7"), "{host}");
+        }
+        assert!(!is_mine("", ""));
+    }
+
+    #[test]
+    fn a_box_is_six_numbers() {
+        assert_eq!(numbers("0,1,2,3,4,5").unwrap(), [0, 1, 2, 3, 4, 5]);
+        for text in ["", "1,2,3", "1,2,3,4,5,6,7", "1,2,3,4,5,-6", "a,b,c,d,e,f"] {
+            assert!(numbers(text).is_err(), "{text}");
+        }
+    }
+}

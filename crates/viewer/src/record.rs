@@ -1,0 +1,221 @@
+//! Recorded steps: a Zarr v3 array of (step, z, y, x), float32, one uncompressed chunk a step; its attribute `steps` has the source's numbers
+//! of them, and `steps.jsonl` beside it a line for each. Numbers come again when a sender goes round: steps are asked for by their places.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::reduce::Values;
+use crate::state::{Closed, State};
+
+/// Bytes that are read of a description at most.
+const DESCRIPTION: u64 = 16 << 20;
+/// Bytes of `steps.jsonl` at most.
+const LINES: u64 = 64 << 20;
+/// Steps at most.
+const STEPS: u64 = 1 << 20;
+/// Entries of the history that are told.
+const TOLD: usize = 4096;
+
+/// What a `zarr.json` says, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Array {
+    /// The source's numbers of the steps.
+    pub steps: Vec<u64>,
+    /// x, y, z.
+    pub shape: [u64; 3],
+}
+
+impl Array {
+    /// Reads `zarr.json`.
+    ///
+    /// # Errors
+    /// What is not as it must be, in words.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let all: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        let list = |value: &Value| {
+            value.as_array().and_then(|v| v.iter().map(Value::as_u64).collect::<Option<Vec<_>>>())
+        };
+        let expect = |good: bool, what: &str| if good { Ok(()) } else { Err(format!("{what} expected")) };
+        expect(all["zarr_format"] == 3 && all["node_type"] == "array", "an array of Zarr's version 3")?;
+        expect(all["data_type"] == "float32", "data_type float32")?;
+        let Some([count, nz, ny, nx]) = list(&all["shape"]).and_then(|v| v.first_chunk().copied()) else {
+            return Err("a shape of step, z, y, x expected".into());
+        };
+        let shape = [nx, ny, nz];
+        expect(shape.iter().all(|side| (1..=65_536).contains(side)), "sides of 1 to 65536")?;
+        let chunk = list(&all["chunk_grid"]["configuration"]["chunk_shape"]);
+        expect(count <= STEPS, "fewer steps")?;
+        expect(chunk == Some(vec![1, nz, ny, nx]), "one chunk a step")?;
+        let key = &all["chunk_key_encoding"];
+        let slashes = matches!(key["configuration"]["separator"].as_str(), None | Some("/"));
+        expect(key["name"] == "default" && slashes, "chunk keys as c/0/0/0/0")?;
+        let codecs = all["codecs"].as_array().map(Vec::as_slice);
+        let little = |codec: &Value| codec["name"] == "bytes" && codec["configuration"]["endian"] == "little";
+        expect(
+            matches!(codecs, Some([codec]) if little(codec)),
+            "the codec bytes, little endian, and no other",
+        )?;
+        let told = list(&all["attributes"]["steps"]).filter(|told| told.len() as u64 == count);
+        Ok(Self { steps: told.unwrap_or_else(|| (0..count).collect()), shape })
+    }
+}
+
+/// A directory of recorded steps.
+#[derive(Debug)]
+pub(crate) struct Record {
+    dir: PathBuf,
+    name: String,
+}
+
+/// One step of it.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// None when nothing of it was recorded.
+    file: Option<File>,
+    path: PathBuf,
+    shape: [u64; 3],
+}
+
+impl Record {
+    pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
+        let name =
+            dir.file_name().map_or_else(|| "record".into(), |name| name.to_string_lossy().into_owned());
+        let record = Self { dir: dir.into(), name };
+        record.array().map(|_| record)
+    }
+
+    pub(crate) fn array(&self) -> Result<Array, Error> {
+        let path = self.dir.join("zarr.json");
+        // The steps are named in it: it grows with them.
+        let text = head(&path, DESCRIPTION)?;
+        Array::parse(&text).map_err(|why| Error::Format { path, what: "a recorded field", why })
+    }
+
+    /// What `steps.jsonl` says of each step; a line that was cut is passed over.
+    fn lines(&self, array: &Array) -> Vec<Closed> {
+        let text = head(&self.dir.join("steps.jsonl"), LINES).unwrap_or_default();
+        let mut all: Vec<_> =
+            array.steps.iter().map(|step| Closed { step: *step, ..Closed::default() }).collect();
+        for line in text.split(|byte| *byte == b'\n') {
+            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+            let place = line["index"].as_u64().and_then(|index| all.get_mut(index as usize));
+            if let (Some(place), Ok(entry)) = (place, serde_json::from_value(line)) {
+                *place = entry;
+            }
+        }
+        all
+    }
+
+    fn chunk_path(&self, number: usize) -> PathBuf {
+        self.dir.join(format!("c/{number}/0/0/0"))
+    }
+
+    pub(crate) fn state(&self) -> Result<State, Error> {
+        let array = self.array()?;
+        let lines = self.lines(&array);
+        let history = lines.get(lines.len().saturating_sub(TOLD)..).unwrap_or_default().to_vec();
+        Ok(State {
+            name: self.name.clone(),
+            title: "recorded".into(),
+            shape: array.shape,
+            step: lines.last().map_or(0, |line| line.step),
+            closed: lines.len() as u64,
+            steps: Some(array.steps),
+            history,
+            ..State::default()
+        })
+    }
+
+    /// A step by its place, or the last: the source's number of it, and its values.
+    pub(crate) fn step(&self, place: Option<u64>) -> Result<(u64, Chunk), Error> {
+        let array = self.array()?;
+        let place = place.unwrap_or((array.steps.len() as u64).saturating_sub(1));
+        let found = *array.steps.get(place as usize).ok_or(Error::Step(place))?;
+        let path = self.chunk_path(place as usize);
+        let file = match File::open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::Io { path, error }),
+        };
+        Ok((found, Chunk { file, path, shape: array.shape }))
+    }
+}
+
+impl Values for Chunk {
+    fn shape(&self) -> [u64; 3] {
+        self.shape
+    }
+
+    fn read(&self, [x, y, z]: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
+        let Some(file) = &self.file else {
+            values.fill(f32::NAN);
+            return Ok(());
+        };
+        let place = (z * self.shape[1] + y) * self.shape[0] + x;
+        let io = |error| Error::Io { path: self.path.clone(), error };
+        crate::values::fill(values, |bytes| file.read_exact_at(bytes, place * 4).map_err(io))
+    }
+}
+
+/// What a file has, `most` bytes of it.
+fn head(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+    let io = |error| Error::Io { path: path.into(), error };
+    let mut text = Vec::new();
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut text)).map_err(io)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reduce::{How, Region, reduce};
+
+    fn description(steps: &str) -> String {
+        format!(
+            r#"{{"zarr_format":3,"node_type":"array","attributes":{{"steps":[{steps}]}},"shape":[2,2,3,4],"data_type":"float32","fill_value":"NaN",
+            "chunk_grid":{{"name":"regular","configuration":{{"chunk_shape":[1,2,3,4]}}}},
+            "chunk_key_encoding":{{"name":"default","configuration":{{"separator":"/"}}}},
+            "codecs":[{{"name":"bytes","configuration":{{"endian":"little"}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn steps_are_read_as_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("zarr.json"), description("7,9")).unwrap();
+        std::fs::write(dir.path().join("steps.jsonl"), "{\"index\":1,\"step\":9,\"missing\":2}\n{\"ste")
+            .unwrap();
+        let chunk = dir.path().join("c/1/0/0");
+        std::fs::create_dir_all(&chunk).unwrap();
+        let values: Vec<u8> = (0..24).flat_map(|n| (n as f32).to_le_bytes()).collect();
+        std::fs::write(chunk.join("0"), &values).unwrap();
+        let record = Record::open(dir.path()).unwrap();
+        let state = record.state().unwrap();
+        assert_eq!((state.steps, state.history[1].missing, state.history[0].step), (Some(vec![7, 9]), 2, 7));
+        let (step, chunk) = record.step(None).unwrap();
+        let all = Region::new(chunk.shape(), 2, None).unwrap();
+        assert_eq!((step, reduce(&chunk, &all, How::Max).unwrap().values), (9, vec![17.0, 19.0, 21.0, 23.0]));
+        let (_, never) = record.step(Some(0)).unwrap();
+        assert_eq!(reduce(&never, &all, How::Max).unwrap().missing, 24);
+        assert!(matches!(record.step(Some(2)), Err(Error::Step(2))));
+        std::fs::write(dir.path().join("c/1/0/0/0"), &values[..50]).unwrap();
+        let (_, short) = record.step(Some(1)).unwrap();
+        assert!(matches!(reduce(&short, &all, How::Max), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn another_array_is_refused() {
+        assert!(Array::parse(description("7,9").as_bytes()).is_ok());
+        for (from, to) in
+            [("float32", "float64"), ("[1,2,3,4]", "[1,1,3,4]"), ("\"bytes\"", "\"zstd\""), ("[2,2", "[3,0")]
+        {
+            assert!(Array::parse(description("7,9").replace(from, to).as_bytes()).is_err(), "{to}");
+        }
+        assert!(Array::parse(b"{").is_err());
+    }
+}

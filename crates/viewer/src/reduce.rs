@@ -1,0 +1,330 @@
+//! Fewer cells for more values: a volume, or a box of it, at a level of detail, on all cores.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// How long a reduction may read.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Cells of an answer at most.
+pub(crate) const CELLS: u64 = 1 << 26;
+
+/// What becomes of the values of a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// The greatest.
+    Max,
+    /// The one in the middle: reads least.
+    Point,
+}
+
+/// Cells of a level: its first, and how many, along x, y, z. A cell has `factor` values a side, but at the far edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// Values a side.
+    pub factor: u64,
+    /// The first cell.
+    pub first: [u64; 3],
+    /// How many cells.
+    pub size: [u64; 3],
+}
+
+impl Region {
+    /// All cells, or a box of them.
+    ///
+    /// # Errors
+    /// When it is not within the volume, or has too many cells.
+    pub fn new(shape: [u64; 3], factor: u64, part: Option<[u64; 6]>) -> Result<Self, Error> {
+        if !(1..=65_536).contains(&factor) {
+            return Err(Error::Request(format!("a factor is 1 to 65536, and not {factor}")));
+        }
+        let all = shape.map(|side| side.div_ceil(factor));
+        let [x, y, z, nx, ny, nz] = part.unwrap_or([0, 0, 0, all[0], all[1], all[2]]);
+        let (first, size) = ([x, y, z], [nx, ny, nz]);
+        let within = |i: usize| size[i] > 0 && first[i].checked_add(size[i]).is_some_and(|end| end <= all[i]);
+        if !(0..3).all(within) {
+            return Err(Error::Request(format!("the box {first:?} + {size:?} is not within {all:?} cells")));
+        }
+        // Sides are 2^16 at most.
+        let cells: u64 = size.iter().product();
+        if cells > CELLS {
+            return Err(Error::Request(format!(
+                "{cells} cells are more than {CELLS}: a larger factor, or a box"
+            )));
+        }
+        Ok(Self { factor, first, size })
+    }
+
+    fn cells(&self) -> usize {
+        self.size.iter().product::<u64>() as usize
+    }
+}
+
+/// Values of a level; NaN where there is none.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cells {
+    /// x fastest.
+    pub values: Vec<f32>,
+    /// Least and greatest of the values that were read.
+    pub range: Option<(f32, f32)>,
+    /// How many values that were read are missing.
+    pub missing: u64,
+}
+
+impl Cells {
+    /// A byte for each: 0 where there is none, 1 to 255 from `min` to `max`.
+    pub fn quantised(&self, min: f32, max: f32) -> Vec<u8> {
+        let scale = if max > min { 254.0 / (max - min) } else { 0.0 };
+        // A cast of NaN is 0.
+        let byte = |v: f32| if v.is_nan() { 0 } else { ((v - min) * scale + 1.5).clamp(1.0, 255.0) as u8 };
+        self.values.iter().map(|v| byte(*v)).collect()
+    }
+}
+
+/// Where values come from.
+pub trait Values: Sync {
+    /// x, y, z.
+    fn shape(&self) -> [u64; 3];
+    /// Fills `values` from a place on, along x and then y.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn read(&self, place: [u64; 3], values: &mut [f32]) -> Result<(), Error>;
+}
+
+/// A layer of cells under way.
+struct Layer {
+    sum: Vec<f64>,
+    count: Vec<u32>,
+    least: f32,
+    greatest: f32,
+    missing: u64,
+}
+
+/// The cells of a region.
+///
+/// # Errors
+/// When values cannot be read, or it takes too long.
+pub fn reduce(source: &impl Values, region: &Region, how: How) -> Result<Cells, Error> {
+    let layer = (region.size[0] * region.size[1]) as usize;
+    let mut values = vec![f32::NAN; region.cells()];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(region.size[2] as usize);
+    let share = (region.size[2] as usize).div_ceil(threads);
+    let began = Instant::now();
+    let parts = std::thread::scope(|scope| {
+        let work = |(n, part)| {
+            scope.spawn(move || layers(source, region, how, (n * share) as u64, part, layer, began))
+        };
+        let running: Vec<_> = values.chunks_mut(share * layer).enumerate().map(work).collect();
+        let lost = |_| Err(Error::Request("a thread that reads has failed".into()));
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let (mut range, mut missing) = (None::<(f32, f32)>, 0);
+    for (least, greatest, holes) in parts {
+        missing += holes;
+        if least <= greatest {
+            let (a, b) = range.unwrap_or((least, greatest));
+            range = Some((a.min(least), b.max(greatest)));
+        }
+    }
+    Ok(Cells { values, range, missing })
+}
+
+/// Layers of cells from `first` of the region on; answers least, greatest, missing.
+fn layers(
+    source: &impl Values,
+    region: &Region,
+    how: How,
+    first: u64,
+    out: &mut [f32],
+    layer: usize,
+    began: Instant,
+) -> Result<(f32, f32, u64), Error> {
+    let empty = if how == How::Max { f64::NEG_INFINITY } else { 0.0 };
+    let mut under_way = Layer {
+        sum: vec![empty; layer],
+        count: vec![0; layer],
+        least: f32::INFINITY,
+        greatest: f32::NEG_INFINITY,
+        missing: 0,
+    };
+    let mut row = Vec::new();
+    for (n, cells) in out.chunks_mut(layer).enumerate() {
+        let z = span(source.shape()[2], region, 2, first + n as u64, how);
+        under_way.sum.fill(empty);
+        under_way.count.fill(0);
+        for z in z.0..z.1 {
+            if began.elapsed() > PATIENCE {
+                return Err(Error::Slow(PATIENCE.as_secs()));
+            }
+            plane(source, region, how, z, &mut row, &mut under_way)?;
+        }
+        for (cell, (sum, count)) in cells.iter_mut().zip(under_way.sum.iter().zip(&under_way.count)) {
+            *cell = match (count, how) {
+                (0, _) => f32::NAN,
+                (_, How::Max) => *sum as f32,
+                (count, _) => (*sum / f64::from(*count)) as f32,
+            };
+        }
+    }
+    Ok((under_way.least, under_way.greatest, under_way.missing))
+}
+
+/// Where the values of a cell begin and end along an axis; with [`How::Point`] the one in the middle.
+fn span(side: u64, region: &Region, axis: usize, cell: u64, how: How) -> (u64, u64) {
+    let begin = (region.first[axis] + cell) * region.factor;
+    let end = (begin + region.factor).min(side);
+    if how == How::Point { (begin + (end - begin) / 2, begin + (end - begin) / 2 + 1) } else { (begin, end) }
+}
+
+/// Adds a plane of values to the layer.
+fn plane(
+    source: &impl Values,
+    region: &Region,
+    how: How,
+    z: u64,
+    row: &mut Vec<f32>,
+    layer: &mut Layer,
+) -> Result<(), Error> {
+    let [sx, sy, _] = source.shape();
+    let begin = region.first[0] * region.factor;
+    let end = ((region.first[0] + region.size[0]) * region.factor).min(sx);
+    let width = (end - begin) as usize;
+    for cy in 0..region.size[1] {
+        let (y0, y1) = span(sy, region, 1, cy, how);
+        let whole = width as u64 == sx;
+        let rows = if whole { y1 - y0 } else { 1 };
+        for y in (y0..y1).step_by(rows as usize) {
+            row.resize(width * rows as usize, 0.0);
+            source.read([begin, y, z], row)?;
+            for line in row.chunks(width) {
+                add(line, region, how, sx - begin, (cy * region.size[0]) as usize, layer);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a row of values to its cells.
+fn add(line: &[f32], region: &Region, how: How, left: u64, first: usize, layer: &mut Layer) {
+    let middle = |n: usize| ((left as usize - n * region.factor as usize).min(region.factor as usize)) / 2;
+    for (n, values) in line.chunks(region.factor as usize).enumerate() {
+        let values =
+            if how == How::Point { values.get(middle(n)..=middle(n)).unwrap_or(values) } else { values };
+        let (mut sum, mut count, mut most) = (0.0f64, 0u32, f32::NEG_INFINITY);
+        for value in values {
+            if value.is_finite() {
+                sum += f64::from(*value);
+                count += 1;
+                most = most.max(*value);
+                layer.least = layer.least.min(*value);
+            }
+        }
+        layer.greatest = layer.greatest.max(most);
+        layer.missing += values.len() as u64 - u64::from(count);
+        let (Some(cell), Some(counted)) = (layer.sum.get_mut(first + n), layer.count.get_mut(first + n))
+        else {
+            return;
+        };
+        *cell = if how == How::Max { cell.max(f64::from(most)) } else { *cell + sum };
+        *counted += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Array([u64; 3], Vec<f32>);
+
+    impl Values for Array {
+        fn shape(&self) -> [u64; 3] {
+            self.0
+        }
+
+        fn read(&self, [x, y, z]: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
+            let place = ((z * self.0[1] + y) * self.0[0] + x) as usize;
+            values.copy_from_slice(&self.1[place..place + values.len()]);
+            Ok(())
+        }
+    }
+
+    /// As the definition says, one cell at a time.
+    fn plain(array: &Array, region: &Region, how: How) -> Vec<f32> {
+        let cell = |cx: u64, cy: u64, cz: u64| {
+            let mut found = Vec::new();
+            let [x, y, z] = [(0, cx), (1, cy), (2, cz)].map(|(i, c)| span(array.0[i], region, i, c, how));
+            for z in z.0..z.1 {
+                for y in y.0..y.1 {
+                    for x in x.0..x.1 {
+                        found.push(array.1[((z * array.0[1] + y) * array.0[0] + x) as usize]);
+                    }
+                }
+            }
+            found.retain(|v| v.is_finite());
+            match how {
+                _ if found.is_empty() => f32::NAN,
+                How::Max => found.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+                _ => (found.iter().map(|v| f64::from(*v)).sum::<f64>() / found.len() as f64) as f32,
+            }
+        };
+        let [nx, ny, nz] = region.size;
+        (0..nz)
+            .flat_map(|z| (0..ny).flat_map(move |y| (0..nx).map(move |x| (x, y, z))))
+            .map(|(x, y, z)| cell(x, y, z))
+            .collect()
+    }
+
+    #[test]
+    fn bytes_keep_a_place_for_what_is_missing() {
+        let cells = Cells { values: vec![f32::NAN, -5.0, 0.0, 0.5, 1.0, 9.0], range: None, missing: 1 };
+        assert_eq!(cells.quantised(0.0, 1.0), [0, 1, 1, 128, 255, 255]);
+        assert_eq!(cells.quantised(1.0, 1.0)[..2], [0, 1]);
+    }
+
+    #[test]
+    fn a_box_outside_is_refused() {
+        assert!(Region::new([10, 10, 10], 3, Some([3, 3, 3, 1, 1, 1])).is_ok());
+        for part in [[4, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, u64::MAX]] {
+            assert!(Region::new([10, 10, 10], 3, Some(part)).is_err(), "{part:?}");
+        }
+        assert!(Region::new([10, 10, 10], 0, None).is_err());
+        assert!(Region::new([1024, 1024, 1024], 1, None).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_the_definition_says(
+            shape in prop::array::uniform3(1u64..12),
+            factor in 1u64..6,
+            how in prop::sample::select(vec![How::Mean, How::Max, How::Point]),
+            seed: u32,
+            cut: [u8; 6],
+        ) {
+            let value = |n: u64| match (n * 2_654_435_761 + u64::from(seed)) % 97 {
+                0..8 => f32::NAN,
+                8 => f32::INFINITY,
+                n => n as f32 - 40.0,
+            };
+            let array = Array(shape, (0..shape.iter().product()).map(value).collect());
+            let all = shape.map(|side| side.div_ceil(factor));
+            let first = [0, 1, 2].map(|i| u64::from(cut[i]) % all[i]);
+            let size = [0, 1, 2].map(|i| 1 + u64::from(cut[3 + i]) % (all[i] - first[i]));
+            let part = [first[0], first[1], first[2], size[0], size[1], size[2]];
+            for part in [None, Some(part)] {
+                let region = Region::new(shape, factor, part).unwrap();
+                let cells = reduce(&array, &region, how).unwrap();
+                let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(bits(&cells.values), bits(&plain(&array, &region, how)));
+            }
+        }
+    }
+}

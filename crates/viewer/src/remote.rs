@@ -1,0 +1,128 @@
+//! Another viewer as the place where a volume lies: its API, asked as the page asks it, but for float32.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::api::{FLOATS, Meta};
+use crate::error::Error;
+use crate::panel::{Level, Wish};
+use crate::reduce::Cells;
+use crate::state::State;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// Bytes of a state at most.
+const STATE: usize = 16 << 20;
+
+/// A volume of another viewer.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// host:port
+    address: String,
+    /// None: its first.
+    name: Option<String>,
+}
+
+impl Remote {
+    /// Of `host:port` or `host:port/NAME`.
+    pub(crate) fn new(text: &str) -> Result<Self, Error> {
+        let (address, name) = text.split_once('/').unwrap_or((text, ""));
+        let good = address.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty()
+                && port.parse::<u16>().is_ok()
+                && host.chars().all(|c| c.is_ascii_graphic() && c != '@')
+        });
+        if !good {
+            return Err(Error::Name(format!("http://{text}")));
+        }
+        Ok(Self { address: address.into(), name: (!name.is_empty()).then(|| name.into()) })
+    }
+
+    fn wrong(&self, why: impl ToString) -> Error {
+        Error::Remote { address: self.address.clone(), why: why.to_string() }
+    }
+
+    pub(crate) fn state(&self) -> Result<State, Error> {
+        self.find().map(|(_, state)| state)
+    }
+
+    /// Its number there, and how it is.
+    fn find(&self) -> Result<(usize, State), Error> {
+        let (body, _) = self.get("/api/state", STATE)?;
+        let all: crate::api::States = serde_json::from_slice(&body).map_err(|e| self.wrong(e))?;
+        let mine = |(_, state): &(usize, State)| self.name.as_ref().is_none_or(|name| *name == state.name);
+        let found = all.volumes.into_iter().enumerate().find(mine);
+        found.ok_or_else(|| self.wrong(format!("no volume {}", self.name.as_deref().unwrap_or_default())))
+    }
+
+    pub(crate) fn level(&self, wish: &Wish) -> Result<Level, Error> {
+        let (number, state) = self.find()?;
+        let region = crate::reduce::Region::new(state.shape, wish.factor, wish.part)?;
+        let count = region.size.iter().product::<u64>() as usize;
+        if count > FLOATS {
+            return Err(self.wrong("a larger factor is needed over the network"));
+        }
+        let how = serde_json::to_value(wish.how).unwrap_or_default();
+        let mut path = format!(
+            "/api/volumes/{number}/cells?as=f32&factor={}&how={}",
+            wish.factor,
+            how.as_str().unwrap_or_default()
+        );
+        if let Some(step) = wish.step {
+            path += &format!("&step={step}");
+        }
+        if let Some(part) = wish.part {
+            path += &format!("&box={}", part.map(|n| n.to_string()).join(","));
+        }
+        let (body, meta) = self.get(&path, count * 4)?;
+        let meta = meta.ok_or_else(|| self.wrong("no header `field`"))?;
+        if body.len() != count * 4 || meta.size != region.size {
+            return Err(self.wrong("another count of cells than was asked for"));
+        }
+        let values: Vec<f32> = body.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let range = meta.min.zip(meta.max);
+        let cells = Cells { values, range, missing: meta.missing };
+        Ok(Level { step: meta.step, size: region.size, cells: cells.into() })
+    }
+
+    /// Asks; on a thread of the runtime that may block.
+    fn get(&self, path: &str, most: usize) -> Result<(Bytes, Option<Meta>), Error> {
+        let asked = async {
+            tokio::time::timeout(PATIENCE, self.ask(path, most))
+                .await
+                .unwrap_or_else(|_| Err(self.wrong("no answer")))
+        };
+        tokio::runtime::Handle::current().block_on(asked)
+    }
+
+    async fn ask(&self, path: &str, most: usize) -> Result<(Bytes, Option<Meta>), Error> {
+        let socket = TcpStream::connect(&self.address).await.map_err(|e| self.wrong(e))?;
+        let (mut send, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(|e| self.wrong(e))?;
+        let request = Request::get(path).header("host", &self.address).body(Empty::<Bytes>::new());
+        let request = request.map_err(|e| self.wrong(e))?;
+        // Its end is that of the answer.
+        let driving = tokio::spawn(connection);
+        let answer = async {
+            let answer = send.send_request(request).await.map_err(|e| self.wrong(e))?;
+            let good = answer.status().is_success();
+            let header = answer.headers().get("field").and_then(|value| value.to_str().ok());
+            let meta = header.and_then(|text| serde_json::from_str(text).ok());
+            let body = Limited::new(answer.into_body(), most.max(1 << 16)).collect().await;
+            let body = body.map_err(|e| self.wrong(e))?.to_bytes();
+            if good {
+                return Ok((body, meta));
+            }
+            let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            Err(self.wrong(said["error"].as_str().unwrap_or("it refuses")))
+        };
+        let answer = answer.await;
+        driving.abort();
+        answer
+    }
+}

@@ -1,0 +1,334 @@
+//! Reads the shared memory of a receiver: see "Shared memory" in `docs/field-format.md`.
+//!
+//! By `pread`, and not through a mapping: a mapped file that somebody truncates kills who reads it, to read a hole of it takes memory, and
+//! there would be `unsafe`. Here a short file is an error, and a copy of what is looked at next costs little.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::state::{Closed, Slab, State};
+
+/// Where shared memory is, and how its files begin.
+const DIR: &str = "/dev/shm";
+const PREFIX: &str = "tidecast-field-";
+/// Bytes of the head.
+const HEAD: usize = 4096;
+/// Entries of the history that are told.
+const TOLD: u64 = 600;
+
+/// What does not change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// x, y, z.
+    pub shape: [u64; 3],
+    slabs: [u64; 3],
+    volumes: [u64; 3],
+    history: [u64; 2],
+    made: u64,
+}
+
+impl Layout {
+    /// Reads it from the head of a file of `len` bytes, and makes sure that all that it names is within.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(head: &[u8], len: u64) -> Result<Self, String> {
+        let word = |offset| word(head, offset).ok_or_else(|| "it is too short".to_owned());
+        if head.get(..8) != Some(b"TCFIELD1") {
+            return Err("it does not begin with TCFIELD1".into());
+        }
+        if word(8)? != 1 {
+            return Err(format!("its layout is version {}, and this program reads 1", word(8)?));
+        }
+        let shape = [word(16)?, word(24)?, word(32)?];
+        if shape.iter().any(|side| !(1..=65_536).contains(side)) {
+            return Err(format!("its shape is {shape:?}"));
+        }
+        let layout = Self {
+            shape,
+            slabs: [word(40)?, word(48)?, word(56)?],
+            volumes: [word(64)?, word(72)?, word(80)?],
+            history: [word(200)?, word(208)?],
+            made: word(120)?,
+        };
+        layout.check(len).map(|()| layout)
+    }
+
+    fn check(&self, len: u64) -> Result<(), String> {
+        let within = |what: &str, first: u64, each: u64, count: u64, size: u64| {
+            let end = each.checked_mul(count.saturating_sub(1)).and_then(|n| n.checked_add(first));
+            match end.and_then(|n| n.checked_add(size)) {
+                Some(end) if end <= len => Ok(()),
+                _ => Err(format!("its {what} would end behind its {len} bytes")),
+            }
+        };
+        let [slabs, first, each] = self.slabs;
+        if !(1..=65_536).contains(&slabs) || each < 160 || !first.is_multiple_of(8) {
+            return Err(format!("it has {slabs} headers of slabs, of {each} bytes"));
+        }
+        within("headers of slabs", first, each, slabs, each)?;
+        let [volumes, first, each] = self.volumes;
+        // Sides are 2^16 at most: no overflow.
+        let size = self.shape.iter().product::<u64>() * 4;
+        if !(1..=4).contains(&volumes) || (volumes > 1 && each < size) {
+            return Err(format!("it has {volumes} volumes, {each} bytes apart"));
+        }
+        within("volumes", first, each, volumes, size)?;
+        let [first, entries] = self.history;
+        if !(1..=1 << 20).contains(&entries) {
+            return Err(format!("its history has {entries} entries"));
+        }
+        within("history", first, 64, entries, 64)
+    }
+}
+
+fn word(bytes: &[u8], offset: usize) -> Option<u64> {
+    bytes.get(offset..)?.first_chunk().copied().map(u64::from_le_bytes)
+}
+
+/// One file of shared memory, opened again when the receiver has made another.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    name: String,
+    path: PathBuf,
+    open: parking_lot::RwLock<Option<std::sync::Arc<Open>>>,
+}
+
+/// One that is open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    file: File,
+    path: PathBuf,
+    pub(crate) layout: Layout,
+}
+
+/// Which content is in front: as long as it stays the same, so do the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Front {
+    made: u64,
+    volume: u64,
+    sequence: u64,
+    last: u64,
+    pub(crate) step: u64,
+}
+
+/// The names of all that there are.
+pub(crate) fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(DIR).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix(PREFIX).map(str::to_owned);
+    let mut names: Vec<_> = entries.filter_map(name).filter(|name| !name.contains(".new")).collect();
+    names.sort();
+    names
+}
+
+impl Front {
+    /// Of a volume that is always changing.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.last != 0
+    }
+}
+
+impl Memory {
+    /// Of this name; it need not be there yet.
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            return Err(Error::Name(name.into()));
+        }
+        let path = Path::new(DIR).join(format!("{PREFIX}{name}"));
+        Ok(Self { name: name.into(), path, open: parking_lot::RwLock::default() })
+    }
+
+    /// The file that is there now.
+    pub(crate) fn current(&self) -> Result<std::sync::Arc<Open>, Error> {
+        if let Some(open) = self.open.read().clone()
+            && open.head().is_ok_and(|head| word(&head, 112) == Some(1))
+        {
+            return Ok(open);
+        }
+        let old = self.open.read().clone();
+        match Open::new(&self.path) {
+            Ok(open) => Ok(self.open.write().insert(std::sync::Arc::new(open)).clone()),
+            // What was received last stays to be looked at.
+            Err(Error::Absent(_)) => old.ok_or_else(|| Error::Absent(self.name.clone())),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn state(&self) -> Result<State, Error> {
+        self.current()?.state(&self.name)
+    }
+}
+
+impl Open {
+    fn new(path: &Path) -> Result<Self, Error> {
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::Absent(path.display().to_string()),
+            _ => Error::Io { path: path.into(), error },
+        };
+        let file = File::open(path).map_err(io)?;
+        let meta = file.metadata().map_err(io)?;
+        let bad = |why| Error::Format { path: path.into(), what: "a field's shared memory", why };
+        if !meta.is_file() {
+            return Err(bad("it is no file".into()));
+        }
+        let mut head = [0; HEAD];
+        file.read_exact_at(&mut head, 0).map_err(|_| bad("it is too short".into()))?;
+        let layout = Layout::parse(&head, meta.len()).map_err(bad)?;
+        Ok(Self { file, path: path.into(), layout })
+    }
+
+    /// Fills `bytes` from `offset` on.
+    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
+        let io = |error| Error::Io { path: self.path.clone(), error };
+        self.file.read_exact_at(bytes, offset).map_err(io)
+    }
+
+    fn head(&self) -> Result<[u8; HEAD], Error> {
+        let mut head = [0; HEAD];
+        self.read(&mut head, 0).map(|()| head)
+    }
+
+    /// What is in front; none while it is written.
+    pub(crate) fn front(&self) -> Result<Option<Front>, Error> {
+        let head = self.head()?;
+        let get = |offset| word(&head, offset).unwrap_or_default();
+        let single = self.layout.volumes[0] == 1;
+        let volume = get(88).min(self.layout.volumes[0] - 1);
+        let sequence = if single { 0 } else { get(224 + 8 * volume as usize) };
+        // A volume that is always changing is another with each packet.
+        let last = if single { get(128) } else { 0 };
+        let front = Front { made: self.layout.made, volume, sequence, last, step: get(96) };
+        Ok((sequence % 2 == 0).then_some(front))
+    }
+
+    /// Values of a row, from `x` on, as bytes.
+    pub(crate) fn values(&self, front: &Front, [x, y, z]: [u64; 3], bytes: &mut [u8]) -> Result<(), Error> {
+        let [nx, ny, _] = self.layout.shape;
+        let place = (z * ny + y) * nx + x;
+        let [_, first, each] = self.layout.volumes;
+        self.read(bytes, first + front.volume * each + place * 4)
+    }
+
+    /// The planes that slabs here have, and of which something has come: the rest was never filled.
+    pub(crate) fn filled(&self) -> Result<Vec<(u64, u64)>, Error> {
+        let came = |slab: &Slab| slab.packets + slab.recovered > 0;
+        Ok(self.slabs()?.iter().filter(|slab| came(slab)).map(|slab| (slab.z[0], slab.z[1])).collect())
+    }
+
+    fn slabs(&self) -> Result<Vec<Slab>, Error> {
+        let [count, first, each] = self.layout.slabs;
+        let mut bytes = [0; 160];
+        (0..count)
+            .map(|i| {
+                self.read(&mut bytes, first + i * each)?;
+                let get = |offset| word(&bytes, offset).unwrap_or_default();
+                let end = get(8).min(self.layout.shape[2]);
+                Ok(Slab {
+                    z: [get(0).min(end), end],
+                    step: get(24),
+                    expected: get(32),
+                    received: get(40),
+                    recovered_of_step: get(48),
+                    packets: get(56),
+                    bytes: get(64),
+                    lost: get(72),
+                    recovered: get(80),
+                    duplicate: get(88),
+                    stale: get(96),
+                    rejected: get(104),
+                    reordered: get(112),
+                    complete: get(120),
+                    incomplete: get(128),
+                    last: get(136),
+                    stream: get(144),
+                    open: get(152) == 1,
+                })
+            })
+            .collect()
+    }
+
+    fn history(&self, written: u64) -> Result<Vec<Closed>, Error> {
+        let [first, entries] = self.layout.history;
+        let mut bytes = [0; 64];
+        (written.saturating_sub(entries.min(TOLD))..written)
+            .map(|i| {
+                self.read(&mut bytes, first + (i % entries) * 64)?;
+                let get = |offset| word(&bytes, offset).unwrap_or_default();
+                Ok(Closed {
+                    step: get(0),
+                    when: get(16),
+                    expected: get(24),
+                    received: get(32),
+                    recovered: get(40),
+                    missing: get(48),
+                    bytes: get(56),
+                })
+            })
+            .collect()
+    }
+
+    fn state(&self, name: &str) -> Result<State, Error> {
+        let head = self.head()?;
+        let get = |offset| word(&head, offset).unwrap_or_default();
+        let title = head.get(136..200).unwrap_or_default().split(|byte| *byte == 0).next();
+        Ok(State {
+            name: name.into(),
+            title: String::from_utf8_lossy(title.unwrap_or_default()).into_owned(),
+            shape: self.layout.shape,
+            step: get(96),
+            closed: get(104),
+            receiving: get(112) == 1,
+            live: self.layout.volumes[0] == 1,
+            rate: get(256),
+            last: get(128),
+            made: self.layout.made,
+            slabs: self.slabs()?,
+            history: self.history(get(216))?,
+            steps: None,
+            error: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn head(words: &[(usize, u64)]) -> Vec<u8> {
+        let mut head = vec![0; HEAD];
+        head[..8].copy_from_slice(b"TCFIELD1");
+        let good = [(8, 1), (16, 4), (24, 4), (32, 4), (40, 1), (48, 4096), (56, 256), (64, 3), (72, 8192)];
+        for (at, word) in good.iter().chain(&[(80, 256), (200, 4352), (208, 4)]).chain(words) {
+            head[*at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        head
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused() {
+        let end = 8192 + 3 * 256;
+        assert_eq!(Layout::parse(&head(&[]), end).map(|layout| layout.shape), Ok([4, 4, 4]));
+        assert!(Layout::parse(&head(&[]), end - 1).is_err());
+        let wrong = [(8, 2), (16, 0), (24, 65_537), (40, 0), (40, 1 << 40), (48, u64::MAX - 7), (56, 8)];
+        for word in wrong.iter().chain(&[(64, 0), (64, 9), (72, u64::MAX), (80, 255), (200, end), (208, 0)]) {
+            assert!(Layout::parse(&head(&[*word]), end).is_err(), "{word:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_breaks_it(bytes: Vec<u8>, words: Vec<(u16, u64)>, len: u64) {
+            let _ = Layout::parse(&bytes, len);
+            let words: Vec<_> = words.iter().map(|(at, word)| (usize::from(*at) % 500 * 8 + 8, *word)).collect();
+            if let Ok(layout) = Layout::parse(&head(&words), len) {
+                let size = layout.shape.iter().product::<u64>() * 4;
+                prop_assert!(layout.volumes[1] + (layout.volumes[0] - 1) * layout.volumes[2] + size <= len);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Values of shared memory.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::reduce::Values;
+use crate::shm::{Front, Open};
+
+thread_local! {
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Fills `values` with what `read` gives as little-endian bytes.
+pub(crate) fn fill(
+    values: &mut [f32],
+    read: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    BYTES.with_borrow_mut(|bytes| {
+        bytes.resize(values.len() * 4, 0);
+        read(bytes)?;
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    })
+}
+
+/// What is in front of a file of shared memory.
+pub(crate) struct InFront {
+    pub(crate) open: Arc<Open>,
+    pub(crate) front: Front,
+    /// Planes of which something has come.
+    pub(crate) filled: Vec<(u64, u64)>,
+}
+
+impl Values for InFront {
+    fn shape(&self) -> [u64; 3] {
+        self.open.layout.shape
+    }
+
+    fn read(&self, place: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
+        if !self.filled.iter().any(|(begin, end)| (*begin..*end).contains(&place[2])) {
+            values.fill(f32::NAN);
+            return Ok(());
+        }
+        fill(values, |bytes| self.open.values(&self.front, place, bytes))
+    }
+}

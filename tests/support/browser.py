@@ -1,0 +1,52 @@
+"""Debian's chromium without a screen, for the page of `tidecast field view`: software rendering, nothing from the network."""
+import contextlib
+import os
+import shutil
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+ARGS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--disable-quic",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+def needed():
+    """Skips, loudly, where there is no browser."""
+    if not CHROMIUM:
+        pytest.skip("SKIPPED: no chromium (apt-get install chromium): the page of `field view` was not tried")
+    return pytest.importorskip("playwright.sync_api", reason="SKIPPED: no playwright (pip install -r tests/requirements.txt)")
+
+
+@contextlib.contextmanager
+def page(url: str, width: int = 1100, height: int = 700):
+    """The page in a browser; whatever it asks of another host, or complains of, is a failure."""
+    api = needed()
+    with api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGS, headless=True)
+        try:
+            tab = browser.new_page(viewport={"width": width, "height": height})
+            faults: list[str] = []
+            tab.on("pageerror", lambda error: faults.append(str(error)))
+            tab.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+            tab.on("request", lambda request: None if request.url.startswith((url, "blob:", "data:")) else faults.append(request.url))
+            tab.set_default_timeout(120_000)
+            tab.goto(url)
+            yield tab
+            assert not faults, faults
+        finally:
+            browser.close()
+
+
+def settled(tab) -> None:
+    """Until the newest level is drawn in full detail."""
+    tab.wait_for_function("tidecast.stats.done && tidecast.volumes.length && tidecast.volumes.every(v => v.level)", timeout=120_000)
+
+
+def shot(tab, name: str) -> bytes:
+    """A picture of the page, kept where TIDECAST_SHOTS says."""
+    folder = os.environ.get("TIDECAST_SHOTS")
+    path = None
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, name + ".png")
+    return tab.screenshot(path=path)
