@@ -396,10 +396,18 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
     grids = ElementTree.parse(directory / "series.xdmf").findall("./Domain/Grid/Grid")
     assert [grid.find("Time").get("Value") for grid in grids] == ["0", "1", "2", "3", "4"]
     for grid, values in zip(grids, volumes, strict=True):
-        item = grid.find("Attribute/DataItem")
-        assert (item.get("NumberType"), item.get("Precision"), item.get("Endian"), item.get("Format")) == ("Float", "4", "Little", "Binary")
-        data = np.fromfile(directory / item.text, "<f4").reshape([int(n) for n in item.get("Dimensions").split()])
-        np.testing.assert_array_equal(data, values)
+        end = 0
+        for slab in grid.findall("Grid"):
+            item = slab.find("Attribute/DataItem")
+            assert (item.get("NumberType"), item.get("Precision"), item.get("Endian"), item.get("Format")) == ("Float", "4", "Little", "Binary")
+            shape = [int(n) for n in item.get("Dimensions").split()]
+            data = np.fromfile(directory / item.text, "<f4", count=np.prod(shape), offset=int(item.get("Seek"))).reshape(shape)
+            first = int(slab.find("Geometry/DataItem").text.split()[0])
+            # Each shares a plane with the next.
+            assert first == max(0, end - 1)
+            end = first + len(data)
+            np.testing.assert_array_equal(data, values[first:end])
+        assert end == len(values)
     lines = [json.loads(line) for line in (directory / "steps.jsonl").read_text().splitlines()]
     assert [(line["index"], line["step"], line["missing"]) for line in lines] == [(i, s, 0) for i, s in enumerate([7, 8, 9, 7, 8])]
     assert not list(directory.rglob("*.part"))

@@ -19,6 +19,9 @@ use crate::packet::VALUE;
 /// Time between two writings of the series: it names all steps, so it is not written with each.
 const SERIES: Duration = Duration::from_secs(1);
 
+/// Each step is a collection of so many slabs, which several processes of ParaView share among them.
+const SLABS: u32 = 8;
+
 /// A step that has just closed.
 pub(super) struct Take {
     pub(super) area: Arc<Area>,
@@ -168,13 +171,24 @@ impl Recording {
         );
         for (index, step) in self.steps.iter().enumerate() {
             text += &format!(
-                "<Grid Name=\"step {step}\"><Time Value=\"{index}\"/><Topology TopologyType=\"3DCoRectMesh\" Dimensions=\"{nz} {ny} {nx}\"/>\
-                 <Geometry GeometryType=\"ORIGIN_DXDYDZ\"><DataItem Dimensions=\"3\" Format=\"XML\">{} 0 0</DataItem>\
-                 <DataItem Dimensions=\"3\" Format=\"XML\">1 1 1</DataItem></Geometry>\
-                 <Attribute Name=\"{name}\" AttributeType=\"Scalar\" Center=\"Node\"><DataItem Dimensions=\"{nz} {ny} {nx}\" \
-                 NumberType=\"Float\" Precision=\"4\" Format=\"Binary\" Endian=\"Little\">c/{index}/0/0/0</DataItem></Attribute></Grid>\n",
-                self.first_plane
+                "<Grid Name=\"step {step}\" GridType=\"Collection\" CollectionType=\"Spatial\"><Time Value=\"{index}\"/>\n"
             );
+            for slab in 0..SLABS.min(nz) {
+                let (first, end) = (slab * nz / SLABS.min(nz), (slab + 1) * nz / SLABS.min(nz));
+                // A plane more, so that no gap is drawn between them.
+                let planes = (end + 1).min(nz) - first;
+                let seek = u64::from(first) * u64::from(ny) * u64::from(nx) * VALUE as u64;
+                text += &format!(
+                    "<Grid Name=\"slab {slab}\"><Topology TopologyType=\"3DCoRectMesh\" Dimensions=\"{planes} {ny} {nx}\"/>\
+                     <Geometry GeometryType=\"ORIGIN_DXDYDZ\"><DataItem Dimensions=\"3\" Format=\"XML\">{} 0 0</DataItem>\
+                     <DataItem Dimensions=\"3\" Format=\"XML\">1 1 1</DataItem></Geometry>\
+                     <Attribute Name=\"{name}\" AttributeType=\"Scalar\" Center=\"Node\"><DataItem Dimensions=\"{planes} {ny} {nx}\" \
+                     NumberType=\"Float\" Precision=\"4\" Format=\"Binary\" Endian=\"Little\" Seek=\"{seek}\">c/{index}/0/0/0</DataItem>\
+                     </Attribute></Grid>\n",
+                    self.first_plane + first
+                );
+            }
+            text += "</Grid>\n";
         }
         text += "</Grid></Domain></Xdmf>\n";
         self.series = Some(Instant::now());
