@@ -37,10 +37,12 @@ impl Heard {
         self.accepted = Some(report.accepted);
         self.reports += 1;
         if report.accepted == Accepted::Yes {
-            let missing = self.asked.saturating_sub(report.received);
+            // A receiver that says it has more is wrong.
+            let received = report.received.min(self.asked);
+            let missing = self.asked - received;
             let before = *self.before.get_or_insert(missing);
             self.lost = missing.saturating_sub(before);
-            self.received = report.received;
+            self.received = received;
         }
         new && report.accepted == Accepted::NotYet
     }

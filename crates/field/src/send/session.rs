@@ -248,8 +248,12 @@ impl<'a> Session<'a> {
                     .find(|n| lanes[*n].is_ready(&self.stage, batches.clone()))
             });
             let Some(n) = ready else {
+                // What waits for streams of other threads is made up for.
+                let waits = lanes.iter().all(|lane| lane.from() > self.batch());
                 self.stage.wait(NOTHING);
-                pacer.idle(began.elapsed());
+                if !waits {
+                    pacer.idle(began.elapsed());
+                }
                 continue;
             };
             turn = n + 1;
@@ -430,10 +434,10 @@ impl<'a> Session<'a> {
             heard.iter().map(|h| h.lost).sum(),
         );
         let seconds = (now.0 - at).as_secs_f64();
+        clock.last = now;
         if self.options.rate.is_some() || clock.began.is_none() || seconds < HELLO.as_secs_f64() / 2.0 {
             return;
         }
-        clock.last = now;
         if heard.iter().any(Heard::is_accepted) {
             let rate = (now.1 - bytes) as f64 * 8.0 / seconds;
             let look = Look { sent: now.2.saturating_sub(sent), lost: now.3.saturating_sub(lost), rate };

@@ -239,23 +239,25 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// What stream `slab` may send: the first batch of `from` to `until`. It is taken: who holds it last frees it.
+    /// What stream `slab` may send, of batches `from` to `until`. It is taken: who holds it last frees it. No stream begins a
+    /// step before all are through with the last, or parity across slabs would come when its step has gone.
     #[must_use]
     pub fn next(&self, slab: usize, from: u32, until: u32) -> Next {
         let mut state = self.state.lock();
-        let over = state.over || state.stop;
-        let Some(frame) = state.frames.iter_mut().find(|frame| frame.batch >= from) else {
+        let (over, stop) = (state.over || state.stop, state.stop);
+        if !state.frames.iter().any(|frame| frame.batch >= from) {
             return if over { Next::Over } else { Next::Wait };
-        };
-        if frame.batch > until {
-            return if state.stop { Next::Over } else { Next::Wait };
         }
+        let first = state.frames.front_mut().filter(|frame| (from..=until).contains(&frame.batch));
+        let Some(frame) = first else {
+            return if stop { Next::Over } else { Next::Wait };
+        };
         let team = self.teams.iter().position(|team| team.streams().contains(&slab));
         let parity = team.and_then(|team| frame.parity.get(team).cloned()).flatten();
         let needs = team.and_then(|team| self.teams.get(team)).is_some_and(Team::has_parity);
         let Some(place) = frame.slabs.get_mut(slab) else { return Next::Over };
         if place.is_none() || needs && parity.is_none() {
-            return if state.stop { Next::Over } else { Next::Wait };
+            return if stop { Next::Over } else { Next::Wait };
         }
         let Some(values) = place.take() else { return Next::Wait };
         Next::Ready(Staged { batch: frame.batch, step: frame.step, values, parity })
@@ -268,6 +270,8 @@ impl Stage {
         while state.frames.front().is_some_and(|frame| frame.batch < batch) {
             state.frames.pop_front();
         }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Waits until something has changed, for so long at most.
@@ -296,7 +300,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
     use super::*;
     use crate::geometry::{Order, Ranks, Shape};
@@ -367,14 +371,18 @@ mod tests {
         Stage::new(slabs, vec![Team::plain(0..3)], memory)
     }
 
-    /// What stream `slab` is given, until it is over or `most` have come.
-    fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
+    /// What stream `slab` of those at `at` is given, until it is over or `most` have come.
+    fn take(stage: &Stage, slab: usize, at: &[AtomicU32; 3], most: usize) -> Vec<(u32, u64, u8)> {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < most {
             match stage.next(slab, from, u32::MAX) {
                 Next::Ready(staged) => {
                     all.push((staged.batch, staged.step, staged.values[staged.values.len() - 1]));
+                    let behind = || at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap();
+                    assert!(behind() >= from, "stream {slab} is ahead of the others");
                     from = staged.batch + 1;
+                    at[slab].store(from, Ordering::Relaxed);
+                    stage.skip_to(behind());
                 }
                 Next::Wait => stage.wait(Duration::from_millis(100)),
                 Next::Over => break,
@@ -384,9 +392,11 @@ mod tests {
     }
 
     fn run(stage: &Stage, source: &mut Counting, plan: Plan, most: usize) -> Vec<Vec<(u32, u64, u8)>> {
+        let at = &Default::default();
         std::thread::scope(|scope| {
             scope.spawn(|| stage.run(source, plan, 2));
-            let streams: Vec<_> = (0..3).map(|slab| scope.spawn(move || take(stage, slab, most))).collect();
+            let streams: Vec<_> =
+                (0..3).map(|slab| scope.spawn(move || take(stage, slab, at, most))).collect();
             let all = streams.into_iter().map(|stream| stream.join().unwrap()).collect();
             stage.stop();
             all
@@ -441,7 +451,7 @@ mod tests {
         let (stage, mut from) = (stage(0), source(100, true, 1));
         std::thread::scope(|scope| {
             scope.spawn(|| stage.run(&mut from, Plan { first: 0, count: None, again: false, begin: 0 }, 2));
-            assert_eq!(take(&stage, 0, 1), [(0, 0, 0)]);
+            assert_eq!(take(&stage, 0, &Default::default(), 1), [(0, 0, 0)]);
             stage.skip_to(40);
             let next = loop {
                 match stage.next(1, 40, 40) {
