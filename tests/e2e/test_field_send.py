@@ -243,6 +243,29 @@ def test_a_sender_that_was_killed_is_followed_by_another(tide, recv, tmp_path):
     proc.exits(0)
 
 
+def test_a_receiver_that_has_gone_is_missed_and_one_that_is_back_is_counted_anew(tide, recv):
+    proc, first, name = recv("--key", KEY)
+    sent = tide.run("--json", "field", "send", "demo:gray-scott:16", "--to", f"127.0.0.1:{first}", "--streams", 4, "--key", KEY, "--rate", "2mbit")
+
+    def last():
+        return sent.last("progress")
+
+    sent.until("it is received", lambda: '"progress"' in sent.out and last()["received"] > 20)
+    proc.signal(signal.SIGKILL)
+    proc.process.wait()
+    sent.until("nobody is there", lambda: last()["accepted"] == 0)
+    gone = last()
+    pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink()
+    back = tide.run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", 4, "--shm", name, "--key", KEY)
+    sent.until("it is received again", lambda: last()["received"] > gone["received"] + 20)
+    assert last()["accepted"] == 4
+    # What was sent to nobody is not lost on the way; what was under way when it was killed may be.
+    assert last()["lost"] < gone["packets"] / 2, (gone, last())
+    for one in (sent, back):
+        one.signal(signal.SIGINT)
+        one.exits(0)
+
+
 def test_parity_makes_up_for_packets_that_a_link_drops(tide, recv, tmp_path):
     proc, first, name = recv("--volume", "steps", "--missing", "nan", "--key", KEY)
     steps = np.stack([field((96, 96, 96), seed) for seed in range(3)])

@@ -5,6 +5,9 @@
 
 use crate::control::{Accepted, Report};
 
+/// Hellos without an answer after which a receiver counts as gone.
+const SILENCE: u32 = 12;
+
 /// What is known of a stream's receiver.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Heard {
@@ -14,9 +17,13 @@ pub(super) struct Heard {
     pub(super) accepted: Option<Accepted>,
     /// Packets sent when the last hello went.
     asked: u64,
+    /// Hellos since the last report.
+    unanswered: u32,
+    /// Packets that receivers before this one have lost and received.
+    past: (u64, u64),
     /// Packets that were sent before the session was accepted: nobody can blame the way for them.
     before: Option<u64>,
-    /// Packets lost since then.
+    /// Packets lost, of those that were sent to a receiver that took them.
     pub(super) lost: u64,
     /// Packets received.
     pub(super) received: u64,
@@ -28,12 +35,28 @@ impl Heard {
     /// A hello goes, behind so many packets.
     pub(super) fn ask(&mut self, sent: u64) {
         self.asked = sent;
+        self.unanswered += 1;
+        if self.unanswered > SILENCE {
+            self.part();
+        }
+    }
+
+    /// The receiver is gone, or another is in its place: what comes next is counted from there on.
+    fn part(&mut self) {
+        self.accepted = None;
+        self.before = None;
+        self.past = (self.lost, self.received);
     }
 
     /// A report has come; true if it has a challenge to which a hello should be said at once.
     pub(super) fn hear(&mut self, report: &Report) -> bool {
         let new = report.challenge != self.challenge;
         self.challenge = report.challenge;
+        self.unanswered = 0;
+        if self.is_accepted() && new {
+            // It has been started again, or has begun its counts again.
+            self.part();
+        }
         self.accepted = Some(report.accepted);
         self.reports += 1;
         if report.accepted == Accepted::Yes {
@@ -41,15 +64,16 @@ impl Heard {
             let received = report.received.min(self.asked);
             let missing = self.asked - received;
             let before = *self.before.get_or_insert(missing);
-            self.lost = missing.saturating_sub(before);
-            self.received = received;
+            let (lost, gone) = self.past;
+            self.lost = lost + missing.saturating_sub(before);
+            self.received = gone + received;
         }
         new && report.accepted == Accepted::NotYet
     }
 
-    /// Packets that were sent when it was asked last, since it takes them.
+    /// Packets of which it is known whether they have come.
     pub(super) fn sent(&self) -> u64 {
-        self.asked.saturating_sub(self.before.unwrap_or(self.asked))
+        self.lost + self.received
     }
 
     pub(super) fn is_accepted(&self) -> bool {
@@ -81,5 +105,37 @@ mod tests {
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1020));
         assert_eq!(heard.lost, 0);
+    }
+
+    #[test]
+    fn a_receiver_that_is_silent_is_gone_and_another_begins_anew() {
+        let mut heard = Heard::default();
+        heard.ask(0);
+        heard.hear(&report(Accepted::Yes, 1, 0));
+        heard.ask(100);
+        heard.hear(&report(Accepted::Yes, 1, 90));
+        for hello in 1..=u64::from(SILENCE) {
+            heard.ask(100 + hello);
+            assert!(heard.is_accepted());
+        }
+        heard.ask(1000);
+        assert!(!heard.is_accepted());
+        heard.hear(&report(Accepted::NotYet, 2, 0));
+        heard.ask(1100);
+        heard.hear(&report(Accepted::Yes, 2, 0));
+        assert_eq!((heard.lost, heard.received), (10, 90), "nobody was there");
+        heard.ask(1200);
+        heard.hear(&report(Accepted::Yes, 2, 95));
+        assert_eq!((heard.lost, heard.received), (15, 185));
+        // One that is back so soon that nothing was silent.
+        heard.ask(1300);
+        heard.hear(&report(Accepted::NotYet, 3, 0));
+        assert!(!heard.is_accepted());
+        heard.ask(1400);
+        heard.hear(&report(Accepted::Yes, 3, 7));
+        assert_eq!((heard.lost, heard.received), (15, 192));
+        // And one that is plain takes it at once.
+        heard.hear(&report(Accepted::Yes, 4, 2));
+        assert_eq!((heard.lost, heard.received), (15, 194));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=4096))]
     streams: u32,
     /// Name of the shared memory
-    #[arg(long, value_name = "NAME", default_value = "field")]
+    #[arg(long, visible_alias = "shm", value_name = "NAME", default_value = "field")]
     name: String,
     /// What readers see: one volume that is always changing, or steps when they have closed [default: live]
     #[arg(long, value_name = "WHAT", value_parser = ["live", "steps"])]

@@ -217,20 +217,19 @@ impl Told {
                 if here == 0 { "none".into() } else { here.to_string() }
             ));
         }
+        self.absent &= now.accepted < now.streams;
         if now.refused > 0 && !std::mem::replace(&mut self.refused, true) {
             reporter.warning("a receiver refuses this session: its volume may be of another size, or another sender busy with it");
         }
         let (seconds, bytes) = self.last.replace((now.seconds, now.bytes)).unwrap_or_default();
         let rate = (now.bytes.saturating_sub(bytes)) as f64 * 8.0 / (now.seconds - seconds).max(1e-3);
+        let loss = match now.accepted {
+            0 => "no receiver".into(),
+            _ => format!("{} lost", percent(now.loss())),
+        };
         let said = match now.seconds {
             0.0 => format!("waiting for receivers, {} of {} streams are taken", now.accepted, now.streams),
-            _ => format!(
-                "step {}, {} of {} asked, {} lost",
-                now.step,
-                Rate(rate as u64),
-                Rate(now.rate),
-                percent(now.loss())
-            ),
+            _ => format!("step {}, {} of {} asked, {loss}", now.step, Rate(rate as u64), Rate(now.rate)),
         };
         if reporter.is_json() {
             let fields = json!({
@@ -253,7 +252,7 @@ fn summary(last: &Progress, options: &Options, reporter: &Reporter) -> Map<Strin
     reporter.clear();
     let asked = options.rate.map_or("auto".into(), |rate| Rate(rate).to_string());
     let loss = match last.accepted {
-        0 => "no receiver has said what came".into(),
+        0 => "no receiver is there to say what came".into(),
         _ => format!("{} lost", percent(last.loss())),
     };
     reporter.result(&format!(
