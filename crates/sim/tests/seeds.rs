@@ -82,7 +82,7 @@ const PLANNED: [(u64, &str); 20] = [
 ];
 
 /// Likewise by a plan on demand.
-const OPENED: [(u64, &str); 8] = [
+const OPENED: [(u64, &str); 9] = [
     (8492, "who had wanted nothing did not mind its wishes"),
     (13746, "wishes went round for ever where relays lacked parents"),
     (6867, "what could be wished of nobody was not fetched either"),
@@ -94,6 +94,7 @@ const OPENED: [(u64, &str); 8] = [
         9_500_000_001_866,
         "whose neighbours were silent each and all kept them, and asked the first of them for ever",
     ),
+    (141_835_850_515_438, "the checker held who started again to want what it had opened before"),
 ];
 
 fn run(seeds: Range<u64>) -> Summary {

@@ -27,7 +27,8 @@ pub(super) struct Ledger {
     pub(super) burst: Burst,
     /// Good on its disk, and said to be so.
     good: PieceSet,
-    /// What it wants; all pieces where there is no set.
+    /// What a program of it wants when it starts, and now; all pieces where there is no set.
+    begins: Option<PieceSet>,
     wants: Option<PieceSet>,
     started: bool,
     runs: bool,
@@ -58,6 +59,7 @@ impl Ledger {
             hurt: false,
             burst: Burst::default(),
             good: PieceSet::new(pieces),
+            begins: None,
             wants: None,
             started: false,
             runs: false,
@@ -75,8 +77,9 @@ impl Ledger {
         }
     }
 
-    pub(super) fn wants(&mut self, pieces: PieceSet) {
-        self.wants = Some(pieces);
+    /// What each program of it wants when it starts.
+    pub(super) fn begins(&mut self, pieces: PieceSet) {
+        self.begins = Some(pieces);
     }
 
     /// Whether it has been told of `other`.
@@ -103,6 +106,8 @@ impl Ledger {
         self.failed.clear();
         self.known.clear();
         self.crowd = Crowd::default();
+        // What was opened before, nobody has told this program of.
+        self.wants = self.begins.clone();
         self.whole(engine)
     }
 

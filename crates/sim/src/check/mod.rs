@@ -84,12 +84,12 @@ impl Checks {
             job.topology.nodes.iter().map(|_| Ledger::new(pieces, (longest, pushed(job, longest)))).collect();
         for (node, wants) in &job.wants {
             if let Some(ledger) = nodes.get_mut(node.0 as usize) {
-                ledger.wants(PieceSet::of(pieces, wants));
+                ledger.begins(PieceSet::of(pieces, wants));
             }
         }
         if job.opens.is_some() {
             // Nothing, until it is opened.
-            nodes.iter_mut().for_each(|ledger| ledger.wants(PieceSet::new(pieces)));
+            nodes.iter_mut().for_each(|ledger| ledger.begins(PieceSet::new(pieces)));
         }
         Checks {
             watch,

@@ -205,6 +205,29 @@ fn standing_still_though_somebody_could_help() {
 }
 
 #[test]
+fn a_program_that_starts_again_wants_nothing_that_was_opened_before() {
+    let opens = crate::job::Opens { files: vec![0..1], start: Time(0), think: 0 };
+    let mut checks = Checks::new(&Job { opens: Some(opens), ..job() }, Watch::Full);
+    let (_, cluster) = start();
+    let node = NodeId(2);
+    let begin = |checks: &mut Checks| {
+        checks.begin(Time(0), node, &cluster.engines[&node]).unwrap();
+        checks.event(Time(0), node, &Event::Candidate { candidate: Candidate(0), told: false });
+    };
+    checks.begin(Time(0), NodeId(0), &cluster.engines[&NodeId(0)]).unwrap();
+    begin(&mut checks);
+    assert_eq!(rule(step(&mut checks, 3000 * S, &cluster)), None);
+    let open = Event::Priority { pieces: 0..1, priority: 1 };
+    checks.event(Time(3000 * S), node, &open);
+    assert_eq!(rule(step(&mut checks, 6000 * S, &cluster)), Some(Rule::Livelock));
+    checks.fault(Time(6000 * S), &Fault::Restart { node, disk: false });
+    begin(&mut checks);
+    assert_eq!(rule(step(&mut checks, 9000 * S, &cluster)), None);
+    checks.event(Time(9000 * S), node, &open);
+    assert_eq!(rule(step(&mut checks, 12_000 * S, &cluster)), Some(Rule::Livelock));
+}
+
+#[test]
 fn much_ado_about_nothing() {
     let (mut checks, cluster) = start();
     let at_once = (0..1_000_000).find_map(|n| Some((n, rule(step(&mut checks, 1, &cluster))?)));
