@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -45,6 +45,9 @@ sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at 
 
 demo: setup ## 8 nodes receive a real Python environment, each verified, each uploading
 	@scripts/demo
+
+demo-field: build ## a simulated field, sent by UDP and drawn in the browser while it comes
+	@scripts/demo-field
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
 	@scripts/bench-transfer

@@ -3,18 +3,17 @@ and to the real one."""
 import os
 import pathlib
 import random
-import selectors
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
 from conftest import ROOT
+from support.fieldlink import Link
 from support.fieldpeer import field, unique
 from support.fieldsink import Sink, neighbours
 from support.tidecast import wait_for
@@ -280,46 +279,6 @@ def test_parity_makes_up_for_packets_that_a_link_drops(tide, recv, tmp_path):
         assert sum(entry.recovered for entry in here.history) > 10 and not any(entry.missing for entry in here.history)
     proc.signal(signal.SIGINT)
     proc.exits(0)
-
-
-class Link:
-    """Between a sender and a receiver: passes datagrams on, but for some of those that are not control messages."""
-
-    def __init__(self, to: int, streams: int, loss: float):
-        self.sockets, self.port = neighbours(streams)
-        self.ways = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in self.sockets]
-        for n, way in enumerate(self.ways):
-            way.connect(("127.0.0.1", to + n))
-        self.loss, self.dropped, self.stop = loss, 0, False
-        self.thread = threading.Thread(target=self.run)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop = True
-        self.thread.join()
-        for s in self.sockets + self.ways:
-            s.close()
-
-    def run(self):
-        dice, senders, selector = random.Random(1), {}, selectors.DefaultSelector()
-        for n, (here, there) in enumerate(zip(self.sockets, self.ways)):
-            selector.register(here, selectors.EVENT_READ, (n, True))
-            selector.register(there, selectors.EVENT_READ, (n, False))
-        while not self.stop:
-            for event, _ in selector.select(0.05):
-                n, on = event.data
-                datagram, sender = event.fileobj.recvfrom(70_000)
-                if not on:
-                    self.sockets[n].sendto(datagram, senders[n])
-                    continue
-                senders[n] = sender
-                if datagram[:4] != b"\xff" * 4 and dice.random() < self.loss:
-                    self.dropped += 1
-                else:
-                    self.ways[n].send(datagram)
 
 
 def test_a_simulation_sends_from_within(tide, recv, built):

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import shutil
+import time
 
 import pytest
 
@@ -38,15 +39,18 @@ def page(url: str, width: int = 1100, height: int = 700):
 
 
 def settled(tab) -> None:
-    """Until the newest level is drawn in full detail."""
-    tab.wait_for_function("tidecast.stats.done && tidecast.volumes.length && tidecast.volumes.every(v => v.level)", timeout=120_000)
+    """Until the newest level is drawn in full detail. The page lets nobody evaluate text, so that it is asked again and again."""
+    deadline = time.monotonic() + 600
+    while not tab.evaluate("tidecast.stats.done && tidecast.volumes.length > 0 && tidecast.volumes.every(v => v.level)"):
+        assert time.monotonic() < deadline, "full detail has not come"
+        tab.wait_for_timeout(20)
 
 
-def shot(tab, name: str) -> bytes:
+def shot(tab, name: str, **how) -> bytes:
     """A picture of the page, kept where TIDECAST_SHOTS says."""
     folder = os.environ.get("TIDECAST_SHOTS")
     path = None
     if folder:
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, name + ".png")
-    return tab.screenshot(path=path)
+    return tab.screenshot(path=path, **how)

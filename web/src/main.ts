@@ -101,7 +101,8 @@ async function keep(number: number): Promise<never> {
       if (fresh) {
         view.show(number, volume.level, state.shape);
         const { meta } = volume.level!;
-        if (auto && meta) widen(meta);
+        // What goes on coming while it is paused changes nothing, or a wider range would have it loaded again and again.
+        if (auto && meta && (state.steps || !paused || !range)) widen(meta);
         const seen = `${meta?.step} ${range}`;
         if (number === 0 && sliced !== seen) drawSlices();
         sliced = seen;
@@ -121,8 +122,10 @@ function widen(meta: api.Meta): void {
 
 function setRange(to: [number, number]): void {
   range = to[0] < to[1] ? to : [to[0], to[0] + 1e-6];
-  get('from').value = String(Number(range[0].toPrecision(4)));
-  get('to').value = String(Number(range[1].toPrecision(4)));
+  // As many digits as tell a thousandth of the range apart.
+  const digits = Math.max(0, Math.min(20, 3 - Math.floor(Math.log10(range[1] - range[0]))));
+  get('from').value = String(Number(range[0].toFixed(digits)));
+  get('to').value = String(Number(range[1].toFixed(digits)));
 }
 
 function describe(): void {

@@ -10,7 +10,7 @@ import { COPY, RAYS, VERTEX } from './shader';
 import type { Level } from './volume';
 
 /** How long a picture while moving, and a tile, may take: milliseconds. */
-const MOVING = 40, TILE = 30;
+const MOVING = 65, TILE = 30;
 /** Quiet for so long counts as standing still. */
 const STILL = 160;
 /** Entries of a transfer table. */
@@ -38,13 +38,16 @@ export class View {
   private busy = false;
   private begun = false;
   private tiles: [number, number, number, number, number][] = [];
-  private tileSide = 64;
+  /** Tiles between two fences, and how many at least. */
+  private batch = 4;
+  private least = 1;
   private painted = 0;
   density = 1;
   missing = 2;
   table: Uint8Array<ArrayBuffer> = new Uint8Array(1024);
-  /** For whoever watches: milliseconds of the last quick picture, of the slowest tile, until full detail; whether it is reached. */
-  readonly stats = { quick: 0, tile: 0, full: 0, scale: 0, done: false, frames: 0 };
+  /** For whoever watches: milliseconds of the last quick picture, of the slowest tile, until full detail; whether it is reached; levels
+   * that were given to be drawn. */
+  readonly stats = { quick: 0, tile: 0, full: 0, scale: 0, done: false, frames: 0, shown: 0 };
 
   constructor(readonly canvas: HTMLCanvasElement, private orbit: () => Orbit) {
     this.renderer = new WebGLRenderer({ canvas, antialias: false, preserveDrawingBuffer: true, powerPreference: 'high-performance' });
@@ -68,6 +71,7 @@ export class View {
     const most = Math.max(...shape);
     this.volumes[number] = { level, extent: new Vector3(...shape).divideScalar(most) };
     level?.mark(this.table, this.missing > 1);
+    this.stats.shown++;
     this.wake(false);
   }
 
@@ -121,7 +125,14 @@ export class View {
         await new Promise((go) => setTimeout(go, STILL - still));
         continue;
       }
-      if (this.tiles.length === 0) this.tiles = this.cut();
+      if (this.tiles.length === 0) {
+        this.tiles = this.cut();
+        // What has been drawn quickly stays to be seen where there is no tile yet.
+        this.paint(this.quick, this.full);
+        // A 32nd of the picture at least: the way to the graphics and back may take longer than a tile.
+        this.least = Math.ceil(this.tiles.length / 32);
+        this.batch = Math.max(this.least, Math.min(this.batch, 8));
+      }
       await this.drawTile();
     }
     this.busy = false;
@@ -132,14 +143,13 @@ export class View {
     if (this.quick.width !== w || this.quick.height !== h) this.quick.setSize(w, h);
     const began = performance.now();
     this.volumes.forEach((_, number) => this.draw(this.quick, number, 2.2 / Math.max(scale, 0.4), null));
-    this.paint(this.quick, this.full);
-    this.paint(this.full, null);
+    this.paint(this.quick, null);
     await this.fence();
     const took = performance.now() - began;
     this.stats.quick = took;
     this.stats.scale = scale;
     this.stats.frames++;
-    if (took > MOVING) this.scale = Math.max(0.06, scale * Math.max(0.5, Math.sqrt(MOVING / took)));
+    if (took > MOVING) this.scale = Math.max(0.12, scale * Math.max(0.5, Math.sqrt(MOVING / took)));
     else if (took < MOVING * 0.6) this.scale = Math.min(1, scale * 1.15);
   }
 
@@ -161,8 +171,8 @@ export class View {
 
   /** As many tiles as are done in the time of one, by what the last took. */
   private async drawTile(): Promise<void> {
-    const began = performance.now(), count = Math.max(1, Math.round(this.tileSide / 32));
-    for (let n = 0; n < count; n++) {
+    const began = performance.now();
+    for (let n = 0; n < Math.round(this.batch); n++) {
       const tile = this.tiles.pop();
       if (!tile) break;
       const [number, ...box] = tile;
@@ -176,7 +186,7 @@ export class View {
     await this.fence();
     const took = performance.now() - began;
     this.stats.tile = Math.max(this.stats.tile, took);
-    this.tileSide = Math.max(32, Math.min(1 << 14, this.tileSide * Math.min(1.6, Math.max(0.4, TILE / took))));
+    this.batch = Math.max(this.least, Math.min(512, this.batch * Math.min(1.3, Math.max(0.4, TILE / took))));
     // Something may have come in between.
     if (last && this.begun && this.tiles.length === 0) {
       this.stats.done = true;

@@ -1,0 +1,262 @@
+"""`tidecast field view`: its page in a real browser (Debian's chromium, software rendering), and what its API refuses.
+
+With TIDECAST_SHOTS=DIR pictures of the page are kept there."""
+import http.client
+import io
+import json
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import browser
+from support.fieldlink import Link
+from support.fieldpeer import field, unique
+from support.fieldsink import neighbours
+from support.tidecast import wait_for
+
+KEY = "a" * 52
+STREAMS = 4
+MOST = 600  # seconds: only so that nothing hangs
+
+
+@pytest.fixture
+def recv(node):
+    """recv(*flags) -> name and first port of a receiver."""
+    def begin(*flags):
+        sockets, first = neighbours(STREAMS)
+        for s in sockets:
+            s.close()
+        name = unique()
+        proc = node(name).run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", STREAMS, "--name", name,
+                              "--key", KEY, *flags)
+        proc.until("it listens", lambda: '"started"' in proc.out)
+        procs.append((proc, name))
+        return name, first
+
+    procs = []
+    yield begin
+    for proc, name in procs:
+        proc.signal(signal.SIGINT)
+        proc.wait()
+        pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def send(node):
+    """send(source, port, *flags) -> a sender that is under way."""
+    def begin(source, port, *flags):
+        number = len(procs)
+        proc = node(f"sender{number}").run("--json", "field", "send", source, "--to", f"127.0.0.1:{port}", "--streams", STREAMS, "--key", KEY,
+                                           *flags)
+        procs.append(proc)
+        return proc
+
+    procs = []
+    yield begin
+    for proc in procs:
+        proc.signal(signal.SIGINT)
+        proc.wait()
+
+
+@pytest.fixture
+def view(node):
+    """view(*words) -> the URL of a viewer that has its page."""
+    def begin(*words):
+        proc = node("viewer").run("--json", "field", "view", "--listen", "127.0.0.1:0", *words)
+        proc.until("it serves", lambda: '"started"' in proc.out)
+        procs.append(proc)
+        if "without its page" in proc.err + proc.out:
+            pytest.skip("SKIPPED: this program was built without its page (scripts/web needs npm): `field view` was not tried")
+        return proc.last("started")["url"]
+
+    procs = []
+    yield begin
+    for proc in procs:
+        proc.signal(signal.SIGINT)
+        proc.exits(0)
+
+
+def image(png: bytes) -> np.ndarray:
+    """Red, green and blue of a PNG's pixels."""
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def drawn(tab) -> np.ndarray:
+    """What the canvas shows, without the words that lie on it."""
+    tab.evaluate("document.getElementById('labels').style.visibility = 'hidden'")
+    try:
+        return image(tab.locator("#view").screenshot())
+    finally:
+        tab.evaluate("document.getElementById('labels').style.visibility = ''")
+
+
+def coloured(pixels: np.ndarray) -> float:
+    """The part of pixels that are neither ground nor grey."""
+    return float((np.ptp(pixels, axis=2) > 60).mean())
+
+
+def label(tab, fact: str, number: int = 0) -> str:
+    return tab.evaluate("""([fact, n]) => {
+        const dt = [...document.querySelectorAll('.label')[n].querySelectorAll('dt')].find((dt) => dt.textContent === fact);
+        return dt ? dt.nextSibling.textContent : '';
+    }""", [fact, number])
+
+
+def step(tab, number: int = 0) -> int:
+    said = label(tab, "step", number).split()[0]
+    return int(said) if said.isdigit() else -1
+
+
+def until(tab, what: str, test) -> None:
+    """Like wait_for, but lets the browser tell what happens."""
+    def look():
+        tab.wait_for_timeout(50)
+        return test()
+    wait_for(what, look, timeout=MOST)
+
+
+def press(tab, name: str) -> None:
+    tab.get_by_role("button", name=name, exact=True).click()
+
+
+def test_a_live_volume_and_what_the_page_can_do_with_it(recv, send, view):
+    name, port = recv()
+    send("demo:gray-scott:32", port, "--rate", "8mbit")
+    with browser.page(view(name)) as tab:
+        until(tab, "steps are drawn", lambda: step(tab) > 100 and coloured(drawn(tab)) > 0.02)
+        shown, before, then = tab.evaluate("tidecast.stats.shown"), drawn(tab), step(tab)
+        until(tab, "it lives", lambda: step(tab) > then and (drawn(tab) != before).mean() > 0.01)
+        assert tab.evaluate("tidecast.stats.shown") > shown
+        assert label(tab, "shape").startswith("32 × 32 × 32") and "Gb/s" in label(tab, "rate")
+        browser.shot(tab, "live")
+
+        # Standing still it is drawn in full detail, and stays.
+        press(tab, "Pause")
+        browser.settled(tab)
+        still, before = step(tab), drawn(tab)
+        tab.wait_for_timeout(500)
+        assert step(tab) == still and np.array_equal(drawn(tab), before)
+        browser.shot(tab, "still")
+
+        # Turning, zooming, colours, density, the curve, the range.
+        for what, act in {
+            "a turn": lambda: tab.locator("#view").press("ArrowLeft"),
+            "nearer": lambda: tab.locator("#view").press("+"),
+            "dragged": lambda: tab.locator("#view").drag_to(tab.locator("#view"), source_position={"x": 300, "y": 300},
+                                                            target_position={"x": 420, "y": 340}),
+            "another map": lambda: tab.locator("#map").select_option(index=1),
+            "denser": lambda: tab.locator("#density").fill("1.5"),
+            "the curve": lambda: tab.locator("#curve").drag_to(tab.locator("#curve"), source_position={"x": 212, "y": 51},
+                                                               target_position={"x": 150, "y": 10}),
+            "the range": lambda: (tab.locator("#to").fill("0.5"), tab.locator("#to").press("Enter")),
+        }.items():
+            before = drawn(tab)
+            act()
+            browser.settled(tab)
+            assert (drawn(tab) != before).mean() > 0.005, what
+        slices = tab.locator("#slices")
+        before = image(slices.screenshot())
+        assert coloured(before) > 0.02
+        slices.locator("input").last.fill("3")
+        until(tab, "another slice", lambda: (image(slices.screenshot()) != before).mean() > 0.01)
+
+        with tab.expect_download() as got:
+            press(tab, "Picture")
+        png = pathlib.Path(got.value.path()).read_bytes()
+        assert got.value.suggested_filename == "field.png" and coloured(image(png)) > 0.02
+        press(tab, "Play")
+        press(tab, "Film")
+        tab.wait_for_timeout(1500)
+        with tab.expect_download() as got:
+            press(tab, "Stop")
+        webm = pathlib.Path(got.value.path()).read_bytes()
+        assert got.value.suggested_filename == "field.webm" and webm[:4] == b"\x1a\x45\xdf\xa3" and len(webm) > 10_000
+
+
+def test_recorded_steps_are_gone_through_by_a_slider(recv, send, view, node, tmp_path):
+    name, port = recv("--volume", "steps", "--record", tmp_path / "run7", "--steps", 6)
+    steps = np.stack([field((24, 24, 24), seed) for seed in range(6)])
+    np.save(tmp_path / "a.npy", steps)
+    send(tmp_path / "a.npy", port, "--rate", "20mbit")
+    log = tmp_path / "run7" / "steps.jsonl"
+    wait_for("six are recorded", lambda: log.exists() and log.read_text().count("\n") == 6, timeout=MOST)
+    with browser.page(view("--record", tmp_path / "run7")) as tab:
+        until(tab, "the first is there", lambda: step(tab) == 0)
+        browser.settled(tab)
+        pictures = [drawn(tab)]
+        for wanted in (3, 5):
+            tab.locator("#steps").fill(str(wanted))
+            until(tab, "the step that is asked for", lambda: step(tab) == wanted)  # noqa: B023
+            browser.settled(tab)
+            pictures.append(drawn(tab))
+        assert all((one != other).mean() > 0.02 for one, other in zip(pictures, pictures[1:]))
+        assert label(tab, "step") == "5 (6 of 6)"
+        browser.shot(tab, "recorded")
+        press(tab, "Play")
+        until(tab, "it plays on from the beginning", lambda: step(tab) == 1)
+
+
+def test_two_streams_side_by_side_and_the_loss_of_one(recv, send, view):
+    (fast, near), (slow, far) = recv(), recv()
+    with Link(far, STREAMS, 0.2) as link:
+        send("demo:gray-scott:32", near, "--rate", "18mbit")
+        send("demo:gray-scott:32", link.port, "--rate", "2mbit")
+        with browser.page(view(fast, slow), width=1400) as tab:
+            until(tab, "both are drawn", lambda: step(tab, 0) > 150 and step(tab, 1) > 10)
+            assert step(tab, 0) > 2 * step(tab, 1)
+            until(tab, "loss is told", lambda: float(label(tab, "loss", 1).rstrip("%")) > 5)
+            assert float(label(tab, "loss", 0).rstrip("%")) < 5
+            pixels = drawn(tab)
+            half = pixels.shape[1] // 2
+            assert coloured(pixels[:, :half]) > 0.02 and coloured(pixels[:, half:]) > 0.01
+            assert coloured(image(tab.locator("#loss").screenshot())) > 0.001, "the second line of the plot is up"
+            browser.shot(tab, "two")
+            tab.locator("#loss").scroll_into_view_if_needed()
+            if (box := tab.locator("aside").bounding_box()):
+                browser.shot(tab, "plots", clip=box)
+
+
+def test_a_receiver_that_has_gone_and_one_that_comes(recv, send, view, node):
+    """The page stays when a receiver ends, says so, and goes on when it is back."""
+    name, port = recv("--steps", 5)
+    send("demo:gray-scott:16", port, "--rate", "1mbit")
+    with browser.page(view(name)) as tab:
+        until(tab, "it has ended", lambda: "ended" in label(tab, "last packet") or tab.locator("#notice").inner_text() != "")
+        again = node("again").run("--json", "field", "recv", "--listen", f"127.0.0.1:{port}", "--streams", STREAMS, "--name", name,
+                                  "--key", KEY)
+        until(tab, "it is back", lambda: step(tab) > 8 and "ago" in label(tab, "last packet"))
+        again.signal(signal.SIGINT)
+        again.exits(0)
+
+
+def test_the_api_refuses_what_it_should(recv, view):
+    name, _ = recv()
+    address = view(name).removeprefix("http://")
+
+    def ask(path: str, method: str = "GET", **headers) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(address, timeout=60)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    status, said = ask("/api/state")
+    assert status == 200 and json.loads(said)["volumes"][0]["name"] == name
+    # A page elsewhere whose name was turned to this address.
+    assert ask("/api/state", Host="evil.example")[0] == 403 and ask("/", Host="evil.example:80")[0] == 403
+    for path, wanted in {
+        "/api/volumes/7/cells": 404, "/api/volumes/-1/cells": 400, "/api/volumes/0/cells?factor=0": 400,
+        "/api/volumes/0/cells?factor=x": 400, "/api/volumes/0/cells?box=1,2": 400, "/api/volumes/0/cells?box=9,9,9,0,0,0": 400,
+        f"/api/volumes/0/cells?factor={2**70}": 400, "/api/volumes/0/cells?how=evil": 400, "/../../etc/passwd": 404,
+        "/assets/%2e%2e/%2e%2e/etc/passwd": 404,
+    }.items():
+        status, said = ask(path)
+        assert status >= 400, (path, status, said[:200])
+        assert status == wanted or wanted == 400 and status in (404, 503), (path, status, said[:200])
+        assert b"root:" not in said
+    assert ask("/api/state", method="POST")[0] == 405
+    assert ask("/api/state")[0] == 200
