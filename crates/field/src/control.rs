@@ -213,7 +213,9 @@ fn hello(fields: &mut Fields<'_>) -> Result<Hello, Error> {
     let rate = fields.u64()?;
     let name = fields.take::<NAME>()?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    let name = String::from_utf8_lossy(name).chars().filter(|c| !c.is_control()).collect();
+    let mut name: String = String::from_utf8_lossy(name).chars().filter(|c| !c.is_control()).collect();
+    // A byte that is no UTF-8 has become three.
+    name.truncate(name.floor_char_boundary(NAME));
     let hello = Hello {
         stream,
         streams,
@@ -356,6 +358,17 @@ mod tests {
             rate: 10_000_000_000,
             name: "density".into(),
         }
+    }
+
+    #[test]
+    fn a_name_that_is_no_utf8_stays_within_its_place() {
+        let mut bytes = Message::Hello(Hello { name: String::new(), ..some() }).write(None);
+        let name = bytes.len() - NAME;
+        bytes[name..].fill(0xff);
+        let Ok(Message::Hello(hello)) = Message::read(&bytes, None) else { panic!("it is a hello") };
+        assert!(!hello.name.is_empty() && hello.name.len() <= NAME);
+        let again = Message::Hello(hello);
+        assert_eq!(Message::read(&again.write(None), None), Ok(again));
     }
 
     #[test]
