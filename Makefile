@@ -46,7 +46,7 @@ sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at 
 demo: setup ## 8 nodes receive a real Python environment, each verified, each uploading
 	@scripts/demo
 
-demo-field: build ## a simulated field, sent by UDP and drawn in the browser while it comes
+demo-field: setup build ## a simulated field, sent by UDP and drawn in the browser while it comes
 	@scripts/demo-field
 
 bench-transfer: ## side by side with libtorrent, medians of 5 (REPEATS=1 SIZE=1GiB for a quick look)
