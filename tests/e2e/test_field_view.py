@@ -132,9 +132,16 @@ def test_a_live_volume_and_what_the_page_can_do_with_it(recv, send, view):
         assert label(tab, "shape").startswith("32 × 32 × 32") and "Gb/s" in label(tab, "rate")
         browser.shot(tab, "live")
 
-        # Standing still it is drawn in full detail, and stays.
-        press(tab, "Pause")
-        browser.settled(tab)
+        # Standing still it is drawn in full detail, and stays. The pattern comes and goes; what follows needs one.
+        def pattern() -> bool:
+            press(tab, "Pause")
+            browser.settled(tab)
+            if coloured(drawn(tab)) > 0.05 and coloured(image(tab.locator("#slices").screenshot())) > 0.02:
+                return True
+            press(tab, "Play")
+            return False
+
+        until(tab, "a pattern that stands still", pattern)
         still, before = step(tab), drawn(tab)
         tab.wait_for_timeout(500)
         assert step(tab) == still and np.array_equal(drawn(tab), before)
@@ -196,7 +203,7 @@ def test_recorded_steps_are_gone_through_by_a_slider(recv, send, view, node, tmp
         assert label(tab, "step") == "5 (6 of 6)"
         browser.shot(tab, "recorded")
         press(tab, "Play")
-        until(tab, "it plays on from the beginning", lambda: step(tab) == 1)
+        until(tab, "it plays from the beginning", lambda: 0 <= step(tab) < 5)
 
 
 def test_two_streams_side_by_side_and_the_loss_of_one(recv, send, view):
@@ -209,9 +216,10 @@ def test_two_streams_side_by_side_and_the_loss_of_one(recv, send, view):
             assert step(tab, 0) > step(tab, 1)
             until(tab, "loss is told", lambda: float(label(tab, "loss", 1).rstrip("%")) > 5)
             assert label(tab, "loss", 0).endswith("%")
-            pixels = drawn(tab)
-            half = pixels.shape[1] // 2
-            assert coloured(pixels[:, :half]) > 0.02 and coloured(pixels[:, half:]) > 0.01
+            # The pattern comes and goes; each half has it now and then.
+            half = drawn(tab).shape[1] // 2
+            for what, part in ("the quick one", slice(None, half)), ("the slow one", slice(half, None)):
+                until(tab, f"{what} has colour", lambda: coloured(drawn(tab)[:, part]) > 0.02)  # noqa: B023
             assert coloured(image(tab.locator("#loss").screenshot())) > 0.001, "the second line of the plot is up"
             browser.shot(tab, "two")
             tab.locator("#loss").scroll_into_view_if_needed()
