@@ -91,3 +91,4 @@ def test_streams_go_round_over_all_addresses_and_a_dead_one_is_left_out(here, ss
 def test_what_is_for_one_pair_is_refused(here, ssh):
     for words in (("--via", "ssh"), ("--to-null",), ("--explain",)):
         assert "one pair" in done(here, "a[1-2]:/x", "b:/y", *words, *ssh, code=2)["message"]
+    assert "--address all" in done(here, "a:/x", "b[1-2]:/y", "--address", "127.0.0.2", *ssh, code=2)["message"]

@@ -22,8 +22,8 @@ pub struct Attributes {
     pub mtime: Time,
     /// Who owns it.
     pub owner: Owner,
-    /// Extended attributes (access control lists are among them), by full name.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Extended attributes (access control lists are among them), by full name; None if they are not known.
+    pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 /// A point in time since 1970.

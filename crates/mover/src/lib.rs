@@ -28,5 +28,6 @@ pub mod share;
 pub mod sink;
 pub mod source;
 pub mod spec;
+mod xattr;
 
 pub use error::Error;

@@ -123,7 +123,7 @@ impl TableWriter {
     pub fn push(&mut self, file: u64, entry: &Entry, data: &Data) {
         let same_owner = self.owner.as_ref() == Some(&entry.attributes.owner);
         let xattrs = &entry.attributes.xattrs;
-        let flags = kind_code(&entry.kind) | u8::from(same_owner) << 4 | u8::from(!xattrs.is_empty()) << 5;
+        let flags = kind_code(&entry.kind) | u8::from(same_owner) << 4 | u8::from(xattrs.is_some()) << 5;
         self.bytes.push(flags);
         self.number(file);
         let shared = self.path.iter().zip(&entry.path).take_while(|(a, b)| a == b).count();
@@ -142,7 +142,7 @@ impl TableWriter {
             self.text(owner.group.as_bytes());
             self.owner = Some(owner.clone());
         }
-        if !xattrs.is_empty() {
+        if let Some(xattrs) = xattrs {
             self.number(xattrs.len() as u64);
             for (name, value) in xattrs {
                 self.text(name);
@@ -238,12 +238,13 @@ impl<'t> Parts<'t> {
         } else if self.first {
             return Err(BadTable("the first part has no owner"));
         }
-        attributes.xattrs.clear();
+        attributes.xattrs = None;
         if flags & 1 << 5 != 0 {
+            let xattrs = attributes.xattrs.insert(Vec::new());
             let count = self.small("a count of attributes", MAX_XATTRS as u32)?;
             for _ in 0..count {
                 let (name, value) = (self.text(255)?.to_vec(), self.text(MAX_XATTR)?.to_vec());
-                attributes.xattrs.push((name, value));
+                xattrs.push((name, value));
             }
         }
         part.entry.kind = self.kind(flags & 0xf)?;

@@ -11,7 +11,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         any::<i64>(),
         0..1_000_000_000u32,
         0..3u32,
-        vec((vec(1u8.., 1..20), vec(any::<u8>(), 0..40)), 0..3),
+        option::of(vec((vec(1u8.., 1..20), vec(any::<u8>(), 0..40)), 0..3)),
     )
         .prop_map(|(mode, seconds, nanos, uid, xattrs)| Attributes {
             mode,

@@ -24,7 +24,7 @@ use crate::units::{Rate, Size, Span};
 ///
 /// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
 /// `tidecast://KEY@host:port/path` of a copy-server. All attributes are kept; a slash at the end of a source directory means its
-/// contents. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
+/// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks.
@@ -209,6 +209,12 @@ impl Args {
         if pairs.len() > 1 && (alone || self.way.via == "ssh") {
             return Err(anyhow!(
                 "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
+            ));
+        }
+        let listening = if matches!(first[0], Place::Server { .. }) { first.len() } else { to.len() };
+        if listening > 1 && !self.way.address.is_empty() && self.way.address != ["all"] {
+            return Err(anyhow!(
+                "a list of addresses is of one host, and {listening} listen here: --address all takes those that each has"
             ));
         }
         Ok((pairs, sources))

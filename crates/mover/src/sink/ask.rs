@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tidecast_hash::Digest;
 
@@ -23,8 +23,8 @@ use crate::part::{BLOCK, Part};
 pub(super) enum Here {
     /// Nothing that could stay.
     No,
-    /// It, with what it has.
-    Same(Box<Stat>),
+    /// It, perhaps with other attributes.
+    Same { differs: bool },
     /// Something newer that is to stay.
     Newer,
 }
@@ -50,9 +50,9 @@ impl Directory {
                 }
             }
             Some(Here::Newer) => self.keep(part.file),
-            Some(Here::Same(stat)) => {
+            Some(Here::Same { differs }) => {
                 self.keep(part.file);
-                if self.owners.differ(&stat, &part.entry.attributes) {
+                if differs {
                     let tried = self.correct(writer, &part.entry, path);
                     if self.settle(path, tried)? == Some(true) {
                         self.counts.entries.fetch_add(1, Relaxed);
@@ -103,7 +103,10 @@ impl Directory {
                 hash(&File::from(file), entry.len()).doing("read")? == Some(*root)
             }
         };
-        Ok(if same { Here::Same(Box::new(stat)) } else { Here::No })
+        if !same {
+            return Ok(Here::No);
+        }
+        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &entry.attributes) })
     }
 
     fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried<bool> {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::trouble::{Doing, Tried};
 use crate::entry::{Attributes, Owner, Time};
+use crate::xattr;
 
 /// Names that are remembered.
 const NAMES: usize = 4096;
@@ -82,7 +83,7 @@ impl Owners {
     /// The mode with which a file is made that is to have these attributes.
     pub(super) fn first_mode(&self, attributes: &Attributes) -> Mode {
         // Who may not write a file cannot give it attributes either.
-        let write = if attributes.xattrs.is_empty() { 0 } else { 0o600 };
+        let write = if attributes.xattrs.as_ref().is_none_or(Vec::is_empty) { 0 } else { 0o600 };
         Mode::from_raw_mode(attributes.mode & 0o777 | write)
     }
 
@@ -113,7 +114,8 @@ impl Owners {
     ) -> Tried<bool> {
         let owner = self.resolve(&attributes.owner);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
-        let mut changed = chowned | set_xattrs(file, attributes, warn);
+        let mut changed =
+            chowned | set_xattrs(file, attributes, warn) | self.drop_xattrs(file, attributes, warn);
         if chowned || stat.st_mode & 0o7777 != attributes.mode {
             fs::fchmod(file, Mode::from_raw_mode(attributes.mode)).doing("set the mode of")?;
             changed = true;
@@ -125,12 +127,37 @@ impl Owners {
         Ok(changed)
     }
 
-    /// Whether [`Owners::dress`] has anything to do.
-    pub(super) fn differ(&self, stat: &Stat, attributes: &Attributes) -> bool {
-        !attributes.xattrs.is_empty()
-            || stat.st_mode & 0o7777 != attributes.mode
+    /// Takes away those that it should not have; true if it had one.
+    fn drop_xattrs(&self, file: &OwnedFd, attributes: &Attributes, warn: &mut dyn FnMut(String)) -> bool {
+        let Some(wanted) = &attributes.xattrs else { return false };
+        let Ok(Some(here)) = xattr::of(file, self.is_root()) else { return false };
+        let mut changed = false;
+        for (name, _) in here.iter().filter(|(name, _)| wanted.iter().all(|(other, _)| other != name)) {
+            match fs::fremovexattr(file, name.as_slice()) {
+                Ok(()) => changed = true,
+                Err(e) => {
+                    warn(format!(
+                        "its attribute {} could not be removed: {e}",
+                        String::from_utf8_lossy(name)
+                    ));
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whether [`Owners::dress`] has anything to do for this name.
+    pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> bool {
+        stat.st_mode & 0o7777 != attributes.mode
             || !same_time(stat, attributes.mtime)
             || self.resolve(&attributes.owner) != (stat.st_uid, stat.st_gid)
+            || attributes.xattrs.as_ref().is_some_and(|wanted| match xattr::at(dir, name, self.is_root()) {
+                Ok(Some(here)) => {
+                    here.len() != wanted.len() || here.iter().any(|pair| !wanted.contains(pair))
+                }
+                // That they cannot be had here is told by whoever sets them.
+                Ok(None) | Err(_) => !wanted.is_empty(),
+            })
     }
 
     /// Dresses what is no file, under a name in a directory of ours. A link has no mode.
@@ -169,7 +196,7 @@ fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> 
 /// Sets those that differ; true if one did.
 fn set_xattrs(file: &OwnedFd, attributes: &Attributes, warn: &mut dyn FnMut(String)) -> bool {
     let mut changed = false;
-    for (name, value) in &attributes.xattrs {
+    for (name, value) in attributes.xattrs.iter().flatten() {
         let mut has = vec![0; value.len() + 1];
         if fs::fgetxattr(file, name.as_slice(), has.as_mut_slice()) == Ok(value.len())
             && has[..value.len()] == *value

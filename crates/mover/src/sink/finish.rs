@@ -6,6 +6,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
+use super::across;
 use super::ask::looking;
 use super::dirs::{Dirs, kind, look, remove_tree, split};
 use super::place::DISCARDED;
@@ -130,8 +131,28 @@ impl Directory {
         }
         let temporary = "link";
         let _ = fs::unlinkat(&staging.stage.dir, temporary, AtFlags::empty());
-        fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()).doing("make the link")?;
+        match fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()) {
+            Err(Errno::XDEV) => return self.link_across(&from, old, &dir, entry),
+            other => other.doing("make the link")?,
+        }
         self.rename(&staging.stage.dir, temporary, &dir, name, &entry.path)?;
+        self.counts.entries.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// A link where the staging directory is on another file system than what it is a link to.
+    fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> Tried {
+        let (_, name) = split(&entry.path);
+        let aside = across::aside(name);
+        let _ = fs::unlinkat(dir, aside.as_str(), AtFlags::empty());
+        match fs::linkat(from, old, dir, aside.as_str(), AtFlags::empty()) {
+            Err(Errno::XDEV) => {
+                across::duplicate(from, old, dir, &aside, self.spec.durable != Durable::No)?;
+                self.problem(&entry.path, across::UNLINKED.into(), false);
+            }
+            other => other.doing("make the link")?,
+        }
+        self.rename(dir, &aside, dir, name, &entry.path)?;
         self.counts.entries.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! in the staging directory and renamed; a cut one is put together there ([`cut`], [`journal`]). What must wait for the end
 //! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
 
+mod across;
 mod ask;
 mod attributes;
 mod cut;

@@ -51,7 +51,7 @@ impl Directory {
             return Ok(match self.here(dirs, entry, path, root.as_ref())? {
                 Here::No => Some(self.would_make(part)),
                 Here::Newer => None,
-                Here::Same(stat) => self.owners.differ(&stat, &entry.attributes).then_some("set attributes"),
+                Here::Same { differs } => differs.then_some("set attributes"),
             });
         }
         if path.is_empty() {

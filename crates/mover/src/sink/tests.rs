@@ -18,7 +18,7 @@ pub(super) fn entry(path: &str, kind: Kind) -> Entry {
         gid: rustix::process::getegid().as_raw(),
         ..Owner::default()
     };
-    let attributes = Attributes { mode: 0o640, mtime: MTIME, owner, xattrs: Vec::new() };
+    let attributes = Attributes { mode: 0o640, mtime: MTIME, owner, xattrs: None };
     Entry { path: path.into(), attributes, kind }
 }
 
@@ -130,7 +130,7 @@ fn attributes_links_and_directories_are_as_sent_and_nothing_else_is_left() {
     let dest = at.path().join("new/dest");
     let mut with_attribute = small(3, "d/e/x", b"xattr");
     with_attribute.0.entry.attributes.mode = 0o400;
-    with_attribute.0.entry.attributes.xattrs = vec![(b"user.units".to_vec(), b"K".to_vec())];
+    with_attribute.0.entry.attributes.xattrs = Some(vec![(b"user.units".to_vec(), b"K".to_vec())]);
     let all = [
         bare(7, hard("h", "d/e/f")),
         small(1, "d/e/f", b"bytes"),

@@ -6,6 +6,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::across;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::{remove_tree, split};
 use super::null::check;
@@ -272,6 +273,7 @@ impl Directory {
         path: &[u8],
     ) -> Tried {
         match fs::renameat(from, temporary, to, name) {
+            Err(Errno::XDEV) => return self.rename_across(from, temporary, to, name, path),
             Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {}
             other => return other.doing("rename"),
         }
@@ -286,6 +288,25 @@ impl Directory {
             other => other.doing("make way for")?,
         }
         fs::renameat(from, temporary, to, name).doing("rename")
+    }
+
+    fn rename_across(
+        &self,
+        from: &OwnedFd,
+        temporary: &str,
+        to: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+    ) -> Tried {
+        let (aside, durable) = (across::aside(name), self.spec.durable != Durable::No);
+        if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
+            self.problem(path, across::UNLINKED.into(), false);
+        }
+        let tried = across::duplicate(from, temporary.as_bytes(), to, &aside, durable)
+            .and_then(|()| self.rename(to, &aside, to, name, path));
+        let left = if tried.is_ok() { (from, temporary) } else { (to, aside.as_str()) };
+        let _ = fs::unlinkat(left.0, left.1, AtFlags::empty());
+        tried
     }
 
     /// Whether the user has said that a name is to be left alone.

@@ -6,6 +6,7 @@
 mod attributes;
 mod links;
 mod null;
+mod overlay;
 mod place;
 mod read;
 mod walk;
@@ -29,6 +30,7 @@ use crate::spec::{Offer, SendSpec};
 
 use attributes::Owners;
 pub use null::Null;
+use overlay::{Earlier, Overlay};
 use place::Top;
 
 /// Problems that are told one by one.
@@ -44,6 +46,7 @@ const TABLE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Tree {
     tops: Vec<Top>,
+    overlay: Option<Overlay>,
     /// None: no pattern was given, and no path need be made to look.
     exclude: Option<Exclude>,
     checksum: bool,
@@ -159,6 +162,7 @@ impl Tree {
         };
         let offer = Offer { identity: place::identity(&tops), single };
         let tree = Self {
+            overlay: Overlay::new(&tops),
             tops,
             exclude,
             checksum: spec.checksum,
@@ -188,8 +192,20 @@ impl Tree {
         }
     }
 
+    /// What sources before that of `dir` have in the place of `name`; empty: of the directory itself.
+    fn earlier(&self, dir: &Dir, name: &[u8]) -> Earlier {
+        match &self.overlay {
+            Some(overlay) => overlay.earlier(&self.tops, dir.top, &join(&dir.inside, name)),
+            None => Earlier::Nothing,
+        }
+    }
+
     fn problem(&self, problem: Problem) {
         let mut said = self.said.lock();
+        // A block that is made again, after a stream broke, finds the same.
+        if said.problems.contains(&problem) {
+            return;
+        }
         said.failed += u64::from(problem.failed);
         if said.problems.len() < PROBLEMS {
             said.problems.push(problem);

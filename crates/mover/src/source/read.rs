@@ -9,13 +9,13 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self as rfs, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
 
-use super::attributes::xattrs;
 use super::walk::DIRECTORY;
 use super::{Dir, Is, Item, TABLE, Tree, Whole};
 use crate::block::Block;
 use crate::digest;
 use crate::entry::{Entry, Kind, Time};
 use crate::part::{BLOCK, Data, TableWriter};
+use crate::xattr::{self, Xattrs};
 
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
@@ -126,7 +126,7 @@ impl Tree {
             Is::Dir => {
                 let mut entry = self.entry(item, Kind::Dir);
                 match self.open_near(item, near) {
-                    Ok(fd) => entry.attributes.xattrs = xattrs(&fd, self.owners_root())?,
+                    Ok(fd) => entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?,
                     // That what is in it cannot be read is for the walk to tell.
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
@@ -160,7 +160,7 @@ impl Tree {
         read_at(&fd, room, 0)?;
         self.unchanged(item, &fd)?;
         let digest = digest::part(room, len);
-        entry.attributes.xattrs = xattrs(&fd, self.owners_root())?;
+        entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?;
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
     }
@@ -182,20 +182,38 @@ impl Tree {
     /// Fills a block with questions.
     pub(super) fn ask(&self, items: &[Item], block: &mut Block) -> Option<Vec<Item>> {
         let mut table = TableWriter::new(std::mem::take(&mut block.table));
-        let mut near = None;
-        for item in items {
+        let (mut near, mut rest) = (None, None);
+        for (at, item) in items.iter().enumerate() {
             let Is::File { sparse } = item.kind else { continue };
-            let root = if self.checksum { self.root(item, block, &mut near) } else { Ok(None) };
-            match root {
-                Ok(root) => {
-                    let entry = self.entry(item, Kind::File { len: item.seen.len, sparse });
-                    table.push(item.file, &entry, &Data::Ask { root });
-                }
+            if table.len() > TABLE {
+                rest = items.get(at..).map(<[Item]>::to_vec);
+                break;
+            }
+            match self.question(item, sparse, block, &mut near) {
+                Ok((entry, data)) => table.push(item.file, &entry, &data),
                 Err(miss) => self.missed(item, &miss),
             }
         }
         block.table = table.finish();
-        None
+        rest
+    }
+
+    fn question(
+        &self,
+        item: &Item,
+        sparse: bool,
+        block: &mut Block,
+        near: &mut Option<Near>,
+    ) -> Result<(Entry, Data), Miss> {
+        let root = if self.checksum { self.root(item, block, near)? } else { None };
+        let mut entry = self.entry(item, Kind::File { len: item.seen.len, sparse });
+        entry.attributes.xattrs = match xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())
+        {
+            Err(Errno::TOOBIG) => return Err(Errno::TOOBIG.into()),
+            // Whether the file is there is known; if it is wanted it is opened.
+            other => other.unwrap_or_default(),
+        };
+        Ok((entry, Data::Ask { root }))
     }
 
     /// What a file holds, by its digest; read through the room of a block.
@@ -244,7 +262,7 @@ impl Tree {
         read_at(&fd, &mut block.room()[..len], offset)?;
         self.unchanged(item, &fd)?;
         let digest = digest::part(&block.room()[..len], item.seen.len);
-        let attributes = xattrs(&fd, self.owners_root())?;
+        let attributes = xattr::of(&fd, self.owners_root())?;
         let root = {
             let mut layer = whole.layer.lock();
             layer.set(offset / BLOCK as u64, digest);
@@ -269,10 +287,13 @@ impl Tree {
             }
             layer.root()
         };
-        self.push(whole, Vec::new(), &Data::Hole { offset, len, root }, block);
+        // This may be the first, or all, that comes of the file.
+        let fd = self.open_item(&whole.item).ok();
+        let attributes = fd.and_then(|fd| xattr::of(&fd, self.owners_root()).ok().flatten());
+        self.push(whole, attributes, &Data::Hole { offset, len, root }, block);
     }
 
-    fn push(&self, whole: &Whole, xattrs: Vec<(Vec<u8>, Vec<u8>)>, data: &Data, block: &mut Block) {
+    fn push(&self, whole: &Whole, xattrs: Option<Xattrs>, data: &Data, block: &mut Block) {
         let Is::File { sparse } = whole.item.kind else { return };
         let mut entry = self.entry(&whole.item, Kind::File { len: whole.item.seen.len, sparse });
         entry.attributes.xattrs = xattrs;

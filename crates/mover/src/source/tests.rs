@@ -209,6 +209,36 @@ fn patterns_slashes_and_names() {
 }
 
 #[test]
+fn of_several_sources_contents_the_first_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |tail: &str| format!("{}/{tail}", dir.path().display());
+    for (place, names) in
+        [("a", "same d/in d/own x/one"), ("b", "same d/in d/more x alone"), ("d", "in named")]
+    {
+        for name in names.split(' ') {
+            let path = dir.path().join(place).join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, place).unwrap();
+        }
+    }
+    let brought = |sources: &[&str]| {
+        let tree = Tree::new(&spec(sources), None).unwrap();
+        let built = run(&tree, true).entries.into_iter().filter(|(_, (e, _))| !matches!(e.kind, Kind::Dir));
+        let all: Vec<_> =
+            built.map(|(path, (_, bytes))| format!("{path}={}", String::from_utf8_lossy(&bytes))).collect();
+        (all.join(" "), tree.walked().failed)
+    };
+    assert_eq!(
+        brought(&[&at("a/"), &at("b/")]),
+        ("alone=b d/in=a d/more=b d/own=a same=a x/one=a".into(), 0)
+    );
+    assert_eq!(brought(&[&at("b/"), &at("a/")]), ("alone=b d/in=b d/more=b d/own=a same=b x=b".into(), 1));
+    // A source of its own name meets what others have of that name.
+    assert_eq!(brought(&[&at("d"), &at("a/")]), ("d/in=d d/named=d d/own=a same=a x/one=a".into(), 0));
+    assert_eq!(brought(&[&at("b/x"), &at("a/")]).0, "d/in=a d/own=a same=a x=b");
+}
+
+#[test]
 fn a_served_root_is_never_left() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");

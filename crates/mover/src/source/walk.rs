@@ -13,6 +13,7 @@ use tidecast_hash::sha256;
 use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
+use super::overlay::Earlier;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::entry::Time;
 use crate::error::Error;
@@ -115,8 +116,9 @@ impl<'w> Walk<'w> {
     fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd) -> Result<(), Error> {
         let stat = rfs::fstat(&fd)
             .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
-        let item = self.item(&dir, b"", &stat);
-        self.add(item);
+        if !self.directory(&dir, &stat) {
+            return Ok(());
+        }
         let mut buffer = Vec::with_capacity(NAMES);
         let mut stack = Vec::new();
         stack.extend(self.open(dir));
@@ -191,9 +193,9 @@ impl<'w> Walk<'w> {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 let (path, inside) = (join(&dir.path, bytes), join(&dir.inside, bytes));
                 let sub = Arc::new(Dir { top: dir.top, path, inside });
-                let item = self.item(&sub, b"", &stat);
-                self.add(item);
-                below.push(sub);
+                if self.directory(&sub, &stat) {
+                    below.push(sub);
+                }
             }
             Ok(stat) => self.entry(dir, bytes, &stat)?,
             // It went between the two calls: nobody can say that it should be in the copy.
@@ -210,8 +212,27 @@ impl<'w> Walk<'w> {
         self.tree.exclude.as_ref().is_some_and(path)
     }
 
+    /// A directory; whether it is to be gone through.
+    fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat) -> bool {
+        let earlier = self.tree.earlier(dir, b"");
+        match earlier {
+            Earlier::Nothing => {
+                let item = self.item(dir, b"", stat);
+                self.add(item);
+            }
+            Earlier::Directory => {}
+            Earlier::File => {
+                self.tree.trouble(dir, b"", "not copied: an earlier source has a file of that name", true);
+            }
+        }
+        earlier != Earlier::File
+    }
+
     /// Everything but a directory.
     fn entry(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Result<(), Error> {
+        if self.tree.earlier(dir, name) != Earlier::Nothing {
+            return Ok(());
+        }
         let mut item = self.item(dir, name, stat);
         item.kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {

@@ -1,0 +1,128 @@
+//! Names below the destination that lie on another file system, where something is mounted: no rename reaches them. What is
+//! finished is copied to beside its place, and renamed there.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    self, AtFlags, FileType, Gid, Mode, OFlags, SeekFrom as Find, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+use tidecast_hash::sha256;
+
+use super::dirs::kind;
+use super::trouble::{Doing, Tried};
+
+/// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
+const XATTRS: usize = 1 << 16;
+
+/// What a thing is called beside its place; always the same, so that nothing is left when the copy is begun again.
+pub(super) fn aside(name: &[u8]) -> String {
+    let digest = sha256(name);
+    format!(".tidecast-move-{}", data_encoding::HEXLOWER.encode(&digest[..8]))
+}
+
+/// Said of a hard link that could not be one.
+pub(super) const UNLINKED: &str = "a copy, no hard link: its other name is on another file system";
+
+/// Makes `to/aside` what `from/name` is, with all attributes. It is on disk then, if it must be.
+pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, durable: bool) -> Tried {
+    let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+    match fs::unlinkat(to, aside, AtFlags::empty()) {
+        Err(Errno::NOENT) => {}
+        other => other.doing("make way for")?,
+    }
+    match kind(&stat) {
+        FileType::RegularFile => return file(from, name, to, aside, &stat, durable),
+        FileType::Symlink => {
+            let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
+            fs::symlinkat(target, to, aside).doing("make the link")?;
+        }
+        other => fs::mknodat(to, aside, other, mode(&stat), stat.st_rdev).doing("make")?,
+    }
+    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    fs::chownat(to, aside, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
+    if kind(&stat) != FileType::Symlink {
+        fs::chmodat(to, aside, mode(&stat), AtFlags::empty()).doing("set the mode of")?;
+    }
+    fs::utimensat(to, aside, &times(&stat), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
+}
+
+fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat, durable: bool) -> Tried {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let source = match fs::openat(from, name, read, Mode::empty()) {
+        // A mode of ours that lets nobody read.
+        Err(Errno::ACCESS) => {
+            fs::chmodat(from, name, mode(stat) | Mode::RUSR, AtFlags::empty()).doing("open")?;
+            fs::openat(from, name, read, Mode::empty())
+        }
+        other => other,
+    };
+    let mut source = File::from(source.doing("open")?);
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut target = File::from(fs::openat(to, aside, write, Mode::RUSR | Mode::WUSR).doing("make")?);
+    data(&mut source, &mut target).doing("write")?;
+    if (stat.st_uid, stat.st_gid) != owner(&target)? {
+        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        fs::fchown(&target, Some(uid), Some(gid)).doing("set the owner of")?;
+    }
+    fs::fchmod(&target, mode(stat)).doing("set the mode of")?;
+    xattrs(&source, &target).doing("set attributes of")?;
+    fs::futimens(&target, &times(stat)).doing("set the time of")?;
+    if durable { fs::fsync(&target).doing("sync") } else { Ok(()) }
+}
+
+/// Holes stay holes.
+fn data(source: &mut File, target: &mut File) -> io::Result<()> {
+    let len = source.metadata()?.len();
+    target.set_len(len)?;
+    let mut at = 0;
+    while at < len {
+        let begin = match fs::seek(&*source, Find::Data(at)) {
+            Err(Errno::NXIO) => break,
+            other => other?,
+        };
+        let end = fs::seek(&*source, Find::Hole(begin))?;
+        source.seek(SeekFrom::Start(begin))?;
+        target.seek(SeekFrom::Start(begin))?;
+        if io::copy(&mut source.take(end.saturating_sub(begin)), target)? == 0 {
+            break;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// All that are there; a file system that has none lacks them.
+fn xattrs(source: &File, target: &File) -> Result<(), Errno> {
+    let mut names = vec![0; XATTRS];
+    let len = match fs::flistxattr(source, names.as_mut_slice()) {
+        Err(Errno::OPNOTSUPP) => return Ok(()),
+        other => other?,
+    };
+    let names = names.get(..len).unwrap_or_default();
+    let mut value = vec![0; XATTRS];
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        let len = fs::fgetxattr(source, name, value.as_mut_slice())?;
+        fs::fsetxattr(target, name, value.get(..len).unwrap_or_default(), XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+fn owner(file: impl AsFd) -> Tried<(u32, u32)> {
+    let stat = fs::fstat(file).doing("look at")?;
+    Ok((stat.st_uid, stat.st_gid))
+}
+
+fn mode(stat: &fs::Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & 0o7777)
+}
+
+fn times(stat: &fs::Stat) -> Timestamps {
+    let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos as _ };
+    Timestamps {
+        last_access: time(0, fs::UTIME_OMIT as u64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
