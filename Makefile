@@ -69,7 +69,7 @@ bench-mount: ## programs and walks from a warm mount beside tmpfs, medians of 9 
 bench-mover: ## `tidecast copy` beside rsync, tar, rclone, GridFTP and others, an hour or two (ARGS='--places loopback --repeats 1'; as root)
 	@scripts/bench-mover $(ARGS)
 
-bench-field: build ## what `tidecast field` carries: a core, pacing, loss and parity, steps (ARGS="peak --repeats 1"; iperf3, root)
+bench-field: build ## what `tidecast field` carries: a core, pacing, loss and parity, steps, the page (ARGS="peak --repeats 1"; iperf3, root)
 	$(PYTHON) -m bench.field $(ARGS)
 
 bench-simgrid: ## the simulator's network model beside SimGrid's (installs libsimgrid-dev; as root)

@@ -1,6 +1,6 @@
-"""What `tidecast field` carries: one receiving core's maximum, pacing, loss and parity, whole steps.
+"""What `tidecast field` carries: one receiving core's maximum, pacing, loss and parity, whole steps, the page.
 
-    python -m bench.field [peak] [pace] [loss] [steps] [--repeats 5] [--seconds 4]
+    python -m bench.field [peak] [pace] [loss] [steps] [page] [--repeats 5] [--seconds 4]
 
 All of them by default; medians. `loss` is over the lab's link and needs root. The results are written to bench/results.
 """
@@ -10,11 +10,11 @@ import tempfile
 
 import numpy as np
 
-from bench.field import loss, pace, peak, steps
+from bench.field import loss, pace, page, peak, steps
 from bench.field.ends import Place
 from bench.measure import begin, save
 
-PARTS = ("peak", "pace", "loss", "steps")
+PARTS = ("peak", "pace", "loss", "steps", "page")
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
-    parser.add_argument("--sides", type=int, nargs="+", default=list(steps.SIZES), help="values along each side, for steps")
+    parser.add_argument("--sides", type=int, nargs="+", help="values along each side, for steps and the page")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"{', '.join(unknown)}: there are {', '.join(PARTS)}")
@@ -39,8 +39,10 @@ def main() -> int:
         if "loss" in parts:
             results["loss"] = loss.measure(place)
         if "steps" in parts:
-            source.unlink()
-            results["steps"] = steps.measure(place, args.repeats, args.seconds, args.sides)
+            source.unlink(missing_ok=True)
+            results["steps"] = steps.measure(place, args.repeats, args.seconds, args.sides or list(steps.SIZES))
+        if "page" in parts:
+            results["page"] = page.measure(place, args.repeats, args.seconds, args.sides or list(page.SIDES))
     print(f"written to {save('field', results)}")
     return 0
 

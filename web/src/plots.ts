@@ -10,7 +10,7 @@ interface Line { points: [number, number][]; colour: string; thin: boolean }
 
 export function plot(canvas: HTMLCanvasElement, lines: Line[]): void {
   const scale = devicePixelRatio, w = (canvas.width = canvas.clientWidth * scale), h = (canvas.height = canvas.clientHeight * scale);
-  const g = canvas.getContext('2d')!, all = lines.flatMap((line) => line.points);
+  const g = canvas.getContext('2d', { willReadFrequently: true })!, all = lines.flatMap((line) => line.points);
   const left = 34 * scale, bottom = h - 4 * scale, top = 6 * scale;
   const times = all.map(([t]) => t), t0 = Math.min(...times), t1 = Math.max(...times, t0 + 1);
   const peak = Math.max(...all.map(([, v]) => v), 0), most = peak > 0 ? nice(peak) : 1;

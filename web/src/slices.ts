@@ -66,5 +66,5 @@ function paint(canvas: HTMLCanvasElement, bytes: Uint8Array, w: number, h: numbe
       image.data.set([table[c], table[c + 1], table[c + 2], 255], at);
     }
   }
-  canvas.getContext('2d')!.putImageData(image, 0, 0);
+  canvas.getContext('2d', { willReadFrequently: true })!.putImageData(image, 0, 0);
 }

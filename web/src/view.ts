@@ -37,6 +37,8 @@ export class View {
   private moved = 0;
   private busy = false;
   private begun = false;
+  /** Ends the wait for stillness. */
+  private rouse: () => void = () => {};
   private tiles: [number, number, number, number, number][] = [];
   /** Tiles between two fences, and how many at least. */
   private batch = 4;
@@ -45,9 +47,11 @@ export class View {
   density = 1;
   missing = 2;
   table: Uint8Array<ArrayBuffer> = new Uint8Array(1024);
-  /** For whoever watches: milliseconds of the last quick picture, of the slowest tile, until full detail; whether it is reached; levels
-   * that were given to be drawn. */
-  readonly stats = { quick: 0, tile: 0, full: 0, scale: 0, done: false, frames: 0, shown: 0 };
+  /** When the user's hand moved first after the last picture. */
+  private asked: number | null = null;
+  /** For whoever watches: milliseconds of the last quick picture, from the user's hand to its picture, of the slowest tile, until full
+   * detail; whether it is reached; levels that were given to be drawn. */
+  readonly stats = { quick: 0, answer: 0, tile: 0, full: 0, scale: 0, done: false, frames: 0, shown: 0 };
 
   constructor(readonly canvas: HTMLCanvasElement, private orbit: () => Orbit) {
     this.renderer = new WebGLRenderer({ canvas, antialias: false, preserveDrawingBuffer: true, powerPreference: 'high-performance' });
@@ -93,13 +97,14 @@ export class View {
     await this.fence();
   }
 
-  /** Something has changed: by the user's hand (more will follow), or not. */
+  /** Something has changed, by the user's hand or not. More may follow: full detail waits for stillness. */
   wake(moving: boolean): void {
-    if (moving || !this.moved) this.moved = performance.now();
-    if (!moving) this.moved = Math.max(this.moved, performance.now() - STILL);
+    this.moved = performance.now();
+    if (moving) this.asked ??= this.moved;
     this.begun = false;
     this.tiles = [];
     this.stats.done = false;
+    this.rouse();
     void this.work();
   }
 
@@ -122,7 +127,7 @@ export class View {
       }
       const still = performance.now() - this.moved;
       if (still < STILL) {
-        await new Promise((go) => setTimeout(go, STILL - still));
+        await new Promise<void>((go) => { this.rouse = go; setTimeout(go, STILL - still); });
         continue;
       }
       if (this.tiles.length === 0) {
@@ -141,12 +146,14 @@ export class View {
   private async drawQuick(): Promise<void> {
     const scale = this.scale, w = Math.max(1, Math.round(this.full.width * scale)), h = Math.max(1, Math.round(this.full.height * scale));
     if (this.quick.width !== w || this.quick.height !== h) this.quick.setSize(w, h);
-    const began = performance.now();
+    const began = performance.now(), { asked } = this;
+    this.asked = null;
     this.volumes.forEach((_, number) => this.draw(this.quick, number, 2.2 / Math.max(scale, 0.4), null));
     this.paint(this.quick, null);
     await this.fence();
     const took = performance.now() - began;
     this.stats.quick = took;
+    if (asked !== null) this.stats.answer = began + took - asked;
     this.stats.scale = scale;
     this.stats.frames++;
     if (took > MOVING) this.scale = Math.max(0.12, scale * Math.max(0.5, Math.sqrt(MOVING / took)));

@@ -86,9 +86,22 @@ export class Volume {
   private under_way: AbortController | null = null;
   private shown = '';
   private quick = 0;
+  /** Steps are so large that of those that come quickly only some values are read. */
+  private rough = false;
   fault = '';
+  /** Whether what is drawn is the newest there is, as fine as it can be. */
+  isFinest = false;
+  /** When the last steps were given to be drawn. */
+  private drawn: number[] = [];
 
   constructor(readonly number: number) {}
+
+  /** Steps drawn a second, of the last three. */
+  get pace(): number {
+    const now = performance.now();
+    this.drawn = this.drawn.filter((then) => then > now - 3000);
+    return this.drawn.length / 3;
+  }
 
   /** The finest factor that fits. */
   finest(state: State, budget: number): number {
@@ -108,18 +121,21 @@ export class Volume {
   async next(state: State, token: string, choice: Choice, upload: (level: Level) => Promise<void>): Promise<boolean> {
     const finest = this.finest(state, choice.budget), what = JSON.stringify([token, choice.how, choice.range, choice.step, state.shape]);
     const fresh = what !== this.shown;
+    this.isFinest = !fresh && this.level?.factor === finest;
     if (!fresh && this.level && this.level.factor <= finest) return false;
     if (!this.quick || this.quick < finest) this.quick = this.coarse(state, finest);
     const factor = fresh ? this.quick : finest, began = performance.now();
-    const level = await this.load(state, factor, choice, upload);
+    const level = await this.load(state, factor, fresh && this.rough ? { ...choice, how: 'point' } : choice, upload);
     if (!level) return false;
     this.level?.free();
     this.level = level;
     this.shown = what;
     const took = performance.now() - began;
+    if (fresh) this.drawn.push(performance.now());
     // As fine as keeps up with the steps.
-    if (fresh && took < 60 && this.quick > finest) this.quick /= 2;
+    if (fresh && took < 60 && this.quick > (this.rough ? 2 * finest : finest)) this.quick /= 2;
     else if (fresh && took > 220 && this.quick < this.coarse(state, finest)) this.quick *= 2;
+    else if (fresh && took > 220) this.rough = true;
     return true;
   }
 
@@ -133,13 +149,26 @@ export class Volume {
     const abort = (this.under_way = new AbortController()), level = new Level(size, factor);
     try {
       let step: number | undefined;
-      for (let z = 0; z < size[2]; z += layers) {
+      const piece = (z: number) => {
         const box = [0, 0, z, size[0], size[1], Math.min(layers, size[2] - z)];
         const wish = { factor, how: choice.how, range: choice.range, box, signal: abort.signal };
-        const { meta, bytes } = await cells(this.number, choice.step === undefined ? wish : { ...wish, step: choice.step });
+        const asked = cells(this.number, choice.step === undefined ? wish : { ...wish, step: choice.step });
+        // Whoever waits for it is told; it may also be given up.
+        asked.catch(() => {});
+        return asked;
+      };
+      let next = piece(0);
+      for (let z = 0; z < size[2]; z += layers) {
+        const { meta, bytes } = await next;
+        // The next one is made while this one is put in its place.
+        if (z + layers < size[2]) next = piece(z + layers);
         step ??= meta.step;
         // Another step has come meanwhile: it is looked at next.
-        if (step !== meta.step && !state.live) return null;
+        if (step !== meta.step && !state.live) {
+          abort.abort();
+          level.free();
+          return null;
+        }
         level.fill(z, bytes, meta);
       }
       await upload(level);

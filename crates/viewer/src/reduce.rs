@@ -8,6 +8,8 @@ use crate::error::Error;
 
 /// How long a reduction may read.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Values that are looked at together.
+const LANES: usize = 64;
 /// Cells of an answer at most.
 pub(crate) const CELLS: u64 = 1 << 26;
 
@@ -98,10 +100,18 @@ pub trait Values: Sync {
     fn read(&self, place: [u64; 3], values: &mut [f32]) -> Result<(), Error>;
 }
 
-/// A layer of cells under way.
-struct Layer {
-    sum: Vec<f64>,
-    count: Vec<u32>,
+/// A row of cells under way: values of a column of planes and lines are put together first, all columns at a time, as processors like it.
+struct Row {
+    /// Along x, for each value its sum or maximum over y and z.
+    columns: Vec<f64>,
+    /// How many values of a column are missing.
+    holes: Vec<u32>,
+    lines: u32,
+    seen: Seen,
+}
+
+/// Of all values that were read.
+struct Seen {
     least: f32,
     greatest: f32,
     missing: u64,
@@ -146,34 +156,33 @@ fn layers(
     layer: usize,
     began: Instant,
 ) -> Result<(f32, f32, u64), Error> {
-    let empty = if how == How::Max { f64::NEG_INFINITY } else { 0.0 };
-    let mut under_way = Layer {
-        sum: vec![empty; layer],
-        count: vec![0; layer],
-        least: f32::INFINITY,
-        greatest: f32::NEG_INFINITY,
-        missing: 0,
-    };
-    let mut row = Vec::new();
+    let [sx, sy, sz] = source.shape();
+    let begin = region.first[0] * region.factor;
+    let width = (((region.first[0] + region.size[0]) * region.factor).min(sx) - begin) as usize;
+    let seen = Seen { least: f32::INFINITY, greatest: f32::NEG_INFINITY, missing: 0 };
+    let mut row = Row { columns: vec![0.0; width], holes: vec![0; width], lines: 0, seen };
+    let mut values = Vec::new();
     for (n, cells) in out.chunks_mut(layer).enumerate() {
-        let z = span(source.shape()[2], region, 2, first + n as u64, how);
-        under_way.sum.fill(empty);
-        under_way.count.fill(0);
-        for z in z.0..z.1 {
+        let (z0, z1) = span(sz, region, 2, first + n as u64, how);
+        for (cy, cells) in cells.chunks_mut(region.size[0] as usize).enumerate() {
             if began.elapsed() > PATIENCE {
                 return Err(Error::Slow(PATIENCE.as_secs()));
             }
-            plane(source, region, how, z, &mut row, &mut under_way)?;
-        }
-        for (cell, (sum, count)) in cells.iter_mut().zip(under_way.sum.iter().zip(&under_way.count)) {
-            *cell = match (count, how) {
-                (0, _) => f32::NAN,
-                (_, How::Max) => *sum as f32,
-                (count, _) => (*sum / f64::from(*count)) as f32,
-            };
+            let (y0, y1) = span(sy, region, 1, cy as u64, how);
+            // Whole lines lie one after the other.
+            let lines = if width as u64 == sx { y1 - y0 } else { 1 };
+            values.resize(width * lines as usize, 0.0);
+            row.begin(how);
+            for z in z0..z1 {
+                for y in (y0..y1).step_by(lines as usize) {
+                    source.read([begin, y, z], &mut values)?;
+                    values.chunks(width).for_each(|line| row.add(line, how));
+                }
+            }
+            row.end(cells, region.factor as usize, how);
         }
     }
-    Ok((under_way.least, under_way.greatest, under_way.missing))
+    Ok((row.seen.least, row.seen.greatest, row.seen.missing))
 }
 
 /// Where the values of a cell begin and end along an axis; with [`How::Point`] the one in the middle.
@@ -183,57 +192,90 @@ fn span(side: u64, region: &Region, axis: usize, cell: u64, how: How) -> (u64, u
     if how == How::Point { (begin + (end - begin) / 2, begin + (end - begin) / 2 + 1) } else { (begin, end) }
 }
 
-/// Adds a plane of values to the layer.
-fn plane(
-    source: &impl Values,
-    region: &Region,
-    how: How,
-    z: u64,
-    row: &mut Vec<f32>,
-    layer: &mut Layer,
-) -> Result<(), Error> {
-    let [sx, sy, _] = source.shape();
-    let begin = region.first[0] * region.factor;
-    let end = ((region.first[0] + region.size[0]) * region.factor).min(sx);
-    let width = (end - begin) as usize;
-    for cy in 0..region.size[1] {
-        let (y0, y1) = span(sy, region, 1, cy, how);
-        let whole = width as u64 == sx;
-        let rows = if whole { y1 - y0 } else { 1 };
-        for y in (y0..y1).step_by(rows as usize) {
-            row.resize(width * rows as usize, 0.0);
-            source.read([begin, y, z], row)?;
-            for line in row.chunks(width) {
-                add(line, region, how, sx - begin, (cy * region.size[0]) as usize, layer);
+impl Row {
+    fn begin(&mut self, how: How) {
+        self.columns.fill(if how == How::Max { f64::NEG_INFINITY } else { 0.0 });
+        self.holes.fill(0);
+        self.lines = 0;
+    }
+
+    /// Adds a line of values along x.
+    fn add(&mut self, line: &[f32], how: How) {
+        self.lines += 1;
+        if how == How::Point {
+            self.columns.iter_mut().zip(line).for_each(|(column, value)| *column = f64::from(*value));
+            return;
+        }
+        let (columns, seen) = (self.columns.as_mut_slice(), &mut self.seen);
+        for (at, values) in line.chunks(LANES).enumerate() {
+            let columns = &mut columns[at * LANES..][..values.len()];
+            if values.iter().fold(true, |all, value| all & value.is_finite()) {
+                seen.range(values);
+                match how {
+                    How::Max => columns.iter_mut().zip(values).for_each(|(c, v)| *c = c.max(f64::from(*v))),
+                    _ => columns.iter_mut().zip(values).for_each(|(c, v)| *c += f64::from(*v)),
+                }
+            } else {
+                let holes = &mut self.holes[at * LANES..][..values.len()];
+                for ((column, hole), value) in columns.iter_mut().zip(holes).zip(values) {
+                    if !value.is_finite() {
+                        *hole += 1;
+                        seen.missing += 1;
+                        continue;
+                    }
+                    seen.range(&[*value]);
+                    *column = if how == How::Max {
+                        column.max(f64::from(*value))
+                    } else {
+                        *column + f64::from(*value)
+                    };
+                }
             }
         }
     }
-    Ok(())
+
+    /// Makes cells of the columns.
+    fn end(&mut self, cells: &mut [f32], factor: usize, how: How) {
+        let columns = self.columns.chunks(factor).zip(self.holes.chunks(factor));
+        for (cell, (columns, holes)) in cells.iter_mut().zip(columns) {
+            let there = self.lines * columns.len() as u32 - holes.iter().sum::<u32>();
+            *cell = match how {
+                How::Point => self.seen.value(columns[columns.len() / 2] as f32),
+                _ if there == 0 => f32::NAN,
+                How::Max => columns.iter().copied().fold(f64::NEG_INFINITY, f64::max) as f32,
+                How::Mean => (columns.iter().sum::<f64>() / f64::from(there)) as f32,
+            };
+        }
+    }
 }
 
-/// Adds a row of values to its cells.
-fn add(line: &[f32], region: &Region, how: How, left: u64, first: usize, layer: &mut Layer) {
-    let middle = |n: usize| ((left as usize - n * region.factor as usize).min(region.factor as usize)) / 2;
-    for (n, values) in line.chunks(region.factor as usize).enumerate() {
-        let values =
-            if how == How::Point { values.get(middle(n)..=middle(n)).unwrap_or(values) } else { values };
-        let (mut sum, mut count, mut most) = (0.0f64, 0u32, f32::NEG_INFINITY);
-        for value in values {
-            if value.is_finite() {
-                sum += f64::from(*value);
-                count += 1;
-                most = most.max(*value);
-                layer.least = layer.least.min(*value);
+impl Seen {
+    /// Notes finite values.
+    fn range(&mut self, values: &[f32]) {
+        let less = |a: f32, b: f32| if b < a { b } else { a };
+        let more = |a: f32, b: f32| if b > a { b } else { a };
+        // Side by side: one chain of comparisons would wait for each before.
+        let (mut least, mut greatest) = ([self.least; 8], [self.greatest; 8]);
+        let (eights, rest) = values.as_chunks::<8>();
+        for eight in eights {
+            for n in 0..8 {
+                least[n] = less(least[n], eight[n]);
+                greatest[n] = more(greatest[n], eight[n]);
             }
         }
-        layer.greatest = layer.greatest.max(most);
-        layer.missing += values.len() as u64 - u64::from(count);
-        let (Some(cell), Some(counted)) = (layer.sum.get_mut(first + n), layer.count.get_mut(first + n))
-        else {
-            return;
-        };
-        *cell = if how == How::Max { cell.max(f64::from(most)) } else { *cell + sum };
-        *counted += count;
+        self.least = least.iter().chain(rest).copied().fold(self.least, less);
+        self.greatest = greatest.iter().chain(rest).copied().fold(self.greatest, more);
+    }
+
+    /// Notes the one value of a cell; NaN if there is none.
+    fn value(&mut self, value: f32) -> f32 {
+        if value.is_finite() {
+            self.range(&[value]);
+            value
+        } else {
+            self.missing += 1;
+            f32::NAN
+        }
     }
 }
 
