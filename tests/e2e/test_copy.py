@@ -272,7 +272,7 @@ def test_noise_into_nothing_climbs_the_ladder(here, server, tmp_path):
     assert len(list((tmp_path / "served/noise").rglob("0*"))) >= 10 and end["bytes_copied"] == 10_000_000
 
 
-@pytest.mark.parametrize("way", ["local", "ssh", "ssh-pull"])
+@pytest.mark.parametrize("way", ["local", "ssh-pull"])
 def test_explain_climbs_copies_and_leaves_nothing_else(way, here, tree, ssh, tmp_path):
     dest = tmp_path / "dest"
     dest.mkdir()

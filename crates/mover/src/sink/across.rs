@@ -1,9 +1,12 @@
 //! Names below the destination that lie on another file system, where something is mounted: no rename reaches them. What is
 //! finished is copied to beside its place, and renamed there.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, SeekFrom as Find, Timespec, Timestamps, Uid, XattrFlags,
@@ -13,6 +16,7 @@ use tidecast_hash::sha256;
 
 use super::dirs::kind;
 use super::trouble::{Doing, Tried};
+use super::write::reopen;
 
 /// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
 const XATTRS: usize = 1 << 16;
@@ -23,18 +27,37 @@ pub(super) fn aside(name: &[u8]) -> String {
     format!(".tidecast-move-{}", data_encoding::HEXLOWER.encode(&digest[..8]))
 }
 
+/// The other file systems that were written to, each by a directory of it.
+#[derive(Debug, Default)]
+pub(super) struct Others(Mutex<BTreeMap<u64, OwnedFd>>);
+
+impl Others {
+    pub(super) fn note(&self, dir: &OwnedFd) -> Tried {
+        let device = fs::fstat(dir).doing("look at")?.st_dev;
+        if let Vacant(place) = self.0.lock().entry(device) {
+            place.insert(reopen(dir)?);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that what was written is on the disk.
+    pub(super) fn sync(&self) -> Tried {
+        self.0.lock().values().try_for_each(|dir| fs::syncfs(dir).doing("sync"))
+    }
+}
+
 /// Said of a hard link that could not be one.
 pub(super) const UNLINKED: &str = "a copy, no hard link: its other name is on another file system";
 
-/// Makes `to/aside` what `from/name` is, with all attributes. It is on disk then, if it must be.
-pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, durable: bool) -> Tried {
+/// Makes `to/aside` what `from/name` is, with all attributes. With `each` it is on disk then.
+pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, each: bool) -> Tried {
     let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
     match fs::unlinkat(to, aside, AtFlags::empty()) {
         Err(Errno::NOENT) => {}
         other => other.doing("make way for")?,
     }
     match kind(&stat) {
-        FileType::RegularFile => return file(from, name, to, aside, &stat, durable),
+        FileType::RegularFile => return file(from, name, to, aside, &stat, each),
         FileType::Symlink => {
             let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
             fs::symlinkat(target, to, aside).doing("make the link")?;
@@ -49,7 +72,7 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, 
     fs::utimensat(to, aside, &times(&stat), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
 }
 
-fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat, durable: bool) -> Tried {
+fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat, each: bool) -> Tried {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = match fs::openat(from, name, read, Mode::empty()) {
         // A mode of ours that lets nobody read.
@@ -70,7 +93,7 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat,
     fs::fchmod(&target, mode(stat)).doing("set the mode of")?;
     xattrs(&source, &target).doing("set attributes of")?;
     fs::futimens(&target, &times(stat)).doing("set the time of")?;
-    if durable { fs::fsync(&target).doing("sync") } else { Ok(()) }
+    if each { fs::fsync(&target).doing("sync") } else { Ok(()) }
 }
 
 /// Holes stay holes.

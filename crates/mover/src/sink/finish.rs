@@ -66,7 +66,10 @@ impl Directory {
     fn leave(&self, staging: &Staging, unfinished: bool, top: Option<&Entry>) -> Result<(), Error> {
         let base = reopen(&staging.base).map_err(|t| t.at(self.place.shown.clone()))?;
         if self.spec.durable != Durable::No {
-            fs::syncfs(&base).doing("sync").map_err(|t| t.at(self.place.shown.clone()))?;
+            fs::syncfs(&base)
+                .doing("sync")
+                .and_then(|()| self.others.sync())
+                .map_err(|t| t.at(self.place.shown.clone()))?;
         }
         self.idle.lock().clear();
         if !unfinished {
@@ -145,14 +148,19 @@ impl Directory {
         let (_, name) = split(&entry.path);
         let aside = across::aside(name);
         let _ = fs::unlinkat(dir, aside.as_str(), AtFlags::empty());
-        match fs::linkat(from, old, dir, aside.as_str(), AtFlags::empty()) {
+        let made = match fs::linkat(from, old, dir, aside.as_str(), AtFlags::empty()) {
             Err(Errno::XDEV) => {
-                across::duplicate(from, old, dir, &aside, self.spec.durable != Durable::No)?;
                 self.problem(&entry.path, across::UNLINKED.into(), false);
+                self.others.note(dir)?;
+                across::duplicate(from, old, dir, &aside, self.spec.durable == Durable::Each)
             }
-            other => other.doing("make the link")?,
+            other => other.doing("make the link"),
+        };
+        let tried = made.and_then(|()| self.rename(dir, &aside, dir, name, &entry.path));
+        if tried.is_err() {
+            let _ = fs::unlinkat(dir, aside.as_str(), AtFlags::empty());
         }
-        self.rename(dir, &aside, dir, name, &entry.path)?;
+        tried?;
         self.counts.entries.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -70,6 +70,7 @@ pub struct Directory {
     /// Entries that are done.
     done: Mutex<Numbers>,
     cuts: Cuts,
+    others: across::Others,
     idle: Mutex<Vec<Writer>>,
     writers: AtomicUsize,
     counts: Counts,
@@ -163,6 +164,7 @@ impl Directory {
             named: spec.delete.then(Named::default),
             done: Mutex::default(),
             cuts: Cuts::default(),
+            others: across::Others::default(),
             idle: Mutex::default(),
             writers: AtomicUsize::new(0),
             counts: Counts::default(),

@@ -298,12 +298,14 @@ impl Directory {
         name: &[u8],
         path: &[u8],
     ) -> Tried {
-        let (aside, durable) = (across::aside(name), self.spec.durable != Durable::No);
+        self.others.note(to)?;
+        let aside = across::aside(name);
         if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
             self.problem(path, across::UNLINKED.into(), false);
         }
-        let tried = across::duplicate(from, temporary.as_bytes(), to, &aside, durable)
-            .and_then(|()| self.rename(to, &aside, to, name, path));
+        let tried =
+            across::duplicate(from, temporary.as_bytes(), to, &aside, self.spec.durable == Durable::Each)
+                .and_then(|()| self.rename(to, &aside, to, name, path));
         let left = if tried.is_ok() { (from, temporary) } else { (to, aside.as_str()) };
         let _ = fs::unlinkat(left.0, left.1, AtFlags::empty());
         tried
