@@ -131,11 +131,15 @@ def test_bulk_brings_everything_and_then_the_kernel_asks_no_more(mounts, shared,
     wait_for("all of it", lambda: mounts.status(here, at)["pieces_missing"] == 0)
     origin.kill()
     assert_same(source, at)
-    before = mounts.requests(here, at)
-    assert_same(source, at)
-    after = mounts.requests(here, at)
-    # Python asks each file whether it is a terminal, which the kernel passes on whatever was answered before.
-    asked = {kind for kind in after if after[kind] != before[kind]} - {"statfs", "ioctl"}
+    for _ in range(5):
+        before = mounts.requests(here, at)
+        assert_same(source, at)
+        after = mounts.requests(here, at)
+        # Python asks each file whether it is a terminal, which the kernel passes on whatever was answered before.
+        asked = {kind for kind in after if after[kind] != before[kind]} - {"statfs", "ioctl"}
+        # The kernel may drop what it has cached at any time, but not each time.
+        if not asked:
+            return
     assert asked == set()
 
 
