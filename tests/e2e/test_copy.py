@@ -233,10 +233,14 @@ def test_a_file_that_grows_all_the_time_is_told_and_has_no_final_name(here, star
     (source / "good").write_text("good")
     log = source / "log"
     log.write_bytes(bytes(50_000_000))
-    start(["sh", "-c", f"while :; do echo line >> '{log}'; done"]).until("it grows", lambda: log.stat().st_size > 50_000_000)
+    growing = start(["sh", "-c", f"while :; do echo line >> '{log}'; done"])
+    growing.until("it grows", lambda: log.stat().st_size > 50_000_000)
     end = done(here, f"{source}/", dest, code=1)
     assert "changed while it was read" in end["problems"][0]["what"], end
-    assert os.listdir(dest) == ["good"]
+    assert [name for name in os.listdir(dest) if not name.startswith(".tidecast-copy-")] == ["good"]
+    growing.kill()
+    done(here, f"{source}/", dest)
+    assert sorted(os.listdir(dest)) == ["good", "log"] and (dest / "log").read_bytes() == log.read_bytes()
 
 
 def test_refusals_are_clear(here, server, ssh, tmp_path):

@@ -43,6 +43,19 @@ class Mounts:
     def requests(self, node: Node, at: pathlib.Path) -> dict:
         return self.status(node, at)["requests"]
 
+    def asked(self, node: Node, at: pathlib.Path, act, within: set[str] = frozenset()) -> set[str]:
+        """The kinds of requests that an act costs: of five tries, one that cost only those of `within`, else the last.
+
+        The kernel may drop what it has cached at any time, but not each time."""
+        for _ in range(5):
+            before = self.requests(node, at)
+            act()
+            after = self.requests(node, at)
+            kinds = {kind for kind in after if after[kind] != before[kind]}
+            if kinds <= within:
+                break
+        return kinds
+
     def kill_server(self, node: Node, at: pathlib.Path) -> None:
         os.kill(self.status(node, at)["pid"], signal.SIGKILL)
 

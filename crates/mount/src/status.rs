@@ -69,6 +69,8 @@ pub struct Wait {
 pub enum Ask {
     /// How it goes.
     Status,
+    /// Do not end for now: a mount to serve comes on this connection. `Done` or `Ending`.
+    Expect,
     /// Serve this mount too; its device comes with the message.
     Serve {
         /// Where it is.
@@ -87,6 +89,8 @@ pub enum Answer {
     Status(Box<serde_json::Value>),
     /// It is done.
     Done,
+    /// It serves no more: whoever wants a mount starts another.
+    Ending,
     /// It cannot be done.
     Failed(String),
 }

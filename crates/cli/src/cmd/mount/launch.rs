@@ -1,11 +1,11 @@
 //! Finding the server of a tree, or starting it, and giving it mounts.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
@@ -18,21 +18,50 @@ use crate::report::Reporter;
 /// A server answers within this, or does not work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to the server of a tree, which is started if there is none.
+/// How often a server that ends is looked at, until another may be started.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A connection to the server of a tree, which is started if there is none, and stays until it has been given the mount
+/// that is to come on the connection.
 ///
 /// # Errors
 /// What the server says went wrong: no manifest, no room.
 pub(crate) fn server(home: &Home, reporter: &Reporter) -> Result<Packets, Failure> {
-    if let Ok(server) = Packets::connect(&home.socket()) {
+    if let Found::Stays(server) = find(home)? {
         return Ok(server);
     }
     let _alone = home.lock()?;
-    if let Ok(server) = Packets::connect(&home.socket()) {
-        return Ok(server);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match find(home)? {
+            Found::Stays(server) => return Ok(server),
+            Found::Ends => std::thread::sleep(LOOK),
+            Found::Nobody => start(home, reporter)?,
+        }
+        if Instant::now() > until {
+            return Err(anyhow!("its server neither serves nor ends; see {}", home.log().display()).into());
+        }
     }
-    start(home, reporter)?;
-    let server = Packets::connect(&home.socket());
-    Ok(server.with_context(|| format!("the server has ended; see {}", home.log().display()))?)
+}
+
+enum Found {
+    /// It has promised to.
+    Stays(Packets),
+    /// Its last mount is gone, or it dies.
+    Ends,
+    Nobody,
+}
+
+fn find(home: &Home) -> Result<Found, Failure> {
+    let Ok(server) = Packets::connect(&home.socket()) else { return Ok(Found::Nobody) };
+    if server.send(&Ask::Expect, None).is_err() {
+        return Ok(Found::Ends);
+    }
+    match server.receive::<Answer>(Some(PATIENCE)) {
+        Ok((Answer::Done, _)) => Ok(Found::Stays(server)),
+        Err(late) if late.kind() == ErrorKind::TimedOut => Err(anyhow!("its server does not answer").into()),
+        _ => Ok(Found::Ends),
+    }
 }
 
 /// Starts the keeper, which starts the server, and waits until it serves.
@@ -105,6 +134,7 @@ fn answer(server: &Packets) -> Result<Answer, Failure> {
     let (answer, _) = server.receive::<Answer>(Some(PATIENCE)).context("its server does not answer")?;
     match answer {
         Answer::Failed(why) => Err(anyhow!(why).into()),
+        Answer::Ending => Err(anyhow!("its server ends").into()),
         answer => Ok(answer),
     }
 }

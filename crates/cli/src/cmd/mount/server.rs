@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tidecast_metainfo::Manifest;
 use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Keep, Options, Packets, Service};
 use tidecast_net::{Demand, Progress};
 use tidecast_store::{DownloadOptions, Durability, Opened, Select};
@@ -34,6 +35,8 @@ const LONELY: Duration = Duration::from_secs(30);
 const GATHERING: Duration = Duration::from_secs(2);
 /// Who connects to the server says what for within this.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a cache that another server is leaving is looked at.
+const MOMENT: Duration = Duration::from_millis(20);
 /// How often troubles of trackers and the like are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,8 @@ const LOOK: Duration = Duration::from_millis(500);
 enum Event {
     /// This mount is gone.
     Gone(u32),
+    /// Somebody who was to bring a mount has brought it, or will not.
+    Left,
     /// It was asked to end.
     Stop,
     /// It was asked to end in favour of a new one.
@@ -65,7 +70,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
             demand: running.swarm.demand(),
             progress: running.swarm.progress(),
             told,
-            began: std::time::Instant::now(),
+            began: Instant::now(),
             table: Mutex::default(),
             events,
         });
@@ -121,9 +126,7 @@ async fn begin(
     };
     let security = if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
     let manifest = Arc::new(manifest);
-    let options =
-        DownloadOptions { durability: Durability::None, select: Select::All, on_demand: true, name: None };
-    let opened = open(manifest.clone(), &home.data(&manifest)?, options).await?;
+    let opened = cache(&manifest, &home.data(&manifest)?).await?;
     let arrivals = Arrivals::default();
     let group = args.group && has_room(&opened, reporter);
     let mut running = Running::start(opened, security, choices, Part::OnDemand(arrivals.hook(), group))?;
@@ -156,6 +159,27 @@ async fn begin(
     }
     ahead::begin(args, &service, reporter)?;
     Ok((running, service, told))
+}
+
+/// What is here of the tree; the server before this one may need a moment to leave it.
+async fn cache(manifest: &Arc<Manifest>, at: &Path) -> Result<Opened, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let options = DownloadOptions {
+            durability: Durability::None,
+            select: Select::All,
+            on_demand: true,
+            name: None,
+        };
+        match open(manifest.clone(), at, options).await {
+            Err(failure) if Instant::now() < until && is_busy(&failure) => tokio::time::sleep(MOMENT).await,
+            opened => return opened,
+        }
+    }
+}
+
+fn is_busy(failure: &Failure) -> bool {
+    matches!(failure.error.downcast_ref(), Some(tidecast_store::Error::Busy { .. }))
 }
 
 /// Whether all that the others may open fits into the cache: a plan brings it, wanted here or not, and would leave no
@@ -193,7 +217,11 @@ async fn until_the_end(
         tokio::select! {
             event = heard.recv() => match event {
                 Some(Event::Gone(number)) => if mounts.gone(number) { return Event::Stop },
-                Some(end) => return end,
+                Some(Event::Left) => if mounts.close(true) { return Event::Stop },
+                Some(end) => {
+                    mounts.close(false);
+                    return end;
+                }
                 None => return Event::Stop,
             },
             notice = running.notice() => {
@@ -203,10 +231,11 @@ async fn until_the_end(
                 }
             }
             () = stop.wait() => {
+                mounts.close(false);
                 mounts.unmount_all();
                 return Event::Stop;
             }
-            () = &mut lonely, if mounts.table.lock().devices.is_empty() => return Event::Stop,
+            () = &mut lonely, if !lonely.is_elapsed() => if mounts.close(true) { return Event::Stop },
             () = tokio::time::sleep(LOOK) => running.tell_troubles(reporter),
         }
     }
@@ -233,6 +262,20 @@ struct Table {
     next: u32,
     /// Where they are.
     devices: BTreeMap<u32, PathBuf>,
+    /// How many are about to bring one.
+    expected: usize,
+    /// This process ends: no more of them.
+    closed: bool,
+}
+
+/// Somebody who is about to bring a mount, for whom the server stays.
+struct Guest<'a>(&'a Mounts);
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.0.table.lock().expected -= 1;
+        let _ = self.0.events.blocking_send(Event::Left);
+    }
 }
 
 /// The mounts that this process serves, and who asks about them.
@@ -243,7 +286,7 @@ struct Mounts {
     progress: watch::Receiver<Progress>,
     /// Addresses that the ticket or the user named: the origin's.
     told: Vec<SocketAddr>,
-    began: std::time::Instant,
+    began: Instant,
     table: Mutex<Table>,
     events: mpsc::Sender<Event>,
 }
@@ -296,9 +339,22 @@ impl Mounts {
     /// A mount is gone; whether it was the last.
     fn gone(&self, number: u32) -> bool {
         let _ = self.keeper.send(&Keep::Gone { number }, None);
+        self.table.lock().devices.remove(&number);
+        self.close(true)
+    }
+
+    /// Takes no more mounts; `idle`: only if there are none and none is about to come. Whether it is so now.
+    fn close(&self, idle: bool) -> bool {
         let mut table = self.table.lock();
-        table.devices.remove(&number);
-        table.devices.is_empty()
+        table.closed |= !idle || (table.devices.is_empty() && table.expected == 0);
+        table.closed
+    }
+
+    /// Stays for somebody, unless this process ends.
+    fn expect(&self) -> Option<Guest<'_>> {
+        let mut table = self.table.lock();
+        table.expected += usize::from(!table.closed);
+        (!table.closed).then_some(Guest(self))
     }
 
     fn unmount_all(&self) {
@@ -327,8 +383,15 @@ impl Mounts {
     }
 
     fn talk(self: Arc<Self>, asking: &Packets) {
-        let Ok((ask, device)) = asking.receive::<Ask>(Some(PATIENCE)) else { return };
+        let Ok((mut ask, mut device)) = asking.receive::<Ask>(Some(PATIENCE)) else { return };
+        let guest = if matches!(ask, Ask::Expect) { self.expect() } else { None };
+        if guest.is_some() {
+            let _ = asking.send(&Answer::Done, None);
+            let Ok(next) = asking.receive::<Ask>(Some(PATIENCE)) else { return };
+            (ask, device) = next;
+        }
         let (answer, event) = match (ask, device) {
+            (Ask::Expect, _) => (Answer::Ending, None),
             (Ask::Status, _) => (Answer::Status(Box::new(self.status())), None),
             (Ask::Serve { at }, Some(device)) => match self.clone().add(at, device) {
                 Ok(()) => (Answer::Done, None),
@@ -349,6 +412,9 @@ impl Mounts {
         let opens = tidecast_mount::opens().context("cannot note what is open")?;
         let number = {
             let mut table = self.table.lock();
+            if table.closed {
+                return Err(anyhow!("the server of this tree ends").into());
+            }
             table.next += 1;
             let number = table.next;
             table.devices.insert(number, at.clone());
