@@ -1,16 +1,29 @@
-//! Digests of parts and of whole files: the Merkle trees of BEP 52, so that a file that was copied has the name it would have in a manifest.
+//! Digests: of parts on their way and on the disk, by which what broke is found; and of contents that are compared.
+//!
+//! Who sends is believed, and on TLS nobody else is heard. So it is accidents that parts are checked for, and XXH3 of 128 bits does
+//! that at the speed of memory. Contents that are compared (`--checksum`) may be anybody's: those have the Merkle trees of BEP 52.
 
 use tidecast_hash::{Digest, LEAF, leaves};
 use tidecast_metainfo::merkle;
+use twox_hash::XxHash3_128;
 
 use crate::part::BLOCK;
 
 /// Leaves of a block.
 const LEAVES: usize = BLOCK / LEAF;
 
-/// The digest of a part: of a file no longer than a block its root, else the root of the block's leaves.
+/// The digest of a part, to find out whether it has come as it was read.
 #[must_use]
-pub fn part(data: &[u8], file_len: u64) -> Digest {
+pub fn part(data: &[u8]) -> Digest {
+    let mut digest = [0; 32];
+    digest[..16].copy_from_slice(&XxHash3_128::oneshot(data).to_le_bytes());
+    digest
+}
+
+/// The digest of a block of a file's content, to be compared with others: of a file no longer than that its root, else the root of the
+/// block's leaves.
+#[must_use]
+pub fn content(data: &[u8], file_len: u64) -> Digest {
     if data.is_empty() {
         return [0; 32];
     }
@@ -81,12 +94,12 @@ impl Layer {
     }
 }
 
-/// The digest of a block of zeros that is `len` bytes long, in a file of `file_len`.
+/// The digest of a part of zeros that is `len` bytes long.
 #[must_use]
-pub fn zeros(len: usize, file_len: u64) -> Digest {
+pub fn zeros(len: usize) -> Digest {
     static FULL: std::sync::OnceLock<Digest> = std::sync::OnceLock::new();
-    let zeros = || part(&vec![0; len], file_len);
-    if len == BLOCK && file_len > BLOCK as u64 { *FULL.get_or_init(zeros) } else { zeros() }
+    let zeros = || part(&vec![0; len]);
+    if len == BLOCK { *FULL.get_or_init(zeros) } else { zeros() }
 }
 
 #[cfg(test)]
@@ -102,18 +115,30 @@ mod tests {
             leaves(&data, &mut all);
             let whole = merkle::root(&all, all.len().next_power_of_two());
             let ours = if len <= BLOCK {
-                part(&data, len as u64)
+                content(&data, len as u64)
             } else {
                 let mut layer = Layer::new(len as u64);
                 for (n, chunk) in data.chunks(BLOCK).enumerate() {
                     assert_eq!(layer.root(), None);
-                    layer.set(n as u64, part(chunk, len as u64));
-                    layer.set(n as u64, part(chunk, len as u64));
+                    layer.set(n as u64, content(chunk, len as u64));
+                    layer.set(n as u64, content(chunk, len as u64));
                 }
                 layer.root().unwrap()
             };
             assert_eq!(ours, whole, "{len}");
         }
-        assert_eq!(zeros(BLOCK, 1 << 40), part(&vec![0; BLOCK], 1 << 40));
+    }
+
+    #[test]
+    fn parts_are_told_apart() {
+        // XXH3's own reference value of nothing at all, with seed 0.
+        let empty = 0x99aa_06d3_0147_98d8_6001_c324_468d_497f_u128;
+        assert_eq!(part(&[])[..16], empty.to_le_bytes());
+        for len in [1, 100, BLOCK - 1, BLOCK] {
+            let mut data = vec![0; len];
+            assert_eq!(zeros(len), part(&data));
+            data[len / 2] ^= 1;
+            assert_ne!(zeros(len), part(&data));
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::back::connection::{Connection, Handle};
+use crate::back::connection::{Connection, Handle, OPENING};
 use crate::back::frame::{expect_message, write_message};
 use crate::error::Error;
 
@@ -67,6 +69,14 @@ impl Channel {
     pub(crate) fn patient(&self) -> Result<(), Error> {
         let Self::Connection(net) = self else { return Ok(()) };
         net.0.untimed().map_err(|error| Error::Network { doing: "a channel".into(), error })
+    }
+
+    /// Ends it so that what was said last is heard: a connection that is closed before all that came is read takes that along.
+    pub(crate) fn leave(self) {
+        let Self::Connection(mut net) = self else { return };
+        let (until, mut unread) = (Instant::now() + OPENING, [0; 4096]);
+        let _ = net.0.tcp().map(|tcp| tcp.shutdown(Shutdown::Write));
+        while Instant::now() < until && matches!(net.0.read(&mut unread), Ok(1..)) {}
     }
 
     /// Ends the wait of another thread on it, if that can be done.

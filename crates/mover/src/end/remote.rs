@@ -49,10 +49,13 @@ pub enum Way {
     Channel,
 }
 
+/// What ends say to each other, and how they check what comes. Others are not understood.
+pub const VERSION: u32 = 2;
+
 /// What is asked of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// 1.
+    /// [`VERSION`].
     pub version: u32,
     /// What to do.
     pub role: Role,
@@ -228,8 +231,22 @@ pub fn answer(pipes: Pipes) -> Result<Outcome, Error> {
     }
 }
 
+impl Request {
+    /// Whether it is understood here.
+    pub(super) fn understood(&self) -> Result<(), Error> {
+        if self.version == VERSION {
+            return Ok(());
+        }
+        let (theirs, ours) = (self.version, VERSION);
+        Err(Error::Refused(format!(
+            "one end speaks version {theirs} of the protocol and the other {ours}: both need the same release of tidecast"
+        )))
+    }
+}
+
 /// What is asked, made; and the key for this session.
 fn prepare(request: &Request) -> Result<(End, Arc<Tls>), Error> {
+    request.understood()?;
     let end = match &request.role {
         Role::Send(spec) => End::Send(Sending::new(spec, None)?),
         Role::Receive(spec) => End::Receive(Receiving::new(spec, None)?),
@@ -348,4 +365,25 @@ pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options
         let _ = saying.join().map(|()| channel.lock().say(&last));
         outcome
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_versions_are_told_so() {
+        let mut request = Request {
+            version: VERSION,
+            role: Role::Send(SendSpec::default()),
+            options: Options::default(),
+            way: Way::Channel,
+        };
+        assert!(request.understood().is_ok());
+        for other in [0, VERSION - 1, VERSION + 1] {
+            request.version = other;
+            let said = prepare(&request).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(said.contains(&format!("version {other} of the protocol")), "{said}");
+        }
+    }
 }

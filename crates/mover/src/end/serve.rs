@@ -169,6 +169,7 @@ impl Shared {
         // Of digests of a secret that is tried once per connection no timing tells anything.
         if said.proof != right {
             channel.say(&Answer::Refused("wrong key".into()))?;
+            channel.leave();
             return Err(Error::Refused("wrong key".into()));
         }
         let request: Request = channel.hear()?;
@@ -182,6 +183,7 @@ impl Shared {
     }
 
     fn prepare(&self, request: &Request) -> Result<End, Error> {
+        request.understood()?;
         if !matches!(request.way, Way::Listen { .. }) {
             return Err(Error::Refused("a server only listens".into()));
         }

@@ -170,7 +170,7 @@ fn hash(file: &File, len: u64) -> std::io::Result<Option<Digest>> {
         if at > len || (filled < BLOCK && at < len) {
             return Ok(None);
         }
-        let digest = digest::part(&buffer[..filled], len);
+        let digest = digest::content(&buffer[..filled], len);
         if len <= BLOCK as u64 {
             return Ok((at == len).then_some(digest));
         }

@@ -186,7 +186,7 @@ impl Cut {
             buffer.resize(rest.min(PARTS) as usize, 0);
             if *doubtful {
                 file.read_exact_at(&mut buffer, part * PARTS).doing("read")?;
-                if digest::part(&buffer, len) != *digest {
+                if digest::part(&buffer) != *digest {
                     // Zeros are not always written.
                     buffer.fill(0);
                     file.write_all_at(&buffer, part * PARTS).doing("write")?;
@@ -277,7 +277,7 @@ impl Layer {
     fn root(&self, len: u64) -> Digest {
         let parts = len.div_ceil(PARTS);
         let top = parts.next_power_of_two().trailing_zeros();
-        let mut zeros = vec![digest::zeros(BLOCK, u64::MAX)];
+        let mut zeros = vec![digest::zeros(BLOCK)];
         for level in 0..top as usize {
             zeros.push(pair(zeros[level], zeros[level]));
         }
@@ -294,7 +294,7 @@ impl Layer {
             return zeros[level as usize];
         }
         if level == 0 {
-            let last = || digest::zeros((len - first * PARTS).min(PARTS) as usize, len);
+            let last = || digest::zeros((len - first * PARTS).min(PARTS) as usize);
             return self.parts.get(&first).copied().unwrap_or_else(last);
         }
         let middle = first + (1 << (level - 1));

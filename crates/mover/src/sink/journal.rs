@@ -21,7 +21,7 @@ pub(super) type Id = [u8; 15];
 const RECORD: usize = 64;
 const CHECK: usize = 8;
 const NAME: &str = "journal";
-const MAGIC: &[u8; 15] = b"tidecast-copy/1";
+const MAGIC: &[u8; 15] = b"tidecast-copy/2";
 
 /// What an earlier run has left of a file: parts, their digests, and whether they must be hashed before they are believed.
 /// (Holes are not in the journal: to send them again costs nothing.)

@@ -231,7 +231,7 @@ impl Memory {
         }
         match &part.data {
             Data::Bytes { .. } => {}
-            Data::Hole { root, .. } if *root == Some(digest::zeros(len as usize, len)) => {}
+            Data::Hole { root, .. } if *root == Some(digest::zeros(len as usize)) => {}
             Data::Hole { .. } => return Err(Error::Damaged("a hole that does not have its digest".into())),
             Data::None | Data::Ask { .. } => return Err(Error::Damaged("a part without bytes".into())),
         }

@@ -51,14 +51,14 @@ pub(super) fn ask(file: u64, entry: Entry, root: Option<Digest>) -> Piece {
     (Part { file, entry, data: Data::Ask { root } }, Vec::new())
 }
 
-/// A file's root, as a manifest would have it.
+/// A file's root, of its parts' digests.
 pub(super) fn root(data: &[u8]) -> Digest {
     let mut layer = digest::Layer::new(data.len() as u64);
     if data.len() <= BLOCK {
-        return digest::part(data, data.len() as u64);
+        return digest::part(data);
     }
     for (n, chunk) in data.chunks(BLOCK).enumerate() {
-        layer.set(n as u64, digest::part(chunk, data.len() as u64));
+        layer.set(n as u64, digest::part(chunk));
     }
     layer.root().unwrap()
 }
@@ -67,7 +67,7 @@ pub(super) fn root(data: &[u8]) -> Digest {
 pub(super) fn pieces(number: u64, entry: &Entry, data: &[u8], last: usize) -> Vec<Piece> {
     let chunks: Vec<&[u8]> = if data.is_empty() { vec![data] } else { data.chunks(BLOCK).collect() };
     let part = |(n, chunk): (usize, &&[u8])| {
-        let digest = digest::part(chunk, data.len() as u64);
+        let digest = digest::part(chunk);
         let root = (data.len() > BLOCK && n == last % chunks.len()).then(|| root(data));
         let data = Data::Bytes { offset: (n * BLOCK) as u64, len: chunk.len() as u32, digest, root };
         (Part { file: number, entry: entry.clone(), data }, chunk.to_vec())
@@ -326,8 +326,8 @@ fn what_is_here_is_kept_and_its_attributes_are_corrected() {
     let update = ReceiveSpec { update: true, ..plain.clone() };
     assert!(!asked(&update, newer, None) && asked(&update, older.clone(), None));
     let checksum = ReceiveSpec { checksum: true, ..plain };
-    assert!(!asked(&checksum, file("other", 1), Some(root(b"4"))));
-    assert!(asked(&checksum, older, Some(root(b"2"))));
+    assert!(!asked(&checksum, file("other", 1), Some(digest::content(b"4", 1))));
+    assert!(asked(&checksum, older, Some(digest::content(b"2", 1))));
     assert_eq!(fs::metadata(at.path().join("old")).unwrap().mtime(), MTIME.seconds - 1);
 }
 

@@ -43,7 +43,7 @@ impl Null {
         SmallRng::seed_from_u64(1).fill_bytes(&mut noise);
         let tail = (file % BLOCK as u64) as usize;
         let last = if tail == 0 && file > 0 { BLOCK } else { tail };
-        let digests = [digest::part(&noise, file), digest::part(&noise[..last], file)];
+        let digests = [digest::part(&noise), digest::part(&noise[..last])];
         let mut layer = Layer::new(file);
         let parts = file.div_ceil(BLOCK as u64);
         (0..parts).for_each(|n| layer.set(n, digests[usize::from(n + 1 == parts)]));

@@ -159,7 +159,7 @@ impl Tree {
         let room = block.room().get_mut(from..from + len as usize).ok_or(Miss::Changed)?;
         read_at(&fd, room, 0)?;
         self.unchanged(item, &fd)?;
-        let digest = digest::part(room, len);
+        let digest = digest::part(room);
         entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?;
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
@@ -230,7 +230,7 @@ impl Tree {
         for offset in (0..len.max(1)).step_by(BLOCK) {
             let room = &mut block.room()[..(len - offset).min(BLOCK as u64) as usize];
             read_at(&fd, room, offset)?;
-            let digest = digest::part(room, len);
+            let digest = digest::content(room, len);
             if len <= BLOCK as u64 {
                 root = Some(digest);
             }
@@ -261,7 +261,7 @@ impl Tree {
         let len = (item.seen.len - offset).min(BLOCK as u64) as usize;
         read_at(&fd, &mut block.room()[..len], offset)?;
         self.unchanged(item, &fd)?;
-        let digest = digest::part(&block.room()[..len], item.seen.len);
+        let digest = digest::part(&block.room()[..len]);
         let attributes = xattr::of(&fd, self.owners_root())?;
         let root = {
             let mut layer = whole.layer.lock();
@@ -275,7 +275,6 @@ impl Tree {
 
     /// The same for zeros that are not sent.
     pub(super) fn hole(&self, whole: &Whole, offset: u64, len: u64, block: &mut Block) {
-        let total = whole.item.seen.len;
         let root = {
             let mut layer = whole.layer.lock();
             if layer.has_failed() {
@@ -283,7 +282,7 @@ impl Tree {
             }
             for at in (offset..offset + len).step_by(BLOCK) {
                 let stretch = (offset + len - at).min(BLOCK as u64) as usize;
-                layer.set(at / BLOCK as u64, digest::zeros(stretch, total));
+                layer.set(at / BLOCK as u64, digest::zeros(stretch));
             }
             layer.root()
         };

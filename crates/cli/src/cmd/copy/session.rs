@@ -13,7 +13,7 @@ use tidecast_mover::back::{
     Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
 };
 use tidecast_mover::end::{
-    Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, Way, ask_server,
+    Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, Way, ask_server,
 };
 use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
@@ -278,7 +278,7 @@ impl Ends<'_> {
     }
 
     fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
-        let request = Request { version: 1, role: role.clone(), options: self.options(), way };
+        let request = Request { version: VERSION, role: role.clone(), options: self.options(), way };
         match place {
             Place::Local(_) => Err(Error::Usage("this end is here".into())),
             Place::Ssh { host, .. } => {
