@@ -11,12 +11,38 @@ use crate::part::BLOCK;
 
 /// Leaves of a block.
 const LEAVES: usize = BLOCK / LEAF;
+/// What is read and then hashed at a time: the core still has it in its own cache.
+const STEP: usize = 256 << 10;
 
 /// The digest of a part, to find out whether it has come as it was read.
 #[must_use]
 pub fn part(data: &[u8]) -> Digest {
+    of(XxHash3_128::oneshot(data))
+}
+
+/// The same of what `read` puts into `room`; it is given one stretch of it after another, with its offset.
+///
+/// # Errors
+/// Those of `read`.
+pub fn read<E>(
+    room: &mut [u8],
+    mut read: impl FnMut(&mut [u8], usize) -> Result<(), E>,
+) -> Result<Digest, E> {
+    if room.len() <= STEP {
+        read(room, 0)?;
+        return Ok(part(room));
+    }
+    let mut hasher = XxHash3_128::new();
+    for (n, step) in room.chunks_mut(STEP).enumerate() {
+        read(step, n * STEP)?;
+        hasher.write(step);
+    }
+    Ok(of(hasher.finish_128()))
+}
+
+fn of(hash: u128) -> Digest {
     let mut digest = [0; 32];
-    digest[..16].copy_from_slice(&XxHash3_128::oneshot(data).to_le_bytes());
+    digest[..16].copy_from_slice(&hash.to_le_bytes());
     digest
 }
 
@@ -139,6 +165,13 @@ mod tests {
             assert_eq!(zeros(len), part(&data));
             data[len / 2] ^= 1;
             assert_ne!(zeros(len), part(&data));
+            let mut room = vec![0; len];
+            let copy = |step: &mut [u8], at: usize| {
+                step.copy_from_slice(&data[at..at + step.len()]);
+                Ok::<(), ()>(())
+            };
+            assert_eq!(read(&mut room, copy), Ok(part(&data)));
+            assert!(room == data);
         }
     }
 }

@@ -157,9 +157,8 @@ impl Tree {
         let from = block.len;
         // The walk gathers no more than a block holds.
         let room = block.room().get_mut(from..from + len as usize).ok_or(Miss::Changed)?;
-        read_at(&fd, room, 0)?;
+        let digest = digest::read(room, |step, at| read_at(&fd, step, at as u64))?;
         self.unchanged(item, &fd)?;
-        let digest = digest::part(room);
         entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?;
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
@@ -259,9 +258,9 @@ impl Tree {
         }
         let fd = self.open_item(item)?;
         let len = (item.seen.len - offset).min(BLOCK as u64) as usize;
-        read_at(&fd, &mut block.room()[..len], offset)?;
+        let room = &mut block.room()[..len];
+        let digest = digest::read(room, |step, at| read_at(&fd, step, offset + at as u64))?;
         self.unchanged(item, &fd)?;
-        let digest = digest::part(&block.room()[..len]);
         let attributes = xattr::of(&fd, self.owners_root())?;
         let root = {
             let mut layer = whole.layer.lock();
