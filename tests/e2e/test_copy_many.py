@@ -58,11 +58,11 @@ def test_a_quick_pair_takes_over_from_a_slow_one(here, ssh, tmp_path):
 def test_what_a_pair_that_breaks_had_taken_is_done_by_the_others(killed, here, ssh, tmp_path):
     source, dest = tmp_path / "src", tmp_path / "dest"
     source.mkdir()
-    for n in range(20):
+    for n in range(60):  # Ten batches: a pair takes three at most before it has sent any.
         (source / f"{n}").write_bytes(os.urandom(12_000_000))
     words = (f"a[1-2]:{source}/", f"b[1-2]:{dest}", *ssh)
-    proc = here.run("--json", "copy", *words, "--limit", "400mbit", "--streams", "2")
-    proc.until("a third of it", lambda: any(e.get("bytes", 0) > 80_000_000 for e in proc.events()))
+    proc = here.run("--json", "copy", *words, "--limit", "800mbit", "--streams", "2")
+    proc.until("a tenth of it", lambda: any(e.get("bytes", 0) > 80_000_000 for e in proc.events()))
     os.kill(int((tmp_path / f"{killed}.pid").read_text()), signal.SIGKILL)
     proc.exits(0)
     end = proc.events()[-1]

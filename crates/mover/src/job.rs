@@ -18,7 +18,7 @@ pub trait Source: Sync {
     /// Only what makes all of it senseless. What cannot be read is a problem in [`Walked`], and the walk goes on.
     fn walk(&self, fresh: bool, emit: &mut dyn FnMut(Self::Job) -> bool) -> Result<(), Error>;
 
-    /// The walk waits while so many jobs are not done.
+    /// The walk waits while so many jobs are not done; one that asks counts for several, as its answer may be that all is wanted.
     fn most_open(&self) -> u64 {
         u64::MAX
     }

@@ -30,6 +30,8 @@ const ALIVE: Duration = Duration::from_secs(1);
 const JOBS: usize = 32;
 /// Blocks that ask and have no answer yet.
 const ASKED: usize = 64;
+/// What one that asks counts among the open ones of [`Source::most_open`]: all that it asks for may be wanted.
+const ANSWER: u64 = 4;
 /// Blocks that are sent and not acknowledged: their jobs are in memory.
 const UNDER_WAY: usize = 192;
 /// Blocks in memory, unless said otherwise: 64 MiB.
@@ -265,7 +267,7 @@ impl<S: Source> Sender<'_, S> {
         let mut state = self.state.lock();
         while (asks && state.asked >= ASKED)
             || state.sent.len() >= UNDER_WAY
-            || state.open >= self.source.most_open()
+            || state.open.saturating_add(ANSWER * state.asked as u64) >= self.source.most_open()
         {
             if self.failure.is_set() || state.finished.is_some() {
                 return false;
