@@ -35,6 +35,8 @@ const BORED: Duration = Duration::from_secs(1);
 const USELESS: Duration = Duration::from_secs(2);
 /// With a plan, members beside our parents are dialled after this long, or up to twice that.
 const SPARE: Duration = Duration::from_secs(1);
+/// Others than those told are dialled within this time.
+const MINGLE: Duration = Duration::from_millis(25);
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -423,11 +425,17 @@ impl Engine {
         }
     }
 
+    /// All may hear of the same others, in the same order and at the same instant. If each dialled at once those that it
+    /// hears of first, all would dial the same few, and these alone would pass everything on: chance says who comes first.
+    ///
     /// In a plan everybody begins with the parents that it names. The others are for when it does not hold: a
     /// handshake with each would be in the way of the data, or longer than it, and one that calls us saves us the call.
     fn on_candidate(&mut self, candidate: Candidate, told: bool) {
-        let spare = self.course.is_some() && !told;
-        let wait = if spare { SPARE + SPARE * self.rng.below(256) / 256 } else { Duration::ZERO };
+        let wait = match (told, self.course.is_some()) {
+            (true, _) => Duration::ZERO,
+            (false, true) => SPARE + SPARE * self.rng.below(256) / 256,
+            (false, false) => MINGLE * self.rng.below(256) / 256,
+        };
         self.neighbours.add(self.now.after(wait), candidate, told);
     }
 

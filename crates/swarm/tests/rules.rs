@@ -1,6 +1,8 @@
 //! What the engine promises about single events and actions, each rule by itself.
 #![allow(clippy::single_range_in_vec_init, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeSet;
+
 use tidecast_swarm::{
     Action, Block, Candidate, Engine, Event, Limits, PeerId, Policy, Protocol, Reason, Setup, SetupError,
     Time,
@@ -446,9 +448,10 @@ fn a_node_on_an_island_tries_all_others_one_after_the_other() {
     one.up(PeerId(0), TIDE);
     let mut todo: Vec<Action> =
         (1..=6).flat_map(|c| one.give(Event::Candidate { candidate: Candidate(c), told: false })).collect();
+    todo.extend(one.pass(25 * MS));
     let (mut tried, mut left) = (Vec::new(), Vec::new());
     // The sixth has something; from then on nobody goes.
-    for _ in 0..100 {
+    for _ in 0..120 {
         let at = one.now / MS;
         for action in std::mem::take(&mut todo) {
             todo.extend(match action {
@@ -540,6 +543,32 @@ fn time_that_runs_backwards_is_held() {
     assert!(one.engine.wakeup().unwrap() >= Time(1000 * MS));
 }
 
+/// Whom it dials of so many of whom it hears one after the other.
+fn dials_among(one: &mut One, count: u32) -> Vec<Candidate> {
+    let mut actions = Vec::new();
+    for c in 0..count {
+        actions.extend(one.give(Event::Candidate { candidate: Candidate(c), told: false }));
+    }
+    actions.extend(one.pass(25 * MS));
+    actions
+        .iter()
+        .filter_map(|a| if let Action::Dial { candidate } = a { Some(*candidate) } else { None })
+        .collect()
+}
+
+/// Found by the simulator: forty nodes heard of each other in one order, and all dialled the first sixteen.
+#[test]
+fn of_those_heard_of_at_once_chance_says_who_is_dialled() {
+    let dialled = |seed| {
+        let mut setup = setup(4, 0);
+        (setup.seed, setup.limits.random_neighbours) = (seed, 4);
+        dials_among(&mut One::new(setup), 40)
+    };
+    let all: BTreeSet<Candidate> = (0..20).flat_map(dialled).collect();
+    assert!((0..20).all(|seed| dialled(seed).len() == 4));
+    assert!(all.len() > 25, "20 nodes dial {} of 40", all.len());
+}
+
 /// Found by the simulator: where dials under way took the last room, the engine asked to be woken at once,
 /// again and again, until one of them ended.
 #[test]
@@ -547,13 +576,9 @@ fn nothing_is_due_while_dials_take_the_last_room() {
     let mut setup = setup(4, 0);
     setup.limits.peers = 2;
     let mut one = One::new(setup);
-    let mut dials = 0;
-    for c in 0..5 {
-        let actions = one.give(Event::Candidate { candidate: Candidate(c), told: false });
-        dials += actions.iter().filter(|a| matches!(a, Action::Dial { .. })).count();
-    }
-    assert_eq!((dials, one.engine.wakeup()), (2, None));
-    let next = one.give(Event::DialFailed { candidate: Candidate(0) });
+    let dialled = dials_among(&mut one, 5);
+    assert_eq!((dialled.len(), one.engine.wakeup()), (2, None));
+    let next = one.give(Event::DialFailed { candidate: dialled[0] });
     assert!(matches!(next[..], [Action::Dial { .. }]), "{next:?}");
 }
 
