@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use tidecast_hash::Digest;
 
 use crate::part::BLOCK;
 
@@ -19,6 +20,8 @@ pub struct Block {
     pub table: Vec<u8>,
     /// Bytes of payload.
     pub len: usize,
+    /// The digest of all of the payload, if it was taken as it came.
+    pub digest: Option<Digest>,
     memory: Box<[u8]>,
     start: usize,
 }
@@ -27,7 +30,7 @@ impl Block {
     fn new() -> Self {
         let memory = vec![0; BLOCK + PAGE].into_boxed_slice();
         let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
-        Self { number: 0, table: Vec::new(), len: 0, memory, start }
+        Self { number: 0, table: Vec::new(), len: 0, digest: None, memory, start }
     }
 
     /// What it carries.
@@ -87,6 +90,7 @@ impl Pool {
         let mut block = block.unwrap_or_else(Block::new);
         block.table.clear();
         block.len = 0;
+        block.digest = None;
         Some(Leased { block: Some(block), shared: self.shared.clone() })
     }
 

@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, FallocateFlags, Mode, OFlags};
 
+use super::check;
 use super::cut::{Cut, Cuts, Next, Stretch, write_sparse};
-use super::null::check;
 use super::numbers::Numbers;
 use super::trouble::{Doing, Tried};
 use crate::block::Block;
@@ -218,7 +218,6 @@ impl Memory {
         if self.done.lock().has(part.file) {
             return Ok(());
         }
-        check(data, part)?;
         let Kind::File { len, .. } = part.entry.kind else {
             if self.done.lock().insert(part.file) {
                 self.counts.entries.fetch_add(1, Relaxed);
@@ -383,6 +382,7 @@ impl Sink for Memory {
                 let wanted = Wanted { file: part.file, have: Vec::new() };
                 want.get_or_insert_with(Want::default).files.push(wanted);
             } else {
+                check(block, data, &part)?;
                 self.take(&part, data)?;
             }
         }

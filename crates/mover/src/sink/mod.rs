@@ -37,9 +37,10 @@ use tidecast_hash::Digest;
 use tidecast_publish::Exclude;
 
 use crate::block::Block;
+use crate::digest;
 use crate::error::Error;
 use crate::job::{Problem, Sink, Walked, Want, Written};
-use crate::part::{Part, Parts};
+use crate::part::{Data, Part, Parts};
 use crate::spec::ReceiveSpec;
 
 use attributes::Owners;
@@ -240,6 +241,17 @@ impl Staging {
     }
 }
 
+/// Whether a part's bytes are those that were read.
+fn check(block: &Block, data: &[u8], part: &Part) -> Result<(), Error> {
+    let Data::Bytes { digest, .. } = &part.data else { return Ok(()) };
+    let known = block.digest.filter(|_| data.len() == block.len);
+    if known.unwrap_or_else(|| digest::part(data)) == *digest {
+        return Ok(());
+    }
+    let path = String::from_utf8_lossy(&part.entry.path);
+    Err(Error::Damaged(format!("a part of {path} does not have its digest")))
+}
+
 /// tmpfs and ramfs, where reserving room means zeroing pages now.
 fn is_memory(dir: &OwnedFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|fs| matches!(fs.f_type, 0x0102_1994 | 0x8584_58f6))
@@ -258,6 +270,7 @@ impl Sink for Directory {
         while parts.next(&mut part)? {
             let data = &block.payload()[at..at + part.data.payload()];
             at += data.len();
+            check(block, data, &part)?;
             self.take(staging, &mut writer, &part, data, &mut want)?;
         }
         writer.part = part;

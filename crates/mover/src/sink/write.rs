@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use super::across;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::{remove_tree, split};
-use super::null::check;
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
@@ -47,7 +46,6 @@ impl Directory {
         if self.done.lock().has(part.file) {
             return Ok(());
         }
-        check(data, part)?;
         let len = part.entry.len();
         let tried = match (&part.entry.kind, &part.data) {
             (Kind::File { .. }, _) if len > BLOCK as u64 => {
