@@ -36,6 +36,13 @@ impl Ad {
         crate::parse::old_ad(text.as_ref())
     }
 
+    /// Parses several ads: in the new syntax one after the other, in the old one with empty lines between them. What
+    /// stands beside them is an error.
+    pub fn parse_all(text: impl AsRef<[u8]>) -> Result<Vec<Self>, ParseError> {
+        let text = text.as_ref();
+        if crate::parse::is_new(text) { crate::parse::new_ads(text) } else { crate::parse::old_ads(text) }
+    }
+
     /// The old syntax, a line an attribute. The new one is what `Display` writes.
     pub fn to_old(&self) -> Result<String, NotInOldSyntax> {
         crate::print::old_ad(self)

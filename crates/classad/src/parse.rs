@@ -34,6 +34,33 @@ pub(crate) fn new_ad(text: &[u8]) -> Result<Ad, ParseError> {
     Ok(ad)
 }
 
+/// Ads one after the other.
+pub(crate) fn new_ads(text: &[u8]) -> Result<Vec<Ad>, ParseError> {
+    let mut parser = Parser::new(text, false)?;
+    let mut ads = Vec::new();
+    while parser.token != Token::End {
+        parser.expect("[")?;
+        ads.push(parser.ad()?.0);
+    }
+    Ok(ads)
+}
+
+/// Ads with empty lines between them.
+pub(crate) fn old_ads(text: &[u8]) -> Result<Vec<Ad>, ParseError> {
+    let is_empty = |line: &[u8]| line.iter().all(|b| is_space(*b));
+    let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').collect();
+    let (mut ads, mut before) = (Vec::new(), 0);
+    for lines in lines.split_inclusive(|line| is_empty(line)) {
+        let ad = old_ad(&lines.join(&b'\n'));
+        let ad = ad.map_err(|e| ParseError { line: before + e.line, ..e })?;
+        before += lines.len();
+        if !ad.is_empty() {
+            ads.push(ad);
+        }
+    }
+    Ok(ads)
+}
+
 pub(crate) fn old_ad(text: &[u8]) -> Result<Ad, ParseError> {
     let whole = Lexer::new(text, true);
     if text.len() > MAX_TEXT {

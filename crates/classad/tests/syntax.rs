@@ -190,3 +190,16 @@ fn nesting_is_bounded_and_chains_are_not() {
     assert_eq!(value, Ok(Value::Int(100_000)));
     assert!(Expr::parse(vec![b' '; MAX_TEXT + 1]).is_err());
 }
+
+#[test]
+fn several_ads_come_in_either_syntax_and_nothing_beside_them() {
+    let names = |text: &str| -> Vec<usize> { Ad::parse_all(text).unwrap().iter().map(Ad::len).collect() };
+    assert_eq!(names("[ a = \"]\" ] [] // [\n[ a = 1; b = [ c = 2 ] ]"), [1, 0, 2]);
+    assert_eq!(names("a = 1\nb = 2\n\n \n# no ad\n\na = \"[\"\r\n\r\nc = 3"), [2, 1, 1]);
+    assert_eq!(names(" \n"), []);
+    for (bad, line) in
+        [("[ a = 1 ]\n x", 2), ("[ a = 1 ] ]", 1), ("a = 1\n\nb = 2\nc", 4), ("a\n[ b = 1 ]", 1)]
+    {
+        assert_eq!(Ad::parse_all(bad).unwrap_err().line, line, "{bad}");
+    }
+}
