@@ -207,12 +207,12 @@ impl Reporter {
             }
             Err(Failure { code, error, fields }) => {
                 let head = json!({
-                    "code": code as u8, "kind": code.name(), "message": format!("{error:#}"), "seconds": seconds,
+                    "code": code as u8, "kind": code.name(), "message": in_full(&error), "seconds": seconds,
                 });
                 self.event("error", head, fields);
                 if !self.json {
                     let kind = if code == Code::Cut { "" } else { "error: " };
-                    complain(&format!("tidecast: {kind}{error:#}"));
+                    complain(&format!("tidecast: {kind}{}", in_full(&error)));
                 }
                 code as u8
             }
@@ -236,6 +236,17 @@ impl Reporter {
             None => say(&line),
         }
     }
+}
+
+/// An error and its causes, but those that it names itself.
+pub(crate) fn in_full(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// A line on standard output. A reader that has gone ends the program, as it would any filter.
@@ -414,5 +425,14 @@ mod tests {
         }
         assert!(rates.samples.len() < 200, "{}", rates.samples.len());
         assert!((rates.get().0 - 10_000.0).abs() < 500.0, "{:?}", rates.get());
+    }
+
+    #[test]
+    fn what_an_error_says_of_its_cause_is_not_said_twice() {
+        let cause = || std::io::Error::other("no such file");
+        let said = anyhow::Error::from(cause()).context("cannot open x: no such file");
+        assert_eq!(in_full(&said), "cannot open x: no such file");
+        let unsaid = anyhow::Error::from(cause()).context("cannot open x").context("it failed");
+        assert_eq!(in_full(&unsaid), "it failed: cannot open x: no such file");
     }
 }
