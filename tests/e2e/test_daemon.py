@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 from support.callers import as_nobody
@@ -229,6 +230,18 @@ class Starter:
 
     def run(self, *words) -> subprocess.CompletedProcess:
         return subprocess.run([self.plugin, *map(str, words)], capture_output=True, text=True, env={**os.environ, **self.host.env},
+    def begin(self, *words) -> subprocess.Popen:
+        return subprocess.Popen([self.plugin, *map(str, words)], env={**os.environ, **self.host.env}, cwd=self.dir)
+
+    def given(self, text: str | None) -> tuple[subprocess.CompletedProcess, list[str]]:
+        """What comes of this input; None: there is no such file."""
+        name = self.dir / (".in" if text is not None else ".none")
+        if text is not None:
+            name.write_text(text)
+        (self.dir / ".out").write_text(" " * 4096)
+        done = self.run("-infile", name, "-outfile", self.dir / ".out")
+        return done, [line for line in (self.dir / ".out").read_text().splitlines() if line.strip()]
+
                               cwd=self.dir, timeout=120)
 
     def transfer(self, *urls, upload=False) -> tuple[int, list[str]]:
@@ -269,5 +282,60 @@ def test_the_plugin_fails_whatever_fails(site, data, tmp_path):
         (starter.dir / "nt").unlink()
     code, ads = starter.transfer("tidecast://node1/nt", upload=True)
     assert code != 0 and "TransferSuccess = false" in ads[0]
-    (starter.dir / ".in").write_text("[ Url = ")
-    assert starter.run("-infile", starter.dir / ".in", "-outfile", starter.dir / ".out").returncode != 0
+
+
+def test_the_plugin_takes_no_input_that_it_does_not_understand_for_none(site, data, tmp_path):
+    node = site.host("node1")
+    starter = Starter(node, tmp_path)
+    node.create("nt", data)
+    for text in ("[ Url = ", "garbage", "", "\n", 'Url: "tidecast://node1/nt"'):
+        done, ads = starter.given(text)
+        assert done.returncode != 0 and "understand" in done.stderr, (text, done)
+        assert len(ads) == 1 and "TransferSuccess = false" in ads[0] and "ErrorType" in ads[0], (text, ads)
+    # Of an ad without a place only that file is missing.
+    files = [f'[ Url = "tidecast://node1/nt/{part}"; LocalFileName = "{starter.dir / part}" ]' for part in ("part1", "part2")]
+    done, ads = starter.given("\n".join([files[0], '[ Url = "tidecast://node1/nt" ]', "[ PluginData = [ a = 1 ] ]", files[1]]))
+    assert done.returncode != 0 and "LocalFileName" in done.stderr, done
+    assert ["TransferSuccess = true" in ad for ad in ads] == [True, False, True], ads
+    assert (starter.dir / "part2").exists()
+    # The old syntax is understood too.
+    old = f'LocalFileName = "{starter.dir / "all"}"\nUrl = "tidecast://node1/nt"\n\nUrl = "tidecast://node1/nt/part3"\nLocalFileName = "{starter.dir / "part3"}"\n'
+    done, ads = starter.given(old)
+    assert done.returncode == 0 and len(ads) == 2, (done, ads)
+    same(data, starter.dir / "all")
+    assert (starter.dir / "part3").exists()
+    # Without a file to read it says so, too; and it is called by either name.
+    done, ads = starter.given(None)
+    assert done.returncode != 0 and "cannot read" in done.stderr and "TransferSuccess = false" in ads[0]
+    assert 'PluginType = "FileTransfer"' in node("plugin", "-classad").out
+
+
+def test_the_plugin_without_a_daemon_ends_and_says_so(site, data, tmp_path):
+    node = site.host("node1")
+    node.create("nt", data)
+    node.daemon.signal(signal.SIGTERM)
+    node.daemon.wait()
+    assert not node.socket.exists()
+    starter = Starter(node, tmp_path)
+    began = time.monotonic()
+    code, ads = starter.transfer("tidecast://node1/nt", "tidecast://node1/nt/part1")
+    assert code != 0 and len(ads) == 2 and all('ErrorType = "Contact"' in ad for ad in ads), ads
+    assert time.monotonic() - began < 60
+    # A daemon that is started anew meanwhile is waited for.
+    (starter.dir / ".in").write_text(f'[ Url = "tidecast://node1/nt"; LocalFileName = "{starter.dir / "nt"}" ]')
+    words = ["-infile", starter.dir / ".in", "-outfile", starter.dir / ".out"]
+    waiting = starter.begin(*words)
+    time.sleep(3)
+    assert waiting.poll() is None
+    node.serve()
+    assert waiting.wait(60) == 0
+    same(data, starter.dir / "nt")
+    # Told to stop, it says what it did not do.
+    node.daemon.signal(signal.SIGTERM)
+    node.daemon.wait()
+    (starter.dir / ".out").unlink()
+    waiting = starter.begin(*words)
+    time.sleep(2)
+    waiting.terminate()
+    assert waiting.wait(10) != 0
+    assert "TransferSuccess = false" in (starter.dir / ".out").read_text()

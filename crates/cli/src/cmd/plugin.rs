@@ -21,14 +21,16 @@ use tidecast_daemon::name::CacheName;
 use super::cache::place::symlink;
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
-use crate::report::say;
-use crate::stop::block_on;
+use crate::report::{in_full, say};
+use crate::stop::{Stop, block_on};
 use ads::{Transfer, Wanted};
 
 /// One request to the daemon may take so long, seconds.
 const ASK: u64 = 30;
 /// A daemon that does not answer, or whose sources do not, is tried again for so long.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Where there is not even a socket: one that is started anew makes it first of all, long before it has read its store.
+const NO_SOCKET: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_secs(2);
 /// A cache that is coming is waited for so long.
 const COMING: Duration = Duration::from_secs(6 * 3600);
@@ -61,11 +63,11 @@ pub(crate) struct Args {
 /// The command line of HTCondor, whose flags have one dash, as one of this program; None if this is no plugin's.
 pub(crate) fn command_line(args: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let mut args = args.peekable();
-    let name = args.peek().map(PathBuf::from)?;
-    if name.file_name()? != "tidecast_plugin" {
+    let program = args.next()?;
+    let is_plugin = Path::new(&program).file_name()? == "tidecast_plugin";
+    if !is_plugin && args.next_if(|word| word == "plugin").is_none() {
         return None;
     }
-    let program = args.next()?;
     let flags = args.map(|arg| match arg.to_str() {
         Some(flag @ ("-classad" | "-caches" | "-infile" | "-outfile" | "-upload")) => {
             OsString::from(format!("-{flag}"))
@@ -87,22 +89,47 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let (Some(infile), Some(outfile)) = (&args.infile, &args.outfile) else {
         return Err(Failure::usage(anyhow!("-infile and -outfile are needed")));
     };
-    let text = std::fs::read(infile).with_context(|| format!("cannot read {}", infile.display()))?;
-    let wanted = ads::wanted(&text).map_err(|e| anyhow!("{}: {e}", infile.display()))?;
-    let client = Client::new(&daemon::to_ask(context)?);
-    let upload = args.upload;
-    let results: Vec<Transfer> = block_on(1, async {
-        let mut results = Vec::new();
-        for one in wanted {
-            results.push(transfer(&client, one, upload).await);
-        }
-        Ok::<_, Failure>(results)
-    })?;
+    let results = match read(infile) {
+        Ok(wanted) => transfer_all(wanted, args.upload, context)?,
+        // Whoever looks at the outfile alone must not think that there was nothing to do.
+        Err(why) => vec![Transfer::failed(Wanted::default(), error("Specification", false, why))],
+    };
     write(outfile, &results)?;
     match results.into_iter().find_map(|one| one.error) {
         Some(error) => Err(anyhow!("{}", error.why).into()),
         None => Ok(Map::new()),
     }
+}
+
+fn read(infile: &Path) -> Result<Vec<Wanted>, String> {
+    let text = std::fs::read(infile).map_err(|e| format!("cannot read {}: {e}", infile.display()))?;
+    ads::wanted(&text).map_err(|e| format!("cannot understand {}: {e}", infile.display()))
+}
+
+/// One after the other. When this process is told to stop, those that are left have failed.
+fn transfer_all(wanted: Vec<Wanted>, upload: bool, context: &Context<'_>) -> Result<Vec<Transfer>, Failure> {
+    let socket = match daemon::to_ask(context) {
+        Ok(socket) => socket,
+        Err(failure) => {
+            let why = || error("Contact", false, in_full(&failure.error));
+            return Ok(wanted.into_iter().map(|one| Transfer::failed(one, why())).collect());
+        }
+    };
+    block_on(1, async {
+        let stop = Stop::listen()?;
+        let mut asker = Asker { client: Client::new(&socket), heard: Instant::now(), answered: false };
+        let mut results = Vec::new();
+        for one in wanted {
+            let stopped =
+                Transfer::failed(one.clone(), error("Transfer", true, "the transfer was told to stop"));
+            results.push(tokio::select! {
+                biased;
+                () = stop.wait() => stopped,
+                result = transfer(&mut asker, one, upload) => result,
+            });
+        }
+        Ok(results)
+    })
 }
 
 /// Jobs match on these: `stringListMember("head/nt@1", TidecastCaches)`. Where no daemon answers, there are none.
@@ -140,25 +167,26 @@ fn error(kind: &'static str, retryable: bool, why: impl ToString) -> Error {
     Error { kind, retryable, why: why.to_string() }
 }
 
-async fn transfer(client: &Client, wanted: Wanted, upload: bool) -> Transfer {
+async fn transfer(asker: &mut Asker, wanted: Wanted, upload: bool) -> Transfer {
     let start = seconds();
-    let got = if upload {
-        Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
-    } else {
-        bring(client, &wanted).await
+    let got = match wanted.amiss {
+        Some(why) => Err(error("Specification", false, why)),
+        None if upload => {
+            Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
+        }
+        None => bring(asker, &wanted).await,
     };
-    let (bytes, error) = match got {
-        Ok(bytes) => (bytes, None),
-        Err(error) => (0, Some(Error { why: format!("{}: {}", wanted.url, error.why), ..error })),
-    };
-    Transfer { wanted, bytes, start, end: seconds(), error }
+    match got {
+        Ok(bytes) => Transfer { wanted, bytes, start, end: seconds(), error: None },
+        Err(error) => Transfer { start, ..Transfer::failed(wanted, error) },
+    }
 }
 
 /// Has the cache here, and makes the job's file of it; its bytes.
-async fn bring(client: &Client, wanted: &Wanted) -> Result<u64, Error> {
+async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
     let to = Path::new(&wanted.local);
-    let info = ready(client, &name).await?;
+    let info = ready(asker, &name).await?;
     let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
     let source = if path.is_empty() { view.to_owned() } else { view.join(path) };
     let is_below = Path::new(path).components().all(|c| matches!(c, std::path::Component::Normal(_)));
@@ -171,27 +199,61 @@ async fn bring(client: &Client, wanted: &Wanted) -> Result<u64, Error> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && std::fs::metadata(view).is_ok() => {
             return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
         }
-        Err(_) => copy(client, &info, path, to).await?,
+        Err(_) => copy(&asker.client, &info, path, to).await?,
     }
     let made =
         std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
     Ok(if path.is_empty() || made.is_dir() { info.bytes } else { made.len() })
 }
 
-/// Waits until the cache is here.
-async fn ready(client: &Client, name: &CacheName) -> Result<CacheInfo, Error> {
-    let began = Instant::now();
-    loop {
+/// The daemon, and when it answered last.
+struct Asker {
+    client: Client,
+    heard: Instant,
+    answered: bool,
+}
+
+impl Asker {
+    async fn get(&mut self, name: &CacheName) -> Result<Got, ClientError> {
         let get = Get { name: name.to_string(), wait: ASK, ..Get::default() };
-        let failed = match client.post::<Got>("/v1/get", &get, Duration::from_secs(ASK)).await {
+        let got = self.client.post::<Got>("/v1/get", &get, Duration::from_secs(ASK)).await;
+        if matches!(got, Ok(_) | Err(ClientError::Refused { .. })) {
+            (self.heard, self.answered) = (Instant::now(), true);
+        }
+        got
+    }
+
+    /// Whether it is to be tried again that has failed; `since`: the daemon has been saying no since then.
+    fn hopes(&self, failed: &ClientError, since: Instant) -> bool {
+        match failed {
+            ClientError::Refused { .. } => since.elapsed() < PATIENCE,
+            ClientError::NoDaemon { source, .. }
+                if source.kind() == std::io::ErrorKind::NotFound && !self.answered =>
+            {
+                self.heard.elapsed() < NO_SOCKET
+            }
+            _ => self.heard.elapsed() < PATIENCE,
+        }
+    }
+}
+
+/// Waits until the cache is here.
+async fn ready(asker: &mut Asker, name: &CacheName) -> Result<CacheInfo, Error> {
+    let began = Instant::now();
+    let mut since = began;
+    loop {
+        let failed = match asker.get(name).await {
             Ok(Got::Ready { info, .. }) => return Ok(*info),
-            Ok(Got::Wait { .. }) if began.elapsed() < COMING => continue,
+            Ok(Got::Wait { .. }) if began.elapsed() < COMING => {
+                since = Instant::now();
+                continue;
+            }
             Ok(Got::Wait { why, .. }) => return Err(error("Transfer", true, why)),
             Err(failed) => failed,
         };
-        let failed = judged(&failed);
-        if !failed.retryable || began.elapsed() > PATIENCE {
-            return Err(failed);
+        let judged = judged(&failed);
+        if !judged.retryable || !asker.hopes(&failed, since) {
+            return Err(judged);
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -201,7 +263,7 @@ async fn ready(client: &Client, name: &CacheName) -> Result<CacheInfo, Error> {
 fn judged(failed: &ClientError) -> Error {
     match failed {
         ClientError::Refused { kind, why, .. } => match kind.as_str() {
-            "absent" => error("Resolution", false, why),
+            "absent" | "invalid" => error("Resolution", false, why),
             "forbidden" | "rejected" | "taken" => error("Authorization", false, why),
             "malformed" => error("Parameter", false, why),
             "denied" => error("Specification", true, why),
@@ -223,4 +285,23 @@ async fn copy(client: &Client, info: &CacheInfo, path: &str, to: &Path) -> Resul
 
 fn seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &[&str]) -> Option<String> {
+        let line = command_line(words.iter().map(OsString::from))?;
+        Some(line.join(&OsString::from(" ")).to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn flags_of_one_dash_are_understood_by_either_name_and_of_no_other_command() {
+        let said = |line: Option<String>| line.unwrap_or_default();
+        assert_eq!(said(line(&["/x/tidecast_plugin", "-classad"])), "/x/tidecast_plugin plugin --classad");
+        assert_eq!(said(line(&["tidecast", "plugin", "-infile", "-x"])), "tidecast plugin --infile -x");
+        assert_eq!(line(&["tidecast", "copy", "plugin", "-upload"]), None);
+        assert_eq!(line(&["tidecast"]), None);
+    }
 }

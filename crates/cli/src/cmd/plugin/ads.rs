@@ -11,54 +11,38 @@ pub(super) const SELF: [&str; 4] = [
 ];
 
 /// A file that is to come.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Wanted {
     pub(super) url: String,
     pub(super) local: String,
+    /// Why its ad cannot be obeyed.
+    pub(super) amiss: Option<&'static str>,
 }
 
-/// The files of an input. Ads without a Url say other things (PluginData), and are passed over.
+/// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor LocalFileName say other
+/// things (PluginData), and are passed over; but an input with no ad at all was cut off, or is none.
 pub(super) fn wanted(text: &[u8]) -> Result<Vec<Wanted>, String> {
-    let mut wanted = Vec::new();
-    for one in split(text)? {
-        let ad = Ad::parse_new(one).map_err(|e| e.to_string())?;
-        let word = |name: &str| match ad.get(name) {
-            Some(Expr::Literal(value)) => value.as_str().map(str::to_owned),
-            _ => None,
-        };
-        let Some(url) = word("Url") else { continue };
-        let local = word("LocalFileName").ok_or_else(|| format!("{url} has no LocalFileName"))?;
-        wanted.push(Wanted { url, local });
+    let ads = Ad::parse_all(text).map_err(|e| format!("it holds no ClassAds: {e}"))?;
+    if ads.is_empty() {
+        return Err("it holds no ClassAd".into());
     }
-    Ok(wanted)
+    let about_files =
+        ads.iter().filter(|ad| ["Url", "LocalFileName"].iter().any(|name| ad.get(name).is_some()));
+    Ok(about_files.map(wanted_by).collect())
 }
 
-/// Ads one after the other: where each begins and ends, with regard to strings.
-fn split(text: &[u8]) -> Result<Vec<&[u8]>, String> {
-    let (mut ads, mut depth, mut start) = (Vec::new(), 0u32, 0);
-    let mut quote: Option<u8> = None;
-    let mut bytes = text.iter().copied().enumerate();
-    while let Some((at, byte)) = bytes.next() {
-        match (quote, byte) {
-            (Some(_), b'\\') => drop(bytes.next()),
-            (Some(end), _) => quote = quote.filter(|_| byte != end),
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'[') => {
-                if depth == 0 {
-                    start = at;
-                }
-                depth += 1;
-            }
-            (None, b']') => {
-                depth = depth.checked_sub(1).ok_or("a ] without its [")?;
-                if depth == 0 {
-                    ads.extend(text.get(start..=at));
-                }
-            }
-            _ => {}
-        }
-    }
-    if depth > 0 || quote.is_some() { Err("an ad does not end".into()) } else { Ok(ads) }
+fn wanted_by(ad: &Ad) -> Wanted {
+    let word = |name: &str| match ad.get(name) {
+        Some(Expr::Literal(value)) => value.as_str().filter(|word| !word.is_empty()).map(str::to_owned),
+        _ => None,
+    };
+    let (url, local) = (word("Url"), word("LocalFileName"));
+    let amiss = match (&url, &local) {
+        (None, _) => Some("its ad has no Url that is a string"),
+        (_, None) => Some("its ad has no LocalFileName that is a string"),
+        _ => None,
+    };
+    Wanted { url: url.unwrap_or_default(), local: local.unwrap_or_default(), amiss }
 }
 
 /// How a transfer went.
@@ -73,6 +57,16 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
+    /// One that came to nothing, just now.
+    pub(super) fn failed(wanted: Wanted, error: super::Error) -> Self {
+        let why = match wanted.url.as_str() {
+            "" => error.why,
+            url => format!("{url}: {}", error.why),
+        };
+        let now = super::seconds();
+        Self { wanted, bytes: 0, start: now, end: now, error: Some(super::Error { why, ..error }) }
+    }
+
     /// The ad of it, on one line.
     pub(super) fn ad(&self) -> Ad {
         let mut ad = Ad::new();
@@ -107,15 +101,47 @@ mod tests {
 
     #[test]
     fn several_ads_are_told_apart_whatever_their_strings_hold() {
-        let text = br#"[ LocalFileName = "/s/a]b"; Url = "tidecast://h/n/\"[x" ]
+        let new = br#"[ LocalFileName = "/s/a]b"; Url = "tidecast://h/n/\"[x" ]
             [ PluginData = [ a = 1 ] ]
             [ Url = "tidecast://h/m"; LocalFileName = "/s/m" ]"#;
-        let found = wanted(text).unwrap();
-        let urls: Vec<(&str, &str)> = found.iter().map(|w| (w.url.as_str(), w.local.as_str())).collect();
-        assert_eq!(urls, [("tidecast://h/n/\"[x", "/s/a]b"), ("tidecast://h/m", "/s/m")]);
-        for bad in ["[", "]", "[ Url = \"x", "[ Url = \"tidecast://h/n\" ]", "[ = ]"] {
+        let old = br#"
+LocalFileName = "/s/a]b"
+Url = "tidecast://h/n/\"[x"
+
+PluginData = "a"
+
+
+url = "tidecast://h/m"
+LocalFileName = "/s/m"
+"#;
+        for text in [&new[..], &old[..]] {
+            let found = wanted(text).unwrap();
+            let urls: Vec<(&str, &str)> = found.iter().map(|w| (w.url.as_str(), w.local.as_str())).collect();
+            assert_eq!(urls, [("tidecast://h/n/\"[x", "/s/a]b"), ("tidecast://h/m", "/s/m")]);
+            assert!(found.iter().all(|w| w.amiss.is_none()));
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_taken_for_nothing_to_do() {
+        for bad in [
+            "",
+            " \n",
+            "garbage",
+            "[",
+            "]",
+            "[ Url = \"x",
+            "[ = ]",
+            "[ a = 1 ] garbage",
+            "garbage [ a = 1 ]",
+            "Url = \"tidecast://h/n\"\n\ngarbage",
+        ] {
             assert!(wanted(bad.as_bytes()).is_err(), "{bad}");
         }
-        assert!(wanted(b"").unwrap().is_empty());
+        let text = r#"[ Url = "tidecast://h/n" ] [ Url = "u"; LocalFileName = "/s/n" ] [ LocalFileName = "/s/n" ]
+            [ Url = strcat("a", "b"); LocalFileName = "/s/n" ] [ Url = "u"; LocalFileName = "" ]"#;
+        let amiss: Vec<bool> = wanted(text.as_bytes()).unwrap().iter().map(|w| w.amiss.is_some()).collect();
+        assert_eq!(amiss, [true, false, true, true, true]);
+        assert!(wanted(b"[ PluginData = [ a = 1 ] ]").unwrap().is_empty());
     }
 }
