@@ -187,6 +187,9 @@ impl Daemon {
             started: crate::now(),
             user: config.user.clone(),
         };
+        if let Some(path) = &config.certificate {
+            crate::card::check(path, &trust, &hello, key.id())?;
+        }
         let (circle, driver) = Circle::new(&key, &hello.card, hello.addresses.clone());
         let audit =
             Audit::open(&config.dir).map_err(|source| Error::Dir { path: config.dir.clone(), source })?;
@@ -414,7 +417,7 @@ async fn keep(daemon: Arc<Daemon>) {
         daemon.rest_if_idle();
         *daemon.parent.lock() = daemon.kin.parent().await.map(|parent| parent.name);
         daemon.swarms.rest().await;
-        daemon.swarms.expel(&daemon.peers.judge_again());
+        daemon.swarms.expel(&daemon.peers.judge_again(&daemon));
         if crate::now() > carded + crate::card::RENEW {
             carded = crate::now();
             daemon.renew_card();

@@ -28,6 +28,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The daemon's own certificate.
+    #[error("the certificate {} is of no use: {why}", path.display())]
+    Certificate {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
     /// The system.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -31,7 +31,7 @@ pub(crate) struct Grant {
 
 /// What those said who were asked.
 struct Heard {
-    last: Failed,
+    last: Option<Failed>,
     wait: Option<(u64, String)>,
 }
 
@@ -44,8 +44,7 @@ pub(crate) async fn ask(
 ) -> Result<Grant, Failed> {
     let began = Instant::now();
     loop {
-        let last = Failed::new("unreachable", format!("nobody is known who has {name}"));
-        let mut heard = Heard { last, wait: None };
+        let mut heard = Heard { last: None, wait: None };
         if let Some(grant) = ask_all(daemon, name, want, &mut heard).await {
             return Ok(grant);
         }
@@ -54,7 +53,7 @@ pub(crate) async fn ask(
                 tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
-            _ => return Err(heard.last),
+            _ => return Err(heard.end(daemon, name)),
         }
     }
 }
@@ -82,6 +81,20 @@ async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mu
 }
 
 impl Heard {
+    /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
+    fn end(self, daemon: &Daemon, name: &CacheName) -> Failed {
+        let nobody = || Failed::new("unreachable", format!("nobody is known who has {name}"));
+        let mut last = self.last.unwrap_or_else(nobody);
+        if matches!(last.kind, "unreachable" | "absent") {
+            for why in daemon.peers.refusals() {
+                if !last.why.contains(&why) {
+                    last.why = format!("{}; {why}", last.why);
+                }
+            }
+        }
+        last
+    }
+
     fn judge(
         &mut self,
         daemon: &Daemon,
@@ -103,21 +116,21 @@ impl Heard {
                     Ok(about) => return Some(Grant { link, granted: *granted, about }),
                     Err(why) => {
                         tracing::warn!(peer, %name, why, "an answer is not believed");
-                        self.last = failed("unreachable", why);
+                        self.last = Some(failed("unreachable", why));
                     }
                 }
             }
-            Ok(Answer::Absent) if self.last.kind == "unreachable" => {
+            Ok(Answer::Absent) if self.last.as_ref().is_none_or(|last| last.kind == "unreachable") => {
                 let why = format!("there is no cache {name}, or it is not yours to read");
-                self.last = Failed::new("absent", why);
+                self.last = Some(Failed::new("absent", why));
             }
             Ok(Answer::Absent) => {}
             Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
-            Ok(Answer::Rejected { why }) => self.last = failed("rejected", why),
-            Ok(_) => self.last = failed("unreachable", "it does not understand".into()),
+            Ok(Answer::Rejected { why }) => self.last = Some(failed("rejected", why)),
+            Ok(_) => self.last = Some(failed("unreachable", "it does not understand".into())),
             Err(error) => {
                 daemon.fetches.shun(link.peer.addr);
-                self.last = Failed::new("unreachable", error.to_string());
+                self.last = Some(Failed::new("unreachable", error.to_string()));
             }
         }
         None

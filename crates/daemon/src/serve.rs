@@ -105,6 +105,14 @@ fn reader(peer: &Peer, want: &Want) -> Option<Reader> {
     match &peer.identity {
         Identity::Host(_) => {
             Some(Reader { owner: want.reader.clone(), groups: want.groups.clone(), all: false })
+
+    fn turned_away(&self, who: &str, why: &str) {
+        self.note(who, "connect", "", &format!("refused: {why}"));
+    }
+
+    fn refused(&self, peer: &Peer, why: &str) {
+        self.peers.refused(peer, why);
+    }
         }
         Identity::User(user) if *user == want.reader => Some(Reader::owner(user)),
         // For others on its machine, what everybody may read.

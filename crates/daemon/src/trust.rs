@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tidecast_identity::{Card, Identity, NodeId};
 
 use crate::peer::message::Hello;
+use crate::peer::refusals::plain;
 
 /// The files of trust are looked at again after so long: a revocation takes effect within it.
 const LOOK: Duration = Duration::from_secs(2);
@@ -23,8 +24,8 @@ pub(crate) enum Distrust {
     Garbled,
     #[error(transparent)]
     Card(#[from] tidecast_identity::CardError),
-    #[error("it calls itself {said}, but speaks for {proven}")]
-    Pretender { said: String, proven: String },
+    #[error("it calls itself {}, but speaks for {proven}", plain(.said))]
+    Pretender { said: String, proven: Identity },
 }
 
 /// Whom this daemon believes: a file that is read again when it changes.
@@ -56,7 +57,7 @@ impl Trust {
         if is_called(&identity, hello) {
             return Ok(identity);
         }
-        Err(Distrust::Pretender { said: hello.name.clone(), proven: identity.uri() })
+        Err(Distrust::Pretender { said: hello.name.clone(), proven: identity })
     }
 
     /// For whom the holder of `node`'s key speaks by a card; `lapsed`: spoke while the card was good, which may have ended

@@ -17,6 +17,7 @@ use rustls::sign::SigningKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use webpki::EndEntityCert;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::bytes::Reader;
 use crate::{Error, NodeId, NodeKey};
@@ -211,6 +212,21 @@ impl Holder {
         let key =
             provider::sign::any_supported_type(&key).map_err(|_| bad("a private key of an unknown kind"))?;
         Ok(Self { chain, key })
+    }
+
+    /// From when until when all its certificates are good, seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::Trust`] if one does not parse.
+    pub fn validity(&self) -> Result<(u64, u64), Error> {
+        let (mut from, mut until) = (0, u64::MAX);
+        for cert in &self.chain {
+            let (_, cert) = X509Certificate::from_der(cert).map_err(|e| Error::Trust(e.to_string()))?;
+            let seconds = |t: i64| u64::try_from(t).unwrap_or(0);
+            from = from.max(seconds(cert.validity().not_before.timestamp()));
+            until = until.min(seconds(cert.validity().not_after.timestamp()));
+        }
+        Ok((from, until))
     }
 
     /// A card for `node`, from now on for `lifetime` seconds.

@@ -2,19 +2,20 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidecast_identity::{Identity, NodeId};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::frame::{self, FrameError};
 use super::message::{Answer, Ask, Head, Hello};
+use super::refusals;
 
 /// An answer is waited for so long.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -23,6 +24,10 @@ const HELLO: Duration = Duration::from_secs(10);
 /// A channel on which nothing came for so long is closed; there are pings before.
 const SILENT: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
+/// One who is turned away takes the reason within this time.
+const LAST_WORD: Duration = Duration::from_secs(2);
+/// Of what such a one still sends, so much is read: a connection that is closed with bytes unread loses the reason too.
+const UNHEARD: u64 = 1 << 20;
 /// The number of requests that are never answered.
 const UNANSWERED: u64 = u64::MAX;
 /// Frames that may wait to be sent.
@@ -53,6 +58,8 @@ pub(crate) struct Peer {
 pub(crate) enum LinkError {
     #[error("the connection to {0} has ended")]
     Ended(String),
+    #[error("{}", refusals::turned_away(.name, .why))]
+    Refused { name: String, why: String },
     #[error("{0} does not answer within 20 s")]
     Late(String),
     #[error(transparent)]
@@ -70,6 +77,10 @@ pub(crate) struct Link {
     asked: Asked,
     out: mpsc::Sender<(Head, Bytes)>,
     closing: Notify,
+    /// The other end is believed no more.
+    turned_away: AtomicBool,
+    /// The other end does not believe this daemon.
+    refused: OnceLock<String>,
 }
 
 /// Answers the other end's requests.
@@ -83,6 +94,12 @@ pub(crate) trait Serve: Send + Sync + 'static {
 
     /// A channel is up.
     fn met(&self, _link: &Arc<Link>) {}
+
+    /// Somebody was turned away. Not more often than may be written down.
+    fn turned_away(&self, _who: &str, _why: &str) {}
+
+    /// The other end turns this daemon away.
+    fn refused(&self, _peer: &Peer, _why: &str) {}
 }
 
 /// Says hello and hears it.
@@ -114,6 +131,8 @@ impl Link {
             asked: Asked::default(),
             out,
             closing: Notify::new(),
+            turned_away: AtomicBool::new(false),
+            refused: OnceLock::new(),
         });
         let run = run(link.clone(), stream, queue, serve);
         (link, run)
@@ -122,13 +141,17 @@ impl Link {
     /// Asks, and waits for the answer.
     pub(crate) async fn ask(&self, ask: &Ask, payload: Bytes) -> Result<(Answer, Bytes), LinkError> {
         let name = || self.peer.hello.name.clone();
+        let ended = || match self.refused.get() {
+            Some(why) => LinkError::Refused { name: name(), why: why.clone() },
+            None => LinkError::Ended(name()),
+        };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let ask = serde_json::to_value(ask).map_err(|e| FrameError::Malformed(e.to_string()))?;
         let (answer, answered) = oneshot::channel();
         self.asked.lock().insert(id, answer);
         let conversation = async {
-            self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| LinkError::Ended(name()))?;
-            let (answer, payload) = answered.await.map_err(|_| LinkError::Ended(name()))?;
+            self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| ended())?;
+            let (answer, payload) = answered.await.map_err(|_| ended())?;
             // One of a kind that only a newer daemon gives is none.
             Ok((serde_json::from_value(answer).unwrap_or(Answer::NotUnderstood), payload))
         };
@@ -149,9 +172,16 @@ impl Link {
         self.closing.notify_one();
     }
 
+    /// Ends it, with a reason that the other end hears.
+    pub(crate) fn turn_away(&self, why: &str) {
+        self.turned_away.store(true, Ordering::Relaxed);
+        let _ = self.out.try_send((Head::Refused { why: why.into() }, Bytes::new()));
+        self.close();
+    }
+
     /// Whether it is still up.
     pub(crate) fn is_up(&self) -> bool {
-        !self.out.is_closed()
+        !self.out.is_closed() && !self.turned_away.load(Ordering::Relaxed)
     }
 }
 
@@ -171,19 +201,55 @@ async fn run<S: Serve>(
                 _ = ping.tick() => (pinging(), Bytes::new()),
             };
             frame::write(&mut writer, &head, &payload).await?;
+            if matches!(head, Head::Refused { .. }) {
+                return Ok(());
+            }
         }
     };
+    let (mut writing, mut said) = (Box::pin(writing), false);
     let ended: Result<(), FrameError> = tokio::select! {
         ended = reading => ended,
-        ended = writing => ended,
+        ended = &mut writing => {
+            said = true;
+            ended
+        }
         () = link.closing.notified() => Ok(()),
     };
     if let Err(error) = ended {
         tracing::debug!(peer = link.peer.hello.name, %error, "a control channel ended");
     }
+    // Nothing that it asks is answered any more, but what was to be said last is said.
+    if link.turned_away.load(Ordering::Relaxed) {
+        if !said {
+            let _ = timeout(LAST_WORD, &mut writing).await;
+        }
+        drop(writing);
+        part(&mut reader, &mut writer).await;
+    } else {
+        drop(writing);
+    }
     queue.close();
     // Whoever waits for an answer hears that none will come.
     link.asked.lock().clear();
+}
+
+/// Tells one who has only said hello that he is not believed.
+pub(crate) async fn refuse(stream: impl AsyncRead + AsyncWrite, why: String) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let head = Head::Refused { why };
+    let told = frame::write(&mut writer, &head, &[]);
+    if matches!(timeout(LAST_WORD, told).await, Ok(Ok(()))) {
+        part(&mut reader, &mut writer).await;
+    }
+}
+
+/// Ends a connection so that what was said last is heard.
+async fn part(reader: &mut (impl AsyncRead + Unpin), writer: &mut (impl AsyncWrite + Unpin)) {
+    let heard = async {
+        writer.shutdown().await?;
+        tokio::io::copy(&mut reader.take(UNHEARD), &mut tokio::io::sink()).await
+    };
+    let _ = timeout(LAST_WORD, heard).await;
 }
 
 fn pinging() -> Head {
@@ -203,6 +269,12 @@ async fn hear<S: Serve>(
         match serde_json::from_value(head) {
             // Neither: a newer daemon's way to say something that needs no answer.
             Err(_) => allowance.take().await,
+            Ok(Head::Refused { why }) => {
+                let why = refusals::plain(&why);
+                serve.refused(&link.peer, &why);
+                let _ = link.refused.set(why);
+                return Ok(());
+            }
             Ok(Head::Answer { id, answer }) => {
                 if let Some(waiting) = link.asked.lock().remove(&id) {
                     let _ = waiting.send((answer, payload));
@@ -322,7 +394,7 @@ mod tests {
                     assert_eq!((id, answer), (5, serde_json::json!("not_understood")));
                     break;
                 }
-                Head::Ask { .. } => {}
+                Head::Ask { .. } | Head::Refused { .. } => {}
             }
         }
         let asking = tokio::spawn(async move { link.ask(&Ask::Ad, Bytes::new()).await });

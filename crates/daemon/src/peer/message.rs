@@ -17,6 +17,8 @@ pub(crate) enum Head {
     Ask { id: u64, ask: serde_json::Value },
     /// The answer to the other end's request of that number.
     Answer { id: u64, answer: serde_json::Value },
+    /// The last word to one who is not believed. An older daemon passes over it, and sees the connection end.
+    Refused { why: String },
 }
 
 /// Said first, by both ends.

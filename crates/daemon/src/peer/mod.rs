@@ -3,6 +3,7 @@
 pub(crate) mod frame;
 pub(crate) mod link;
 pub(crate) mod message;
+pub(crate) mod refusals;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,8 +19,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::trust::Trust;
-use link::{Link, LinkError, Peer, Serve, greet};
+use link::{Link, LinkError, Peer, Serve, greet, refuse};
 use message::Hello;
+use refusals::{Refusals, Whose, who};
 
 /// The protocol of control channels, as TLS agrees on it (ALPN).
 pub(crate) const PROTOCOL: &[u8] = b"tidecast-daemon/1";
@@ -47,11 +49,12 @@ pub(crate) struct Peers {
     trust: Arc<Trust>,
     hello: RwLock<Hello>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
+    refusals: Refusals,
 }
 
 impl Peers {
     pub(crate) fn new(tls: Tls, trust: Arc<Trust>, hello: Hello) -> Self {
-        Self { tls, trust, hello: RwLock::new(hello), links: Mutex::default() }
+        Self { tls, trust, hello: RwLock::new(hello), links: Mutex::default(), refusals: Refusals::default() }
     }
 
     /// What this daemon says of itself.
@@ -145,16 +148,49 @@ impl Peers {
     }
 
     /// Those who are not believed any more (a certificate was revoked, a card has ended): their channels are closed.
-    pub(crate) fn judge_again(&self) -> Vec<NodeId> {
+    pub(crate) fn judge_again<S: Serve>(&self, serve: &Arc<S>) -> Vec<NodeId> {
         let mut distrusted = Vec::new();
         for link in self.all() {
-            if let Err(why) = self.trust.judge(&link.peer.hello, link.peer.node) {
-                tracing::info!(peer = link.peer.hello.name, %why, "a daemon is believed no more");
-                link.close();
-                distrusted.push(link.peer.node);
+            let peer = &link.peer;
+            if let Err(why) = self.trust.judge(&peer.hello, peer.node) {
+                let why = why.to_string();
+                link.turn_away(&why);
+                self.turned_away(&peer.hello, peer.node, peer.addr, &why, serve);
+                distrusted.push(peer.node);
             }
         }
         distrusted
+    }
+
+    /// Logs that somebody is not believed.
+    fn turned_away<S: Serve>(
+        &self,
+        hello: &Hello,
+        node: NodeId,
+        addr: SocketAddr,
+        why: &str,
+        serve: &Arc<S>,
+    ) {
+        let who = who(&hello.name, addr);
+        if self.refusals.note(Whose::Ours, node, &who, why) {
+            tracing::warn!(peer = who, %node, why, "a daemon is not believed, and turned away");
+            serve.turned_away(&who, why);
+        }
+    }
+
+    /// Another daemon does not believe this one: it is logged.
+    pub(crate) fn refused(&self, peer: &Peer, why: &str) {
+        if self.refusals.note(Whose::Theirs, peer.node, &peer.hello.name, why) {
+            let (peer, addr) = (peer.hello.name.as_str(), peer.addr);
+            tracing::warn!(peer, %addr, why, "another daemon does not believe this one");
+        }
+    }
+
+    /// Who does not believe whom, among those who would be spoken with otherwise: a few.
+    pub(crate) fn refusals(&self) -> Vec<String> {
+        let mut lately = self.refusals.lately(|node| self.to(node).is_none());
+        lately.truncate(3);
+        lately
     }
 
     /// One who has come: greets, judges, and serves until the channel ends.
@@ -162,7 +198,7 @@ impl Peers {
         let Visitor { stream, node, addr } = visitor;
         match self.meet(stream, node, (addr, false), &serve).await {
             Ok((_, run)) => run.await,
-            Err(error) => tracing::info!(%addr, %error, "a daemon is turned away"),
+            Err(error) => tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
         }
     }
 
@@ -200,10 +236,15 @@ impl Peers {
         serve: &Arc<S>,
     ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<S>), PeerError> {
         let hello = greet(&mut stream, &self.hello()).await?;
-        let identity = self
-            .trust
-            .judge(&hello, node)
-            .map_err(|why| PeerError::Untrusted { addr, why: why.to_string() })?;
+        let identity = match self.trust.judge(&hello, node) {
+            Ok(identity) => identity,
+            Err(why) => {
+                let why = why.to_string();
+                self.turned_away(&hello, node, addr, &why, serve);
+                tokio::spawn(refuse(stream, why.clone()));
+                return Err(PeerError::Untrusted { addr, why });
+            }
+        };
         let (link, run) = Link::new(Peer { node, identity, hello, addr, called }, stream, serve.clone());
         {
             let mut links = self.links.lock();

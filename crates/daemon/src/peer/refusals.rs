@@ -1,0 +1,118 @@
+//! Who was not believed lately, by us or of us, and why: for the log, once a minute of each, and for users whose cache does
+//! not come because of it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidecast_identity::NodeId;
+use tokio::time::Instant;
+
+/// Of one and the same node it is said again after so long.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Users are told of it for so long: by then it has been tried again.
+const TOLD: Duration = Duration::from_secs(150);
+/// Remembered at most. Keys cost nothing: without a bound a stranger could fill memory, log and audit log with them.
+const MOST: usize = 64;
+/// Of what another says or calls itself, so many letters are repeated.
+const LETTERS: usize = 200;
+
+/// Those of the last minutes.
+#[derive(Default)]
+pub(crate) struct Refusals(Mutex<HashMap<(NodeId, Whose), Refusal>>);
+
+/// Who does not believe the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    Ours,
+    Theirs,
+}
+
+struct Refusal {
+    text: String,
+    said: Instant,
+    at: Instant,
+}
+
+impl Refusals {
+    /// Notes one; true if it is to be logged: the first of this node, or the first for a minute.
+    pub(crate) fn note(&self, whose: Whose, node: NodeId, who: &str, why: &str) -> bool {
+        let text = match whose {
+            Whose::Ours => format!("{who} is not believed here: {why}"),
+            Whose::Theirs => turned_away(who, why),
+        };
+        let now = Instant::now();
+        let mut all = self.0.lock();
+        all.retain(|_, old| old.at.elapsed() < TOLD);
+        if let Some(old) = all.get_mut(&(node, whose)) {
+            let news = old.said.elapsed() >= AGAIN;
+            let said = if news { now } else { old.said };
+            *old = Refusal { text, said, at: now };
+            return news;
+        }
+        if all.len() >= MOST {
+            return false;
+        }
+        all.insert((node, whose), Refusal { text, said: now, at: now });
+        true
+    }
+
+    /// In words, the latest first, of nodes that `counts`.
+    pub(crate) fn lately(&self, counts: impl Fn(NodeId) -> bool) -> Vec<String> {
+        let all = self.0.lock();
+        let mut lately: Vec<&Refusal> = all
+            .iter()
+            .filter(|((node, _), one)| one.at.elapsed() < TOLD && counts(*node))
+            .map(|(_, one)| one)
+            .collect();
+        lately.sort_by_key(|one| std::cmp::Reverse(one.at));
+        lately.into_iter().map(|one| one.text.clone()).collect()
+    }
+}
+
+/// One who is not believed, as people know him: by what he says of himself, and from where.
+pub(crate) fn who(name: &str, addr: SocketAddr) -> String {
+    format!("{} at {addr}", plain(name))
+}
+
+/// What one hears who is not believed.
+pub(crate) fn turned_away(name: &str, why: &str) -> String {
+    format!("{} turns this daemon away, saying: {}", plain(name), plain(why))
+}
+
+/// A stranger's words as a part of a line.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(LETTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_is_said_once_a_minute_and_memory_has_a_bound() {
+        let refusals = Refusals::default();
+        let node = |n: u8| NodeId([n; 32]);
+        let note = |n| refusals.note(Whose::Ours, node(n), "x at 127.0.0.1:1", "a card has expired");
+        assert!(note(1) && !note(1) && note(2));
+        assert!(refusals.note(Whose::Theirs, node(1), "x", "no"), "the other way is another matter");
+        tokio::time::advance(AGAIN).await;
+        assert!(note(1) && !note(1));
+        assert_eq!(
+            refusals.lately(|n| n == node(2)),
+            ["x at 127.0.0.1:1 is not believed here: a card has expired"]
+        );
+        for n in 0..=255 {
+            note(n);
+        }
+        assert_eq!(refusals.0.lock().len(), MOST);
+        tokio::time::advance(TOLD).await;
+        assert!(refusals.lately(|_| true).is_empty());
+        assert!(note(200));
+        assert_eq!(
+            turned_away("a\nb", &"y".repeat(999)).len(),
+            "ab turns this daemon away, saying: ".len() + LETTERS
+        );
+    }
+}
