@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use tidecast_classad::Ad;
 use tidecast_depot::{CacheId, CacheRecord, Filter, Reader};
 use tidecast_identity::{Identity, NodeId};
 
@@ -20,6 +21,7 @@ use crate::name::CacheName;
 use crate::named::Named;
 use crate::peer::link::{Link, Peer, Serve};
 use crate::peer::message::{Answer, Ask, Granted, Want};
+use crate::transfer::suits;
 
 /// Bytes of a manifest in one answer.
 const PART: usize = 1 << 20;
@@ -74,10 +76,16 @@ impl Serve for Daemon {
         if matches!(ask, Ask::Want(_) | Ask::Join(_) | Ask::Offer { .. }) {
             self.asked();
         }
+        // What was given is noted where it is given.
+        let judged = match &ask {
+            Ask::Want(want) => Some(("want", want.name.clone())),
+            Ask::Offer { name, .. } => Some(("offer", name.clone())),
+            _ => None,
+        };
         let answer = match ask {
             Ask::Want(want) => self.grant(peer, &want).await,
             Ask::Join(want) => self.join(peer, &want).await,
-            Ask::Offer { name, owner } => self.offered(peer, &name, owner),
+            Ask::Offer { name, owner, ad } => self.offered(peer, &name, owner, &ad),
             Ask::Manifest { cache, offset } => return self.part(peer, &cache, offset).await,
             Ask::Ping => Answer::Ok,
             Ask::Circle => {
@@ -88,11 +96,22 @@ impl Serve for Daemon {
             Ask::Holds(want) => self.holds(peer, &want),
             Ask::Ad => return self.said_of_itself(),
         };
+        if let (Some((what, name)), Answer::Rejected { why }) = (judged, &answer) {
+            self.note(&peer.hello.name, what, &name, &format!("rejected: {why}"));
+        }
         (answer, Bytes::new())
     }
 
     fn met(&self, link: &Arc<Link>) {
         self.circle.met(link.peer.node, link.peer.hello.addresses.clone());
+    }
+
+    fn turned_away(&self, who: &str, why: &str) {
+        self.note(who, "connect", "", &format!("refused: {why}"));
+    }
+
+    fn refused(&self, peer: &Peer, why: &str) {
+        self.peers.refused(peer, why);
     }
 }
 
@@ -105,14 +124,6 @@ fn reader(peer: &Peer, want: &Want) -> Option<Reader> {
     match &peer.identity {
         Identity::Host(_) => {
             Some(Reader { owner: want.reader.clone(), groups: want.groups.clone(), all: false })
-
-    fn turned_away(&self, who: &str, why: &str) {
-        self.note(who, "connect", "", &format!("refused: {why}"));
-    }
-
-    fn refused(&self, peer: &Peer, why: &str) {
-        self.peers.refused(peer, why);
-    }
         }
         Identity::User(user) if *user == want.reader => Some(Reader::owner(user)),
         // For others on its machine, what everybody may read.
@@ -259,7 +270,7 @@ impl Daemon {
     }
 
     /// Somebody would like this host to have a copy. It is fetched like any other, and may still be refused.
-    fn offered(self: &Arc<Self>, peer: &Peer, name: &str, owner: String) -> Answer {
+    fn offered(self: &Arc<Self>, peer: &Peer, name: &str, owner: String, ad: &str) -> Answer {
         let Identity::Host(_) = peer.identity else { return rejected("only a host's daemon offers caches") };
         let Ok(name) = name.parse::<CacheName>() else { return rejected("that is no name of a cache") };
         if self.mode() != Mode::Running {
@@ -268,6 +279,11 @@ impl Daemon {
         let reader = Reader::owner(&owner);
         if self.here(&name, &reader).is_some() {
             return Answer::Ok;
+        }
+        if let Ok(ad) = Ad::parse_new(ad)
+            && let Err(failed) = suits(self, &ad, &name.to_string(), &owner)
+        {
+            return rejected(failed.why);
         }
         match self.fetch(name, reader, true) {
             Ok(_) => Answer::Wait { seconds: AGAIN, why: "it is coming".into() },

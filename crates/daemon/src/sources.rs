@@ -242,7 +242,9 @@ impl Daemon {
 
     pub(crate) async fn offer(&self, record: &tidecast_depot::CacheRecord, link: &Arc<Link>) -> Offered {
         let host = link.peer.hello.name.clone();
-        let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone() };
+        // Without an ad the other finds out later what it thinks of it.
+        let ad = ads::cache(record).map(|ad| ad.to_string()).unwrap_or_default();
+        let ask = Ask::Offer { name: record.full_name(), owner: record.owner.clone(), ad };
         let (answer, why) = match link.ask(&ask, Bytes::new()).await {
             Ok((Answer::Ok | Answer::Cache(_), _)) => ("ok", None),
             Ok((Answer::Wait { why, .. }, _)) => ("wait", Some(why)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use tidecast_classad::Ad;
 use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
 use tidecast_metainfo::Manifest;
 use tidecast_store::{DownloadOptions, Select};
@@ -143,15 +144,20 @@ fn came(daemon: &Daemon, about: &CacheRecord, ended: Option<tidecast_net::Summar
 
 /// Both ads are satisfied, and its owner's jobs are expected here.
 pub(crate) fn agree(daemon: &Daemon, about: &CacheRecord) -> Result<(), Failed> {
+    let cache = ads::cache(about).map_err(|e| Failed::new("rejected", e.to_string()))?;
+    suits(daemon, &cache, &about.full_name(), &about.owner)
+}
+
+/// As [`agree`], by the ad of a cache.
+pub(crate) fn suits(daemon: &Daemon, cache: &Ad, name: &str, owner: &str) -> Result<(), Failed> {
     let failed = |e: String| Failed::new("rejected", e);
-    let cache = ads::cache(about).map_err(|e| failed(e.to_string()))?;
     let host = daemon.ad().map_err(|e| failed(e.to_string()))?;
-    if !ads::agree(&cache, &host, false, crate::now()).map_err(|e| failed(e.to_string()))? {
-        return Err(failed(format!("{} and this host's requirements do not match", about.full_name())));
+    if !ads::agree(cache, &host, false, crate::now()).map_err(|e| failed(e.to_string()))? {
+        return Err(failed(format!("{name} and this host's requirements do not match")));
     }
     let owners = &daemon.config.owners;
-    if !owners.is_empty() && !owners.contains(&about.owner) {
-        return Err(failed(format!("no job of {} is expected on this host", about.owner)));
+    if !owners.is_empty() && !owners.iter().any(|expected| expected == owner) {
+        return Err(failed(format!("no job of {owner} is expected on this host")));
     }
     Ok(())
 }

@@ -338,6 +338,11 @@ mod tests {
         }
     }
 
+    /// What is not answered.
+    fn silence() -> Ask {
+        Ask::Offer { name: String::new(), owner: String::new(), ad: String::new() }
+    }
+
     fn peer(name: &str) -> Peer {
         let hello = Hello {
             name: name.into(),
@@ -366,7 +371,7 @@ mod tests {
 
         let waiting = tokio::spawn({
             let left = left.clone();
-            async move { left.ask(&Ask::Offer { name: String::new(), owner: String::new() }, Bytes::new()).await }
+            async move { left.ask(&silence(), Bytes::new()).await }
         });
         tokio::task::yield_now().await;
         right_task.abort();
@@ -410,6 +415,31 @@ mod tests {
             }
         }
         assert_eq!(asking.await.unwrap().unwrap().0, Answer::NotUnderstood);
+    }
+
+    #[tokio::test]
+    async fn one_who_is_turned_away_hears_why_also_when_he_has_asked() {
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (left, run_left) = Link::new(peer("right"), a, Arc::new(Echo));
+        let (right, run_right) = Link::new(peer("left"), b, Arc::new(Echo));
+        tokio::spawn(run_left);
+        tokio::spawn(run_right);
+        let waiting = tokio::spawn({
+            let left = left.clone();
+            async move { left.ask(&silence(), Bytes::new()).await }
+        });
+        tokio::task::yield_now().await;
+        right.turn_away("it was revoked");
+        assert!(!right.is_up());
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "right turns this daemon away, saying: it was revoked");
+        assert!(matches!(left.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
+
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (link, run) = Link::new(peer("x"), a, Arc::new(Echo));
+        tokio::spawn(refuse(b, "no card".into()));
+        run.await;
+        assert!(matches!(link.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,8 +54,14 @@ pub(crate) enum Ask {
     Manifest { cache: String, offset: u64 },
     /// I shall connect to your port for this swarm. Only after a [`Ask::Want`] was granted by anybody: it is judged anew.
     Join(Want),
-    /// Take a copy of this cache of that owner, if you like.
-    Offer { name: String, owner: String },
+    /// Take a copy of this cache of that owner, if you like. Its ad lets the other refuse at once, and is no more than a word;
+    /// an older daemon gives none.
+    Offer {
+        name: String,
+        owner: String,
+        #[serde(default)]
+        ad: String,
+    },
     /// A frame of the circle of daemons, as payload. Not answered.
     Circle,
     /// Do as the administrator of the site wants. The payload of the answer is the daemon's status.
