@@ -53,9 +53,15 @@ def test_every_call_says_the_same_of_anothers_cache_and_of_none(host, data, plac
     said: dict[str, list] = {}
     targets = [("head/own@1", made["cache"]), ("head/ghost@7", "00000000000000ff")]
     for name, id in targets:
+        before_it = sum(json.loads(line)["who"] == "nobody" for line in (host.dir / "audit.log").read_text().splitlines())
+
         def ask(name=name, id=id):
             return {key: host.http(method, path, body, headers) for key, method, path, body, headers in calls.all(name, id, str(place))}
         for key, (status, answer) in as_nobody(ask).items():
+            if "/v1/history" in key:
+                # His own tries, with their times: those of before were about the other one.
+                assert all(event["who"] == "nobody" for event in answer), answer
+                answer = [{**event, "at": 0} for event in answer[before_it if key.endswith(" 0") else 0:]]
             text = json.dumps(answer).replace(name, "NAME").replace(id, "ID").replace(name.split("/")[1].split("@")[0], "SHORT")
             said.setdefault(key, []).append((status, text))
     assert len(said) > 15

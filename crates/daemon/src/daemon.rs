@@ -290,11 +290,11 @@ impl Daemon {
         if !caller.rules() {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
-        self.obey(&caller.name, what, limit)
+        self.obey(what, limit)
     }
 
     /// Does what an administrator wants, of this host or of the site.
-    pub(crate) fn obey(&self, who: &str, what: &str, limit: Limit) -> Result<Status, ApiError> {
+    pub(crate) fn obey(&self, what: &str, limit: Limit) -> Result<Status, ApiError> {
         match what {
             "status" => return self.status(),
             "resume" => self.set_mode(Mode::Running),
@@ -313,7 +313,6 @@ impl Daemon {
             }
             other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
         }
-        self.note(who, what, "", "ok");
         self.status()
     }
 

@@ -274,7 +274,6 @@ impl Daemon {
         let record = self.readable(caller, id)?;
         let placed = self.on_disk(hand).await?;
         self.mind_jobs();
-        self.note(&caller.name, "get", &record.full_name(), "ok");
         Ok(Got::Ready { info: Box::new(self.info(&record)), seconds, method, placed })
     }
 

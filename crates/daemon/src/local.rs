@@ -83,9 +83,7 @@ impl Daemon {
             size: size_of(&manifest),
             attributes: Attributes::new(&create).to_map(),
         };
-        let created = self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await?;
-        self.note(&caller.name, "create", &format!("{}/{}", self.config.name, create.name), "ok");
-        Ok(created)
+        self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await
     }
 
     /// Whose the files are to be that this daemon makes for a caller, where it can give them away.
@@ -107,8 +105,7 @@ impl Daemon {
         id: CacheId,
         lease: u64,
     ) -> Result<CacheInfo, ApiError> {
-        self.change(caller, id, "extend", move |depot| depot.extend(id, lease, crate::now()).map(|_| ()))
-            .await
+        self.change(caller, id, move |depot| depot.extend(id, lease, crate::now()).map(|_| ())).await
     }
 
     /// Kept until it is unpinned, whatever comes; the owner's to ask for.
@@ -118,8 +115,7 @@ impl Daemon {
         id: CacheId,
         pinned: bool,
     ) -> Result<CacheInfo, ApiError> {
-        let (what, pin) = if pinned { ("pin", true) } else { ("unpin", false) };
-        self.change(caller, id, what, move |depot| if pin { depot.pin(id) } else { depot.unpin(id) }).await
+        self.change(caller, id, move |depot| if pinned { depot.pin(id) } else { depot.unpin(id) }).await
     }
 
     /// Takes it away from this host; the owner's to ask for.
@@ -130,8 +126,6 @@ impl Daemon {
         }
         let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
         self.changed.notify_one();
-        let outcome = done.as_ref().map_or_else(|e| e.why.clone(), |_| "ok".into());
-        self.note(&caller.name, "remove", &record.full_name(), &outcome);
         done.map(|_| ())
     }
 
@@ -144,7 +138,6 @@ impl Daemon {
             |depot: &tidecast_depot::Depot| depot.fsck(tidecast_depot::Depth::Bytes, &mut |_, _| Ok(false));
         let report = self.on_disk(check).await?;
         let names = |ids: &[CacheId]| -> Vec<String> { ids.iter().map(ToString::to_string).collect() };
-        self.note(&caller.name, "fsck", "", if report.is_clean() { "clean" } else { "damaged" });
         Ok(serde_json::json!({
             "clean": report.is_clean(), "caches": report.caches, "objects": report.objects, "bytes": report.bytes,
             "bad": report.bad.len(), "views": names(&report.views), "invalid": names(&report.invalid),
@@ -156,12 +149,10 @@ impl Daemon {
         &self,
         caller: &Caller,
         id: CacheId,
-        what: &str,
         change: impl FnOnce(&tidecast_depot::Depot) -> Result<(), tidecast_depot::Error> + Send + 'static,
     ) -> Result<CacheInfo, ApiError> {
-        let record = self.owned(caller, id)?;
+        self.owned(caller, id)?;
         self.on_disk(change).await?;
-        self.note(&caller.name, what, &record.full_name(), "ok");
         let changed = self.readable(caller, id)?;
         Ok(self.info(&changed))
     }

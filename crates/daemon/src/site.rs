@@ -8,6 +8,7 @@ use tidecast_identity::Identity;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::api::act::wish;
 use crate::api::error::ApiError;
 use crate::api::types::{Limit, Ruled, Status};
 use crate::caller::Caller;
@@ -32,7 +33,7 @@ impl Daemon {
         }
         let mut told = Vec::new();
         if host.is_none_or(|host| host == self.config.name) {
-            let status = self.obey(&caller.name, what, limit.clone())?;
+            let status = self.obey(what, limit.clone())?;
             told.push(Ruled { host: self.config.name.clone(), why: None, status: Some(status) });
         }
         let ask = Ask::Admin { who: caller.name.clone(), what: what.into(), limit };
@@ -91,14 +92,18 @@ impl Daemon {
             Identity::User(user) => self.config.user.as_ref() == Some(user),
         };
         let who = format!("{who} at {}", peer.hello.name);
-        if !may {
-            self.note(&who, what, "", "rejected");
-            let why = format!("{} does not obey {}", self.config.name, peer.hello.name);
-            return (Answer::Rejected { why }, Bytes::new());
+        let told = wish(what, &limit);
+        let obeyed = if may {
+            self.obey(what, limit).map_err(|error| error.why)
+        } else {
+            Err(format!("{} does not obey {}", self.config.name, peer.hello.name))
+        };
+        if what != "status" || !may {
+            self.note(&who, &told, "", obeyed.as_ref().map_or_else(String::as_str, |_| "ok"));
         }
-        match self.obey(&who, what, limit) {
+        match obeyed {
             Ok(status) => (Answer::Ok, serde_json::to_vec(&status).unwrap_or_default().into()),
-            Err(error) => (Answer::Rejected { why: error.why }, Bytes::new()),
+            Err(why) => (Answer::Rejected { why }, Bytes::new()),
         }
     }
 }

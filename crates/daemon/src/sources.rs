@@ -210,10 +210,6 @@ impl Daemon {
                 Err(error) => Offered { host, answer: "unreachable".into(), why: Some(error.to_string()) },
             });
         }
-        for one in &offered {
-            let outcome = one.why.as_deref().unwrap_or(&one.answer);
-            self.note(&caller.name, "replicate", &record.full_name(), &format!("{}: {outcome}", one.host));
-        }
         Ok(offered)
     }
 

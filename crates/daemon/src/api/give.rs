@@ -13,6 +13,7 @@ use tidecast_depot::CacheRecord;
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
 
+use super::act::Act;
 use super::error::ApiError;
 use super::handlers::id;
 use crate::caller::Caller;
@@ -61,7 +62,8 @@ pub(super) async fn content(
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let (record, manifest) = committed(&daemon, &caller, &text).await?;
+    let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
+    let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
     let busy = daemon.depot.busy(record.id, crate::now())?;
     let view = daemon.depot.view(record.id)?;
     let (chunks, queue) = mpsc::channel(AHEAD);
@@ -71,7 +73,6 @@ pub(super) async fn content(
             let _ = chunks.blocking_send(Err(error));
         }
     });
-    daemon.note(&caller.name, "read", &record.full_name(), "ok");
     let kind = axum::http::HeaderValue::from_static("application/octet-stream");
     Ok(([("content-type", kind)], Body::new(Chunks(queue))).into_response())
 }

@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use tidecast_depot::CacheId;
 
+use super::act::{Act, wish};
 use super::error::ApiError;
 use super::extract::{Asked, Said};
 use super::types::{
@@ -79,7 +80,8 @@ pub(super) async fn create(
     let head =
         headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
     let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
-    Ok(Json(daemon.create(&caller, create, manifest).await?))
+    let act = Act::on(&daemon, &caller, "create", format!("{}/{}", daemon.config.name, create.name));
+    Ok(Json(act.ended(daemon.create(&caller, create, manifest).await)?))
 }
 
 pub(super) async fn content(
@@ -88,7 +90,13 @@ pub(super) async fn content(
     Path(text): Path<String>,
     body: Body,
 ) -> Answer<CacheInfo> {
-    Ok(Json(upload::take(&daemon, &caller, id(&text)?, body).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "commit", daemon.noted(&caller, &text)));
+    let done = upload::take(&daemon, &caller, id, body).await;
+    let act = match &done {
+        Ok(info) => act.to(&info.name),
+        Err(_) => act,
+    };
+    Ok(Json(act.ended(done)?))
 }
 
 pub(super) async fn extend(
@@ -97,25 +105,37 @@ pub(super) async fn extend(
     Path(text): Path<String>,
     Said(extend): Said<Extend>,
 ) -> Answer<CacheInfo> {
-    Ok(Json(daemon.extend(&caller, id(&text)?, extend.lease).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "extend", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.extend(&caller, id, extend.lease).await)?))
 }
 
 pub(super) async fn pin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
-    Ok(Json(daemon.pin(&caller, id(&text)?, true).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "pin", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.pin(&caller, id, true).await)?))
 }
 
 pub(super) async fn unpin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
-    Ok(Json(daemon.pin(&caller, id(&text)?, false).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "unpin", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.pin(&caller, id, false).await)?))
 }
 
 pub(super) async fn remove(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<()> {
-    Ok(Json(daemon.remove(&caller, id(&text)?).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "remove", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.remove(&caller, id).await)?))
 }
 
 pub(super) async fn get(State(daemon): App, caller: Caller, Said(get): Said<Get>) -> Answer<Got> {
     let name: CacheName = get.name.parse().map_err(ApiError::malformed)?;
     let wait = Duration::from_secs(get.wait.min(WAIT));
-    Ok(Json(daemon.get(&caller, name, wait, get).await?))
+    let act = Act::on(&daemon, &caller, "get", get.name.clone());
+    let got = daemon.get(&caller, name, wait, get).await;
+    let act = match &got {
+        // It will be asked for again.
+        Ok(Got::Wait { .. }) => return got.map(Json),
+        Ok(Got::Ready { info, .. }) => act.to(&info.name),
+        Err(_) => act,
+    };
+    Ok(Json(act.ended(got)?))
 }
 
 pub(super) async fn replicate(
@@ -124,7 +144,11 @@ pub(super) async fn replicate(
     Path(text): Path<String>,
     Said(replicate): Said<Replicate>,
 ) -> Answer<Vec<Offered>> {
-    Ok(Json(daemon.replicate(&caller, id(&text)?, replicate.to).await?))
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "replicate", daemon.noted(&caller, &text)));
+    let offered = daemon.replicate(&caller, id, replicate.to).await;
+    let told = |one: &Offered| format!("{}: {}", one.host, one.why.as_ref().unwrap_or(&one.answer));
+    let words = |all: &Vec<Offered>| all.iter().map(told).collect::<Vec<_>>().join("; ");
+    Ok(Json(act.ended_with(offered, words)?))
 }
 
 pub(super) async fn holders(
@@ -144,7 +168,10 @@ pub(super) async fn history(
 }
 
 pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<serde_json::Value> {
-    Ok(Json(daemon.fsck(&caller).await?))
+    let act = Act::on(&daemon, &caller, "fsck", "");
+    let is_clean = |report: &serde_json::Value| report.get("clean").is_some_and(|clean| clean == true);
+    let words = |report: &serde_json::Value| if is_clean(report) { "clean" } else { "damaged" }.into();
+    Ok(Json(act.ended_with(daemon.fsck(&caller).await, words)?))
 }
 
 pub(super) async fn site(
@@ -154,7 +181,17 @@ pub(super) async fn site(
     Asked(which): Asked<Host>,
     Said(limit): Said<Limit>,
 ) -> Answer<Vec<Ruled>> {
-    Ok(Json(daemon.rule(&caller, &what, limit, which.host.as_deref()).await?))
+    let whose = which.host.as_ref().map_or("all hosts".into(), |host| format!("{host:?}"));
+    let act = Act::on(&daemon, &caller, format!("{} at {whose}", wish(&what, &limit)), "");
+    let ruled = daemon.rule(&caller, &what, limit, which.host.as_deref()).await;
+    if what == "status" {
+        return ruled.map(Json);
+    }
+    let words = |all: &Vec<Ruled>| match all.iter().filter(|one| one.status.is_none()).count() {
+        0 => "ok".into(),
+        n => format!("{n} of {} have not done it", all.len()),
+    };
+    Ok(Json(act.ended_with(ruled, words)?))
 }
 
 pub(super) async fn admin(
@@ -163,5 +200,7 @@ pub(super) async fn admin(
     Path(what): Path<String>,
     Said(limit): Said<Limit>,
 ) -> Answer<Status> {
-    Ok(Json(daemon.admin(&caller, &what, limit)?))
+    let act = Act::on(&daemon, &caller, wish(&what, &limit), "");
+    let done = daemon.admin(&caller, &what, limit);
+    if what == "status" { done.map(Json) } else { act.ended(done).map(Json) }
 }

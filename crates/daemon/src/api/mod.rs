@@ -1,5 +1,6 @@
 //! HTTP and JSON over the unix socket. `openapi.json` is its description, served at `/v1/openapi.json`.
 
+pub(crate) mod act;
 pub(crate) mod error;
 mod extract;
 mod give;

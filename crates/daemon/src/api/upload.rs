@@ -140,7 +140,7 @@ async fn take_in(
     id: CacheId,
     body: &mut Body,
 ) -> Result<CacheInfo, ApiError> {
-    let record = daemon.owned(caller, id)?;
+    daemon.owned(caller, id)?;
     let upload = daemon.uploads.0.lock().remove(&id);
     let upload = upload.ok_or_else(|| {
         ApiError::new(
@@ -153,16 +153,9 @@ async fn take_in(
     let writing = tokio::task::spawn_blocking(move || write(upload, queue));
     let sent = feed(daemon, body, chunks).await;
     let written = writing.await.map_err(ApiError::internal)?;
-    let name = format!("{}/{}", record.origin, record.name);
-    let outcome = sent.and(written);
-    match &outcome {
-        Ok(committed) => {
-            daemon.changed.notify_one();
-            daemon.note(&caller.name, "commit", &committed.full_name(), "ok");
-        }
-        Err(error) => daemon.note(&caller.name, "upload", &name, &error.why),
-    }
-    Ok(daemon.info(&*outcome?))
+    let committed = sent.and(written)?;
+    daemon.changed.notify_one();
+    Ok(daemon.info(&committed))
 }
 
 async fn feed(daemon: &Daemon, body: &mut Body, chunks: mpsc::Sender<Option<Bytes>>) -> Result<(), ApiError> {
