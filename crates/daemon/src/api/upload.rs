@@ -203,7 +203,7 @@ pub(crate) fn write(
     let Upload { reservation, manifest, files, .. } = upload;
     let mut incoming = Incoming { queue, chunk: Bytes::new(), whole: false };
     let top = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
-    let root = reservation.dir().join(top);
+    let root = reservation.dir().join(&top);
     let mut written = Size::ZERO;
     for index in files {
         let Some(file) = manifest.file(index) else { continue };
@@ -214,8 +214,14 @@ pub(crate) fn write(
         while left > 0 {
             let some = incoming.some(left);
             if some.is_empty() {
-                let why =
-                    format!("the upload ends in the midst of {}", file.path().below(Path::new("")).display());
+                // A single file is called as the whole.
+                let path =
+                    if manifest.is_single_file() { top.clone() } else { file.path().below(Path::new("")) };
+                let (came, len) = (file.len() - left, file.len());
+                let why = format!(
+                    "the upload ends in the midst of {}, of which {came} of {len} bytes came",
+                    path.display()
+                );
                 return Err(ApiError::malformed(why));
             }
             to.write_all(&some).map_err(full)?;
@@ -226,14 +232,16 @@ pub(crate) fn write(
         reservation.grown(written)?;
     }
     if !incoming.some(1).is_empty() {
-        written.bytes += 1;
-        // More than the manifest names is more than was declared.
-        reservation.grown(Size { bytes: manifest.total_len() + 1, ..written })?;
-        return Err(ApiError::new(
-            axum::http::StatusCode::PAYLOAD_TOO_LARGE,
-            "exceeded",
-            "more came than was declared; the cache is INVALID",
-        ));
+        // More than the manifest names is more than was declared: the cache is INVALID from here on.
+        match reservation.grown(Size { bytes: manifest.total_len() + 1, ..written }) {
+            Ok(()) | Err(tidecast_depot::Error::Exceeded { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let why = match written.bytes {
+            0 => "nothing was to come, all of it is here already; the cache is INVALID".into(),
+            bytes => format!("more came than the {bytes} bytes that were to come; the cache is INVALID"),
+        };
+        return Err(ApiError::new(axum::http::StatusCode::PAYLOAD_TOO_LARGE, "exceeded", why));
     }
     if !incoming.whole {
         return Err(ApiError::malformed("the upload broke off"));
