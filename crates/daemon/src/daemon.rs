@@ -301,6 +301,9 @@ impl Daemon {
             "pause" => self.set_mode(Mode::Paused),
             "drain" => self.set_mode(Mode::Draining),
             "limit" => {
+                if limit.busy.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+                    return Err(ApiError::malformed("busy is a share: 0 to 1"));
+                }
                 if let Some(capacity) = limit.capacity {
                     let mut limits = self.config.depot.clone();
                     limits.max_bytes = Some(capacity);

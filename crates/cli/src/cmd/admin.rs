@@ -10,12 +10,13 @@ use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::stop::block_on;
-use crate::units::{Size, Span};
+use crate::units::{Size, Span, count};
 
 /// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
 ///
 /// For root, or for the user whose daemon it is. It takes effect at once, with --all on every daemon of the site that
-/// is alive: a host's daemon is obeyed by the others (see the setting `admins`), a user's by that user's others.
+/// is alive: a host's daemon is obeyed by the others (see the setting `admins`), a user's by that user's others. A store
+/// is verified (fsck) on its own host only.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tidecast admin status\n  tidecast admin limit --capacity 500GB\n  tidecast admin drain --host node07\n  tidecast admin status --all\n  tidecast admin fsck"
@@ -23,33 +24,45 @@ use crate::units::{Size, Span};
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
+}
+
+#[derive(clap::Args, Debug)]
+struct Where {
     /// On all hosts of the site
-    #[arg(long, global = true, conflicts_with = "host")]
+    #[arg(long, conflicts_with = "host")]
     all: bool,
     /// On this host instead of the one where you are
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
 enum What {
     /// How the daemon is
-    Status,
-    /// Take nothing new, and have others wait
-    Pause,
-    /// Take nothing new; what is here is still given to others
-    Drain,
+    Status(Where),
+    /// Take nothing new, and have others wait, until it is resumed: also when the daemon is started anew
+    Pause(Where),
+    /// Take nothing new, until it is resumed, also when the daemon is started anew; what is here is still given to others
+    Drain(Where),
     /// Take new caches again
-    Resume,
-    /// Change limits, until the daemon is started anew
+    Resume(Where),
+    /// Change limits, until the daemon is started anew: for good they stand in its configuration
     Limit(LimitArgs),
-    /// Verify every byte of the store; what is damaged is marked INVALID, and comes anew when it is asked for
+    /// Verify every byte of the store of this host; what is damaged is marked INVALID, and comes anew when it is asked for
     Fsck,
 }
 
 #[derive(clap::Args, Debug)]
-#[group(required = true, multiple = true)]
 struct LimitArgs {
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    limits: LimitFlags,
+}
+
+#[derive(clap::Args, Debug)]
+#[group(required = true, multiple = true)]
+struct LimitFlags {
     /// Most that caches may occupy
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
@@ -69,7 +82,7 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = not_negative)]
     cores: Option<f64>,
     /// The share of all that while a job uses a cache: 0.06
-    #[arg(long, value_name = "SHARE", value_parser = not_negative)]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     busy: Option<f64>,
 }
 
@@ -78,29 +91,36 @@ fn not_negative(text: &str) -> Result<f64, String> {
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("write 0 or more".into()) }
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    not_negative(text).ok().filter(|share| *share <= 1.0).ok_or_else(|| "write a share: 0 to 1".into())
+}
+
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let client = Client::new(&daemon::to_ask(context)?);
     let failed = |error| Failure::from(anyhow::Error::from(error));
-    let elsewhere = args.all || args.host.is_some();
+    let here = Where { all: false, host: None };
+    let at = match &args.what {
+        What::Status(at) | What::Pause(at) | What::Drain(at) | What::Resume(at) => at,
+        What::Limit(args) => &args.at,
+        What::Fsck => &here,
+    };
+    let elsewhere = at.all || at.host.is_some();
     block_on(context.threads(), async {
         let (word, limit) = match &args.what {
-            What::Status if elsewhere => ("status", Limit::default()),
-            What::Status => {
+            What::Status(_) if elsewhere => ("status", Limit::default()),
+            What::Status(_) => {
                 let status: Status = client.get("/v1/daemon").await.map_err(failed)?;
                 return tell(&status, reporter);
-            }
-            What::Fsck if elsewhere => {
-                return Err(Failure::usage(anyhow::anyhow!("fsck is for this host only: run it on each")));
             }
             What::Fsck => {
                 let long = Duration::from_secs(7 * 86_400);
                 let report: Value = client.post("/v1/fsck", &json!({}), long).await.map_err(failed)?;
                 return checked(report, reporter);
             }
-            What::Pause => ("pause", Limit::default()),
-            What::Drain => ("drain", Limit::default()),
-            What::Resume => ("resume", Limit::default()),
-            What::Limit(args) => {
+            What::Pause(_) => ("pause", Limit::default()),
+            What::Drain(_) => ("drain", Limit::default()),
+            What::Resume(_) => ("resume", Limit::default()),
+            What::Limit(LimitArgs { limits: args, .. }) => {
                 let bytes = |size: Option<Size>| size.map(|size| size.0);
                 let limit = Limit {
                     capacity: bytes(args.capacity),
@@ -115,7 +135,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             }
         };
         if elsewhere {
-            let host = args
+            let host = at
                 .host
                 .as_deref()
                 .map_or(String::new(), |host| format!("?host={}", super::cache::escape(host)));
@@ -135,12 +155,12 @@ fn tell_all(told: &[Ruled], reporter: &Reporter) -> Outcome {
     for one in told {
         let what = match (&one.status, &one.why) {
             (Some(status), _) => format!(
-                "{}, {} caches, {} of {}, knows {} hosts",
+                "{}, {}, {} of {}, knows {}",
                 status.state,
-                status.caches,
+                count(status.caches, "cache"),
                 Size(status.bytes),
                 Size(status.capacity),
-                status.members
+                count(status.members, "host")
             ),
             (None, why) => format!("not done: {}", why.as_deref().unwrap_or("it does not say why")),
         };
@@ -157,8 +177,8 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
     let up = Span(Duration::from_secs(super::now().saturating_sub(status.started)));
     reporter.result(&format!("{}, {} for {up}, tidecast {}", status.name, status.state, status.version));
     reporter.result(&format!(
-        "{} caches, {} of {}, {} reserved; sent {}, received {}",
-        status.caches,
+        "{}, {} of {}, {} reserved; sent {}, received {}",
+        count(status.caches, "cache"),
         Size(status.bytes),
         Size(status.capacity),
         Size(status.reserved),
@@ -197,8 +217,12 @@ fn may_take(limits: &Limits) -> String {
 fn checked(report: Value, reporter: &Reporter) -> Outcome {
     let number = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
     let clean = report.get("clean").and_then(Value::as_bool) == Some(true);
-    let what =
-        format!("{} caches, {} objects, {} read", number("caches"), number("objects"), Size(number("bytes")));
+    let what = format!(
+        "{}, {}, {} read",
+        count(number("caches"), "cache"),
+        count(number("objects"), "object"),
+        Size(number("bytes"))
+    );
     let fields = object(report.clone());
     if clean {
         reporter.result(&format!("{what}: clean"));
