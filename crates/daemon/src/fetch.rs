@@ -232,8 +232,13 @@ impl Daemon {
         if let Some(record) = self.here(&name, &reader) {
             return self.hand(caller, record.id, user, place, (0.0, None)).await;
         }
-        if name.origin.as_ref().is_some_and(|origin| *origin == self.config.name) {
-            return Err(ApiError::absent(&name.to_string()));
+        if name.origin.as_ref().is_none_or(|origin| *origin == self.config.name) {
+            if let Some(damaged) = self.damaged(&name, &reader) {
+                return Err(damaged);
+            }
+            if name.origin.is_some() {
+                return Err(ApiError::absent(&name.to_string()));
+            }
         }
         if self.mode() != Mode::Running {
             return Err(
@@ -297,6 +302,25 @@ impl Daemon {
             all.retain(|r| name.version.is_none_or(|v| r.version == Some(v)));
             all.into_iter().max_by_key(|r| (r.committed, r.version))
         })
+    }
+
+    /// One that was made here, and that nobody can have any more: what there is to do about it.
+    fn damaged(&self, name: &CacheName, reader: &Reader) -> Option<ApiError> {
+        let filter = tidecast_depot::Filter {
+            origin: Some(self.config.name.clone()),
+            name: Some(name.name.clone()),
+            state: Some(tidecast_depot::State::Invalid),
+            reader: Some(reader.clone()),
+            ..Default::default()
+        };
+        let mut all = self.depot.caches(&filter);
+        all.retain(|record| name.version.is_none_or(|version| record.version == Some(version)));
+        let found = all.into_iter().max_by_key(|record| record.version)?;
+        let why = format!(
+            "{} is damaged (INVALID), and was made at this host: remove it, and create it again from its files",
+            found.full_name()
+        );
+        Some(ApiError::new(axum::http::StatusCode::CONFLICT, "invalid", why))
     }
 
     /// The fetch of a cache for `reader`: one that runs already, or a new one. `offered`: nobody here has asked for it.

@@ -64,6 +64,9 @@ impl Daemon {
                 ads::check(what, text).map_err(crate::Error::from)?;
             }
         }
+        if create.mode.is_some_and(|mode| mode & 0o022 != 0) {
+            return Err(ApiError::malformed("nobody writes to a cache: its mode is 0o700, 0o750 or 0o755"));
+        }
         let group = create.group.clone().or_else(|| caller.groups.first().cloned());
         if let Some(other) = group.as_ref().filter(|group| !caller.groups.contains(group) && !caller.rules())
         {

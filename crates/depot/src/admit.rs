@@ -34,7 +34,7 @@ pub enum Reason {
     #[error("this cache is on its way already")]
     Underway,
     /// Larger than the store.
-    #[error("it needs {} bytes and {} files, the store has room for {} and {}", need.bytes, need.inodes, room.bytes, room.inodes)]
+    #[error("it needs {} bytes and {} files, the store has room for {}", need.bytes, need.inodes, most(room))]
     TooLarge {
         /// What it needs.
         need: Size,
@@ -42,7 +42,7 @@ pub enum Reason {
         room: Size,
     },
     /// More than the owner may have.
-    #[error("it needs {} bytes and {} files, and its owner has {} and {} of {} and {}", need.bytes, need.inodes, used.bytes, used.inodes, quota.bytes, quota.inodes)]
+    #[error("it needs {} bytes and {} files, and its owner has {} and {}, and may have {}", need.bytes, need.inodes, used.bytes, used.inodes, most(quota))]
     Quota {
         /// What it needs.
         need: Size,
@@ -60,6 +60,15 @@ pub enum Reason {
         /// What is missing.
         missing: Size,
     },
+}
+
+/// A limit in words: of what has none, nothing is said.
+fn most(limit: &Size) -> String {
+    match (limit.bytes, limit.inodes) {
+        (bytes, u64::MAX) => format!("{bytes} bytes"),
+        (u64::MAX, files) => format!("{files} files"),
+        (bytes, files) => format!("{bytes} bytes and {files} files"),
+    }
 }
 
 /// What stays, whoever needs the room.

@@ -48,16 +48,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     methods: Vec<Method>,
     /// Hosts it is offered to: a ClassAd expression over their ads (TARGET.TotalDisk > 1000000)
-    #[arg(long, value_name = "CLASSAD")]
+    #[arg(long, value_name = "CLASSAD", value_parser = expression)]
     policy: Option<String>,
     /// Hosts that may have it: a ClassAd expression over their ads
-    #[arg(long, value_name = "CLASSAD")]
+    #[arg(long, value_name = "CLASSAD", value_parser = expression)]
     requirements: Option<String>,
     /// Only you may read it, and it leaves this host by DIRECT only
     #[arg(long)]
     private: bool,
-    /// Copies to keep on hosts
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Copies to keep on hosts, the one here among them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     replicas: u32,
     /// Who may read it: 700, 750 or 755, as of a directory [default: 755]
     #[arg(long, value_name = "MODE", value_parser = mode)]
@@ -69,9 +69,15 @@ pub(super) struct Args {
 
 fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & 0o022 != 0 => Err("nobody writes to a cache: write 700, 750 or 755".into()),
         Ok(mode) if mode & !0o777 == 0 && mode & 0o400 != 0 => Ok(mode),
         _ => Err("write it in octal, as of a directory: 700, 750 or 755".into()),
     }
+}
+
+/// The text, if it is one that daemons understand: before all is hashed.
+fn expression(text: &str) -> Result<String, String> {
+    tidecast_classad::Expr::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
 pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
@@ -200,4 +206,20 @@ fn read(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_cache_can_have_is_refused_before_anything_is_read() {
+        for fine in ["700", "750", "755", "0755", "555"] {
+            assert!(mode(fine).is_ok(), "{fine}");
+        }
+        for bad in ["777", "775", "722", "077", "1755", "rwx", ""] {
+            assert!(mode(bad).is_err(), "{bad}");
+        }
+        assert!(expression("TARGET.TotalDisk > 5").is_ok() && expression("1 +").is_err());
+    }
 }

@@ -13,7 +13,7 @@ use super::place::{bind, symlink};
 use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
-use crate::units::{Size, Span};
+use crate::units::{Size, Span, count};
 
 /// The daemon is asked again after so long at most, seconds.
 const ASK: u64 = 10;
@@ -101,7 +101,8 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
 
 fn tell(placed: &Placed, reporter: &Reporter) {
     if placed.copies > 0 {
-        reporter.note(&format!("{} files were copied, {}", placed.copies, Size(placed.copied)));
+        let were = if placed.copies == 1 { "was" } else { "were" };
+        reporter.note(&format!("{} {were} copied, {}", count(placed.copies, "file"), Size(placed.copied)));
     }
 }
 

@@ -9,7 +9,7 @@ use tidecast_daemon::name::CacheName;
 use super::{Ask, escape};
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
-use crate::units::{Size, Span};
+use crate::units::{Size, Span, count};
 
 /// List the caches of this host that you may read
 #[derive(clap::Args, Debug)]
@@ -58,10 +58,10 @@ pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Out
     line("cache", info.name.clone());
     line("state", info.state.clone());
     line("owner", format!("{}, mode {:o}{}", info.owner, info.mode, group(&info)));
-    line("size", format!("{} in {} files", Size(info.bytes), info.files));
+    line("size", format!("{} in {}", Size(info.bytes), count(info.files, "file")));
     line("lease", lease(&info));
     line("travels", methods.join(", "));
-    line("in use", format!("by {} jobs", info.users));
+    line("in use", format!("by {}", count(info.users.into(), "job")));
     if info.came != Came::default() {
         line("came", super::how_it_came(&info.came));
     }
