@@ -1,12 +1,12 @@
-"""The shared memory of a receiver, read without locks."""
+"""The shared memory of a receiver, read without waiting for locks."""
 from __future__ import annotations
 
 import builtins
+import fcntl
 import mmap
-import os
 import pathlib
 import time
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -76,8 +76,8 @@ class Field:
         self.name = name
         self._path = _DIR / (_PREFIX + name)
         try:
-            with builtins.open(self._path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            self._file = builtins.open(self._path, "rb")
+            self._map = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError):
             raise FieldError(f"there is no field {name!r} on this host: tidecast field recv --name {name}") from None
         if len(self._map) < 4096:
@@ -116,8 +116,8 @@ class Field:
 
     @property
     def is_open(self) -> bool:
-        """False when the receiver has ended or made the memory anew."""
-        return self._word(_STATE) == 1
+        """False when the receiver has ended, was killed, or has made the memory anew."""
+        return self._word(_STATE) == 1 and _is_held(self._file)
 
     @property
     def title(self) -> str:
@@ -166,7 +166,7 @@ class Field:
         until = None if timeout is None else time.monotonic() + timeout
         while self.closed == self._seen:
             if not self.is_open:
-                raise Closed(f"{self.name}: the receiver has ended or begun anew")
+                raise Closed(f"{self.name}: the receiver has ended, or was killed, or has begun anew")
             if until is not None and time.monotonic() >= until:
                 return None
             time.sleep(_LOOK)
@@ -195,6 +195,7 @@ class Field:
     def close(self) -> None:
         """Lets go of the memory. Arrays that are still in use keep it."""
         self._volumes, self._words = [], np.zeros(64, "<u8")
+        self._file.close()
         try:
             self._map.close()
         except BufferError:
@@ -219,5 +220,24 @@ def open(name: str = "field") -> Field:
 
 
 def names() -> list[str]:
-    """The names of the fields on this host."""
-    return sorted(entry[len(_PREFIX):] for entry in os.listdir(_DIR) if entry.startswith(_PREFIX))
+    """The names of the fields that receivers of this host have."""
+    return sorted(path.name[len(_PREFIX):] for path in _DIR.glob(_PREFIX + "*") if _is_received(path))
+
+
+def _is_received(path: pathlib.Path) -> bool:
+    try:
+        with builtins.open(path, "rb") as file:
+            return _is_held(file)
+    except OSError:
+        return False
+
+
+def _is_held(file: BinaryIO) -> bool:
+    """Whether a receiver has this file: it holds a lock on it, also one that cannot say any more that it ends. Ours is shared and given
+    back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False

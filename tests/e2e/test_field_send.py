@@ -1,5 +1,7 @@
 """`tidecast field send` and `sync`, and Python's tidecast.field: to a receiver that was written from the format's description alone,
 and to the real one."""
+import importlib.util
+import json
 import os
 import pathlib
 import random
@@ -9,12 +11,13 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 
 import numpy as np
 import pytest
 from conftest import ROOT
 from support.fieldlink import Link
-from support.fieldpeer import field, unique
+from support.fieldpeer import field, forget, unique
 from support.fieldsink import Sink, neighbours
 from support.tidecast import wait_for
 
@@ -63,7 +66,7 @@ def recv(tide, port):
     names: list[str] = []
     yield begin
     for name in names:
-        pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink(missing_ok=True)
+        forget(name)
 
 
 def send(tide, sink, *words, key=None, code=0):
@@ -254,13 +257,43 @@ def test_a_receiver_that_has_gone_is_missed_and_one_that_is_back_is_counted_anew
     proc.process.wait()
     sent.until("nobody is there", lambda: last()["accepted"] == 0)
     gone = last()
-    pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink()
     back = tide.run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", 4, "--shm", name, "--key", KEY)
     sent.until("it is received again", lambda: last()["received"] > gone["received"] + 20)
     assert last()["accepted"] == 4
     # What was sent to nobody is not lost on the way; what was under way when it was killed may be.
     assert last()["lost"] < gone["packets"] / 2, (gone, last())
     for one in (sent, back):
+        one.signal(signal.SIGINT)
+        one.exits(0)
+
+
+def test_a_receiver_that_was_killed_is_known_to_be_dead(tide, recv, tmp_path):
+    proc, first, name = recv("--volume", "steps", "--key", KEY)
+    words = ["--json", "field", "send", "demo:gray-scott:16", "--to", f"127.0.0.1:{first}", "--streams", 4, "--key", KEY, "--rate", "2mbit"]
+    sent = tide.run(*words)
+    wait_for("it is there", lambda: name in tidecast.field.names())
+    view = tide.run("--json", "field", "view", name, "--listen", "127.0.0.1:0")
+    url = view.until("it serves", lambda: '"started"' in view.out and view.last("started"))["url"]
+
+    def receiving() -> bool:
+        with urllib.request.urlopen(f"{url}/api/state", timeout=60) as answer:
+            return json.load(answer)["volumes"][0]["receiving"]
+
+    with tidecast.field.open(name) as here:
+        assert here.is_open and receiving() and here.wait(60)
+        proc.signal(signal.SIGKILL)
+        proc.process.wait()
+        assert not here.is_open and not receiving() and name not in tidecast.field.names()
+        with pytest.raises(tidecast.field.Closed):
+            while True:
+                here.wait()
+        # Readers that look all the time keep no receiver from starting, and find it.
+        back = tide.run("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", 4, "--name", name, "--key", KEY)
+        sent.until("it is back", lambda: not here.is_open and name in tidecast.field.names() and receiving())
+        assert not here.is_open, "the old memory"
+    with tidecast.field.open(name) as here:
+        assert here.is_open and here.wait(60)
+    for one in (sent, back, view):
         one.signal(signal.SIGINT)
         one.exits(0)
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from support import browser
 from support.fieldlink import Link
-from support.fieldpeer import field, unique
+from support.fieldpeer import field, forget, unique
 from support.fieldsink import neighbours
 from support.tidecast import wait_for
 
@@ -40,7 +40,7 @@ def recv(node):
     for proc, name in procs:
         proc.signal(signal.SIGINT)
         proc.wait()
-        pathlib.Path(f"/dev/shm/tidecast-field-{name}").unlink(missing_ok=True)
+        forget(name)
 
 
 @pytest.fixture

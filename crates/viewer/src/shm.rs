@@ -7,6 +7,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
+
 use crate::error::Error;
 use crate::state::{Closed, Slab, State};
 
@@ -144,7 +146,7 @@ impl Memory {
     /// The file that is there now.
     pub(crate) fn current(&self) -> Result<std::sync::Arc<Open>, Error> {
         if let Some(open) = self.open.read().clone()
-            && open.head().is_ok_and(|head| word(&head, 112) == Some(1))
+            && open.head().is_ok_and(|head| open.is_receiving(&head))
         {
             return Ok(open);
         }
@@ -189,6 +191,17 @@ impl Open {
     fn head(&self) -> Result<[u8; HEAD], Error> {
         let mut head = [0; HEAD];
         self.read(&mut head, 0).map(|()| head)
+    }
+
+    /// Whether a receiver has it: one that was killed could not say that it ends, but holds its lock no more. Ours is shared and given
+    /// back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way.
+    fn is_receiving(&self, head: &[u8]) -> bool {
+        let flock = |how| rustix::fs::flock(&self.file, how);
+        word(head, 112) == Some(1)
+            && match flock(FlockOperation::NonBlockingLockShared) {
+                Ok(()) => flock(FlockOperation::Unlock).is_err(),
+                Err(_) => true,
+            }
     }
 
     /// What is in front; none while it is written.
@@ -280,7 +293,7 @@ impl Open {
             shape: self.layout.shape,
             step: get(96),
             closed: get(104),
-            receiving: get(112) == 1,
+            receiving: self.is_receiving(&head),
             live: self.layout.volumes[0] == 1,
             rate: get(256),
             last: get(128),
@@ -318,6 +331,23 @@ mod tests {
         for word in wrong.iter().chain(&[(64, 0), (64, 9), (72, u64::MAX), (80, 255), (200, end), (208, 0)]) {
             assert!(Layout::parse(&head(&[*word]), end).is_err(), "{word:?}");
         }
+    }
+
+    #[test]
+    fn a_receiver_lives_while_it_holds_the_lock() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |state| {
+            std::fs::write(file.path(), head(&[(112, state)])).unwrap();
+            file.as_file().set_len(1 << 16).unwrap();
+        };
+        write(1);
+        let open = Open::new(file.path()).unwrap();
+        let receiving = || open.is_receiving(&open.head().unwrap());
+        assert!(!receiving(), "killed");
+        rustix::fs::flock(file.as_file(), FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(receiving());
+        write(2);
+        assert!(!receiving(), "ended");
     }
 
     proptest! {
