@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import zarr
-from support.fieldpeer import RUN, XYZ, Reader, Sender, field, unique
+from support.fieldpeer import RUN, XYZ, Reader, Sender, field, forget, unique
 
 SHAPE = (20, 12, 16)
 
@@ -60,7 +60,7 @@ def recv(tide):
     yield begin
     for one in all_:
         one.proc.kill()
-        pathlib.Path(f"/dev/shm/tidecast-field-{one.name}").unlink(missing_ok=True)
+        forget(one.name)
 
 
 @pytest.mark.parametrize("volume", ["live", "steps"])
@@ -344,6 +344,19 @@ def test_what_cannot_be_is_refused_and_said(recv, tide):
     said = tide("field", "recv", "--listen", "127.0.0.1:0", "--name", here.name, code=1).err
     assert "another --name" in said
     assert tide("field", "recv", "--name", "a/b", code=1).err
+
+
+def test_a_name_has_one_receiver_from_its_start_on(recv, tide):
+    here = recv("--streams", 1)
+    said = tide("field", "recv", "--listen", "127.0.0.1:0", "--name", here.name, code=1).err
+    assert "another --name" in said and not pathlib.Path(f"/dev/shm/tidecast-field-{here.name}").exists()
+    here.proc.signal(signal.SIGKILL)
+    here.proc.process.wait()
+    again = tide.run("--json", "field", "recv", "--listen", "127.0.0.1:0", "--name", here.name)
+    again.until("it listens", lambda: '"started"' in again.out)
+    again.signal(signal.SIGINT)
+    again.exits(0)
+    assert not list(pathlib.Path("/dev/shm").glob(f"*tidecast-field-{here.name}*"))
 
 
 def test_the_key_is_kept_and_the_command_is_printed(tide):

@@ -6,8 +6,9 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -80,11 +81,65 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::Name`].
-pub fn path(name: &str) -> Result<PathBuf, Error> {
+fn path(name: &str) -> Result<PathBuf, Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = !name.is_empty() && name.len() <= 64 && name.chars().all(plain);
     good.then(|| Path::new(DIR).join(format!("tidecast-field-{name}")))
         .ok_or_else(|| Error::Name(name.into()))
+}
+
+/// A name that this receiver has, from its start on: before there is memory, and from one file to the next.
+///
+/// A lock on a file beside the memory, for the memory comes only when the shape is known. Readers have nothing to do with it.
+#[derive(Debug)]
+pub struct Name {
+    path: PathBuf,
+    lock: PathBuf,
+    _held: File,
+}
+
+impl Name {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// When it is none, or another receiver has it.
+    pub fn take(name: &str) -> Result<Self, Error> {
+        let path = path(name)?;
+        let lock = Path::new(DIR).join(format!(".tidecast-field-{name}.lock"));
+        loop {
+            let held =
+                open_lock(&lock).map_err(|error| Error::Io { doing: "open", path: lock.clone(), error })?;
+            rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|_| Error::Taken(path.clone()))?;
+            // The one who had it may have taken the file away since it was opened: then another is in its place.
+            if held.metadata().is_ok_and(|meta| meta.nlink() > 0) {
+                return Ok(Self { path, lock, _held: held });
+            }
+        }
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // While it is held; a receiver that is killed leaves it, and the next one takes it.
+        let _ = std::fs::remove_file(&self.lock);
+    }
+}
+
+/// One that is there is opened as it is: in a directory for all, to open with O_CREAT what somebody else has left is refused even to root.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    loop {
+        match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
 }
 
 /// One file, as long as its shape and slabs stay.
@@ -102,18 +157,18 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Makes the file, with memory for the slabs, and gives it its name; one of that name that nobody writes to is replaced.
+    /// Makes the file, with memory for the slabs, and gives it its name; one that a killed receiver has left is replaced.
     ///
     /// # Errors
-    /// When another receiver writes to it, or there is no room.
+    /// When there is no room.
     pub fn create(
-        name: &str,
+        name: &Name,
         shape: Shape,
         slabs: &[(u32, Slab)],
         volumes: usize,
         title: &str,
     ) -> Result<Self, Error> {
-        let path = path(name)?;
+        let path = name.path.clone();
         let io = |doing| {
             let path = path.clone();
             move |error: io::Error| Error::Io { doing, path, error }
@@ -122,7 +177,6 @@ impl Shared {
         let first_volume = (history + HISTORY as usize * ENTRY).next_multiple_of(ALIGN);
         let volume_size = (shape.values() as usize * VALUE).next_multiple_of(ALIGN);
         let size = first_volume + volumes * volume_size;
-        free(&path)?;
         let (begin, end) = span(slabs);
         let needed = (first_volume + volumes * (end - begin) * VALUE) as u64;
         let room = rustix::fs::statvfs(DIR).map_err(|e| io("look at")(e.into()))?;
@@ -325,15 +379,6 @@ fn span(slabs: &[(u32, Slab)]) -> (usize, usize) {
     (begin as usize, end as usize)
 }
 
-/// Whether nobody writes to a file of this name.
-///
-/// # Errors
-/// [`Error::Taken`].
-pub fn free(path: &Path) -> Result<(), Error> {
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| Error::Taken(path.to_owned()))
-}
-
 /// Nanoseconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
@@ -343,14 +388,14 @@ pub fn now() -> u64 {
 mod tests {
     use super::*;
 
-    fn make(name: &str, volumes: usize) -> Result<Shared, Error> {
+    fn make(name: &Name, volumes: usize) -> Result<Shared, Error> {
         let shape = Shape::new(4, 4, 4).unwrap();
         let slabs = [(2, shape.slab(2, 4).unwrap()), (3, shape.slab(3, 4).unwrap())];
         Shared::create(name, shape, &slabs, volumes, "density")
     }
 
-    fn unique(what: &str) -> String {
-        format!("test-{what}-{}", std::process::id())
+    fn unique(what: &str) -> Name {
+        Name::take(&format!("test-{what}-{}", std::process::id())).unwrap()
     }
 
     #[test]
@@ -375,15 +420,35 @@ mod tests {
 
     #[test]
     fn one_receiver_a_name() {
-        let name = unique("one");
-        let first = make(&name, 1).unwrap();
-        assert!(matches!(make(&name, 1), Err(Error::Taken(_))));
+        let name = format!("test-one-{}", std::process::id());
+        let first = Name::take(&name).unwrap();
+        assert!(matches!(Name::take(&name), Err(Error::Taken(_))), "before there is memory");
+        let killed = make(&first, 1).unwrap();
+        let lock = first.lock.clone();
+        drop(killed);
         drop(first);
-        // What a killed one has left is replaced.
-        make(&name, 1).unwrap().retire(true);
+        assert!(!lock.exists());
+        // What a killed one has left, its lock too, is taken over.
+        std::fs::write(&lock, "").unwrap();
+        let second = Name::take(&name).unwrap();
+        make(&second, 1).unwrap().retire(true);
         for wrong in ["", "a/b", "..//x", &"x".repeat(65)] {
-            assert!(path(wrong).is_err(), "{wrong}");
+            assert!(matches!(Name::take(wrong), Err(Error::Name(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_reader_sees_whether_a_receiver_lives() {
+        let name = unique("lives");
+        let shared = make(&name, 1).unwrap();
+        let reader = File::open(shared.path()).unwrap();
+        let free = || rustix::fs::flock(&reader, FlockOperation::NonBlockingLockShared).is_ok();
+        assert!(!free());
+        // As a receiver that is killed.
+        drop(shared);
+        assert!(free());
+        // A reader that looks does not keep the next one from starting.
+        make(&name, 1).unwrap().retire(true);
     }
 
     #[test]

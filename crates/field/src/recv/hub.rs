@@ -16,7 +16,7 @@ use super::slot::{Area, Part, Slot};
 use super::{Event, Options, Policy, Progress};
 use crate::control::Hello;
 use crate::key::{ControlKey, Secret};
-use crate::shm::{Shared, head, now};
+use crate::shm::{Name, Shared, head, now};
 
 /// Sessions that were replaced, and may not come back.
 const REMEMBERED: usize = 256;
@@ -50,7 +50,7 @@ struct Current {
 pub(super) struct Hub {
     pub(super) secret: Option<Secret>,
     pub(super) control: Option<ControlKey>,
-    name: String,
+    name: Name,
     policy: Policy,
     foreign: Option<crate::geometry::Shape>,
     current: Mutex<Current>,
@@ -70,6 +70,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(
         options: &Options,
+        name: Name,
         events: Sender<Event>,
         kick: Sender<()>,
         jobs: Sender<Job>,
@@ -78,7 +79,7 @@ impl Hub {
         Self {
             secret: options.secret.clone(),
             control: options.secret.as_ref().map(Secret::control),
-            name: options.name.clone(),
+            name,
             policy: options.policy,
             foreign: options.foreign,
             current: Mutex::default(),

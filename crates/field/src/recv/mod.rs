@@ -184,7 +184,7 @@ impl Receiver {
     /// # Errors
     /// When a port is taken, or another receiver has the name.
     pub fn start(options: &Options) -> Result<Self, Error> {
-        crate::shm::free(&crate::shm::path(&options.name)?)?;
+        let name = crate::shm::Name::take(&options.name)?;
         let inlets = (0..options.streams)
             .map(|stream| listen(options.listen, stream))
             .collect::<Result<Vec<_>, _>>()?;
@@ -194,7 +194,7 @@ impl Receiver {
         let (jobs, blocks) = bounded(fec::WAITING);
         let (recorder, takes) = bounded(1);
         let recorder = options.record.is_some().then_some(recorder);
-        let hub = Arc::new(Hub::new(options, told, kick, jobs, recorder));
+        let hub = Arc::new(Hub::new(options, name, told, kick, jobs, recorder));
         hub.begin_foreign()?;
         let mut receiver = Self { hub: hub.clone(), events, threads: Vec::new(), addresses };
         for (index, inlet) in inlets.into_iter().enumerate() {
