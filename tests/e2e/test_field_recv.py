@@ -41,11 +41,11 @@ class Receiver:
     def until(self, what, test):
         return self.proc.until(what, test)
 
-    def stop(self) -> dict:
+    def stop(self, code=0) -> dict:
         self.proc.signal(signal.SIGINT)
-        self.proc.ok()
+        self.proc.exits(code)
         assert not pathlib.Path(f"/dev/shm/tidecast-field-{self.name}").exists()
-        return self.proc.last("done")
+        return self.proc.last("error" if code else "done")
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
     for part in (volumes[:3], volumes[3:]):
         here = recv("--streams", 2, "--record", directory)
         sender = Sender(here.ports, SHAPE, here.key, first_step=7).begin()
-        before = 3 if directory.exists() else 0
+        before = 3 if (directory / "zarr.json").exists() else 0
         for batch, values in enumerate(part):
             sender.send(values, batch)
             here.until("recorded", lambda: recorded(directory, before + batch + 1))  # noqa: B023
@@ -441,7 +441,8 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(recv, tmp_path):
         warning = here.until("a word", lambda: [e["message"] for e in here.proc.events() if e["event"] == "warning"])[0]
         assert "recording" in warning and "No space left" in warning
         np.testing.assert_array_equal(here.reader().volume(), values)
-        assert here.stop()["recorded"] < 8
+        error = here.stop(code=1)
+        assert error["recorded"] < 8 and "No space left" in error["message"]
         assert zarr.open_array(directory, mode="r").shape[0] < 8
     finally:
         subprocess.run(["umount", "-l", directory], check=True)
@@ -454,5 +455,28 @@ def test_another_recording_is_not_written_over(recv, tmp_path):
         here.steps(1)
         if warned:
             here.until("a word", lambda: [e for e in here.proc.events() if e["event"] == "warning" and "another" in e["message"]])
-        here.stop()
+        here.stop(code=int(warned))
     assert zarr.open_array(tmp_path, mode="r").shape == (1, *SHAPE[::-1])
+
+
+def test_where_nothing_can_be_recorded_is_said_at_once(tide, tmp_path):
+    (tmp_path / "file").write_text("")
+    zarr.open_group(tmp_path / "v3", mode="w")
+    zarr.open_group(tmp_path / "v2", mode="w", zarr_format=2)
+    zarr.save_array(tmp_path / "array", np.zeros((2, 3)))
+    for place, said in {"file": "File exists", "file/run": "Not a directory", "v3": "a Zarr group", "v2": "version 2",
+                        "array": "a Zarr array that is no recording"}.items():
+        proc = tide("--json", "field", "recv", "--listen", "127.0.0.1:0", "--name", unique(), "--record", tmp_path / place, code=1)
+        message = proc.last("error")["message"]
+        assert said in message and str(tmp_path / place) in message and "shape" not in message
+
+
+def test_a_flood_of_refused_hellos_is_a_few_lines(recv):
+    here = recv("--streams", 2, "--plain")
+    for number in range(2000):
+        crowd = Sender(here.ports * 2, (8, 8, 8 + number % 50), session=number + 1)
+        crowd.raw(number % 2, crowd.hello_bytes(number % 2).replace(b"made by hand", b"%12d" % number))
+        crowd.close()
+    assert Sender(here.ports, SHAPE).begin(), "others are served"
+    said = [e["message"] for e in here.proc.events() if e["event"] == "warning"]
+    assert 1 <= len(said) < 20 and "--streams" in said[0], said

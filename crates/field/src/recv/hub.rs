@@ -64,6 +64,8 @@ pub(super) struct Hub {
     recorder: Option<Sender<Take>>,
     pub(super) recorded: Count,
     pub(super) skipped: Count,
+    /// Why the recording is not all that it should be.
+    pub(super) unrecorded: Mutex<Option<String>>,
     pub(super) stop: AtomicBool,
 }
 
@@ -92,6 +94,7 @@ impl Hub {
             recorder,
             recorded: Count::default(),
             skipped: Count::default(),
+            unrecorded: Mutex::default(),
             stop: AtomicBool::new(false),
         }
     }

@@ -62,6 +62,14 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
+    /// No place for a recording.
+    #[error("cannot record into {}: {error}", dir.display())]
+    Record {
+        /// Where.
+        dir: PathBuf,
+        /// What is in the way.
+        error: io::Error,
+    },
     /// Threads.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -182,9 +190,12 @@ impl Receiver {
     /// Opens the sockets and starts the threads.
     ///
     /// # Errors
-    /// When a port is taken, or another receiver has the name.
+    /// When a port is taken, or another receiver has the name, or nothing can be recorded.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let name = crate::shm::Name::take(&options.name)?;
+        if let Some(dir) = &options.record {
+            record::prepare(dir).map_err(|error| Error::Record { dir: dir.clone(), error })?;
+        }
         let inlets = (0..options.streams)
             .map(|stream| listen(options.listen, stream))
             .collect::<Result<Vec<_>, _>>()?;
@@ -252,6 +263,11 @@ impl Receiver {
     /// Steps recorded so far, and those that were not because the disk was too slow.
     pub fn recorded(&self) -> (u64, u64) {
         (self.hub.recorded.get(), self.hub.skipped.get())
+    }
+
+    /// Why the recording is not all that it should be; known when the receiver has ended.
+    pub fn unrecorded(&self) -> Option<String> {
+        self.hub.unrecorded.lock().clone()
     }
 
     /// Ends it: steps under way are given up, readers are told, and the shared memory's name goes. Events that nobody has heard can

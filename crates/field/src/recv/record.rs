@@ -32,6 +32,41 @@ pub(super) struct Take {
     pub(super) title: String,
 }
 
+/// Makes sure that steps can be recorded here: before the first one comes, when somebody still looks.
+pub(super) fn prepare(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    before(dir)?;
+    let probe = dir.join("zarr.json.part");
+    File::create(&probe)?;
+    fs::remove_file(&probe)
+}
+
+/// The shape and the steps of the recording that a directory has, if it has one; what else is there is not written over.
+fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
+    let foreign = |what: &str| Err(io::Error::other(format!("it has {what}; name another directory")));
+    if [".zgroup", ".zarray"].iter().any(|name| dir.join(name).exists()) {
+        return foreign("Zarr data of version 2, which is no recording");
+    }
+    let text = match fs::read(dir.join("zarr.json")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Ok(had) = serde_json::from_slice::<Value>(&text) else {
+        return foreign("a zarr.json that is damaged");
+    };
+    if had["node_type"] == "group" {
+        return foreign("a Zarr group, which is no recording");
+    }
+    let numbers = |value: &Value| serde_json::from_value::<Vec<u64>>(value.clone()).ok();
+    match (numbers(&had["shape"]), numbers(&had["attributes"]["steps"])) {
+        (Some(shape), Some(steps)) if shape.first() == Some(&(steps.len() as u64)) => {
+            Ok(Some((shape, steps)))
+        }
+        _ => foreign("a Zarr array that is no recording"),
+    }
+}
+
 /// The thread that records, until the receiver ends or the disk fails.
 pub(super) fn work(hub: &Hub, dir: &Path, takes: &crossbeam_channel::Receiver<Take>) {
     let mut recording: Option<Recording> = None;
@@ -50,14 +85,16 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &crossbeam_channel::Receiver<Ta
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
-                let dir = dir.display();
-                hub.tell(Event::Note(format!("recording into {dir} has ended, receiving goes on: {error}")));
+                let why = format!("recording into {} has ended", dir.display());
+                hub.tell(Event::Note(format!("{why}, receiving goes on: {error}")));
+                hub.unrecorded.lock().get_or_insert(format!("{why}: {error}"));
                 break;
             }
         }
     }
     if let Some(Err(error)) = recording.map(|mut recording| recording.write_series()) {
-        hub.tell(Event::Note(format!("cannot write the series of {}: {error}", dir.display())));
+        let why = format!("cannot write the series of {}: {error}", dir.display());
+        hub.unrecorded.lock().get_or_insert(why);
     }
 }
 
@@ -103,25 +140,13 @@ impl Recording {
         fs::create_dir_all(dir)?;
         let (nx, ny, _) = take.shape.sides();
         let sides = [take.planes.1 - take.planes.0, ny, nx];
-        let mut steps = Vec::new();
-        if let Ok(text) = fs::read(dir.join("zarr.json")) {
-            let had: Value = serde_json::from_slice(&text)?;
-            let shape: Vec<u64> = serde_json::from_value(had["shape"].clone()).unwrap_or_default();
-            let old: Option<Vec<u64>> = serde_json::from_value(had["attributes"]["steps"].clone()).ok();
-            match old {
-                Some(old)
-                    if shape.get(1..) == Some(&sides.map(u64::from))
-                        && shape.first() == Some(&(old.len() as u64)) =>
-                {
-                    steps = old;
-                }
-                _ => {
-                    return Err(io::Error::other(
-                        "it has a recording of another shape; name another directory",
-                    ));
-                }
+        let steps = match before(dir)? {
+            None => Vec::new(),
+            Some((shape, steps)) if shape.get(1..) == Some(&sides.map(u64::from)) => steps,
+            Some(_) => {
+                return Err(io::Error::other("it has a recording of another shape; name another directory"));
             }
-        }
+        };
         let log = OpenOptions::new().create(true).append(true).open(dir.join("steps.jsonl"))?;
         let (dir, title) = (dir.to_owned(), take.title.clone());
         Ok(Self { dir, sides, first_plane: take.planes.0, title, steps, log, series: None })
@@ -205,4 +230,35 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&part);
     }
     written
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_can_be_recorded_is_known_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("a/b");
+        prepare(&new).unwrap();
+        assert_eq!(fs::read_dir(&new).unwrap().count(), 0, "nothing is left behind");
+        fs::write(new.join("file"), "").unwrap();
+        assert!(prepare(&new.join("file")).is_err());
+        let write = |text: &str| fs::write(new.join("zarr.json"), text).unwrap();
+        for (text, said) in [
+            (r#"{"zarr_format":3,"node_type":"group"}"#, "a Zarr group"),
+            (r#"{"zarr_format":3,"node_type":"array","shape":[2,3]}"#, "no recording"),
+            (r#"{"shape":[3,4,4,4],"attributes":{"steps":[1,2]}}"#, "no recording"),
+            ("{", "damaged"),
+        ] {
+            write(text);
+            let error = prepare(&new).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        write(r#"{"shape":[2,4,4,4],"attributes":{"steps":[1,2]}}"#);
+        assert_eq!(before(&new).unwrap(), Some((vec![2, 4, 4, 4], vec![1, 2])));
+        fs::write(new.join(".zgroup"), "").unwrap();
+        assert!(prepare(&new).unwrap_err().to_string().contains("version 2"));
+    }
 }

@@ -131,7 +131,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         reporter.result(&format!("{} recorded in {}{slow}", count(recorded, "step"), dir.display()));
         fields.extend(object(json!({ "recorded": recorded, "skipped": skipped })));
     }
-    Ok(fields)
+    match receiver.unrecorded() {
+        Some(why) => Err(Failure::from(anyhow!(why)).with(fields)),
+        None => Ok(fields),
+    }
 }
 
 fn options(args: &Args, secret: Option<Secret>) -> Options {
