@@ -23,6 +23,10 @@ const REMEMBERED: usize = 256;
 /// With nothing from anybody for so long, another sender may take over a plain stream.
 const QUIET: u64 = 2_000_000_000;
 
+/// Refusals that are told within [`WHILE`] (ns), and kept so as not to be told again: whoever floods this end does not flood its log.
+const TOLD: usize = 4;
+const WHILE: u64 = 10_000_000_000;
+
 /// What a hello has led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
@@ -42,8 +46,41 @@ struct Current {
     runs: u64,
     /// Sessions that others have replaced.
     former: VecDeque<u64>,
-    /// What was said of a refusal: once is enough.
-    complaint: String,
+    refusals: Refusals,
+}
+
+/// What was said of refusals: once is enough.
+#[derive(Default)]
+struct Refusals {
+    told: VecDeque<String>,
+    /// Since when they are counted, and how many were told since then.
+    since: u64,
+    count: usize,
+    /// How many were kept back.
+    untold: u64,
+}
+
+impl Refusals {
+    /// What is to be told of this one, if anything is.
+    fn tell(&mut self, refusal: String, now: u64) -> Option<String> {
+        if self.told.contains(&refusal) {
+            return None;
+        }
+        if now.saturating_sub(self.since) > WHILE {
+            (self.since, self.count) = (now, 0);
+        }
+        if self.count == TOLD {
+            self.untold += 1;
+            return None;
+        }
+        self.count += 1;
+        self.told.truncate(TOLD - 1);
+        self.told.push_front(refusal.clone());
+        Some(match std::mem::take(&mut self.untold) {
+            0 => refusal,
+            untold => format!("{refusal}; {untold} refusals before were not told"),
+        })
+    }
 }
 
 /// See the head of this file.
@@ -140,11 +177,12 @@ impl Hub {
         let mut current = self.current.lock();
         let terms = Terms::of(hello);
         if hello.stream as usize != hello.first as usize + index || hello.here as usize > self.counts.len() {
-            let here = self.counts.len();
+            // Without the stream's number: of all streams it is told once.
             let refusal = format!(
-                "refused a sender with {} streams for here, of which number {} came by number {index}: this end has {here} (--streams)",
+                "refused {:?}: {} streams for here, and this end has {} (--streams), or they come in by other ports than they should",
+                hello.name,
                 hello.here,
-                hello.stream.saturating_sub(hello.first)
+                self.counts.len()
             );
             return self.refuse(&mut current, refusal);
         }
@@ -174,9 +212,8 @@ impl Hub {
     }
 
     fn refuse(&self, current: &mut Current, complaint: String) -> Begun {
-        if current.complaint != complaint {
-            self.tell(Event::Note(complaint.clone()));
-            current.complaint = complaint;
+        if let Some(note) = current.refusals.tell(complaint, now()) {
+            self.tell(Event::Note(note));
         }
         Begun::Refused
     }
@@ -239,7 +276,7 @@ impl Hub {
         current.runs += 1;
         let run = Run::new(current.runs, session, terms.clone(), (rate, title), area, self.policy)?;
         current.run = Some(Arc::new(run));
-        current.complaint.clear();
+        current.refusals.told.clear();
         self.version.fetch_add(1, Ordering::Release);
         self.tell(Event::Session {
             title: title.to_owned(),
@@ -315,5 +352,24 @@ impl Hub {
             (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, 152, 0));
             run.area.shared.retire(true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_told_in_a_few_lines() {
+        let mut refusals = Refusals::default();
+        let second = 1_000_000_000;
+        let mut tell = |text: String, at: u64| refusals.tell(text, (100 + at) * second);
+        assert_eq!(tell("a".into(), 0).as_deref(), Some("a"));
+        assert_eq!(tell("a".into(), 60), None, "the same again");
+        let told: Vec<_> = (0..100_000).filter_map(|n| tell(n.to_string(), 61 + n / 5000)).collect();
+        // 20 s.
+        assert_eq!(told.len(), 2 * TOLD, "{told:?}");
+        assert!(told[TOLD].ends_with("; 54996 refusals before were not told"), "{told:?}");
+        assert!(refusals.told.len() <= TOLD);
     }
 }
