@@ -9,7 +9,7 @@ use tidecast_field::geometry::{Order, Ranks, Shape};
 use tidecast_field::key::{Secret, StreamKey, parity_place};
 use tidecast_field::packet::{Packing, Quad, VALUE, parity_head, values_head};
 use tidecast_field::parity::{Encoder, Layout, Packet, Rate};
-use tidecast_field::recv::{Closed, Event, Missing, Options, Policy, Receiver, Volumes};
+use tidecast_field::recv::{Closed, Event, Missing, Options, Policy, Receiver, Total, Volumes};
 
 const STREAMS: u32 = 4;
 const VALUES: u32 = 64;
@@ -213,6 +213,27 @@ fn parity_brings_back_what_is_lost() {
         assert!(totals.iter().all(|total| total.rejected == 0 && total.complete == 10));
         assert!(totals.iter().map(|total| total.lost).sum::<u64>() >= recovered);
     }
+}
+
+#[test]
+fn parity_that_is_not_needed_is_not_late() {
+    let secret = Secret::random();
+    let shape = Shape::new(33, 20, 41).unwrap();
+    let mut receiver = start("spare", &secret, Volumes::Steps);
+    let mut sender = Sender::new(&receiver, &secret, shape, Packing::Run);
+    for batch in 0..5 {
+        // The last block's parity comes when the step has closed.
+        sender.step(&volume(shape, batch), batch, 0);
+        assert_eq!(steps(&receiver, 1)[0].missing, 0);
+    }
+    let all = 5 * (sender.layout.total() + sender.layout.blocks() * u64::from(RATE.parity));
+    let sum = |receiver: &Receiver, of: fn(&Total) -> u64| receiver.totals().iter().map(of).sum::<u64>();
+    let until = Instant::now() + Duration::from_secs(60);
+    while sum(&receiver, |total| total.packets) < all && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    receiver.end();
+    assert_eq!((sum(&receiver, |total| total.packets), sum(&receiver, |total| total.stale)), (all, 0));
 }
 
 #[test]

@@ -35,9 +35,14 @@ impl Blocks {
         data + parity == u64::from(needed) && parity > 0
     }
 
-    fn is_whole(&self, block: u64, needed: u32) -> bool {
+    /// Data and parity packets that have come of a block.
+    fn came(&self, block: u64) -> (u64, u64) {
         let count = self.0.get(block as usize).map_or(0, |count| count.load(Ordering::Acquire));
-        count & u64::from(u32::MAX) >= needed.into()
+        (count & u64::from(u32::MAX), count >> 32)
+    }
+
+    fn is_whole(&self, block: u64, needed: u32) -> bool {
+        self.came(block).0 >= needed.into()
     }
 }
 
@@ -116,6 +121,14 @@ impl Fec {
         held.numbers.push(number);
         held.bytes.extend_from_slice(bytes);
         Ok(blocks.count(block, true, needed).then_some(block))
+    }
+
+    /// Whether a parity packet comes to a block that needs none any more.
+    pub(super) fn is_spare(&self, blocks: &Blocks, number: u32) -> bool {
+        self.layout.parity_shard(number).is_some_and(|(block, _)| {
+            let (data, parity) = blocks.came(block);
+            data + parity >= self.layout.data(block).into()
+        })
     }
 
     /// Gives the decoder the parity of a block; it is not kept any longer.
@@ -253,10 +266,14 @@ mod tests {
         // Block 0 is packets 0 and 1 of both slabs; one of the four is lost.
         assert_eq!(fec.data(&blocks, packet(0, 0)), None);
         assert_eq!(fec.data(&blocks, packet(1, 0)), None);
+        assert!(!fec.is_spare(&blocks, 1));
         assert_eq!(fec.parity(&blocks, 0, 0, &[1; 16]), Ok(None));
         assert_eq!(fec.parity(&blocks, 0, 0, &[1; 16]), Err(()), "twice");
         assert_eq!(fec.data(&blocks, packet(0, 1)), Some(0));
         assert_eq!(fec.parity(&blocks, 0, 1, &[1; 16]), Ok(None), "once is enough");
+        assert!(
+            fec.is_spare(&blocks, 1) && !fec.is_spare(&blocks, 2) && !fec.is_spare(&blocks, u32::MAX >> 1)
+        );
         // Of block 1 all data comes.
         for (stream, number) in [(0, 2), (1, 2), (0, 3), (1, 3)] {
             assert_eq!(fec.data(&blocks, packet(stream, number)), None);

@@ -1,5 +1,6 @@
 //! A run: what follows one proven hello until another session or another shape takes over.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(super) const GRACE: u64 = 50_000_000;
 const SILENCE: u64 = 2_000_000_000;
 /// Steps under way at the same time.
 const OPEN: usize = 2;
+/// Steps whose parity may still come when they are closed.
+const PAST: usize = 4;
 
 /// What a session says of itself; another word of it is another run.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +108,8 @@ struct Board {
     open: Vec<Open>,
     /// Volumes that nobody reads or writes.
     spare: Vec<usize>,
+    /// Of steps closed last: the batch, and what had come of its blocks.
+    past: VecDeque<(u32, Arc<Blocks>)>,
 }
 
 /// See the head of this file.
@@ -175,7 +180,7 @@ impl Run {
             units,
             fec,
             policy,
-            board: Mutex::new(Board { open: Vec::new(), spare }),
+            board: Mutex::new(Board { spare, ..Board::default() }),
             room: Condvar::new(),
             closed: AtomicU64::new(0),
             closing: Mutex::new(()),
@@ -294,8 +299,22 @@ impl Run {
     pub(super) fn seal(&self, batch: u32) {
         let mut board = self.board.lock();
         self.closed.fetch_max(u64::from(batch) + 1, Ordering::AcqRel);
-        board.open.retain(|open| open.batch > batch);
+        let (closed, open): (Vec<_>, Vec<_>) = board.open.drain(..).partition(|open| open.batch <= batch);
+        board.open = open;
+        for Open { batch, blocks, .. } in closed {
+            board.past.truncate(PAST - 1);
+            if let Some(blocks) = blocks {
+                board.past.push_front((batch, blocks));
+            }
+        }
         self.ended.store(now(), Ordering::Relaxed);
+    }
+
+    /// Whether a parity packet of a closed step is one of those that follow a block that was complete without them.
+    pub(super) fn is_spare(&self, batch: u32, number: u32) -> bool {
+        let board = self.board.lock();
+        let past = board.past.iter().find(|(past, _)| *past == batch);
+        past.zip(self.fec.as_ref()).is_some_and(|((_, blocks), fec)| fec.is_spare(blocks, number))
     }
 
     /// Gives back a volume that nobody is to read any more.

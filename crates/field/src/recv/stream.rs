@@ -253,6 +253,8 @@ impl Stream {
             part.blocks.clone()
         });
         match blocks {
+            // The step has closed because it was complete: its parity is not late, but not needed.
+            Err(Fate::Stale) if run.is_spare(batch, number) => Fate::Taken,
             Err(fate) => fate,
             Ok(None) => Fate::Rejected,
             Ok(Some(blocks)) => match fec.parity(&blocks, batch, number, body) {
