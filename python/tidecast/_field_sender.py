@@ -7,6 +7,7 @@ import queue
 import subprocess
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,8 @@ class Sender:
             event = json.loads(line)
             if event["event"] == "error":
                 self._error = event["message"]
-            elif event["event"] in ("progress", "done"):
+            # An error with a summary is that receivers did not take what was sent to its end.
+            if event["event"] in ("progress", "done") or "steps" in event and event["event"] == "error":
                 self.progress = event
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
@@ -122,7 +124,8 @@ class Sender:
         return True
 
     def close(self, timeout: float = 60.0) -> None:
-        """Sends what is still to be sent, for at most so many seconds, and ends.
+        """Sends what is still to be sent, for at most so many seconds, and ends. That a receiver did not take it is a warning: nobody has
+        to look at a simulation.
 
         :raises FieldError: the program has failed
         """
@@ -142,7 +145,9 @@ class Sender:
         for thread in self._threads:
             thread.join(10)
         self._hear.close()
-        if code:
+        if code and self.progress.get("event") == "error":
+            warnings.warn(self._error, RuntimeWarning, stacklevel=2)
+        elif code:
             raise FieldError(self._error or f"tidecast field send has ended with code {code}")
 
     def __enter__(self) -> Sender:

@@ -56,7 +56,7 @@ impl Failure {
         Self::new(Code::Cut, anyhow::Error::msg(why))
     }
 
-    fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
         Self { code, error: error.into(), fields: Map::new() }
     }
 

@@ -106,6 +106,8 @@ pub enum Accepted {
     Yes,
     /// It cannot be: the volume is too large, or a plain session is under way.
     Refused,
+    /// Values were taken, and the receiver ends: `batch` is the newest step that it has closed. Said without a hello.
+    Ended,
 }
 
 /// A receiver's answer to a hello.
@@ -283,6 +285,7 @@ fn report(fields: &mut Fields<'_>) -> Result<Report, Error> {
             0 => Accepted::NotYet,
             1 => Accepted::Yes,
             2 => Accepted::Refused,
+            3 => Accepted::Ended,
             _ => return Err(Error::Field("answer")),
         },
         batch: fields.u32()?,
@@ -298,6 +301,7 @@ fn write_report(report: &Report) -> Vec<u8> {
         Accepted::NotYet => 0,
         Accepted::Yes => 1,
         Accepted::Refused => 2,
+        Accepted::Ended => 3,
     });
     to.extend(report.batch.to_le_bytes());
     for number in [report.received, report.lost, report.bytes] {

@@ -221,6 +221,11 @@ impl Run {
         u64::from(batch) < self.closed.load(Ordering::Acquire)
     }
 
+    /// The newest batch that is closed.
+    pub(super) fn newest_closed(&self) -> Option<u32> {
+        self.closed.load(Ordering::Acquire).checked_sub(1).and_then(|batch| u32::try_from(batch).ok())
+    }
+
     /// The packets that a slab's step is expected to have.
     pub(super) fn expected(&self, index: usize) -> u64 {
         let units = self.units.get(index).copied().unwrap_or_default();

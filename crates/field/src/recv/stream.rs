@@ -80,7 +80,17 @@ impl Stream {
                 self.hub.publish(run, self.index, None);
             }
         }
+        self.part(&inlet);
         Ok(())
+    }
+
+    /// Tells the sender that the receiver ends, and how much it had: else it would have to think that this one was lost.
+    fn part(&self, inlet: &Inlet) {
+        if let (Some(run), Some(peer)) = (&self.run, self.peer)
+            && let Some(batch) = run.newest_closed()
+        {
+            inlet.answer(peer, &self.report(run.session, Accepted::Ended, batch));
+        }
     }
 
     /// Takes up the run that is the present one.
@@ -342,7 +352,6 @@ impl Stream {
                 Accepted::Yes
             }
         };
-        let total = hub.counts.get(self.index).map(|counts| counts.total()).unwrap_or_default();
         if accepted == Accepted::Yes {
             self.follow();
             self.peer = Some(from);
@@ -350,17 +359,22 @@ impl Stream {
                 counts.last.set(now());
             }
         }
+        inlet.answer(from, &self.report(hello.session, accepted, self.highest));
+    }
+
+    fn report(&self, session: u64, accepted: Accepted, batch: u32) -> Vec<u8> {
+        let total = self.hub.counts.get(self.index).map(|counts| counts.total()).unwrap_or_default();
         let (packets, lost, bytes) = self.before;
         let report = Report {
-            session: hello.session,
+            session,
             challenge: self.challenge,
             accepted,
-            batch: self.highest,
+            batch,
             received: total.packets.saturating_sub(packets),
             lost: total.lost.saturating_sub(lost),
             bytes: total.bytes.saturating_sub(bytes),
         };
-        inlet.answer(from, &Message::Report(report).write(hub.control.as_ref()));
+        Message::Report(report).write(self.hub.control.as_ref())
     }
 
     fn bye(&mut self, session: u64) {

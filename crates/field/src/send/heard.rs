@@ -3,6 +3,7 @@
 //! A report answers a hello, and comes by the same way as the packets before it. So what had been sent when the hello went, less what had
 //! come when it was answered, is what was lost: no step need be over for that to be known.
 
+use super::Fate;
 use crate::control::{Accepted, Report};
 
 /// Hellos without an answer after which a receiver counts as gone.
@@ -15,6 +16,10 @@ pub(super) struct Heard {
     pub(super) challenge: u64,
     /// Whether it takes this session.
     pub(super) accepted: Option<Accepted>,
+    /// Whether it has ever taken this session.
+    taken: bool,
+    /// The newest step that it had closed when it said that it ends.
+    ended: Option<u32>,
     /// Packets sent when the last hello went.
     asked: u64,
     /// Hellos since the last report.
@@ -42,7 +47,7 @@ impl Heard {
     }
 
     /// The receiver is gone, or another is in its place: what comes next is counted from there on.
-    fn part(&mut self) {
+    pub(super) fn part(&mut self) {
         self.accepted = None;
         self.before = None;
         self.past = (self.lost, self.received);
@@ -58,8 +63,10 @@ impl Heard {
             self.part();
         }
         self.accepted = Some(report.accepted);
+        self.ended = (report.accepted == Accepted::Ended).then_some(report.batch);
+        self.taken |= report.accepted == Accepted::Yes;
         self.reports += 1;
-        if report.accepted == Accepted::Yes {
+        if matches!(report.accepted, Accepted::Yes | Accepted::Ended) {
             // A receiver that says it has more is wrong.
             let received = report.received.min(self.asked);
             let missing = self.asked - received;
@@ -78,6 +85,18 @@ impl Heard {
 
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted == Some(Accepted::Yes)
+    }
+
+    /// What has become of it, when the first batch that was not sent to its end is `batch`.
+    pub(super) fn fate(&self, batch: u32) -> Fate {
+        match self.accepted {
+            Some(Accepted::Yes) => Fate::Taken,
+            Some(Accepted::Refused) => Fate::Refused,
+            // One that ends when it has all is not lost.
+            _ if self.ended.is_some_and(|closed| closed.saturating_add(1) >= batch) => Fate::Taken,
+            _ if self.taken => Fate::Gone,
+            _ => Fate::Silent,
+        }
     }
 }
 
@@ -105,6 +124,30 @@ mod tests {
         heard.ask(1300);
         heard.hear(&report(Accepted::Yes, 10, 1020));
         assert_eq!(heard.lost, 0);
+    }
+
+    #[test]
+    fn what_has_become_of_a_receiver() {
+        let mut heard = Heard::default();
+        assert_eq!(heard.fate(0), Fate::Silent);
+        heard.ask(0);
+        heard.hear(&report(Accepted::NotYet, 1, 0));
+        assert_eq!(heard.fate(0), Fate::Silent);
+        heard.hear(&report(Accepted::Yes, 1, 0));
+        assert_eq!(heard.fate(0), Fate::Taken);
+        heard.part();
+        assert_eq!(heard.fate(0), Fate::Gone);
+        // It ends when it has closed batch 4: there were five, or more.
+        heard.ask(50);
+        heard.hear(&report(Accepted::Yes, 1, 10));
+        heard.hear(&Report { batch: 4, ..report(Accepted::Ended, 1, 50) });
+        assert_eq!((heard.fate(5), heard.fate(6), heard.received), (Fate::Taken, Fate::Gone, 50));
+        (0..=SILENCE).for_each(|_| heard.ask(50));
+        assert_eq!((heard.fate(5), heard.received), (Fate::Taken, 50));
+        heard.hear(&report(Accepted::Refused, 2, 0));
+        assert_eq!(heard.fate(5), Fate::Refused);
+        heard.hear(&report(Accepted::Yes, 2, 0));
+        assert_eq!(heard.fate(9), Fate::Taken, "it is back");
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub enum Error {
     /// Ports beyond the last.
     #[error("{0} has no room for {1} streams: each takes one port, from this one on")]
     Ports(SocketAddr, u32),
+    /// The ports of two receivers overlap.
+    #[error(
+        "two streams would go to {0}: each receiver has a port for each of its streams, from the one that is named on"
+    )]
+    Overlap(SocketAddr),
     /// More receivers than streams.
     #[error("{receivers} receivers share {streams} streams: each needs one at least")]
     Receivers {
@@ -108,6 +113,30 @@ pub struct Options {
     pub wait: Duration,
 }
 
+/// What has become of a receiver, or of one of its streams. What is worse is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It takes what is sent, or has taken all and ended.
+    Taken,
+    /// It has never taken this session, nor refused it.
+    Silent,
+    /// It took it, and is gone.
+    Gone,
+    /// It refuses it.
+    Refused,
+}
+
+/// A receiver, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receiver {
+    /// Where its first stream goes.
+    pub at: SocketAddr,
+    /// The worst that has become of a stream.
+    pub fate: Fate,
+    /// Of how many streams that is so.
+    pub streams: usize,
+}
+
 /// How far it is.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
@@ -139,12 +168,14 @@ pub struct Progress {
     pub lost: u64,
     /// Bytes of a full datagram.
     pub datagram: usize,
+    /// What is known of each receiver; of the last words too, when it is over.
+    pub receivers: Vec<Receiver>,
 }
 
 /// Sends a source until it is over or `stay` says no; `tell` hears how far it is, four times a second.
 ///
 /// # Errors
-/// When the source, the sockets or the options are at fault. Receivers that are not there are none.
+/// When the source, the sockets or the options are at fault. Receivers that are not there are none: see [`Progress::receivers`].
 pub fn run(
     source: &mut dyn Source,
     options: &Options,

@@ -1,5 +1,6 @@
 //! A session: a source's steps by all streams, until they are over, or it is stopped, or the datagrams must be smaller.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::parity::Team;
 use super::socket::{Out, Sent};
 use super::source::Source;
 use super::stage::{Plan, Stage};
-use super::{Error, Options, Progress};
+use super::{Error, Fate, Options, Progress, Receiver};
 use crate::control::{Bye, Hello, Message};
 use crate::geometry::{Ranks, Shape, streams_of};
 use crate::key::ControlKey;
@@ -30,7 +31,7 @@ const HELLO: Duration = Duration::from_millis(250);
 /// A thread with nothing to send looks again after this.
 const NOTHING: Duration = Duration::from_millis(20);
 /// How long the last reports are waited for.
-const LAST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(2);
 /// Data packets of a block of parity, if a step has so many.
 const BLOCK: u64 = 1000;
 /// Steps are staged ahead by at most so much, unless told.
@@ -354,12 +355,23 @@ impl<'a> Session<'a> {
     fn settle(&self, heard: &mut [Heard]) {
         let until = Instant::now() + LAST;
         let before: Vec<_> = heard.iter().map(|heard| heard.reports).collect();
-        (0..self.lines.len()).for_each(|n| self.hello(n, &mut heard[n]));
-        let waits =
-            |heard: &[Heard]| heard.iter().zip(&before).any(|(h, n)| h.is_accepted() && h.reports == *n);
-        while waits(heard) && Instant::now() < until {
-            self.listen(None, until, heard);
+        let waits = |heard: &Heard, before: u64| heard.is_accepted() && heard.reports == before;
+        let any = |heard: &[Heard]| heard.iter().zip(&before).any(|(heard, before)| waits(heard, *before));
+        while any(heard) && Instant::now() < until {
+            // Again and again, for hellos and reports are lost too.
+            for (n, heard) in heard.iter_mut().enumerate().filter(|(n, heard)| waits(heard, before[*n])) {
+                self.hello(n, heard);
+            }
+            let hello = until.min(Instant::now() + HELLO);
+            while any(heard) && Instant::now() < hello {
+                self.listen(None, hello, heard);
+            }
         }
+        heard
+            .iter_mut()
+            .zip(&before)
+            .filter(|(heard, before)| waits(heard, **before))
+            .for_each(|(heard, _)| heard.part());
         for (line, heard) in self.lines.iter().zip(&*heard) {
             let bye = Message::Bye(Bye { session: self.id, challenge: heard.challenge })
                 .write(self.control.as_ref());
@@ -469,7 +481,21 @@ impl<'a> Session<'a> {
             received: heard.iter().map(|heard| heard.received).sum(),
             lost: heard.iter().map(|heard| heard.lost).sum(),
             datagram: self.size,
+            receivers: self.receivers(batch, heard),
         }
+    }
+
+    fn receivers(&self, batch: u32, heard: &[Heard]) -> Vec<Receiver> {
+        let receiver = |(range, _): &(std::ops::Range<usize>, _)| {
+            let fates = || heard[range.clone()].iter().map(|heard| heard.fate(batch));
+            let fate = fates().max().unwrap_or(Fate::Silent);
+            Receiver {
+                at: self.lines[range.start].out.to(),
+                fate,
+                streams: fates().filter(|f| *f == fate).count(),
+            }
+        };
+        self.teams.iter().map(receiver).collect()
     }
 }
 
@@ -492,13 +518,16 @@ impl Clock {
 
 /// A socket a stream: each receiver's streams have neighbouring ports.
 fn connect(to: &[SocketAddr], streams: u32) -> Result<Vec<Line>, Error> {
-    let mut lines = Vec::new();
+    let (mut lines, mut ends) = (Vec::new(), HashSet::new());
     for (receiver, first) in to.iter().enumerate() {
         let (_, here) = streams_of(receiver as u32, to.len() as u32, streams);
         for stream in 0..here {
             let port = u32::from(first.port()) + stream;
             let port = u16::try_from(port).map_err(|_| Error::Ports(*first, here))?;
             let to = SocketAddr::new(first.ip(), port);
+            if !ends.insert(to) {
+                return Err(Error::Overlap(to));
+            }
             let out = Out::connect(to).map_err(|error| Error::Socket { to, error })?;
             lines.push(Line { out, count: Mutex::default() });
         }

@@ -151,6 +151,10 @@ impl Stage {
             }
             let step = plan.first + place;
             let Some(open) = source.open(step, &|| !self.is_stopped())? else {
+                if batch == 0 && plan.first > 0 && !source.is_live() {
+                    let what = format!("it ends before step {step}, where --steps begins");
+                    return Err(SourceError::wrong(source.name(), what));
+                }
                 // A source whose end nobody knew: the steps before were all, and come round if they should.
                 if !plan.again || place == 0 || count.is_some() {
                     return Ok(());

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::failure::Failure;
 use crate::stop::{Stop, block_on};
@@ -15,7 +15,12 @@ pub(super) fn places(names: &[String]) -> Result<Vec<SocketAddr>> {
     let place = |name: &String| {
         let mut found =
             name.to_socket_addrs().with_context(|| format!("cannot find {name} (HOST:PORT is meant)"))?;
-        found.next().with_context(|| format!("{name} has no address"))
+        let place = found.next().with_context(|| format!("{name} has no address"))?;
+        ensure!(
+            place.port() > 0,
+            "{name}: nobody can be reached at port 0; name the port that the other side has printed"
+        );
+        Ok(place)
     };
     names.iter().map(place).collect()
 }
@@ -70,6 +75,7 @@ mod tests {
         for wrong in ["", "3", "a:b", "1:2:3", "-1:2"] {
             assert!(steps(wrong).is_err(), "{wrong}");
         }
-        assert!(places(&["127.0.0.1:7500".into()]).is_ok() && places(&["127.0.0.1".into()]).is_err());
+        assert!(places(&["127.0.0.1:7500".into()]).is_ok());
+        assert!(places(&["127.0.0.1".into()]).is_err() && places(&["127.0.0.1:0".into()]).is_err());
     }
 }

@@ -7,13 +7,13 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, json};
 use tidecast_field::geometry::{Order, Shape};
 use tidecast_field::packet::Packing;
-use tidecast_field::send::{self, Options, Progress, source};
+use tidecast_field::send::{self, Fate, Options, Progress, Receiver, source};
 
 use super::key::Key;
 use super::place::{Steps, places, until_stopped};
 use crate::cmd::Context;
 use crate::cmd::copy::Cpus;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::units::{Rate, Size, count};
 
@@ -142,6 +142,10 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
     let size = Size(shape.values() * 4);
     let many = steps.map_or("steps without end".into(), |steps| count(steps, "step"));
     reporter.note(&format!("{} of {nx} x {ny} x {nz}, {many} of {size}", source.name()));
+    if let Some((all, end)) = steps.zip(args.steps.end).filter(|(all, end)| end > all) {
+        let all = count(all, "step");
+        reporter.warning(&format!("{} has {all}: --steps {}:{end} ends there", source.name(), options.first));
+    }
     let stopped = until_stopped()?;
     let mut told = Told::default();
     let outcome = send::run(source.as_mut(), &options, &|| !stopped(), &mut |now| told.tell(now, reporter));
@@ -149,15 +153,54 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
         send::Error::Geometry(_)
         | send::Error::Receivers { .. }
         | send::Error::Ports(..)
+        | send::Error::Overlap(_)
         | send::Error::Parity => Failure::usage(error),
         error => error.into(),
     })?;
+    let short = options.count.is_some_and(|asked| last.steps < asked) && steps.is_none();
+    if short && !stopped() && !options.again && options.sync.is_none() {
+        let sent = count(last.steps, "step");
+        reporter.warning(&format!("{} has ended after {sent}, before --steps does", source.name()));
+    }
     let fields = summary(&last, &options, reporter);
     // What has no end is ended so, and what has one is cut off.
-    match stopped() && !options.again && steps.is_some() && options.sync.is_none() {
-        true => Err(Failure::cut("stopped before the last step").with(fields)),
-        false => Ok(fields),
+    if stopped() && !options.again && steps.is_some() && options.sync.is_none() {
+        return Err(Failure::cut("stopped before the last step").with(fields));
     }
+    match missed(&last.receivers, &options) {
+        Some(failure) => Err(failure.with(fields)),
+        None => Ok(fields),
+    }
+}
+
+/// What it comes to that receivers have not taken what was sent.
+fn missed(receivers: &[Receiver], options: &Options) -> Option<Failure> {
+    // The paper's own receivers say nothing.
+    let silent = options.key.is_none() && options.packing == Packing::Xyz;
+    let missed: Vec<_> = receivers
+        .iter()
+        .filter(|one| one.fate != Fate::Taken && !(silent && one.fate == Fate::Silent))
+        .collect();
+    let code = match missed.iter().map(|one| one.fate).max()? {
+        Fate::Refused => Code::Fault,
+        _ => Code::Cut,
+    };
+    let how = if options.key.is_some() {
+        "it does not run, cannot be reached, or has another key (or --plain)"
+    } else {
+        "it does not run, cannot be reached, or wants a key"
+    };
+    let said: Vec<_> = missed
+        .iter()
+        .map(|Receiver { at, fate, streams }| match fate {
+            Fate::Refused => format!(
+                "the receiver at {at} refuses what is sent, and says why: it may have fewer --streams, no room for the volume, or another sender"
+            ),
+            Fate::Gone => format!("the receiver at {at} has gone before the end"),
+            _ => format!("no receiver has answered at {at} ({}): {how}", count(*streams as u64, "stream")),
+        })
+        .collect();
+    Some(Failure::new(code, anyhow!(said.join("; "))))
 }
 
 impl Args {
@@ -251,8 +294,8 @@ fn summary(last: &Progress, options: &Options, reporter: &Reporter) -> Map<Strin
     let rate = last.bytes as f64 * 8.0 / last.seconds.max(1e-9);
     reporter.clear();
     let asked = options.rate.map_or("auto".into(), |rate| Rate(rate).to_string());
-    let loss = match last.accepted {
-        0 => "no receiver is there to say what came".into(),
+    let loss = match last.received + last.lost {
+        0 => "no receiver has said what came".into(),
         _ => format!("{} lost", percent(last.loss())),
     };
     reporter.result(&format!(
