@@ -20,9 +20,10 @@ use crate::settings::Settings;
 
 fn main() -> ExitCode {
     // HTCondor calls a plugin by its name, with flags of its own kind.
-    let cli = match cmd::plugin::command_line(std::env::args_os()) {
-        Some(line) => Cli::parse_from(line),
-        None => Cli::parse(),
+    let line = cmd::plugin::command_line(std::env::args_os());
+    let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {
+        Ok(cli) => cli,
+        Err(error) => return misread(&error),
     };
     let settings = Settings::load(cli.global.config.as_deref());
     let json = cli.global.json
@@ -34,6 +35,21 @@ fn main() -> ExitCode {
         Err(error) => Err(Failure::usage(error)),
     };
     ExitCode::from(reporter.finish(outcome))
+}
+
+/// The command line cannot be read, or asks for help: said to people, or to the program that wants JSON.
+fn misread(error: &clap::Error) -> ExitCode {
+    let asked = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
+    if !(json && error.use_stderr()) {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    // What follows is how the command is used.
+    let what = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more information").next();
+    let what = what.unwrap_or_default().trim_start_matches("error: ");
+    let words = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    ExitCode::from(Reporter::new(true, false).finish(Err(Failure::usage(anyhow::Error::msg(words)))))
 }
 
 fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
