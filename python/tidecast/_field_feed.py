@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import itertools
 import json
@@ -12,6 +13,11 @@ import sys
 from typing import Any, Callable, Iterator, Protocol, TextIO
 
 _PACKAGES = {".nc": "h5netcdf", ".nc4": "h5netcdf", ".h5": "h5py", ".hdf5": "h5py", ".he5": "h5py", ".zarr": "zarr"}
+#: What NetCDF puts where nothing was written, by kind of number, unless _FillValue says otherwise. Of single bytes all are values.
+_FILLS = {"i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295, "i8": -9223372036854775806, "u8": 18446744073709551614,
+          "f4": 9.969209968386869e36, "f8": 9.969209968386869e36}
+#: Names that are listed at most.
+_LISTED = 20
 
 
 class Wrong(Exception):
@@ -28,9 +34,10 @@ class Source(Protocol):
 
 
 class Stored:
-    """An array on disk: of three axes, or of four, the first of which is time."""
+    """An array on disk: of three axes, or of four, the first of which is time. Its values are what the CF conventions say that they
+    mean: packed ones are unpacked, and those that are missing are NaN."""
 
-    def __init__(self, array: Any, file: Any):
+    def __init__(self, array: Any, file: Any, netcdf: bool = False):
         # Without the file, which closes when nobody has it any more, the array is nothing.
         self._file = file
         axes = len(array.shape)
@@ -39,11 +46,45 @@ class Stored:
         self._array, self._alone = array, axes == 3
         self.shape: tuple[int, ...] = tuple(array.shape[-3:])
         self.steps: int | None = 1 if self._alone else array.shape[0]
+        said = _attributes(array)
+        self._scale, self._offset = (said.get(name, [one])[0] for name, one in (("scale_factor", 1), ("add_offset", 0)))
+        self._missing = self._values_missing(said, netcdf)
+
+    def _values_missing(self, said: dict[str, Any], netcdf: bool) -> list[Any]:
+        """Stored values that mean none."""
+        import numpy as np
+        kind = np.dtype(self._array.dtype)
+        default = [_FILLS[kind.str[1:]]] if netcdf and kind.str[1:] in _FILLS else []
+        named = [*said.get("_FillValue", default), *said.get("missing_value", [])]
+        # One that this kind of number does not have is nowhere.
+        return [value for value in named if kind.kind == "f" or value == np.trunc(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max]
 
     def step(self, number: int) -> Any:
         if number >= (self.steps or 0):
             return None
-        return self._array[...] if self._alone else self._array[number]
+        stored = self._array[...] if self._alone else self._array[number]
+        return stored if (self._scale, self._offset, self._missing) == (1, 0, []) else self._decoded(stored)
+
+    def _decoded(self, stored: Any) -> Any:
+        import numpy as np
+        values = np.empty(stored.shape, "f4")
+        # By planes: in doubles a volume would take much memory.
+        for plane, packed in zip(values, stored):
+            plane[...] = packed if (self._scale, self._offset) == (1, 0) else packed * np.float64(self._scale) + self._offset
+            for value in self._missing:
+                plane[packed == np.asarray(value).astype(packed.dtype)] = np.nan
+        return values
+
+
+def _attributes(array: Any) -> dict[str, Any]:
+    """The attributes of an array that are numbers, as lists."""
+    import numpy as np
+    if hasattr(array, "ncattrs"):  # netCDF4
+        said = {name: array.getncattr(name) for name in array.ncattrs()}
+    else:
+        said = dict(getattr(array, "attrs", {}))
+    numbers = {name: np.ravel(value) for name, value in said.items() if name in ("scale_factor", "add_offset", "_FillValue", "missing_value")}
+    return {name: list(value) for name, value in numbers.items() if value.size and value.dtype.kind in "iuf"}
 
 
 class Generated:
@@ -83,25 +124,69 @@ def package(name: str) -> Any:
 
 
 def find(spec: str) -> Source:
-    """What ``file:variable``, ``dir.zarr[:array]`` or ``script.py:function`` means."""
-    file, _, inner = (spec, "", "") if spec.rstrip("/").endswith(".zarr") else spec.rpartition(":")
+    """What ``file:variable``, ``dir.zarr[:array]``, ``script.py:function`` or ``file.npy`` means."""
+    whole_name = pathlib.Path(spec).exists() or spec.rstrip("/").endswith(".zarr")
+    file, _, inner = (spec, "", "") if whole_name else spec.rpartition(":")
     kind = pathlib.Path(file).suffix
     if not pathlib.Path(file).exists():
         raise Wrong("there is no such file")
     if kind == ".py":
-        function = runpy.run_path(file).get(inner)
-        if not callable(function):
-            raise Wrong(f"it has no function {inner}")
-        return Generated(function)
-    library = package(_PACKAGES[kind])
-    whole = library.open(file, mode="r") if kind == ".zarr" else library.File(file, "r")
+        return Generated(_function(file, inner))
+    if kind == ".npy":
+        return Stored(package("numpy").load(file, mmap_mode="r"), None)
+    netcdf = kind in (".nc", ".nc4")
+    if netcdf and _head(file).startswith(b"CDF"):
+        whole = _classic(file)
+    else:
+        library = package(_PACKAGES[kind])
+        whole = library.open(file, mode="r") if kind == ".zarr" else library.File(file, "r")
     try:
         found = whole[inner] if inner else whole
-    except KeyError:
+    except (KeyError, IndexError):
         found = None
     if not hasattr(found, "shape"):
-        raise Wrong(f"it has no array {inner}" if inner else "it is a group: name an array behind a colon")
-    return Stored(found, whole)
+        there = ", ".join(itertools.islice(_arrays(whole), _LISTED)) or "none of three or four axes"
+        raise Wrong(f"{f'it has no array {inner}' if inner else 'name a variable of it behind a colon'}; there are: {there}")
+    return Stored(found, whole, netcdf)
+
+
+def _head(file: str) -> bytes:
+    with open(file, "rb") as opened:
+        return opened.read(4)
+
+
+def _classic(file: str) -> Any:
+    """A NetCDF file of version 3, whose form is not that of HDF5."""
+    try:
+        import netCDF4
+    except ImportError:
+        raise Wrong("it is NetCDF of version 3: the Python package netCDF4 is needed to read it "
+                    f"({sys.executable} -m pip install netCDF4), or make it one of version 4: nccopy -k nc4") from None
+    whole = netCDF4.Dataset(file)
+    whole.set_auto_maskandscale(False)
+    return whole
+
+
+def _arrays(group: Any, before: str = "", depth: int = 8) -> Iterator[str]:
+    """The names of the arrays that can be sent."""
+    variables = getattr(group, "variables", None)
+    items = {**variables, **getattr(group, "groups", {})} if variables is not None else {name: group[name] for name in group}
+    for name, item in items.items():
+        if hasattr(item, "shape"):
+            if len(item.shape) in (3, 4):
+                yield before + name
+        elif depth > 0 and (hasattr(item, "keys") or hasattr(item, "variables")):
+            yield from _arrays(item, f"{before}{name}/", depth - 1)
+
+
+def _function(file: str, name: str) -> Callable[[], Iterator[Any]]:
+    """A script's function of this name."""
+    function = runpy.run_path(file).get(name) if name else None
+    if callable(function):
+        return function
+    tree = ast.parse(pathlib.Path(file).read_text("utf-8"), file)
+    there = ", ".join(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) or "none"
+    raise Wrong(f"{f'it has no function {name}' if name else 'name a function of it behind a colon'}; there are: {there}")
 
 
 def serve(source: Source, name: str, memory: str, slots: int, requests: TextIO, say: Callable[[dict[str, Any]], None]) -> None:

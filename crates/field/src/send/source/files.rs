@@ -35,6 +35,10 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
     if let Some(missing) = names.iter().find(|name| !Path::new(name).exists()) {
         return Err(SourceError::wrong(missing, "there is no such file"));
     }
+    if let Some(folder) = names.iter().find(|name| Path::new(name).is_dir()) {
+        let what = "it is a directory: name the files in it (a Zarr array is one whose name ends with .zarr)";
+        return Err(SourceError::wrong(folder, what));
+    }
     let shape =
         shape.ok_or_else(|| SourceError::wrong(first, "raw values need their shape: --shape X,Y,Z"))?;
     let step = shape.values() * 4;
@@ -65,6 +69,10 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
                 return Err(SourceError::wrong(name, what));
             }
         };
+        if header.fortran {
+            let what = "it is in Fortran order: name it alone, or save numpy.ascontiguousarray of it";
+            return Err(SourceError::wrong(name, what));
+        }
         let axes = check(&name, axes)?;
         if *shape.get_or_insert(axes) != axes {
             return Err(SourceError::wrong(name, "its shape is not that of the first file"));
@@ -81,6 +89,11 @@ pub(super) fn npy(names: &[String]) -> Result<Box<dyn Source>, SourceError> {
     }
     let shape = shape.ok_or_else(|| SourceError::wrong("no source", "name a file"))?;
     Ok(Box::new(Files { shape, name: called(names), parts }))
+}
+
+/// Whether its values lie in the order of Fortran.
+pub(super) fn is_fortran(name: &str) -> bool {
+    head(Path::new(name)).is_ok_and(|header| header.fortran)
 }
 
 fn head(path: &Path) -> Result<NpyHeader, SourceError> {
@@ -184,6 +197,8 @@ mod tests {
         let error = raw(&names, Some("2,3,5".parse().unwrap())).err().unwrap().to_string();
         assert!(error.contains("192 bytes") && error.contains("120"), "{error}");
         assert!(raw(&names, None).err().unwrap().to_string().contains("--shape"));
+        let folder = [dir.path().display().to_string()];
+        assert!(raw(&folder, None).err().unwrap().to_string().contains("a directory"));
     }
 
     #[test]

@@ -120,6 +120,9 @@ pub fn open(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, S
     if feed::is_fed(first) {
         return alone(feed::start(first)?);
     }
+    if is_npy(first) && names.len() == 1 && files::is_fortran(first) {
+        return alone(feed::start(first)?);
+    }
     if names.iter().all(|name| is_npy(name)) {
         if shape.is_some() {
             return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));

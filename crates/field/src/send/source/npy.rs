@@ -12,7 +12,9 @@ pub struct Header {
     pub kind: Kind,
     /// Their byte order.
     pub big_endian: bool,
-    /// Slowest axis first.
+    /// The first axis is the fastest, and not the last.
+    pub fortran: bool,
+    /// The axes: time, if there is it, z, y, x.
     pub shape: Vec<u64>,
     /// Where they begin.
     pub offset: usize,
@@ -54,10 +56,8 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
     let missing = "its head lacks descr, fortran_order or shape";
     let (kind, big_endian) = descr.ok_or(missing)?;
     let shape = shape.ok_or(missing)?;
-    if fortran.ok_or(missing)? && shape.len() > 1 {
-        return Err("it is in Fortran order: save numpy.ascontiguousarray of it".into());
-    }
-    Ok(Header { kind, big_endian, shape, offset: before + length })
+    let fortran = fortran.ok_or(missing)? && shape.len() > 1;
+    Ok(Header { kind, big_endian, fortran, shape, offset: before + length })
 }
 
 /// The kind of number and its byte order of `<f4` and the like.
@@ -169,11 +169,21 @@ mod tests {
             let header = parse(&bytes).unwrap();
             assert_eq!(
                 header,
-                Header { kind: Kind::F32, big_endian: false, shape: vec![3, 4, 5], offset: bytes.len() }
+                Header {
+                    kind: Kind::F32,
+                    big_endian: false,
+                    fortran: false,
+                    shape: vec![3, 4, 5],
+                    offset: bytes.len()
+                }
             );
         }
         let one = parse(&file(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (7,)}")).unwrap();
         assert_eq!((one.kind, one.shape), (Kind::Unsigned(1), vec![7]));
+        assert!(!one.fortran, "of one axis it makes no difference");
+        assert!(
+            parse(&file(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }")).unwrap().fortran
+        );
         let none = parse(&file(1, "{'shape': (), 'descr': '>f8', 'fortran_order': False}")).unwrap();
         assert!(none.shape.is_empty() && none.big_endian);
     }
@@ -181,7 +191,6 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, said) in [
-            ("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", "ascontiguousarray"),
             ("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", "only real numbers"),
             ("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (3,), }", "not plain numbers"),
             ("{'descr': '<f4', 'fortran_order': False, }", "lacks"),
