@@ -105,6 +105,11 @@ def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
             file.dimensions = {"t": 3, "z": 9, "y": 12, "x": 20}
             file.create_variable("density", ("t", "z", "y", "x"), data=steps)
         return [f"{path}/a.nc:density"], steps
+    if kind.startswith("packed"):
+        return packed(kind.removeprefix("packed-"), path)
+    if kind == "npy-fortran":
+        np.save(path / "a.npy", np.asfortranarray(steps))
+        return [path / "a.npy"], steps
     if kind.startswith("zarr"):
         import zarr
         if kind == "zarr-array":
@@ -118,8 +123,42 @@ def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
     return [f"{path}/sim.py:run"], steps
 
 
-@pytest.mark.parametrize("kind", ["raw", "raw-each", "npy-<f4", "npy->f8", "npy-<f2", "npy-|u1", "npy->i4", "hdf5", "netcdf", "zarr",
-                                  "zarr-array", "python"])
+def packed(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
+    """Shorts that the CF conventions unpack, two of them missing."""
+    import h5netcdf
+    import h5py
+    stored = np.arange(3 * 9 * 12 * 20, dtype="i2").reshape(3, 9, 12, 20)
+    steps = (stored * 0.5 + 10).astype("f4")
+    steps[0, 0, 0, 0] = steps[2, 8, 11, 19] = np.nan
+    said = {"scale_factor": 0.5, "add_offset": 10.0, "missing_value": np.int16(stored.max())}
+    names = {"t": 3, "z": 9, "y": 12, "x": 20}
+    if kind == "hdf5":
+        with h5py.File(path / "a.h5", "w") as file:
+            file["var"] = stored
+            file["var"].attrs.update(said, _FillValue=np.int16(0))
+        return [f"{path}/a.h5:var"], steps
+    if kind == "classic":
+        with pytest.importorskip("netCDF4").Dataset(path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+            for name, count in names.items():
+                file.createDimension(name, count)
+            variable = file.createVariable("var", "i2", tuple(names), fill_value=0)
+            variable.set_auto_maskandscale(False)
+            variable.setncatts(said)
+            variable[:] = stored
+        return [f"{path}/a.nc:var"], steps
+    with h5netcdf.File(path / "a.nc", "w") as file:
+        file.dimensions = names
+        if kind == "netcdf":
+            file.create_variable("var", tuple(names), data=stored, fillvalue=np.int16(0)).attrs.update(said)
+        else:  # Where nothing was written NetCDF has a value of its own.
+            steps[np.isnan(steps)] = 9.969209968386869e36
+            file.create_variable("var", tuple(names), data=steps)
+            steps[steps > 1e36] = np.nan
+    return [f"{path}/a.nc:var"], steps
+
+
+@pytest.mark.parametrize("kind", ["raw", "raw-each", "npy-<f4", "npy->f8", "npy-<f2", "npy-|u1", "npy->i4", "npy-fortran", "hdf5", "netcdf",
+                                  "zarr", "zarr-array", "python", "packed-hdf5", "packed-netcdf", "packed-classic", "packed-unwritten"])
 def test_every_byte_of_every_step_of_every_source_arrives(kind, tide, sink, tmp_path):
     words, steps = source(kind, tmp_path)
     here = sink(4, KEY)
@@ -127,7 +166,7 @@ def test_every_byte_of_every_step_of_every_source_arrives(kind, tide, sink, tmp_
     assert (done["steps"], done["lost"], done["accepted"]) == (3, 0, 4)
     assert sorted(here.values) == [0, 1, 2] and here.wrong == 0 and here.byes == 8
     for batch, step in enumerate(steps):
-        assert np.array_equal(here.volume(batch), step)
+        assert np.array_equal(here.volume(batch), step, equal_nan=True)
 
 
 @pytest.mark.parametrize("order", ["zslab", "morton"])
@@ -337,6 +376,19 @@ def test_a_simulation_sends_from_within(tide, recv, built):
         tidecast.field.open(unique())
 
 
+def test_a_simulation_is_told_what_is_wrong(tide, built, port):
+    shape, program = (8, 8, 8), str(built / "tidecast")
+    sender = tidecast.field.Sender("127.0.0.1:9", shape, key="zz", program=program)
+    with pytest.raises(tidecast.field.FieldError, match="this is no key of a field"):
+        while True:
+            sender.put(np.zeros(shape), timeout=10)
+    # That nobody looks is no reason to end a simulation.
+    with pytest.warns(RuntimeWarning, match="no receiver has answered"):
+        with tidecast.field.Sender(f"127.0.0.1:{port()}", shape, key=KEY, program=program, streams=2) as sender:
+            assert sender.put(np.zeros(shape), timeout=30)
+    assert sender.progress["steps"] == 1 and sender.progress["accepted"] == 0
+
+
 def test_a_simulation_never_waits(tide, sink, built):
     here, shape = sink(2), (32, 64, 64)
     with tidecast.field.Sender(f"127.0.0.1:{here.port}", shape, key="", program=str(built / "tidecast"), streams=2, rate="10mbit") as sender:
@@ -361,8 +413,20 @@ def test_a_simulation_never_waits(tide, sink, built):
     (["a.raw", "--shape", "8,8,8", "--streams", "9"], "cannot be cut into 9 slabs"),
     (["a.raw", "--shape", "8,8,8", "--steps", "1:"], "--steps begins at 1"),
     (["bad.npy"], "not a .npy file"),
-    (["demo:life"], "demo:gray-scott"),
-    (["a.h5:var"], "no array var"),
+    (["a.raw", "--shape", "8,8,8", "--steps", "0:5", "--to", "127.0.0.1:0"], "port 0"),
+    (["a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:8,127.0.0.1:10"], "two streams would go to 127.0.0.1:10"),
+    (["demo:life"], "demo:life: there is no such demo; there are demo:gray-scott"),
+    (["folder.d"], "it is a directory"),
+    (["a.h5:var"], "no array var; there are: group/density"),
+    (["a.h5"], "name a variable of it behind a colon; there are: group/density"),
+    (["sim.py"], "name a function of it behind a colon; there are: run, fail, steps"),
+    (["sim.py:walk"], "no function walk; there are: run, fail, steps"),
+    (["sim.py:steps", "--steps", "10:12"], "it ends before step 10"),
+    (["a.raw", "--shape", "8,8,8", "--key", "@none.key"], "none.key: No such file"),
+    (["a.raw", "--shape", "8,8,8", "--key", "@a.key"], "a.key: this is no key"),
+    (["a.raw", "--shape", "8,8,8", "--key", "zz"], "this is no key of a field"),
+    (["a.raw", "--colour", "red"], "--colour"),
+    (["classic.nc:v"], "no array v" if importlib.util.find_spec("netCDF4") else "package netCDF4 is needed"),
     (["none.nc:var"], "no such file"),
     (["sim.py:run"], "yields int"),
     (["sim.py:fail"], "ValueError: diverged"),
@@ -372,12 +436,27 @@ def test_what_is_wrong_is_said(words, said, tide, sink, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.zeros(512, "f4").tofile("a.raw")
     pathlib.Path("bad.npy").write_bytes(b"PK\x03\x04")
-    h5py.File("a.h5", "w").close()
+    with h5py.File("a.h5", "w") as file:
+        file["group/density"], file["line"] = np.zeros((8, 8, 8)), np.zeros(8)
+    pathlib.Path("folder.d").mkdir()
+    pathlib.Path("a.key").write_text("junk")
+    pathlib.Path("classic.nc").write_bytes(b"CDF\x01" + bytes(28))
     pathlib.Path("sim.py").write_text("import numpy as np\ndef run():\n    yield 1\ndef fail():\n    yield np.zeros((8, 8, 8))\n"
-                                      "    raise ValueError('diverged')\n")
-    words = [str(tmp_path / word) if "." in word.split(":")[0] else word for word in words]
-    proc = tide.run("--json", "field", "send", *words, "--to", "127.0.0.1:9", "--plain")
-    assert proc.wait() in (1, 2) and said in proc.last("error")["message"], proc.out
+                                      "    raise ValueError('diverged')\ndef steps():\n    yield from np.zeros((6, 8, 8, 8))\n")
+    words = [str(tmp_path / word) if "." in word.split(":")[0] and not word.startswith(("127", "@")) else word for word in words]
+    to = [] if "--to" in words else ["--to", "127.0.0.1:9"]
+    key = [] if "--key" in words else ["--plain"]
+    proc = tide.run("--json", "field", "send", *words, *to, *key)
+    assert proc.wait() in (1, 2) and proc.last("error")["code"] == proc.process.returncode, proc.out
+    assert said in proc.last("error")["message"], proc.out
+
+
+@pytest.mark.parametrize("kind", ["raw", "python"])
+def test_steps_beyond_the_last_are_told_of(kind, tide, sink, tmp_path):
+    words, _ = source(kind, tmp_path)
+    here = sink(2, KEY)
+    proc = send(tide, here, *words, "--steps", "1:99", key=KEY)
+    assert proc.last("done")["steps"] == 2 and "--steps" in proc.last("warning")["message"]
 
 
 def test_a_package_that_is_missing_is_named(tide, monkeypatch, tmp_path):
@@ -393,11 +472,50 @@ def test_a_package_that_is_missing_is_named(tide, monkeypatch, tmp_path):
 
 def test_nobody_listens(tide, tmp_path):
     np.zeros((2, 8, 8, 8), "f4").tofile(tmp_path / "a.raw")
+    words = ["--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain"]
     began = time.monotonic()
-    proc = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain")
+    proc = tide(*words, code=3)
     assert time.monotonic() - began > 9, "receivers are waited for"
-    assert proc.last("done")["accepted"] == 0 and proc.last("done")["steps"] == 2
+    error = proc.last("error")
+    assert error["accepted"] == 0 and error["steps"] == 2 and "no receiver has answered at 127.0.0.1:9 (8 streams)" in error["message"]
     assert "none of 8 streams" in proc.last("warning")["message"]
+    # The paper's own receivers never say anything.
+    assert tide(*words, "--packing", "xyz").last("done")["steps"] == 2
+
+
+@pytest.mark.parametrize("why, code, said", [("another key", 3, "has another key"), ("plain", 3, "wants a key"), ("streams", 1, "refuses")])
+def test_who_takes_nothing_is_told_of(why, code, said, tide, recv, tmp_path):
+    proc, first, _ = recv("--key", KEY)
+    np.zeros((2, 16, 8, 8), "f4").tofile(tmp_path / "a.raw")
+    how = {"another key": ["--key", "b" * 52, "--streams", 4], "plain": ["--plain", "--streams", 4], "streams": ["--key", KEY, "--streams", 8]}
+    sent = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,16", "--to", f"127.0.0.1:{first}", *how[why], code=code)
+    message = sent.last("error")["message"]
+    assert said in message and f"127.0.0.1:{first}" in message, message
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+
+
+def test_one_of_two_receivers_goes(tide, recv, tmp_path):
+    (one, near, _), (two, far, _) = recv("--key", KEY, streams=2), recv("--key", KEY, streams=2)
+    np.zeros((8, 16, 32, 32), "f4").tofile(tmp_path / "a.raw")
+    sent = tide.run("--json", "field", "send", tmp_path / "a.raw", "--shape", "32,32,16", "--to", f"127.0.0.1:{near},127.0.0.1:{far}",
+                    "--streams", 4, "--key", KEY, "--rate", "1mbit")
+    sent.until("it is under way", lambda: '"progress"' in sent.out and sent.last("progress")["batch"] >= 1)
+    two.signal(signal.SIGKILL)
+    error = sent.exits(3).last("error")
+    assert f"127.0.0.1:{far} has gone" in error["message"] and str(near) not in error["message"]
+    one.signal(signal.SIGINT)
+    one.exits(0)
+
+
+@pytest.mark.parametrize("steps, code", [(3, 0), (1, 3)])
+def test_a_receiver_that_ends_when_it_has_all_is_not_missed(steps, code, tide, recv, tmp_path):
+    proc, first, _ = recv("--key", KEY, "--steps", steps)
+    np.zeros((3, 16, 32, 32), "f4").tofile(tmp_path / "a.raw")
+    sent = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "32,32,16", "--to", f"127.0.0.1:{first}", "--streams", 4, "--key", KEY,
+                "--rate", "4mbit", "--fec", "20%", code=code)
+    proc.exits(0)
+    assert sent.last("error" if code else "done")["steps"] == 3
 
 
 @pytest.mark.root
@@ -410,5 +528,5 @@ def test_datagrams_fit_the_way(built, tmp_path, start):
         send = f"{built}/tidecast --json field send {tmp_path}/a.raw --shape 64,64,8 --to 127.0.0.1:9 --plain --loop --rate 1mbit"
         proc = start(["unshare", "-n", "sh", "-c", f"ip link set lo up mtu {mtu}\nexec timeout --foreground -s INT 2 {send}"])
         proc.wait()
-        done = proc.last("done")
-        assert most - 4 < done["datagram"] <= most and done["steps"] > 0
+        done = proc.last("error")
+        assert done["code"] == 3 and most - 4 < done["datagram"] <= most and done["steps"] > 0

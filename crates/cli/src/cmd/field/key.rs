@@ -6,19 +6,23 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
-use tidecast_field::key::Secret;
+use tidecast_field::key::{BadSecret, Secret};
 
 /// A key on the command line, or `@FILE` that has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Key(pub(crate) Secret);
 
 impl FromStr for Key {
-    type Err = anyhow::Error;
+    /// All of it in one text: of an error that has a cause only the head would be shown.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self> {
-        let Some(file) = text.strip_prefix('@') else { return Ok(Self(text.parse()?)) };
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the key {file}"))?;
-        Ok(Self(text.parse().with_context(|| file.to_owned())?))
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(file) = text.strip_prefix('@') else {
+            return text.parse().map(Self).map_err(|e: BadSecret| e.to_string());
+        };
+        let text =
+            std::fs::read_to_string(file).map_err(|error| format!("cannot read the key {file}: {error}"))?;
+        text.parse().map(Self).map_err(|error: BadSecret| format!("{file}: {error}"))
     }
 }
 
@@ -64,6 +68,10 @@ mod tests {
         assert!(read == first);
         std::fs::write(state.join("field.key"), "x").unwrap();
         assert!(kept(&state).is_err());
-        assert!("@/nowhere".parse::<Key>().is_err() && "abc".parse::<Key>().is_err());
+        let said = |text: &str| text.parse::<Key>().unwrap_err();
+        let junk = state.join("field.key").display().to_string();
+        assert_eq!(said(&format!("@{junk}")), format!("{junk}: {BadSecret}"));
+        assert!(said("@/nowhere").contains("/nowhere: No such file"));
+        assert_eq!(said("abc"), BadSecret.to_string());
     }
 }

@@ -28,14 +28,16 @@ const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
-/// Whether the Python package is to read it: `file.nc:variable`, `file.h5:/group/variable`, `dir.zarr[:array]`, `script.py:function`.
+/// Whether only the Python package can read it: `file.nc:variable`, `file.h5:/group/variable`, `dir.zarr[:array]`, `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
     let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
     if ends(name, &[".zarr"]) && Path::new(name).is_dir() {
         return true;
     }
     let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py"];
+    // Without a variable's name too: the package says which there are.
     name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds))
+        || ends(name, &kinds) && Path::new(name).is_file()
 }
 
 /// Starts the Python package on it.
@@ -290,6 +292,8 @@ mod tests {
         for fed in ["a.nc:t", "dir/a.h5:/g/v", "a.zarr:x", "sim.py:steps", "a.hdf5:v"] {
             assert!(is_fed(fed), "{fed}");
         }
+        let file = tempfile::Builder::new().suffix(".nc").tempfile().unwrap();
+        assert!(is_fed(&file.path().display().to_string()));
         for other in ["a.nc", "a.raw", "a.npy", "demo:gray-scott", "none.zarr", "a:b"] {
             assert!(!is_fed(other), "{other}");
         }

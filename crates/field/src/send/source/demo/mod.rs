@@ -24,19 +24,24 @@ trait Model: Send {
 
 /// Opens `gray-scott[:N]` or `nbody[:N]`.
 pub(super) fn open(name: &str) -> Result<Box<dyn Source>, SourceError> {
-    let (kind, side) = match name.split_once(':') {
-        None => (name, SIDE),
-        Some((kind, side)) => match side.parse() {
-            Ok(side @ 8..=1024) => (kind, side),
-            _ => return Err(SourceError::wrong(name, format!("{side:?} is not a side of 8 to 1024 values"))),
-        },
+    let (kind, side) = name.split_once(':').map_or((name, None), |(kind, side)| (kind, Some(side)));
+    let wrong = |what: String| SourceError::wrong(format!("demo:{name}"), what);
+    let model: fn(usize) -> Box<dyn Model> = match kind {
+        "gray-scott" => |side| Box::new(gray_scott::GrayScott::new(side)),
+        "nbody" => |side| Box::new(nbody::Galaxies::new(side)),
+        _ => {
+            return Err(wrong(
+                "there is no such demo; there are demo:gray-scott[:N] and demo:nbody[:N]".into(),
+            ));
+        }
+    };
+    let side = match side.map(str::parse) {
+        None => SIDE,
+        Some(Ok(side @ 8..=1024)) => side,
+        _ => return Err(wrong("N is a side of 8 to 1024 values".into())),
     };
     let shape = check(name, [side; 3])?;
-    let model: Box<dyn Model> = match kind {
-        "gray-scott" => Box::new(gray_scott::GrayScott::new(side as usize)),
-        "nbody" => Box::new(nbody::Galaxies::new(side as usize)),
-        _ => return Err(SourceError::wrong(name, "there are demo:gray-scott and demo:nbody")),
-    };
+    let model = model(side as usize);
     Ok(Box::new(Demo::begin(name.replace(':', " "), shape, model)))
 }
 
