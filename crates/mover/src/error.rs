@@ -52,6 +52,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is said of it to the other end, which says itself that it comes from there.
+    #[must_use]
+    pub fn why(&self) -> String {
+        match self {
+            Self::Refused(why) | Self::There(why) => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// For `map_err`: what was tried, to what.
     pub fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -211,6 +211,19 @@ impl Args {
                 "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
             ));
         }
+        let server = |place: &Place| matches!(place, Place::Server { .. });
+        if server(&first[0]) && server(&to[0]) {
+            return Err(anyhow!(
+                "of two servers neither can dial the other: name one of the two hosts as host:path, by ssh"
+            ));
+        }
+        let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
+        if self.way.via == "ssh" && (server(&first[0]) || server(&to[0])) {
+            return Err(anyhow!("--via ssh is for host:path; to a server nothing goes by ssh"));
+        }
+        if self.way.via == "ssh" && elsewhere(&first[0]) && elsewhere(&to[0]) {
+            return Err(anyhow!("--via ssh is between this host and another, not between two others"));
+        }
         let listening = if matches!(first[0], Place::Server { .. }) { first.len() } else { to.len() };
         if listening > 1 && !self.way.address.is_empty() && self.way.address != ["all"] {
             return Err(anyhow!(

@@ -50,7 +50,7 @@ pub enum Way {
 }
 
 /// What ends say to each other, and how they check what comes. Others are not understood.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What is asked of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,8 +69,8 @@ pub struct Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
-    /// Dial there.
-    Go(Target),
+    /// Dial there. To one that receives this says what is sent.
+    Go(Target, Offer),
     /// The answer to [`Answer::Claim`].
     Claimed(Claimed),
 }
@@ -143,12 +143,12 @@ impl Remote {
         }
     }
 
-    /// Tells it where to dial.
+    /// Tells it where to dial, and if it receives, what is sent.
     ///
     /// # Errors
     /// When it has gone.
-    pub fn go(&mut self, target: Target) -> Result<(), Error> {
-        self.channel.say(&Ask::Go(target))
+    pub fn go(&mut self, target: Target, offer: Offer) -> Result<(), Error> {
+        self.channel.say(&Ask::Go(target, offer))
     }
 
     /// Answers [`Progressed::Claim`].
@@ -222,10 +222,12 @@ impl End {
 pub fn answer(pipes: Pipes) -> Result<Outcome, Error> {
     let mut channel = Channel::Pipes(pipes);
     let request: Request = channel.hear()?;
-    match prepare(&request) {
-        Ok((end, guard)) => serve(channel, &request, &end, guard),
+    let tls = request.understood().and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
+    let begun = tls.and_then(|tls| begin(&request, tls));
+    match begun {
+        Ok(begun) => serve(channel, &request, begun),
         Err(e) => {
-            channel.say(&Answer::Refused(e.to_string()))?;
+            channel.say(&Answer::Refused(e.why()))?;
             Err(e)
         }
     }
@@ -244,21 +246,35 @@ impl Request {
     }
 }
 
-/// What is asked, made; and the key for this session.
-fn prepare(request: &Request) -> Result<(End, Arc<Tls>), Error> {
-    request.understood()?;
-    let end = match &request.role {
-        Role::Send(spec) => End::Send(Sending::new(spec, None)?),
-        Role::Receive(spec) => End::Receive(Receiving::new(spec, None)?),
-    };
-    Ok((end, Arc::new(Tls::new(&NodeKey::generate()?)?)))
+/// What is asked, as far as it can be made before the first answer.
+enum Begun {
+    Listens {
+        end: End,
+        target: Target,
+        link: Link,
+        node: NodeName,
+        _listener: Listener,
+    },
+    /// One that receives learns only with its target what it is to receive.
+    Dials {
+        end: Option<End>,
+        tls: Arc<Tls>,
+        guard: Guard,
+    },
+    Channel {
+        end: End,
+        node: NodeName,
+    },
 }
 
-fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> Result<Outcome, Error> {
+fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
     let node = NodeName(tls.id().to_string());
-    let offer = end.offer();
     let guard = |plain: bool| if plain { Guard::Plain } else { Guard::Tls(tls.clone()) };
-    match &request.way {
+    let end = || match &request.role {
+        Role::Send(spec) => Ok(End::Send(Sending::new(spec, None)?)),
+        Role::Receive(spec) => Ok::<_, Error>(End::Receive(Receiving::new(spec, None)?)),
+    };
+    Ok(match &request.way {
         Way::Listen { port, node: dials } => {
             let dials: Option<NodeId> = dials.as_ref().map(NodeName::id).transpose()?;
             let listener = Listener::bind(any(*port), guard(dials.is_none()), None)?;
@@ -267,27 +283,39 @@ fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> R
             let addresses = addresses(listener.address().port());
             let named = dials.is_some().then(|| node.clone());
             let target = Target { addresses, node: named, session, spread: false, congestion: None };
-            channel.say(&Answer::Ready { offer, target: Some(target), node })?;
-            report(channel, end, &link, &request.options)
+            Begun::Listens { end: end()?, target, link, node, _listener: listener }
         }
         Way::Dial { plain } => {
-            channel.say(&Answer::Ready { offer, target: None, node })?;
-            let Ask::Go(target) = channel.hear()? else {
+            let sends = matches!(request.role, Role::Send(_));
+            Begun::Dials { end: sends.then(end).transpose()?, guard: guard(*plain), tls }
+        }
+        Way::Channel => Begun::Channel { end: end()?, node },
+    })
+}
+
+fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<Outcome, Error> {
+    let ready = |offer: Offer, target: Option<Target>, node: NodeName| Answer::Ready { offer, target, node };
+    match begun {
+        Begun::Listens { end, target, link, node, _listener } => {
+            channel.say(&ready(end.offer(), Some(target), node))?;
+            report(channel, &end, &link, &request.options)
+        }
+        Begun::Dials { end, tls, guard } => {
+            let offer = end.as_ref().map(End::offer).unwrap_or_default();
+            channel.say(&ready(offer, None, NodeName(tls.id().to_string())))?;
+            let Ask::Go(target, offer) = channel.hear()? else {
                 return Err(Error::Damaged("an answer before its question".into()));
             };
-            let guard = guard(*plain);
-            let streams = match target.try_reach(&guard) {
-                Ok(streams) => streams,
+            match dial(request, end, target, guard, offer) {
+                Ok((end, link)) => report(channel, &end, &link, &request.options),
                 Err(e) => {
-                    channel.say(&Answer::Failed(e.to_string()))?;
-                    return Err(e);
+                    channel.say(&Answer::Failed(e.why()))?;
+                    Err(e)
                 }
-            };
-            let link = Link::dial(target, guard, request.options.streams.unwrap_or(streams));
-            report(channel, end, &link, &request.options)
+            }
         }
-        Way::Channel => {
-            channel.say(&Answer::Ready { offer, target: None, node })?;
+        Begun::Channel { end, node } => {
+            channel.say(&ready(end.offer(), None, node))?;
             let Channel::Pipes(Pipes { incoming, outgoing }) = channel else {
                 return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
             };
@@ -295,6 +323,29 @@ fn serve(mut channel: Channel, request: &Request, end: &End, tls: Arc<Tls>) -> R
             end.run(&link, &request.options, &Monitor::default())
         }
     }
+}
+
+/// The end that dials, and its link.
+fn dial(
+    request: &Request,
+    end: Option<End>,
+    target: Target,
+    guard: Guard,
+    offer: Offer,
+) -> Result<(End, Link), Error> {
+    let end = match (end, &request.role) {
+        (Some(end), _) => end,
+        (None, Role::Receive(spec)) => {
+            // Several pairs have identities of their own.
+            let identity = Some(spec.offer.identity.clone()).filter(|identity| !identity.is_empty());
+            let identity = identity.unwrap_or(offer.identity);
+            let spec = ReceiveSpec { offer: Offer { identity, ..offer }, ..spec.clone() };
+            End::Receive(Receiving::new(&spec, None)?)
+        }
+        (None, Role::Send(spec)) => End::Send(Sending::new(spec, None)?),
+    };
+    let streams = target.try_reach(&guard)?;
+    Ok((end, Link::dial(target, guard, request.options.streams.unwrap_or(streams))))
 }
 
 /// Where this host may be reached: first as ssh came, then at all its addresses.
@@ -339,7 +390,7 @@ pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options
             channel.say(&Answer::Claim(batch, known)).ok()?;
             match channel.hear().ok()? {
                 Ask::Claimed(claimed) => Some(claimed),
-                Ask::Go(_) => None,
+                Ask::Go(..) => None,
             }
         });
     }
@@ -359,7 +410,7 @@ pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options
         saying.thread().unpark();
         let last = match &outcome {
             Ok(outcome) => Answer::Done(Box::new(outcome.clone())),
-            Err(e) => Answer::Failed(e.to_string()),
+            Err(e) => Answer::Failed(e.why()),
         };
         // If nobody hears it there is nobody to tell.
         let _ = saying.join().map(|()| channel.lock().say(&last));
@@ -382,7 +433,7 @@ mod tests {
         assert!(request.understood().is_ok());
         for other in [0, VERSION - 1, VERSION + 1] {
             request.version = other;
-            let said = prepare(&request).err().map(|e| e.to_string()).unwrap_or_default();
+            let said = request.understood().err().map(|e| e.to_string()).unwrap_or_default();
             assert!(said.contains(&format!("version {other} of the protocol")), "{said}");
         }
     }

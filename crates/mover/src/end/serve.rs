@@ -157,7 +157,7 @@ impl Shared {
     fn asked(&self, connection: Connection, from: SocketAddr) {
         let peer = connection.peer;
         if let Err(e) = self.serve(Channel::net(connection), peer) {
-            tracing::warn!("{from}: {e}");
+            tracing::warn!("{from}: {}", e.why());
         }
     }
 
@@ -176,7 +176,7 @@ impl Shared {
         match self.prepare(&request) {
             Ok(end) => self.run(channel, &request, &end, peer),
             Err(e) => {
-                channel.say(&Answer::Refused(e.to_string()))?;
+                channel.say(&Answer::Refused(e.why()))?;
                 Err(e)
             }
         }
@@ -190,7 +190,9 @@ impl Shared {
         let root = Some(self.options.root.as_path());
         match &request.role {
             Role::Send(spec) => Ok(End::Send(Sending::new(spec, root)?)),
-            Role::Receive(_) if self.options.read_only => Err(Error::Refused("it is read-only".into())),
+            Role::Receive(spec) if self.options.read_only && !spec.null => {
+                Err(Error::Refused("it is read-only".into()))
+            }
             Role::Receive(spec) => Ok(End::Receive(Receiving::new(spec, root)?)),
         }
     }
@@ -204,7 +206,12 @@ impl Shared {
     ) -> Result<(), Error> {
         let listener = self.listener.get().ok_or(Error::Cancelled)?;
         let session = SessionId::random();
-        let link = listener.expect(session, peer)?;
+        // Who asks is not who dials when both ends are elsewhere, but has proved that he may say who does.
+        let dials = match &request.way {
+            Way::Listen { node: Some(node), .. } if peer.is_some() => Some(node.id()?),
+            _ => peer,
+        };
+        let link = listener.expect(session, dials)?;
         let node = NodeName(self.key.node.to_string());
         let named = peer.is_some().then(|| node.clone());
         let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };

@@ -336,18 +336,28 @@ impl Ends<'_> {
         })
     }
 
-    /// Both ends elsewhere: the sender dials the receiver.
+    /// Both ends elsewhere: the sender dials the receiver, unless it is a server.
     fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
         let plain = self.job.way.plain;
-        let guard = Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?));
-        let dials = Way::Dial { plain };
-        let mut sender = self.ask(from, &Role::Send(self.job.send.clone()), dials, &guard)?;
-        let node = (!plain).then(|| sender.remote.node.clone());
-        let listens = Way::Listen { port: self.job.way.port, node };
-        let receive = Role::Receive(self.receive(&sender.remote.offer));
-        let mut receiver = self.ask(to, &receive, listens, &guard)?;
-        let target = receiver.target(to, self.job.way)?;
-        sender.remote.go(target)?;
+        let guard = if plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?)) };
+        let send = Role::Send(self.job.send.clone());
+        let listens = |dials: &There| {
+            let node = (!plain).then(|| dials.remote.node.clone());
+            Way::Listen { port: self.job.way.port, node }
+        };
+        let (mut sender, receiver) = if matches!(from, Place::Server { .. }) {
+            let receive = Role::Receive(self.receive(&Offer::default()));
+            let mut receiver = self.ask(to, &receive, Way::Dial { plain }, &guard)?;
+            let mut sender = self.ask(from, &send, listens(&receiver), &guard)?;
+            receiver.remote.go(sender.target(from, self.job.way)?, sender.remote.offer.clone())?;
+            (sender, receiver)
+        } else {
+            let mut sender = self.ask(from, &send, Way::Dial { plain }, &guard)?;
+            let receive = Role::Receive(self.receive(&sender.remote.offer));
+            let mut receiver = self.ask(to, &receive, listens(&sender), &guard)?;
+            sender.remote.go(receiver.target(to, self.job.way)?, Offer::default())?;
+            (sender, receiver)
+        };
         let receiver = Other::apart(receiver);
         self.finish(receiver, || {
             loop {
