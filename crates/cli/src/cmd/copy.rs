@@ -5,16 +5,22 @@ mod explain;
 mod many;
 mod memory;
 mod place;
+mod rsync;
 mod session;
 mod tell;
 
-use anyhow::anyhow;
-use tidecast_mover::back::Options;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use clap::builder::RangedU64ValueParser;
+use tidecast_mover::back::{MAX_STREAMS, Options, congestion};
+use tidecast_mover::part::BLOCK;
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
 pub(crate) use self::place::PORT;
 use self::place::Place;
+use self::rsync::Rsync;
 use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
@@ -27,7 +33,7 @@ use crate::units::{Rate, Size, Span};
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/, pairs of them divide the work: a quick one takes
-/// more, and the others do that of one that breaks.
+/// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, ...) may be given, and change nothing.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -37,6 +43,9 @@ pub(crate) struct Args {
     /// Leave out what matches; with a / the path below the source, without it names at any depth
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+    /// The same, a pattern a line; lines that begin with # or ; say nothing
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
     /// Delete what the sources do not have
     #[arg(long)]
     delete: bool,
@@ -50,7 +59,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Whether to go on where an interrupted copy has stopped
-    #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "auto", num_args = 0..=1, value_parser = ["auto", "never"])]
+    #[arg(long, value_name = "HOW", default_value = "auto", default_missing_value = "auto", num_args = 0..=1, require_equals = true, value_parser = ["auto", "never"])]
     resume: String,
     /// When data must be on the disk: when the copy ends, each file before it gets its name, or never
     #[arg(long, value_name = "WHEN", default_value = "end", value_parser = ["end", "each", "never"])]
@@ -66,6 +75,8 @@ pub(crate) struct Args {
     way: WayArgs,
     #[command(flatten)]
     tune: TuneArgs,
+    #[command(flatten)]
+    rsync: Rsync,
 }
 
 const EXAMPLES: &str = "\
@@ -77,6 +88,11 @@ Examples:
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
   tidecast copy --explain /data/cmip6 store:/archive # where the time goes
   tidecast copy store:'/archive/*.nc' --to-memory    # for a program (Python: tidecast.copy.files)";
+
+/// Most threads of a side.
+const MAX_READERS: u64 = 256;
+/// The least pool: one block is on its way while the other is filled.
+const MIN_POOL: u64 = 2 * BLOCK as u64;
 
 /// From where to where, of each pair of hosts.
 type Pairs = Vec<(Place, Place)>;
@@ -111,7 +127,7 @@ pub(crate) struct WayArgs {
     #[arg(long, value_name = "TIME", default_value = "1m")]
     timeout: Span,
     /// At most so much a second
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = limit)]
     limit: Option<Rate>,
 }
 
@@ -120,13 +136,13 @@ pub(crate) struct WayArgs {
 #[command(next_help_heading = "Tuning (found out while it runs)")]
 pub(crate) struct TuneArgs {
     /// Connections that carry data
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_STREAMS as u64))]
     streams: Option<usize>,
     /// Threads that read, and as many that write
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_READERS))]
     readers: Option<usize>,
     /// Memory for blocks, at each end [default: 64MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = pool)]
     pool: Option<Size>,
     /// Work on these cores of this host: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
     #[arg(long, value_name = "LIST")]
@@ -145,9 +161,11 @@ pub(crate) struct TuneArgs {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let (pairs, sources) = args.places().map_err(Failure::usage)?;
     let (from, to) = pairs[0].clone();
+    args.way.check_congestion(&from, &to, reporter)?;
+    let exclude = args.exclude().map_err(Failure::usage)?;
     let job = session::Job {
-        send: args.send(sources).map_err(Failure::usage)?,
-        receive: args.receive(&to),
+        send: args.send(sources, &exclude).map_err(Failure::usage)?,
+        receive: args.receive(&to, exclude),
         options: args.options(),
         way: &args.way,
         from,
@@ -233,13 +251,31 @@ impl Args {
         Ok((pairs, sources))
     }
 
-    fn send(&self, sources: Vec<String>) -> anyhow::Result<SendSpec> {
+    /// All patterns of what is left out.
+    fn exclude(&self) -> anyhow::Result<Vec<String>> {
+        let mut all = self.exclude.clone();
+        for file in &self.exclude_from {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("--exclude-from {}", file.display()))?;
+            for line in text.lines().filter(|line| !(line.trim().is_empty() || line.starts_with(['#', ';'])))
+            {
+                if line.starts_with("+ ") {
+                    let file = file.display();
+                    return Err(anyhow!("--exclude-from {file}: {line}: there are no exceptions"));
+                }
+                all.push(line.strip_prefix("- ").unwrap_or(line).to_owned());
+            }
+        }
+        Ok(all)
+    }
+
+    fn send(&self, sources: Vec<String>, exclude: &[String]) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        let (exclude, checksum) = (self.exclude.clone(), self.checksum);
+        let (exclude, checksum) = (exclude.to_vec(), self.checksum);
         Ok(SendSpec { sources, exclude, checksum, null, share: false })
     }
 
-    fn receive(&self, to: &Place) -> ReceiveSpec {
+    fn receive(&self, to: &Place, exclude: Vec<String>) -> ReceiveSpec {
         let durable = match self.fsync.as_str() {
             "each" => Durable::Each,
             "never" => Durable::No,
@@ -249,7 +285,7 @@ impl Args {
             dest: to.path().to_owned(),
             update: self.update,
             delete: self.delete,
-            exclude: self.exclude.clone(),
+            exclude,
             checksum: self.checksum,
             dry_run: self.dry_run,
             resume: self.resume == "auto",
@@ -270,6 +306,39 @@ impl Args {
             rate: self.way.limit.map(|rate| rate.0 / 8),
             timeout: self.way.timeout.0,
         }
+    }
+}
+
+impl WayArgs {
+    /// The end that dials chooses; if that is this one it is known here whether it can be had.
+    fn check_congestion(&self, from: &Place, to: &Place, reporter: &Reporter) -> Result<(), Failure> {
+        let Some(name) = &self.congestion else { return Ok(()) };
+        let is_here = |place: &Place| matches!(place, Place::Local(_));
+        match congestion(name) {
+            Err(e) if is_here(from) => Err(Failure::usage(anyhow!("--congestion: {e}"))),
+            // It is the other end that sends, and that may have it.
+            Err(e) if is_here(to) => {
+                reporter.warning(&format!("--congestion: {e}; the other end uses it if it has it"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A pool that holds something.
+fn pool(text: &str) -> Result<Size, String> {
+    match text.parse::<Size>()? {
+        size if size.0 < MIN_POOL => Err(format!("a pool has at least {} bytes, 8MiB", MIN_POOL)),
+        size => Ok(size),
+    }
+}
+
+/// A rate at which something moves.
+fn limit(text: &str) -> Result<Rate, String> {
+    match text.parse::<Rate>()? {
+        rate if rate.0 < 8 => Err("nothing moves at that rate; without --limit there is none".into()),
+        rate => Ok(rate),
     }
 }
 

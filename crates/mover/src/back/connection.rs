@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConnection, ServerConnection, StreamOwned};
+use rustls::{CertificateError, ClientConnection, OtherError, ServerConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
@@ -48,6 +48,28 @@ pub enum Purpose {
     Request,
     /// Shows that the way is free, and ends.
     Probe,
+}
+
+/// Whether this host has a congestion control of that name, and lets this process use it.
+///
+/// # Errors
+/// [`Error::Usage`] if not.
+pub fn congestion(name: &str) -> Result<(), Error> {
+    let tried = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .and_then(|socket| socket.set_tcp_congestion(name.as_bytes()));
+    tried.map_err(|error| {
+        let all = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let all = all.unwrap_or_default();
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::Usage(format!("this host has no congestion control {name}; it has {}", all.trim()))
+            }
+            io::ErrorKind::PermissionDenied => {
+                Error::Usage(format!("this host does not let everybody use the congestion control {name}"))
+            }
+            _ => Error::Usage(format!("the congestion control {name}: {error}")),
+        }
+    })
 }
 
 /// A connection.
@@ -262,6 +284,14 @@ fn opening(tcp: &TcpStream) -> io::Result<()> {
 }
 
 fn handshake(with: SocketAddr, error: io::Error) -> Error {
+    // Why a key is not believed is ours to say, and rustls would show it as Rust does.
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) = inner {
+        return Error::Network {
+            doing: format!("{with} is not who it should be, by its key"),
+            error: io::Error::other(why.to_string()),
+        };
+    }
     let doing = format!(
         "TLS with {with} failed (one side --plain and the other not, or not the key that was expected?)"
     );

@@ -9,7 +9,7 @@ mod receive;
 mod send;
 mod session;
 
-pub use connection::{Guard, Purpose};
+pub use connection::{Guard, Purpose, congestion};
 pub use control::{Limit, Limits};
 pub use link::{Link, Listener, MAX_STREAMS, NodeName, STREAMS, SessionId, Target};
 pub use meter::Tick;

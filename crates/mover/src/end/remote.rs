@@ -11,7 +11,9 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::{Breaker, Channel, Pipes};
 use super::local::{Receiving, Sending};
-use crate::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target};
+use crate::back::{
+    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target, congestion,
+};
 use crate::error::Error;
 use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
@@ -344,6 +346,7 @@ fn dial(
         }
         (None, Role::Send(spec)) => End::Send(Sending::new(spec, None)?),
     };
+    target.congestion.as_deref().map(congestion).transpose()?;
     let streams = target.try_reach(&guard)?;
     Ok((end, Link::dial(target, guard, request.options.streams.unwrap_or(streams))))
 }
