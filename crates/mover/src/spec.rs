@@ -1,5 +1,7 @@
 //! What the two ends of a copy are asked to do. It travels to the host on which an end runs, as JSON.
 
+use std::ffi::OsString;
+
 use serde::{Deserialize, Serialize};
 
 /// What is to be sent.
@@ -7,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct SendSpec {
     /// Files and directories, patterns among them. A slash at the end of a directory means what is in it, as with rsync.
-    pub sources: Vec<String>,
+    pub sources: Vec<OsString>,
     /// Patterns of what to leave out. With a `/`: of the path below the source; without: of names at any depth.
     pub exclude: Vec<String>,
     /// Files of equal size and time are compared by content.
@@ -33,7 +35,7 @@ pub struct Offer {
 #[serde(default)]
 pub struct ReceiveSpec {
     /// The directory, or for a single file its new name. A slash at the end says that it is a directory.
-    pub dest: String,
+    pub dest: OsString,
     /// What is sent.
     pub offer: Offer,
     /// Files that are newer here stay.
@@ -61,7 +63,7 @@ pub struct ReceiveSpec {
 impl Default for ReceiveSpec {
     fn default() -> Self {
         Self {
-            dest: String::new(),
+            dest: OsString::new(),
             offer: Offer::default(),
             update: false,
             delete: false,

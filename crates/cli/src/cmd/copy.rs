@@ -9,6 +9,7 @@ mod rsync;
 mod session;
 mod tell;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
@@ -39,7 +40,7 @@ use crate::units::{Rate, Size, Span};
 pub(crate) struct Args {
     /// What to copy, and last where to (with --to-memory only what)
     #[arg(required = true, value_name = "SRC... DEST")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// Leave out what matches; with a / the path below the source, without it names at any depth
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
@@ -195,9 +196,9 @@ impl Args {
     }
 
     /// From where to where, at least one pair, and the paths of the sources.
-    fn places(&self) -> anyhow::Result<(Pairs, Vec<String>)> {
+    fn places(&self) -> anyhow::Result<(Pairs, Vec<OsString>)> {
         let (to, from) = match &self.to_memory {
-            Some(_) => (vec![Place::Local(String::new())], self.paths.as_slice()),
+            Some(_) => (vec![Place::Local(OsString::new())], self.paths.as_slice()),
             None => {
                 let last = self.paths.split_last();
                 let (to, from) = last.ok_or_else(|| anyhow!("what to copy, and where to?"))?;
@@ -206,11 +207,13 @@ impl Args {
         };
         let from = from.iter().map(|path| Place::all(path)).collect::<anyhow::Result<Vec<_>>>()?;
         let sources = from.iter().map(|places| places[0].path().to_owned()).collect();
-        let nothing = vec![Place::Local(String::new())];
+        let nothing = vec![Place::Local(OsString::new())];
         let first = match from.first() {
             Some(first) => first,
             None if self.tune.from_null.is_some() => &nothing,
-            None => return Err(anyhow!("{} is the only path: what to copy, and where to?", self.paths[0])),
+            None => {
+                return Err(anyhow!("{} is the only path: what to copy, and where to?", to[0]));
+            }
         };
         let same = |other: &&Vec<Place>| {
             other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
@@ -269,7 +272,7 @@ impl Args {
         Ok(all)
     }
 
-    fn send(&self, sources: Vec<String>, exclude: &[String]) -> anyhow::Result<SendSpec> {
+    fn send(&self, sources: Vec<OsString>, exclude: &[String]) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
         let (exclude, checksum) = (exclude.to_vec(), self.checksum);
         Ok(SendSpec { sources, exclude, checksum, null, share: false })

@@ -8,6 +8,7 @@
 //! ```
 
 mod channel;
+mod home;
 mod local;
 mod remote;
 mod serve;

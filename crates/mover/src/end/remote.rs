@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::{Breaker, Channel, Pipes};
+use super::home;
 use super::local::{Receiving, Sending};
 use crate::back::{
     Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target, congestion,
@@ -29,6 +30,20 @@ pub enum Role {
     Send(SendSpec),
     /// To receive into this.
     Receive(ReceiveSpec),
+}
+
+impl Role {
+    /// Paths as a shell would read them.
+    fn at_home(&mut self) -> Result<(), Error> {
+        let paths = match self {
+            Self::Send(spec) => spec.sources.iter_mut(),
+            Self::Receive(spec) => std::slice::from_mut(&mut spec.dest).iter_mut(),
+        };
+        for path in paths {
+            *path = home::expand(path)?;
+        }
+        Ok(())
+    }
 }
 
 /// How an end comes to its connections.
@@ -223,10 +238,10 @@ impl End {
 /// When the copy fails, or the channel breaks.
 pub fn answer(pipes: Pipes) -> Result<Outcome, Error> {
     let mut channel = Channel::Pipes(pipes);
-    let request: Request = channel.hear()?;
-    let tls = request.understood().and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
-    let begun = tls.and_then(|tls| begin(&request, tls));
-    match begun {
+    let mut request: Request = channel.hear()?;
+    let understood = request.understood().and_then(|()| request.role.at_home());
+    let tls = understood.and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
+    match tls.and_then(|tls| begin(&request, tls)) {
         Ok(begun) => serve(channel, &request, begun),
         Err(e) => {
             channel.say(&Answer::Refused(e.why()))?;

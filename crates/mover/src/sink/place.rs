@@ -72,11 +72,10 @@ impl Place {
         let start = fs::openat(CWD, root.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty());
         let start = start.map_err(|e| Error::io("open", root.unwrap_or(Path::new(".")))(e.into()))?;
         let way = Way { start, beneath: root.is_some() };
-        let slash = spec.dest.ends_with('/');
-        let path = match root {
-            Some(_) => Path::new(spec.dest.trim_start_matches('/')),
-            None => Path::new(&spec.dest),
-        };
+        let dest = spec.dest.as_bytes();
+        let slash = dest.ends_with(b"/");
+        let slashes = dest.iter().take_while(|b| root.is_some() && **b == b'/').count();
+        let path = Path::new(OsStr::from_bytes(dest.get(slashes..).unwrap_or_default()));
         let there = way.open(path, OFlags::PATH).and_then(|fd| fs::fstat(&fd));
         let is_dir = match there {
             Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
@@ -89,7 +88,7 @@ impl Place {
             (None, Some(_)) if slash => Self::directory(&way, path, spec),
             (Some(false), None) => Err(Error::Usage(format!(
                 "the destination {} is a file: a directory, or several sources, cannot be copied to it",
-                spec.dest
+                Path::new(&spec.dest).display()
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
             (_, Some(single)) => Self::renamed(&way, path, single, spec),
@@ -157,8 +156,9 @@ impl Place {
     }
 }
 
-fn refused(dest: &str, errno: Errno) -> Error {
+fn refused(dest: &OsStr, errno: Errno) -> Error {
     if errno == Errno::XDEV {
+        let dest = Path::new(dest).display();
         return Error::Usage(format!("the destination {dest} is outside of the served directory"));
     }
     Error::io("open", dest)(errno.into())

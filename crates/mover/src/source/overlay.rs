@@ -6,12 +6,12 @@ use rustix::fs::{AtFlags, FileType, statat};
 
 use super::place::Top;
 
-/// Which sources may have a path in the copy; only where contents go right into the destination can two of them.
+/// Which sources may have a path in the copy: two can where contents go right into the destination, or names are the same.
 #[derive(Debug)]
 pub(super) struct Overlay {
     contents: Vec<usize>,
     /// All others, by the one name that each has in the copy.
-    named: HashMap<Vec<u8>, usize>,
+    named: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 /// What an earlier source has at a place in the copy.
@@ -30,20 +30,19 @@ impl Overlay {
         for (number, top) in tops.iter().enumerate() {
             match top.single.as_ref().unwrap_or(&top.inside) {
                 name if name.is_empty() => overlay.contents.push(number),
-                name => {
-                    overlay.named.insert(name.clone(), number);
-                }
+                name => overlay.named.entry(name.clone()).or_default().push(number),
             }
         }
-        (tops.len() > 1 && !overlay.contents.is_empty()).then_some(overlay)
+        let meet = !overlay.contents.is_empty() || overlay.named.values().any(|tops| tops.len() > 1);
+        (tops.len() > 1 && meet).then_some(overlay)
     }
 
     /// What the first of the sources before `top` that has something at `inside`, a path in the copy, has there.
     pub(super) fn earlier(&self, tops: &[Top], top: usize, inside: &[u8]) -> Earlier {
         let name = inside.split(|&b| b == b'/').next().unwrap_or_default();
-        let before = self.contents.iter().take_while(|&&n| n < top);
+        let named = self.named.get(name).into_iter().flatten();
         let mut before: Vec<usize> =
-            before.chain(self.named.get(name).filter(|&&n| n < top)).copied().collect();
+            self.contents.iter().chain(named).copied().filter(|&n| n < top).collect();
         before.sort_unstable();
         let stat = before.iter().filter_map(|&n| tops.get(n)).find_map(|top| {
             let below = top.below(inside)?;

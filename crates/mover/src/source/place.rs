@@ -1,7 +1,7 @@
 //! Where sources are: patterns, what a slash at the end means, and the directory handle below which all of a source is opened.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use rustix::io::Errno;
 use tidecast_hash::sha256;
 
 use crate::error::Error;
@@ -36,15 +37,20 @@ pub(super) struct Top {
 }
 
 /// Finds all sources; those that are not there are problems, and an error if there are no others.
-pub(super) fn find(sources: &[String], root: Option<&Path>) -> Result<(Vec<Top>, Vec<Problem>), Error> {
+pub(super) fn find(sources: &[OsString], root: Option<&Path>) -> Result<(Vec<Top>, Vec<Problem>), Error> {
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
     for source in sources {
-        for path in expand(source, root)? {
+        for path in expand(source.as_bytes(), root)? {
             match open(&path, root) {
                 Ok(top) => tops.push(top),
                 Err(e) => {
-                    let what = format!("not copied: {e}");
-                    problems.push(Problem { path, what, failed: true });
+                    let what = match e.raw_os_error().map(Errno::from_raw_os_error) {
+                        Some(Errno::XDEV) if root.is_some() => {
+                            "not copied: it is outside of the served directory".to_owned()
+                        }
+                        _ => format!("not copied: {e}"),
+                    };
+                    problems.push(Problem { path: shown(&path), what, failed: true });
                 }
             }
         }
@@ -55,51 +61,62 @@ pub(super) fn find(sources: &[String], root: Option<&Path>) -> Result<(Vec<Top>,
             .map_or_else(|| "nothing to copy".to_owned(), |p| format!("{}: {}", p.path, p.what));
         return Err(Error::Nothing(why));
     }
+    // Of directories of one name the contents come together, as with rsync; of files one would overwrite the other.
     let mut names = HashSet::new();
     for top in &tops {
         let name = top.single.as_ref().unwrap_or(&top.inside);
-        if !name.is_empty() && !names.insert(name.clone()) {
-            let name = String::from_utf8_lossy(name);
-            return Err(Error::Usage(format!(
-                "two sources have the name {name}: one would overwrite the other"
-            )));
+        if !name.is_empty() && !names.insert(name.clone()) && top.single.is_some() {
+            let path = format!("{}/{}", top.shown, String::from_utf8_lossy(name));
+            let what = "left out: an earlier source has this name".to_owned();
+            problems.push(Problem { path, what, failed: false });
         }
     }
     Ok((tops, problems))
 }
 
-/// What is below `root` if there is one: absolute paths begin there.
-fn on_disk(path: &str, root: Option<&Path>) -> PathBuf {
+/// As a person would write it.
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// What is below a root: absolute paths begin there.
+fn relative(path: &[u8]) -> &[u8] {
+    let slashes = path.iter().take_while(|b| **b == b'/').count();
+    path.get(slashes..).unwrap_or_default()
+}
+
+/// What is below `root` if there is one.
+fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
     match root {
-        Some(root) => root.join(path.trim_start_matches('/')),
-        None => PathBuf::from(path),
+        Some(root) => root.join(OsStr::from_bytes(relative(path))),
+        None => PathBuf::from(OsStr::from_bytes(path)),
     }
 }
 
 /// The directory in which a path is, and its name there; what is called by a slash, `.` or `..` has no name.
-fn split(path: &str) -> (&str, Option<&str>) {
-    let (parent, name) = match path.rsplit_once('/') {
-        Some(("", name)) => ("/", name),
-        Some(both) => both,
-        None => (".", path),
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let (parent, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(0) => (&b"/"[..], &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b"."[..], path),
     };
-    (parent, Some(name).filter(|name| !matches!(*name, "" | "." | "..")))
+    (parent, Some(name).filter(|name| !matches!(*name, b"" | b"." | b"..")))
 }
 
-fn open(path: &str, root: Option<&Path>) -> io::Result<Top> {
+fn open(path: &[u8], root: Option<&Path>) -> io::Result<Top> {
     let (parent, name) = split(path);
-    let shown = |path: &str| match path.trim_end_matches('/') {
-        "" => "/".to_owned(),
-        path => path.to_owned(),
+    let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
+        None => "/".to_owned(),
+        Some(last) => shown(&path[..=last]),
     };
-    let full = |path: &str| fs::canonicalize(on_disk(path, root));
+    let full = |path: &[u8]| fs::canonicalize(on_disk(path, root));
     let Some(name) = name else {
         let fd = directory(path, root)?;
         return Ok(Top { fd, single: None, inside: Vec::new(), shown: shown(path), path: full(path)? });
     };
     let fd = directory(parent, root)?;
     let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let bytes = name.as_bytes().to_vec();
+    let bytes = name.to_vec();
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let fd = openat(&fd, name, DIRECTORY, Mode::empty())?;
         return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });
@@ -108,7 +125,7 @@ fn open(path: &str, root: Option<&Path>) -> io::Result<Top> {
 }
 
 /// Whether there is something of that name. Below a root nothing is told of what is outside.
-fn is_there(path: &str, root: Option<&Path>) -> bool {
+fn is_there(path: &[u8], root: Option<&Path>) -> bool {
     let (parent, name) = split(path);
     match name {
         None => directory(path, root).is_ok(),
@@ -119,57 +136,66 @@ fn is_there(path: &str, root: Option<&Path>) -> bool {
 }
 
 /// Opens a directory; below a root it can be nowhere else, whatever links say.
-fn directory(path: &str, root: Option<&Path>) -> io::Result<OwnedFd> {
+fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Some(root) = root else { return Ok(openat(CWD, path, flags, Mode::empty())?) };
     let root = openat(CWD, root, flags, Mode::empty())?;
-    let below = path.trim_start_matches('/');
-    let below = if below.is_empty() { "." } else { below };
+    let below = relative(path);
+    let below = if below.is_empty() { b"." } else { below };
     Ok(openat2(&root, below, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?)
 }
 
+fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|b| b"*?[{".contains(b))
+}
+
 /// The names for which a source stands: itself, unless it is a pattern and there is nothing with that very name.
-fn expand(source: &str, root: Option<&Path>) -> Result<Vec<String>, Error> {
-    let is_pattern = source.contains(['*', '?', '[', '{']);
-    if !is_pattern || is_there(source, root) {
-        return Ok(vec![source.to_owned()]);
+fn expand(source: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>, Error> {
+    if !is_pattern(source) || is_there(source, root) {
+        return Ok(vec![source.to_vec()]);
     }
-    let (slash, absolute) = (source.ends_with('/'), source.starts_with('/'));
-    let mut found = vec![if absolute { "/".to_owned() } else { String::new() }];
-    for part in source.split('/').filter(|part| !part.is_empty()) {
+    let (slash, absolute) = (source.ends_with(b"/"), source.starts_with(b"/"));
+    let mut found = vec![if absolute { b"/".to_vec() } else { Vec::new() }];
+    for part in source.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
         found = step(&found, part, root)?;
     }
     if found.is_empty() {
-        return Err(Error::Nothing(format!("nothing matches {source}")));
+        return Err(Error::Nothing(format!("nothing matches {}", shown(source))));
     }
     found.sort();
-    Ok(found.into_iter().map(|path| if slash { path + "/" } else { path }).collect())
+    if slash {
+        found.iter_mut().for_each(|path| path.push(b'/'));
+    }
+    Ok(found)
 }
 
 /// One component further.
-fn step(from: &[String], part: &str, root: Option<&Path>) -> Result<Vec<String>, Error> {
-    let below = |dir: &str, name: &str| {
-        if dir.is_empty() || dir.ends_with('/') { format!("{dir}{name}") } else { format!("{dir}/{name}") }
+fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>, Error> {
+    let below = |dir: &[u8], name: &[u8]| {
+        let slash: &[u8] = if dir.is_empty() || dir.ends_with(b"/") { b"" } else { b"/" };
+        [dir, slash, name].concat()
     };
-    if !part.contains(['*', '?', '[', '{']) {
+    if !is_pattern(part) {
         let there = from.iter().map(|dir| below(dir, part));
         return Ok(there.filter(|path| is_there(path, root)).collect());
     }
-    let pattern = GlobBuilder::new(part).literal_separator(true).build();
-    let pattern = pattern.map_err(|e| Error::Usage(format!("{part}: {}", e.kind())))?.compile_matcher();
+    let refused = |why: &str| Error::Usage(format!("{}: {why}", shown(part)));
+    let text = std::str::from_utf8(part).map_err(|_| refused("a pattern must be UTF-8"))?;
+    let pattern = GlobBuilder::new(text).literal_separator(true).build();
+    let pattern = pattern.map_err(|e| refused(&e.kind().to_string()))?.compile_matcher();
     let mut found = Vec::new();
     for dir in from {
-        let opened = directory(if dir.is_empty() { "." } else { dir }, root);
+        let opened = directory(if dir.is_empty() { b"." } else { dir }, root);
         let Ok(names) = opened.and_then(|fd| Ok(Dir::new(fd)?)) else { continue };
         for entry in names.flatten() {
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            let is_hidden = name.starts_with('.') && !part.starts_with('.');
-            if !is_hidden && !matches!(name, "." | "..") && pattern.is_match(name) {
+            let name = entry.file_name().to_bytes();
+            let is_hidden = name.starts_with(b".") && !part.starts_with(b".");
+            if !is_hidden && !matches!(name, b"." | b"..") && pattern.is_match(OsStr::from_bytes(name)) {
                 found.push(below(dir, name));
             }
         }
         if found.len() > MAX_MATCHES {
-            return Err(Error::Usage(format!("{part} stands for more than {MAX_MATCHES} names")));
+            return Err(refused(&format!("it stands for more than {MAX_MATCHES} names")));
         }
     }
     Ok(found)

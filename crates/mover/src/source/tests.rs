@@ -9,7 +9,7 @@ use crate::job::Wanted;
 use crate::part::{Data, Part, Parts};
 
 pub(super) fn spec(sources: &[&str]) -> SendSpec {
-    SendSpec { sources: sources.iter().map(ToString::to_string).collect(), ..SendSpec::default() }
+    SendSpec { sources: sources.iter().map(Into::into).collect(), ..SendSpec::default() }
 }
 
 /// What blocks bring, put together: each entry with its bytes.

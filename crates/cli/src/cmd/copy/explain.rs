@@ -1,5 +1,6 @@
 //! `--explain`: from the simplest transfer to the whole one, a step at a time, as in section 5 of the 100 Gbps paper.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -80,7 +81,7 @@ fn rung<'a>(job: &Job<'a>, number: usize, file: u64, rate: f64) -> Job<'a> {
     match number {
         0 => {
             job.send = noise(NOISE);
-            (job.from, job.to) = (Place::Local(String::new()), Place::Local(String::new()));
+            (job.from, job.to) = (Place::Local(OsString::new()), Place::Local(OsString::new()));
         }
         1 => job.send = noise(NOISE),
         2 => {}

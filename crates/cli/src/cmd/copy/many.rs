@@ -3,6 +3,7 @@
 //! First the pairs divide the files ([`tidecast_mover::share`]), until no pair breaks; then one of them copies as if it were alone. That
 //! finds the files there, and settles directories, links, deletion and whatever was missed.
 
+use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,8 @@ fn pair<'a>(
 ) -> Pair<'a> {
     let mut job = Job { from: from.clone(), to: to.clone(), ..job.clone() };
     // The same when the command is given again, whichever hosts these are. Of two pairs it must differ: each has a staging directory.
-    let identity = format!("pair {number} of {}", job.send.sources.join("\0"));
+    let sources = job.send.sources.join(OsStr::new("\n"));
+    let identity = format!("pair {number} of {}", sources.to_string_lossy());
     job.share = Some(Share { board: board.clone(), pair: number, identity });
     job.send.share = true;
     job.receive.delete = false;

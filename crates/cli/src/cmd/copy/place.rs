@@ -1,12 +1,15 @@
 //! A path of this host, of one that ssh reaches, or of a server.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::str::FromStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use tidecast_mover::end::ServerKey;
 
+const SCHEME: &[u8] = b"tidecast://";
 /// Where a server listens, unless said otherwise.
 pub(crate) const PORT: u16 = 6870;
 /// The key of a server, if its URL does not say it.
@@ -15,9 +18,9 @@ const KEY: &str = "TIDECAST_COPY_KEY";
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    Local(String),
-    Ssh { host: String, path: String },
-    Server { server: ServerAt, path: String },
+    Local(OsString),
+    Ssh { host: String, path: OsString },
+    Server { server: ServerAt, path: OsString },
 }
 
 /// A server.
@@ -50,22 +53,51 @@ impl ServerAt {
 
 impl Place {
     /// All places for which a name with a list of hosts stands: `dtn[1-3,7]:/path`, `me@a,b:/path`.
-    pub(super) fn all(text: &str) -> anyhow::Result<Vec<Self>> {
-        let one: Self = text.parse()?;
-        let Self::Ssh { path, .. } = &one else { return Ok(vec![one]) };
-        let after = if text.ends_with(':') && path == "." { 1 } else { path.len() + 1 };
-        let list = text.get(..text.len().saturating_sub(after)).unwrap_or_default();
+    pub(super) fn all(text: &OsStr) -> anyhow::Result<Vec<Self>> {
+        if text.as_bytes().starts_with(SCHEME) {
+            return Ok(vec![Self::server(text.as_bytes())?]);
+        }
+        let Some((list, path)) = host(text)? else {
+            return match text.is_empty() {
+                true => Err(anyhow!("a path is empty")),
+                false => Ok(vec![Self::Local(text.to_owned())]),
+            };
+        };
+        let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path }).to_owned();
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
         // An IPv6 address begins with its bracket.
         if !(hosts.contains(',') || hosts.contains('[')) || hosts.starts_with('[') {
-            return Ok(vec![one]);
+            return Ok(vec![Self::Ssh { host: list.replace(['[', ']'], ""), path }]);
         }
         let hosts = tidecast_group::hosts::parse(hosts).with_context(|| list.to_owned())?;
         let place = |host: &str| Self::Ssh { host: format!("{user}{host}"), path: path.clone() };
         Ok(hosts.iter().map(|host| place(host.reach())).collect())
     }
 
-    pub(super) fn path(&self) -> &str {
+    /// `tidecast://KEY@host:port/path`.
+    fn server(text: &[u8]) -> anyhow::Result<Self> {
+        let rest = text.strip_prefix(SCHEME).unwrap_or(text);
+        let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
+        let (server, path) = rest.split_at(end);
+        let server = std::str::from_utf8(server).context("the name of a server")?;
+        let (key, at) = match server.rsplit_once('@') {
+            Some((key, at)) => (Some(key.parse::<ServerKey>()?), at),
+            None => (None, server),
+        };
+        if at.is_empty() {
+            bail!("tidecast://: of which host?");
+        }
+        if at.contains(',') || (at.contains('[') && !at.starts_with('[')) {
+            bail!("{at}: each server has a key of its own, so a list of them cannot be one URL");
+        }
+        let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let at = if has_port { at.to_owned() } else { format!("{at}:{PORT}") };
+        let slashes = path.iter().take_while(|b| **b == b'/').count();
+        let path = [b"/", path.get(slashes..).unwrap_or_default()].concat();
+        Ok(Self::Server { server: ServerAt { key, at }, path: OsStr::from_bytes(&path).to_owned() })
+    }
+
+    pub(super) fn path(&self) -> &OsStr {
         match self {
             Self::Local(path) | Self::Ssh { path, .. } | Self::Server { path, .. } => path,
         }
@@ -81,48 +113,34 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        if let Some(rest) = text.strip_prefix("tidecast://") {
-            let (server, path) = rest.split_once('/').unwrap_or((rest, ""));
-            let (key, at) = match server.rsplit_once('@') {
-                Some((key, at)) => (Some(key.parse::<ServerKey>()?), at),
-                None => (None, server),
-            };
-            if at.is_empty() {
-                bail!("{text}: of which host?");
-            }
-            let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let at = if has_port { at.to_owned() } else { format!("{at}:{PORT}") };
-            return Ok(Self::Server { server: ServerAt { key, at }, path: format!("/{path}") });
-        }
-        // As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.
-        let (head, tail) = match text.find(']') {
-            Some(end) if text.find('[').is_some_and(|from| from < end && !text[..from].contains('/')) => {
-                text.split_at(end)
-            }
-            _ => text.split_at(0),
-        };
-        match tail.split_once(':') {
-            Some((host, path)) if !host.contains('/') && host.len() + head.len() > 0 => {
-                let host = format!("{head}{host}").replace(['[', ']'], "");
-                Ok(Self::Ssh { host, path: if path.is_empty() { ".".into() } else { path.into() } })
-            }
-            _ if text.is_empty() => bail!("a path is empty"),
-            _ => Ok(Self::Local(text.to_owned())),
-        }
+/// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.
+fn host(text: &OsStr) -> anyhow::Result<Option<(&str, &[u8])>> {
+    let bytes = text.as_bytes();
+    let find = |byte: u8| bytes.iter().position(|b| *b == byte);
+    let slash = find(b'/').unwrap_or(bytes.len());
+    let bracket = match (find(b'['), find(b']')) {
+        (Some(from), Some(end)) if from < end && from < slash => end,
+        _ => 0,
+    };
+    let after = bytes.get(bracket..).unwrap_or_default();
+    let Some(colon) = after.iter().position(|b| *b == b':').map(|at| bracket + at) else { return Ok(None) };
+    let (host, path) = bytes.split_at(colon);
+    if host.is_empty() || host.get(bracket..).unwrap_or_default().contains(&b'/') {
+        return Ok(None);
     }
+    let host = std::str::from_utf8(host).context("the name of a host")?;
+    Ok(Some((host, path.get(1..).unwrap_or_default())))
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(path) => f.write_str(path),
-            Self::Ssh { host, path } => write!(f, "{host}:{path}"),
+            Self::Local(path) => write!(f, "{}", Path::new(path).display()),
+            Self::Ssh { host, path } => write!(f, "{host}:{}", Path::new(path).display()),
             // Without the key: this may be logged.
-            Self::Server { server, path } => write!(f, "tidecast://{}{path}", server.at),
+            Self::Server { server, path } => {
+                write!(f, "tidecast://{}{}", server.at, Path::new(path).display())
+            }
         }
     }
 }
@@ -133,7 +151,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Place {
-        text.parse().unwrap()
+        Place::all(OsStr::new(text)).unwrap().remove(0)
+    }
+
+    fn is_refused(text: &str) -> bool {
+        Place::all(OsStr::new(text)).is_err()
     }
 
     #[test]
@@ -145,15 +167,22 @@ mod tests {
         assert_eq!(parse("me@host:"), ssh("me@host", "."));
         assert_eq!(parse("me@[fe80::1]:x"), ssh("me@fe80::1", "x"));
         assert_eq!(parse("[::1]:/x:y"), ssh("::1", "/x:y"));
-        assert!("".parse::<Place>().is_err() && "tidecast:///x".parse::<Place>().is_err());
+        assert!(is_refused("") && is_refused("tidecast:///x") && is_refused("tidecast://a[1-2]/x"));
+        assert_eq!(parse("dir/[a]:b"), Place::Local("dir/[a]:b".into()));
+        let strange = OsStr::from_bytes(b"host:/\xff/");
+        let path = OsStr::from_bytes(b"/\xff/").to_owned();
+        assert_eq!(Place::all(strange).unwrap(), [Place::Ssh { host: "host".into(), path }]);
         let Place::Server { server, path } = parse("tidecast://host/a/b") else { panic!() };
-        assert_eq!((server.at.as_str(), path.as_str()), ("host:6870", "/a/b"));
-        let hosts =
-            |text: &str| Place::all(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!((server.at.as_str(), path.to_str()), ("host:6870", Some("/a/b")));
+        assert_eq!(parse("tidecast://host//a").path(), "/a");
+        assert_eq!(parse("tidecast://[::1]:7/a").to_string(), "tidecast://[::1]:7/a");
+        let hosts = |text: &str| {
+            Place::all(OsStr::new(text)).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         assert_eq!(hosts("me@n[1-2],m:/a[1]"), ["me@n1:/a[1]", "me@n2:/a[1]", "me@m:/a[1]"]);
         assert_eq!(hosts("n[1-2]:"), ["n1:.", "n2:."]);
         assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["::1:/x".into()], vec!["/a,b".into()]));
-        assert!("tidecast://nokey@host/a".parse::<Place>().is_err());
+        assert!(is_refused("tidecast://nokey@host/a"));
         assert!(parse("a:x").same_host(&parse("a:y")) && !parse("a:x").same_host(&parse("b:x")));
     }
 }
