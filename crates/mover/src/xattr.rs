@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::AsRawFd;
 
 use rustix::fd::AsFd;
-use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, lgetxattr, llistxattr, lsetxattr};
 use rustix::io::Errno;
 
 use crate::part::MAX_XATTRS;
@@ -42,6 +42,11 @@ pub(crate) fn at(dir: impl AsFd, name: &[u8], root: bool) -> Result<Option<Xattr
         |buffer| llistxattr(path.as_slice(), buffer),
         |name, buffer| lgetxattr(path.as_slice(), name, buffer),
     )
+}
+
+/// Sets one of a name in a directory; a link is not followed.
+pub(crate) fn set_at(dir: impl AsFd, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<(), Errno> {
+    lsetxattr(path(dir, name).as_slice(), attribute, value, XattrFlags::empty())
 }
 
 /// There is no call that takes a directory and a name.

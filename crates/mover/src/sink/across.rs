@@ -17,6 +17,7 @@ use tidecast_hash::sha256;
 use super::dirs::kind;
 use super::trouble::{Doing, Tried};
 use super::write::reopen;
+use crate::xattr;
 
 /// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
 const XATTRS: usize = 1 << 16;
@@ -66,6 +67,9 @@ pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, 
     }
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     fs::chownat(to, aside, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
+    for (attribute, value) in xattr::at(from, name, true).ok().flatten().into_iter().flatten() {
+        xattr::set_at(to, aside.as_bytes(), &attribute, &value).doing("set attributes of")?;
+    }
     if kind(&stat) != FileType::Symlink {
         fs::chmodat(to, aside, mode(&stat), AtFlags::empty()).doing("set the mode of")?;
     }

@@ -176,6 +176,12 @@ impl Owners {
                 warn(format!("its owner could not be set: {e}"));
             }
         }
+        for (attribute, value) in attributes.xattrs.iter().flatten() {
+            if let Err(e) = xattr::set_at(dir, name.as_bytes(), attribute, value) {
+                let attribute = String::from_utf8_lossy(attribute);
+                warn(format!("its attribute {attribute} could not be set: {e}"));
+            }
+        }
         if !link {
             let mode = Mode::from_raw_mode(attributes.mode);
             fs::chmodat(dir, name, mode, AtFlags::empty()).doing("set the mode of")?;

@@ -121,6 +121,7 @@ impl Tree {
 
     /// One entry as a whole: its bytes go to the end of the block.
     fn whole(&self, item: &Item, block: &mut Block, near: &mut Option<Near>) -> Result<(Entry, Data), Miss> {
+        let is_link = matches!(item.kind, Is::Symlink);
         let kind = match &item.kind {
             Is::File { sparse } => return self.small(item, *sparse, block, near),
             Is::Dir => {
@@ -141,7 +142,12 @@ impl Tree {
             Is::Fifo => Kind::Fifo,
             Is::Device { character, number } => Kind::Device { character: *character, number: *number },
         };
-        Ok((self.entry(item, kind), Data::None))
+        let mut entry = self.entry(item, kind);
+        // A link can have only those that none but root sees.
+        if !matches!(item.kind, Is::HardLink(_)) && (self.owners_root() || !is_link) {
+            entry.attributes.xattrs = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
+        }
+        Ok((entry, Data::None))
     }
 
     fn small(
