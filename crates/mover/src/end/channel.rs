@@ -1,7 +1,7 @@
 //! A channel of messages to an end that is elsewhere.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Instant;
 
@@ -62,7 +62,13 @@ impl Channel {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.incoming,
         };
-        expect_message(&mut &mut *from)
+        expect_message(&mut &mut *from).map_err(|e| match e {
+            Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
+                let error = std::io::Error::other("it has ended, or closed the connection");
+                Error::Network { doing: "the other end has gone".into(), error }
+            }
+            other => other,
+        })
     }
 
     /// From now on nothing but its breaking ends it: others see to it that the copy itself does not stand still.

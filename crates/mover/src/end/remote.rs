@@ -232,21 +232,18 @@ impl End {
     }
 }
 
-/// Is an end for whoever is at the other side of the pipes (`tidecast copy-end`, which ssh starts).
+/// Is an end for whoever is at the other side of the pipes (`tidecast copy-end`, which ssh starts). Why it fails is said there.
 ///
 /// # Errors
-/// When the copy fails, or the channel breaks.
-pub fn answer(pipes: Pipes) -> Result<Outcome, Error> {
+/// When the channel breaks before that can be said.
+pub fn answer(pipes: Pipes) -> Result<(), Error> {
     let mut channel = Channel::Pipes(pipes);
     let mut request: Request = channel.hear()?;
     let understood = request.understood().and_then(|()| request.role.at_home());
     let tls = understood.and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
     match tls.and_then(|tls| begin(&request, tls)) {
         Ok(begun) => serve(channel, &request, begun),
-        Err(e) => {
-            channel.say(&Answer::Refused(e.why()))?;
-            Err(e)
-        }
+        Err(e) => channel.say(&Answer::Refused(e.why())),
     }
 }
 
@@ -310,12 +307,12 @@ fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
     })
 }
 
-fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<Outcome, Error> {
+fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Error> {
     let ready = |offer: Offer, target: Option<Target>, node: NodeName| Answer::Ready { offer, target, node };
     match begun {
         Begun::Listens { end, target, link, node, _listener } => {
             channel.say(&ready(end.offer(), Some(target), node))?;
-            report(channel, &end, &link, &request.options)
+            drop(report(channel, &end, &link, &request.options));
         }
         Begun::Dials { end, tls, guard } => {
             let offer = end.as_ref().map(End::offer).unwrap_or_default();
@@ -324,11 +321,8 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<Outcom
                 return Err(Error::Damaged("an answer before its question".into()));
             };
             match dial(request, end, target, guard, offer) {
-                Ok((end, link)) => report(channel, &end, &link, &request.options),
-                Err(e) => {
-                    channel.say(&Answer::Failed(e.why()))?;
-                    Err(e)
-                }
+                Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
+                Err(e) => channel.say(&Answer::Failed(e.why()))?,
             }
         }
         Begun::Channel { end, node } => {
@@ -337,9 +331,10 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<Outcom
                 return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
             };
             let link = Link::pipes(incoming, outgoing, end.sends());
-            end.run(&link, &request.options, &Monitor::default())
+            drop(end.run(&link, &request.options, &Monitor::default()));
         }
     }
+    Ok(())
 }
 
 /// The end that dials, and its link.

@@ -35,7 +35,7 @@ impl Cpus {
         match self {
             Self::List(cpus) => Ok(cpus.clone()),
             Self::Node(node) => {
-                of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "such a NUMA node")
+                of(format!("/sys/devices/system/node/node{node}/cpulist").into(), "NUMA node")
             }
             Self::Card(name) => {
                 // A card that is no device of a bus is near to all of them.
@@ -43,7 +43,7 @@ impl Cpus {
                 if near.is_dir() && !near.join("device/local_cpulist").exists() {
                     return Ok(Vec::new());
                 }
-                of(near.join("device/local_cpulist"), "such a network card")
+                of(near.join("device/local_cpulist"), "network card")
             }
         }
     }
@@ -61,7 +61,7 @@ impl Cpus {
 }
 
 fn of(path: PathBuf, what: &str) -> anyhow::Result<Vec<usize>> {
-    let text = std::fs::read_to_string(&path).with_context(|| format!("this host has no {what}"))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("this host has no such {what}"))?;
     list(text.trim())
 }
 
