@@ -19,6 +19,7 @@ use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 
+use super::explain::Met;
 use super::memory::Shared;
 use super::place::Place;
 use super::{WayArgs, tell};
@@ -60,9 +61,8 @@ pub(super) struct Share {
 pub(super) enum Ended {
     /// It is done.
     Whole(Box<Outcome>),
-    /// It was ended after its time: bytes that the receiver wrote after the first, in so many seconds, and the mean size of the
-    /// files that were met.
-    Cut { bytes: u64, seconds: f64, mean: u64 },
+    /// It was ended after its time: bytes that the receiver wrote after the first, in so many seconds, and what was met.
+    Cut { bytes: u64, seconds: f64, met: Met },
 }
 
 /// Copies, and tells of it.
@@ -109,9 +109,9 @@ pub(super) fn copy(
                 if progress.bytes > 0 {
                     let (first, bytes) = *since.get_or_insert((Instant::now(), progress.bytes));
                     if cut.is_none() && most.is_some_and(|most| first.elapsed() >= most) {
-                        let mean = progress.walked.bytes / progress.walked.files.max(1);
+                        let met = Met::from(&progress.walked);
                         let (bytes, seconds) = (progress.bytes - bytes, first.elapsed().as_secs_f64());
-                        cut = Some(Ended::Cut { bytes, seconds, mean });
+                        cut = Some(Ended::Cut { bytes, seconds, met });
                         monitor.cancel();
                     }
                 }
