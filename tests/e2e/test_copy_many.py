@@ -68,6 +68,8 @@ def test_what_a_pair_that_breaks_had_taken_is_done_by_the_others(killed, here, s
     end = proc.events()[-1]
     assert [pair["broke"] is not None for pair in end["pairs"]] == [True, False], end
     assert end["failed"] == 0 and end["pairs"][0]["batches"] == 0
+    # Also what the one that broke had finished was copied, and not there before.
+    assert (end["files_copied"], end["files_kept"]) == (60, 0), end
     same(source, dest)
 
 

@@ -54,6 +54,9 @@ pub(crate) struct Snapshot {
     pub(crate) said: Option<String>,
 }
 
+/// Said in place of a limit when all has come.
+pub(crate) const SYNCING: &str = "syncing";
+
 /// How many threads, connections and blocks a copy has found to be of use, and what holds it up.
 #[derive(Debug, Clone)]
 pub(crate) struct Parallel {
@@ -368,7 +371,8 @@ fn line(s: &Snapshot, rates: &Rates) -> String {
         }
     }
     if let Some(copy) = &s.copy {
-        parts.push(format!("{}, limit: {}", count(copy.streams.into(), "stream"), copy.limit));
+        let limit = if copy.limit == SYNCING { SYNCING.into() } else { format!("limit: {}", copy.limit) };
+        parts.push(format!("{}, {limit}", count(copy.streams.into(), "stream")));
     }
     if s.bytes < s.total && work > 0.0 {
         let left = (s.total - s.bytes) as f64 / work;

@@ -37,6 +37,11 @@ pub trait Source: Sync {
 
     /// What was found so far.
     fn walked(&self) -> Walked;
+
+    /// How many senders divide what may be sent in a second among them now.
+    fn sharers(&self) -> u64 {
+        1
+    }
 }
 
 /// What a receiver lacks of what it was asked.
@@ -76,6 +81,12 @@ pub struct Walked {
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Of these, bytes that need not be sent: holes, and what is there already.
+    pub spared: u64,
+    /// Files that another sender of several had brought before it broke, and their bytes.
+    pub redone: u64,
+    /// See `redone`.
+    pub redone_bytes: u64,
     /// Whether that is all of it.
     pub complete: bool,
     /// The first problems.

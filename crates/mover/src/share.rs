@@ -4,7 +4,7 @@
 //! is known by the digest of its names. Should two walks differ, a file may be sent twice or not at all; a last copy of the
 //! usual kind settles that, as it does all but files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,10 @@ struct Taken {
     by: HashMap<u64, usize>,
     /// In the order in which they were taken.
     all: Vec<u64>,
+    /// Given back by one that broke.
+    released: HashSet<u64>,
+    /// How many work.
+    working: u64,
 }
 
 /// The answer to a claim.
@@ -27,9 +31,24 @@ pub struct Claimed {
     pub mine: bool,
     /// What was taken by anybody since the asker has last heard, so that it need not ask for each.
     pub taken: Vec<u64>,
+    /// One that broke had it before.
+    pub again: bool,
+    /// How many senders work now.
+    pub pairs: u64,
 }
 
 impl Board {
+    /// So many senders begin.
+    pub fn begin(&self, senders: u64) {
+        self.0.lock().working = senders;
+    }
+
+    /// One of them is through, for good or not.
+    pub fn leave(&self) {
+        let mut taken = self.0.lock();
+        taken.working = taken.working.saturating_sub(1);
+    }
+
     /// Sender `who`, which has heard of the first `known` batches that were taken, would like this one.
     #[must_use]
     pub fn claim(&self, who: usize, batch: u64, known: usize) -> Claimed {
@@ -39,14 +58,17 @@ impl Board {
             taken.by.insert(batch, who);
             taken.all.push(batch);
         }
-        Claimed { mine, taken: taken.all.get(known..).unwrap_or_default().to_vec() }
+        let again = mine && taken.released.contains(&batch);
+        let pairs = taken.working;
+        Claimed { mine, taken: taken.all.get(known..).unwrap_or_default().to_vec(), again, pairs }
     }
 
     /// Whatever this one has taken others may have, when they walk again. How many batches that were.
     pub fn release(&self, who: usize) -> usize {
         let mut taken = self.0.lock();
-        let Taken { by, all } = &mut *taken;
+        let Taken { by, all, released, .. } = &mut *taken;
         all.retain(|batch| by.get(batch) != Some(&who));
+        released.extend(by.iter().filter(|(_, by)| **by == who).map(|(batch, _)| *batch));
         let before = by.len();
         by.retain(|_, by| *by != who);
         before - by.len()
@@ -70,8 +92,9 @@ pub(crate) struct Claims {
 
 #[derive(Default)]
 struct Heard {
-    taken: std::collections::HashSet<u64>,
+    taken: HashSet<u64>,
     known: usize,
+    pairs: u64,
 }
 
 impl std::fmt::Debug for Claims {
@@ -85,16 +108,23 @@ impl Claims {
         Self { ask, heard: Mutex::default() }
     }
 
-    /// Whether this sender has the batch. If nobody can say, it has: to send it twice does no harm.
-    pub(crate) fn claim(&self, batch: u64) -> bool {
+    /// Whether this sender has the batch, and then whether one that broke had it before. If nobody can say, it has: to send it
+    /// twice does no harm.
+    pub(crate) fn claim(&self, batch: u64) -> Option<bool> {
         let mut heard = self.heard.lock();
         if heard.taken.contains(&batch) {
-            return false;
+            return None;
         }
-        let Some(Claimed { mine, taken }) = (self.ask)(batch, heard.known) else { return true };
-        heard.known += taken.len();
-        heard.taken.extend(taken);
-        mine
+        let Some(claimed) = (self.ask)(batch, heard.known) else { return Some(false) };
+        heard.known += claimed.taken.len();
+        heard.taken.extend(claimed.taken);
+        heard.pairs = claimed.pairs;
+        claimed.mine.then_some(claimed.again)
+    }
+
+    /// How many senders there are, as it was heard last.
+    pub(crate) fn pairs(&self) -> u64 {
+        self.heard.lock().pairs.max(1)
     }
 }
 
@@ -112,11 +142,15 @@ mod tests {
             Claims::new(Box::new(move |batch, known| Some(board.claim(who, batch, known))))
         };
         let (one, two) = (claims(1), claims(2));
-        assert!(one.claim(7) && !two.claim(7) && two.claim(8) && one.claim(9));
+        board.begin(2);
+        let (had, new, again) = (None, Some(false), Some(true));
+        assert_eq!([one.claim(7), two.claim(7), two.claim(8), one.claim(9)], [new, had, new, new]);
         assert_eq!((board.count(1), board.count(2)), (2, 1));
-        assert!(!one.claim(8) && !two.claim(9));
-        assert_eq!(board.release(1), 2);
-        assert!(!claims(3).claim(8) && claims(3).claim(7));
-        assert!(Claims::new(Box::new(|_, _| None)).claim(7));
+        assert_eq!([one.claim(8), two.claim(9)], [had, had]);
+        assert_eq!((board.release(1), two.pairs()), (2, 2));
+        board.leave();
+        let three = claims(3);
+        assert_eq!([three.claim(8), three.claim(7), three.claim(10)], [had, again, new]);
+        assert_eq!((three.pairs(), Claims::new(Box::new(|_, _| None)).claim(7)), (1, new));
     }
 }

@@ -4,6 +4,9 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
+/// How the name of every staging directory begins. What is in one is no part of a tree.
+pub(crate) const STAGING: &str = ".tidecast-copy-";
+
 /// What is to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -17,6 +17,8 @@ pub enum Limit {
     Network,
     /// The writers: the receiver's pool is full.
     DiskOut,
+    /// The rate that was set.
+    Rate,
 }
 
 /// Seconds by what was the limit.
@@ -28,6 +30,8 @@ pub struct Limits {
     pub network: f64,
     /// See [`Limit::DiskOut`].
     pub disk_out: f64,
+    /// See [`Limit::Rate`].
+    pub rate: f64,
 }
 
 impl Limits {
@@ -36,14 +40,19 @@ impl Limits {
             Limit::DiskIn => &mut self.disk_in,
             Limit::Network => &mut self.network,
             Limit::DiskOut => &mut self.disk_out,
+            Limit::Rate => &mut self.rate,
         } += seconds;
     }
 
     /// What was the limit for most of the time.
     #[must_use]
     pub fn main(&self) -> Limit {
-        let all =
-            [(self.disk_in, Limit::DiskIn), (self.network, Limit::Network), (self.disk_out, Limit::DiskOut)];
+        let all = [
+            (self.disk_in, Limit::DiskIn),
+            (self.network, Limit::Network),
+            (self.disk_out, Limit::DiskOut),
+            (self.rate, Limit::Rate),
+        ];
         all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Limit::Network, |(_, limit)| limit)
     }
 }

@@ -50,6 +50,9 @@ pub struct Tick {
     pub streams: u32,
     /// Blocks of the pool now.
     pub blocks: u32,
+    /// Files of which a receiver has found that it has them.
+    #[serde(default)]
+    pub kept: u64,
 }
 
 impl Meter {

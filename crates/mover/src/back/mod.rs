@@ -5,6 +5,7 @@ mod control;
 pub(crate) mod frame;
 pub(crate) mod link;
 mod meter;
+mod rate;
 mod receive;
 mod send;
 mod session;

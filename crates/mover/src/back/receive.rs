@@ -159,7 +159,9 @@ impl<S: Sink> Receiver<'_, S> {
             }
             before = now;
             let written = self.sink.written();
-            self.monitor.note(|p| (p.here, p.bytes, p.done) = (now, now.bytes, written.entries));
+            let ending = self.state.lock().end.is_some();
+            self.monitor
+                .note(|p| (p.here, p.bytes, p.done, p.ending) = (now, now.bytes, written.entries, ending));
         }
     }
 
@@ -184,6 +186,7 @@ impl<S: Sink> Receiver<'_, S> {
             fronts: self.writers.load(SeqCst) as u32,
             streams: self.link.streams() as u32,
             blocks: self.pool.used() as u32,
+            kept: self.sink.written().kept,
             ..self.meter.tick()
         }
     }

@@ -16,6 +16,7 @@ use super::control::{Climber, Judge, Limit, Limits};
 use super::frame::{Forward, Return, expect_message, write_block, write_message};
 use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
+use super::rate::{Allowed, Rate};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
 use crate::block::{Leased, Pool};
 use crate::error::Error;
@@ -209,16 +210,26 @@ impl<S: Source> Sender<'_, S> {
             ..self.meter.tick()
         };
         let there = *self.there.lock();
-        let limit = control.judge.judge(here, there);
+        let mut limit = control.judge.judge(here, there);
+        let allowed = self.rate.bytes.map(|rate| rate / self.source.sharers());
+        if allowed.is_some_and(|rate| control.allowed.is_used(here.bytes, rate, TICK.as_secs_f64()))
+            && limit == Limit::Network
+        {
+            limit = Limit::Rate;
+        }
         let bytes = there.bytes.saturating_sub(control.bytes);
         control.bytes = there.bytes;
-        let ending = self.state.lock().walked && self.tasks.is_empty();
+        let (ending, is_through) = {
+            let state = self.state.lock();
+            (state.walked && self.tasks.is_empty(), state.walked && state.open == 0)
+        };
         if !ending {
             control.limits.add(limit, TICK.as_secs_f64());
         }
         self.monitor.note(|p| {
             (p.here, p.there, p.limit) = (here, there, Some(limit));
             p.walked = self.source.walked();
+            p.ending = is_through;
         });
         if ending {
             return;
@@ -373,7 +384,7 @@ impl<S: Source> Sender<'_, S> {
                     if !self.goes(block.number, serial) {
                         continue;
                     }
-                    self.rate.wait(block.len, || self.failure.is_set());
+                    self.rate.wait(block.len, self.source.sharers(), || self.failure.is_set());
                     self.meter.time(Doing::Network, || write_block(to, &block))?;
                     self.meter.moved(block.len);
                 }
@@ -521,6 +532,7 @@ impl<S: Source> Sender<'_, S> {
 /// What the controller of this end keeps.
 struct Control {
     judge: Judge,
+    allowed: Allowed,
     limits: Limits,
     readers: Climber,
     streams: Climber,
@@ -533,6 +545,7 @@ impl Control {
         let streams = options.streams.unwrap_or_else(|| link.wanted());
         Self {
             judge: Judge::default(),
+            allowed: Allowed::default(),
             limits: Limits::default(),
             readers: Climber::threads(readers, 4 * readers),
             streams: Climber::streams(streams, super::MAX_STREAMS),
@@ -554,35 +567,5 @@ impl Control {
             self.next += TICK;
         }
         due
-    }
-}
-
-/// Holds the streams together to so many bytes a second.
-struct Rate {
-    bytes: Option<u64>,
-    /// When what was allowed so far is through.
-    next: Mutex<Instant>,
-}
-
-impl Rate {
-    fn new(bytes: Option<u64>) -> Self {
-        Self { bytes, next: Mutex::new(Instant::now()) }
-    }
-
-    fn wait(&self, len: usize, stop: impl Fn() -> bool) {
-        let Some(rate) = self.bytes.filter(|rate| *rate > 0) else { return };
-        let until = {
-            let mut next = self.next.lock();
-            let from = (*next).max(Instant::now());
-            *next = from + Duration::from_secs_f64(len as f64 / rate as f64);
-            from
-        };
-        while !stop() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(TICK));
-        }
     }
 }

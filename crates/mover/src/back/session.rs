@@ -22,7 +22,7 @@ pub struct Options {
     pub fronts: Option<usize>,
     /// Blocks in memory.
     pub pool: Option<usize>,
-    /// Bytes a second.
+    /// Bytes a second; of several senders of the same, together.
     pub rate: Option<u64>,
     /// After so long without a word from the other end it is given up.
     pub timeout: Duration,
@@ -49,6 +49,8 @@ pub struct Progress {
     pub there: Tick,
     /// What holds it up now.
     pub limit: Option<super::Limit>,
+    /// All has come, and what must wait for the end is done: links, deletion, syncing.
+    pub ending: bool,
 }
 
 /// What came of a copy.

@@ -20,7 +20,7 @@ use crate::entry::Entry;
 use crate::part::{Data, Part, Parts, TableWriter};
 
 /// How the name of every staging directory begins.
-pub(super) const PREFIX: &str = ".tidecast-copy-";
+pub(super) const PREFIX: &str = crate::spec::STAGING;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

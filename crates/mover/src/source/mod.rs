@@ -11,7 +11,7 @@ mod place;
 mod read;
 mod walk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -51,6 +51,8 @@ pub struct Tree {
     exclude: Option<Exclude>,
     checksum: bool,
     offer: Offer,
+    /// Where it goes, if that is on this host.
+    dest: OnceLock<PathBuf>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
     /// The next job is the first of a batch.
@@ -59,6 +61,10 @@ pub struct Tree {
     entries: AtomicU64,
     files: AtomicU64,
     bytes: AtomicU64,
+    /// Bytes of these that need not be sent.
+    spared: AtomicU64,
+    /// Files, and their bytes, of batches of a sender that broke, which had finished them.
+    redone: (AtomicU64, AtomicU64),
     said: Mutex<Walked>,
 }
 
@@ -81,6 +87,8 @@ struct Item {
     name: Box<[u8]>,
     seen: Seen,
     kind: Is,
+    /// Another sender had begun with it, and broke.
+    again: bool,
 }
 
 /// What was seen of it.
@@ -169,10 +177,13 @@ impl Tree {
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),
             offer,
+            dest: OnceLock::new(),
             owners: Owners::default(),
             entries: AtomicU64::new(0),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            spared: AtomicU64::new(0),
+            redone: Default::default(),
             said: Mutex::default(),
         };
         problems.into_iter().for_each(|p| tree.problem(p));
@@ -183,6 +194,23 @@ impl Tree {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// It goes to `dest` on this host, which is then no part of it.
+    ///
+    /// # Errors
+    /// When it would be written over itself.
+    pub(crate) fn goes_to(&self, dest: PathBuf) -> Result<(), Error> {
+        match self.tops.iter().find(|top| top.is_at(&dest)) {
+            Some(top) => {
+                let (top, dest) = (&top.shown, dest.display());
+                Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")))
+            }
+            None => {
+                self.dest.get_or_init(|| dest);
+                Ok(())
+            }
+        }
     }
 
     /// Whom it asks before it sends a batch.
@@ -265,9 +293,21 @@ impl Source for Tree {
         let Work::Ask(items) = &job.0 else { return Vec::new() };
         let mut gathered = walk::Gathered::default();
         let mut jobs = Vec::new();
+        let (mut there, mut redone) = ((0, 0), (0, 0));
+        let count = |to: &mut (u64, u64), item: &Item| *to = (to.0 + 1, to.1 + item.seen.len);
+        for item in items {
+            count(&mut there, item);
+            if item.again {
+                count(&mut redone, item);
+            }
+        }
         for wanted in &want.files {
             let Ok(at) = items.binary_search_by_key(&wanted.file, |item| item.file) else { continue };
             let Some(item) = items.get(at) else { continue };
+            there.1 = there.1.saturating_sub(item.seen.len);
+            if item.again {
+                redone = (redone.0.saturating_sub(1), redone.1.saturating_sub(item.seen.len));
+            }
             if item.is_cut() {
                 jobs.extend(self.cuts(item.clone(), &wanted.have));
             } else {
@@ -275,7 +315,14 @@ impl Source for Tree {
             }
         }
         jobs.extend(gathered.take());
+        self.spared.fetch_add(there.1, Relaxed);
+        self.redone.0.fetch_add(redone.0, Relaxed);
+        self.redone.1.fetch_add(redone.1, Relaxed);
         jobs
+    }
+
+    fn sharers(&self) -> u64 {
+        self.claims.as_ref().and_then(OnceLock::get).map_or(1, Claims::pairs)
     }
 
     fn walked(&self) -> Walked {
@@ -284,6 +331,9 @@ impl Source for Tree {
             entries: self.entries.load(Relaxed),
             files: self.files.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
+            spared: self.spared.load(Relaxed),
+            redone: self.redone.0.load(Relaxed),
+            redone_bytes: self.redone.1.load(Relaxed),
             ..said.clone()
         }
     }
@@ -306,6 +356,9 @@ impl Tree {
             // All of it is there but its root: the first part is sent again, and the root with it.
             there.remove(&0);
         }
+        let spared: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
+        let held = there.iter().map(|part| (len - part * BLOCK as u64).min(BLOCK as u64)).sum::<u64>();
+        self.spared.fetch_add(spared + held, Relaxed);
         let whole = Arc::new(Whole { item, layer: Mutex::new(layer) });
         let (mut jobs, mut holes) = (Vec::new(), holes.into_iter().peekable());
         let mut offset = 0;

@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
 use rustix::io::Errno;
 use tidecast_hash::sha256;
 
@@ -199,6 +200,28 @@ fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8
         }
     }
     Ok(found)
+}
+
+/// Device and inode of a directory.
+pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|data| (data.dev(), data.ino()))
+}
+
+impl Top {
+    /// Whether a copy to `dest` on this host would write it over itself.
+    pub(super) fn is_at(&self, dest: &Path) -> bool {
+        let Ok(stat) = fstat(&self.fd) else { return false };
+        let has = |path: &Path| inode(path) == Some((stat.st_dev, stat.st_ino));
+        match &self.single {
+            Some(_) if dest.is_dir() => has(dest),
+            Some(name) => {
+                let parent = dest.parent().filter(|parent| !parent.as_os_str().is_empty());
+                dest.file_name().is_some_and(|last| last.as_bytes() == name)
+                    && has(parent.unwrap_or(Path::new(".")))
+            }
+            None => has(&dest.join(OsStr::from_bytes(&self.inside))),
+        }
+    }
 }
 
 /// The same for the same sources of the same host.

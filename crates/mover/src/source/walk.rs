@@ -14,10 +14,11 @@ use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
 use super::overlay::Earlier;
-use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
+use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join, place};
 use crate::entry::Time;
 use crate::error::Error;
 use crate::part::{BLOCK, MAX_PATH};
+use crate::spec::STAGING;
 
 /// Bytes of names that are read at a time.
 const NAMES: usize = 32 << 10;
@@ -73,6 +74,8 @@ pub(super) struct Walk<'w> {
     links: Links,
     /// Files that are sent if nobody else has them, and their bytes.
     batch: (Vec<Item>, u64),
+    /// Where it goes, if that is on this host: device and inode.
+    dest: Option<(u64, u64)>,
     /// Nobody wants more.
     over: bool,
     complete: bool,
@@ -90,6 +93,7 @@ impl<'w> Walk<'w> {
             asked: Vec::new(),
             links,
             batch: Default::default(),
+            dest: tree.dest.get().and_then(|dest| place::inode(dest)),
             over: false,
             complete: true,
         }
@@ -182,7 +186,8 @@ impl<'w> Walk<'w> {
         below: &mut Vec<Arc<Dir>>,
     ) -> Result<(), Error> {
         let bytes = name.to_bytes();
-        if bytes == b"." || bytes == b".." || self.is_excluded(dir, bytes) {
+        let ours = bytes.starts_with(STAGING.as_bytes());
+        if bytes == b"." || bytes == b".." || ours || self.is_excluded(dir, bytes) {
             return Ok(());
         }
         if dir.inside.len() + 1 + bytes.len() > MAX_PATH {
@@ -214,6 +219,10 @@ impl<'w> Walk<'w> {
 
     /// A directory; whether it is to be gone through.
     fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat) -> bool {
+        if self.dest == Some((stat.st_dev, stat.st_ino)) {
+            self.tree.trouble(dir, b"", "left out: it is the destination", false);
+            return false;
+        }
         let earlier = self.tree.earlier(dir, b"");
         match earlier {
             Earlier::Nothing => {
@@ -247,7 +256,7 @@ impl<'w> Walk<'w> {
                 return Ok(());
             }
         };
-        if stat.st_nlink > 1 && !matches!(item.kind, Is::Symlink) {
+        if stat.st_nlink > 1 {
             let first = self.links.first((stat.st_dev, stat.st_ino), || item.inside());
             match first {
                 Ok(First::This) => {}
@@ -264,7 +273,7 @@ impl<'w> Walk<'w> {
         let (uid, gid) = (stat.st_uid, stat.st_gid);
         let seen = Seen { len: stat.st_size as u64, mtime, mode: stat.st_mode & 0o7777, uid, gid };
         self.next += 1;
-        Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind: Is::Dir }
+        Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind: Is::Dir, again: false }
     }
 
     fn unread(&mut self, dir: &Dir, name: &[u8], e: Errno) {
@@ -296,9 +305,9 @@ impl<'w> Walk<'w> {
         }
         let names: Vec<u8> = items.iter().flat_map(|item| [&item.inside()[..], b"\0"].concat()).collect();
         let [a, b, c, d, e, f, g, h, ..] = sha256(&names);
-        if claims.claim(u64::from_le_bytes([a, b, c, d, e, f, g, h])) {
+        if let Some(again) = claims.claim(u64::from_le_bytes([a, b, c, d, e, f, g, h])) {
             self.tree.begins.store(true, Relaxed);
-            items.into_iter().for_each(|item| self.take(item));
+            items.into_iter().for_each(|item| self.take(Item { again, ..item }));
             self.flush();
         }
     }

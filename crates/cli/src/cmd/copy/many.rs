@@ -28,6 +28,8 @@ struct Pair<'a> {
     done: Outcome,
     bytes: u64,
     seconds: f64,
+    /// If it broke: files of which it had found that they are there.
+    kept: u64,
     broke: Option<String>,
 }
 
@@ -57,11 +59,9 @@ pub(super) fn run(
     reporter.started("copy", object(json!({ "from": from, "to": to, "pairs": names })));
     block_on(context.threads(), async {
         let (stop, board, began) = (Stop::listen()?, Arc::new(Board::default()), Instant::now());
-        let mut shared = job.clone();
-        shared.options.rate = job.options.rate.map(|rate| rate / pairs.len() as u64);
         let numbered = pairs.iter().zip(names).enumerate();
         let mut pairs: Vec<Pair<'_>> =
-            numbered.map(|(number, (places, name))| pair(&shared, number, places, name, &board)).collect();
+            numbered.map(|(number, (places, name))| pair(job, number, places, name, &board)).collect();
         let mut many = Many { job, board, stop: &stop, reporter };
         if !job.receive.dry_run {
             many.divide(&mut pairs).map_err(failure)?;
@@ -87,7 +87,7 @@ fn pair<'a>(
     job.share = Some(Share { board: board.clone(), pair: number, identity });
     job.send.share = true;
     job.receive.delete = false;
-    Pair { job, name, done: Outcome::default(), bytes: 0, seconds: 0.0, broke: None }
+    Pair { job, name, done: Outcome::default(), bytes: 0, seconds: 0.0, kept: 0, broke: None }
 }
 
 impl Many<'_, '_> {
@@ -96,6 +96,7 @@ impl Many<'_, '_> {
         loop {
             let mut working: Vec<&mut Pair<'_>> = pairs.iter_mut().filter(|p| p.broke.is_none()).collect();
             let jobs: Vec<Job<'_>> = working.iter().map(|pair| pair.job.clone()).collect();
+            self.board.begin(jobs.len() as u64);
             let ended = self.side_by_side(&jobs);
             let (mut left, mut broken) = (0, None);
             for (pair, (outcome, progress, seconds)) in working.iter_mut().zip(ended) {
@@ -109,6 +110,7 @@ impl Many<'_, '_> {
                     }
                     Err(Error::Cancelled) => return Err(Error::Cancelled),
                     Err(e) => {
+                        pair.kept = progress.here.kept.max(progress.there.kept);
                         self.broke(pair, &e);
                         broken = Some(e);
                     }
@@ -205,8 +207,11 @@ impl Many<'_, '_> {
 fn one(ends: &Ends<'_>) -> (Result<Outcome, Error>, Progress, f64) {
     let began = Instant::now();
     let outcome = ends.run();
-    if let (Err(_), Some(share)) = (&outcome, &ends.job.share) {
-        share.board.release(share.pair);
+    if let Some(share) = &ends.job.share {
+        share.board.leave();
+        if outcome.is_err() {
+            share.board.release(share.pair);
+        }
     }
     (outcome, ends.monitor.progress(), began.elapsed().as_secs_f64())
 }
@@ -220,14 +225,25 @@ fn add(to: &mut Outcome, other: &Outcome) {
     to.limits.disk_in += other.limits.disk_in;
     to.limits.network += other.limits.network;
     to.limits.disk_out += other.limits.disk_out;
+    to.limits.rate += other.limits.rate;
+    to.walked.redone += other.walked.redone;
+    to.walked.redone_bytes += other.walked.redone_bytes;
     to.again += other.again;
 }
 
 /// What came of all of it: the last copy knows what is there, and what is not.
 fn sum(mut last: Outcome, pairs: &[Pair<'_>], took: Duration) -> Outcome {
     let copied: u64 = pairs.iter().map(|pair| pair.done.written.files).sum();
-    last.written.kept = last.written.kept.saturating_sub(copied);
     pairs.iter().for_each(|pair| add(&mut last, &pair.done));
+    // What one that broke had finished others have found there; but for what it had itself found there it was copied.
+    let (found, kept) = (last.walked.redone, pairs.iter().map(|pair| pair.kept).sum::<u64>());
+    let finished = found.saturating_sub(kept);
+    last.written.files += finished;
+    last.written.entries += finished;
+    if let Some(mean) = last.walked.redone_bytes.checked_div(found) {
+        last.written.bytes += mean * finished;
+    }
+    last.written.kept = last.written.kept.saturating_sub(copied + finished);
     last.seconds = took.as_secs_f64();
     last
 }

@@ -175,6 +175,10 @@ impl Ends<'_> {
     /// Both ends in this process.
     fn here(&self) -> Result<Outcome, Error> {
         let sending = self.sending()?;
+        let to = &self.job.receive;
+        if !to.null && self.job.memory.is_none() {
+            sending.goes_to(&to.dest)?;
+        }
         let receiving = self.receiving(sending.offer())?;
         let listener = Listener::local()?;
         let session = SessionId::random();
@@ -231,7 +235,7 @@ impl Ends<'_> {
 
     /// Answers a sending end that asks for a batch.
     fn claimed(&self, batch: u64, known: usize) -> Claimed {
-        let none = || Claimed { mine: true, taken: Vec::new() };
+        let none = || Claimed { mine: true, ..Claimed::default() };
         self.job.share.as_ref().map_or_else(none, |share| share.board.claim(share.pair, batch, known))
     }
 

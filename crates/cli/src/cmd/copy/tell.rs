@@ -8,19 +8,20 @@ use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
 
 use crate::failure::Failure;
-use crate::report::{Parallel, Reporter, Snapshot, object, round};
+use crate::report::{Parallel, Reporter, SYNCING, Snapshot, object, round};
 use crate::units::{Size, Span, bytes_per_second, count};
 
 /// The state of a copy under way. Its end is known only when all is walked.
 pub(super) fn snapshot(progress: &Progress) -> Snapshot {
-    let total = if progress.walked.complete { progress.walked.bytes } else { 0 };
+    let walked = &progress.walked;
+    let total = if walked.complete { walked.bytes.saturating_sub(walked.spared) } else { 0 };
     // What the ends have found is known after the first look of the controller.
     let copy = progress.limit.map(|limit| Parallel {
         streams: progress.here.streams,
         readers: progress.here.fronts,
         writers: progress.there.fronts,
         blocks: progress.here.blocks + progress.there.blocks,
-        limit: name(limit),
+        limit: if progress.ending { SYNCING } else { name(limit) },
     });
     Snapshot {
         stage: "copy",
@@ -37,6 +38,7 @@ fn name(limit: Limit) -> &'static str {
         Limit::DiskIn => "reading",
         Limit::Network => "the network",
         Limit::DiskOut => "writing",
+        Limit::Rate => "--limit",
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) fn tell(
         "files_copied": written.files, "bytes_copied": written.bytes, "files_kept": written.kept,
         "bytes_resumed": written.resumed, "deleted": written.deleted, "blocks_again": outcome.again,
         "transfer_seconds": round(outcome.seconds), "dry_run": dry,
-        "limits": { "reading": round(outcome.limits.disk_in), "network": round(outcome.limits.network), "writing": round(outcome.limits.disk_out) },
+        "limits": { "reading": round(outcome.limits.disk_in), "network": round(outcome.limits.network), "writing": round(outcome.limits.disk_out), "rate": round(outcome.limits.rate) },
         "problems": problems, "failed": failed, "planned": written.planned,
     }));
     reporter.clear();
@@ -101,18 +103,21 @@ fn summary(outcome: &Outcome, dry: bool) -> Vec<String> {
         first += &format!("; {} were left by an interrupted copy", Size(written.resumed));
     }
     let limits = &outcome.limits;
-    let known = limits.disk_in + limits.network + limits.disk_out;
+    let known = limits.disk_in + limits.network + limits.disk_out + limits.rate;
     let mut lines = vec![first];
     // What took less than two looks of the controller had no limit that is worth a line.
     if known >= 1.0 && !dry {
         let percent = |part: f64| part / known * 100.0;
-        lines.push(format!(
-            "limit: {} (reading {:.0}%, the network {:.0}%, writing {:.0}% of the time)",
-            name(limits.main()),
-            percent(limits.disk_in),
-            percent(limits.network),
-            percent(limits.disk_out)
-        ));
+        let all = [
+            (Limit::DiskIn, limits.disk_in),
+            (Limit::Network, limits.network),
+            (Limit::DiskOut, limits.disk_out),
+            (Limit::Rate, limits.rate),
+        ];
+        let parts = all.iter().filter(|(limit, seconds)| *limit != Limit::Rate || *seconds > 0.0);
+        let parts = parts.map(|(limit, seconds)| format!("{} {:.0}%", name(*limit), percent(*seconds)));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        lines.push(format!("limit: {} ({parts} of the time)", name(limits.main())));
     }
     lines
 }

@@ -1,0 +1,180 @@
+"""`tidecast copy`: what paths mean and where they may lead, servers and hosts of ssh together, what is refused, and in which words."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+from conftest import needs
+from test_copy import done, same, server, ssh, tree  # noqa: F401
+
+
+def message(here, *words, code=1) -> str:
+    return done(here, *words, code=code)["message"]
+
+
+@pytest.mark.parametrize("plain", [(), ("--plain",)], ids=["tls", "plain"])
+def test_a_server_and_a_host_of_ssh_copy_to_each_other(plain, here, tree, server, ssh, tmp_path):  # noqa: F811
+    url = server(*plain)
+    end = done(here, f"one:{tree}/", url + "in", *ssh, *plain)
+    assert end["files_copied"] == end["files"]
+    same(tree, tmp_path / "served/in")
+    end = done(here, url + "in/", f"two:{tmp_path / 'out'}", *ssh, *plain)
+    assert end["files_copied"] == end["files"]
+    same(tree, tmp_path / "out")
+    # A single file under another name: who receives learns its name with its target.
+    done(here, url + "in/big", f"two:{tmp_path / 'renamed'}", *ssh, *plain)
+    assert (tmp_path / "renamed").read_bytes() == (tree / "big").read_bytes()
+    assert done(here, url + "in/", f"two:{tmp_path / 'out'}", *ssh, *plain)["files_copied"] == 0
+
+
+def test_what_no_server_does_is_a_usage_error(here, server, ssh, tmp_path):  # noqa: F811
+    url = server("--read-only")
+    (tmp_path / "served/file").write_text("x")
+    assert "two servers" in message(here, url, url + "in", code=2)
+    assert "--via ssh" in message(here, "--via", "ssh", tmp_path, url + "in", code=2)
+    assert "--via ssh" in message(here, "--via", "ssh", "a:/x", "b:/x", *ssh, code=2)
+    assert "key of its own" in message(here, "tidecast://a[1-2]:70/x", tmp_path, code=2)
+    # Nothing is written by this, so it may be asked of one that lets nothing be written.
+    assert done(here, "--from-null", "1MB", url, "--to-null")["files_copied"] == 1
+
+
+def test_refusals_say_once_what_it_is(here, server, ssh, tmp_path, port):  # noqa: F811
+    url = server("--read-only")
+    (tmp_path / "served/out").symlink_to(tmp_path)
+    (tmp_path / "served/file").write_text("x")
+    for path in ("../x", "out/x", "out/"):
+        assert "outside of the served directory" in message(here, url + path, tmp_path / "got")
+    assert message(here, tmp_path / "served/file", url + "x") == "the other end refuses: it is read-only"
+    said = message(here, url + "/nothere", tmp_path / "got")
+    assert said.count("refuses") == 1 and ": /nothere:" in said
+    key = url.removeprefix("tidecast://")
+    said = message(here, f"tidecast://{'a' if key[5] != 'a' else 'b'}{url.removeprefix('tidecast://')[1:]}file", tmp_path / "got")
+    assert "expected node" in said and "Why(" not in said
+    busy = url.rpartition(":")[2].strip("/")
+    proc = here("copy", tmp_path / "served/file", f"host:{tmp_path / 'got'}", "--port", busy, *ssh, code=1)
+    assert proc.err.count("already in use") == 1 and "version" not in proc.err
+    assert "no such network card" in message(here, "--cpus", "card:none", "--from-null", "1MB", "--to-null", tmp_path, code=2)
+    assert "it is read-only" in server.proc.err and "refuses" not in server.proc.err
+
+
+def test_a_tilde_is_the_home_of_the_other_end(here, ssh, tmp_path):  # noqa: F811
+    home = pathlib.Path(here.env["HOME"])
+    (tmp_path / "file").write_text("x")
+    done(here, tmp_path / "file", "host:~/", *ssh)
+    done(here, tmp_path / "file", "host:~/sub/", *ssh)
+    assert (home / "file").is_file() and (home / "sub/file").is_file()
+    done(here, "host:~/sub", tmp_path / "got", *ssh)
+    assert (tmp_path / "got/sub/file").is_file()
+    assert "no user nobody-of-that-name" in message(here, "host:~nobody-of-that-name/x", tmp_path / "got", *ssh)
+    assert not list(tmp_path.rglob("~"))
+
+
+def test_names_that_are_not_utf8_can_be_said(here, ssh, tmp_path):  # noqa: F811
+    odd = os.fsencode(tmp_path) + b"/s\xff"
+    os.mkdir(odd)
+    with open(odd + b"/f\xe4", "w") as f:
+        f.write("x")
+    dest = os.fsencode(tmp_path) + b"/d\xff"
+    flags = [os.fsencode(str(word)) for word in ssh]
+
+    def copy(*words) -> None:
+        subprocess.run([os.fsencode(str(here.program)), b"copy", *words], env={**os.environ, **here.env}, check=True)
+
+    copy(odd + b"/", dest)
+    copy(b"one:" + odd, b"two:" + dest, *flags)
+    copy(odd + b"/f*", dest + b"/by pattern/")
+    assert sorted(os.listdir(dest)) == [b"by pattern", b"f\xe4", b"s\xff"]
+    assert os.listdir(dest + b"/by pattern") == [b"f\xe4"] and os.listdir(dest + b"/s\xff") == [b"f\xe4"]
+
+
+def test_a_copy_does_not_take_itself_along(here, tmp_path):
+    top = tmp_path / "o"
+    (top / "tree/sub").mkdir(parents=True)
+    (top / "tree/file").write_text("x")
+    (top / ".tidecast-copy-0123456789abcdef").mkdir()
+    (top / ".tidecast-copy-0123456789abcdef/lock").touch()
+    end = done(here, top, top / "tree/in")
+    assert [problem["what"] for problem in end["problems"]] == ["left out: it is the destination"], end
+    assert sorted(p.name for p in (top / "tree/in/o").rglob("*")) == ["file", "sub", "tree"]
+    done(here, f"{top}/", tmp_path / "other")
+    assert not list((tmp_path / "other").rglob(".tidecast-copy-*"))
+    for words in ((f"{top}/", f"{top}/"), (top, tmp_path), (top / "tree/file", top / "tree"), (top / "tree/file", top / "tree/file")):
+        assert "onto itself" in message(here, *words, code=2)
+    assert not list(tmp_path.glob(".tidecast*")) and not list((top / "tree").glob(".tidecast*"))
+
+
+def test_of_sources_of_one_name_the_first_wins_as_with_rsync(here, tmp_path):
+    for n in "12":
+        (tmp_path / f"{n}/d").mkdir(parents=True)
+        (tmp_path / f"{n}/same").write_text(n)
+        (tmp_path / f"{n}/d/both").write_text(n)
+        (tmp_path / f"{n}/d/only{n}").write_text(n)
+    end = done(here, f"{tmp_path}/[12]/same", f"{tmp_path}/[12]/d", tmp_path / "dest")
+    assert ["earlier source" in problem["what"] for problem in end["problems"]] == [True] and end["failed"] == 0, end
+    subprocess.run(["rsync", "-a", *(tmp_path / f"{n}/{name}" for name in ("same", "d") for n in "12"), tmp_path / "rsync"], check=True)
+    same(tmp_path / "rsync", tmp_path / "dest")
+    assert (tmp_path / "dest/same").read_text() == "1" and (tmp_path / "dest/d/both").read_text() == "1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: attributes of links are root's")
+def test_links_of_links_and_their_attributes_arrive(here, tmp_path):
+    needs("rsync")
+    source, dest = tmp_path / "src", tmp_path / "dest"
+    source.mkdir()
+    (source / "link").symlink_to("nowhere")
+    os.link(source / "link", source / "other", follow_symlinks=False)
+    os.mkfifo(source / "pipe")
+    for name in ("link", "pipe"):
+        os.setxattr(source / name, "trusted.note", b"kept", follow_symlinks=False)
+    for _ in range(2):
+        end = done(here, f"{source}/", dest)
+        assert end["problems"] == [], end
+        same(source, dest)
+        assert (dest / "link").lstat().st_ino == (dest / "other").lstat().st_ino
+        for name in ("link", "pipe"):
+            assert os.getxattr(dest / name, "trusted.note", follow_symlinks=False) == b"kept"
+
+
+@pytest.mark.parametrize("words", [
+    ("--readers", "0"), ("--streams", "0"), ("--streams", "100000"), ("--pool", "0"), ("--limit", "0bit"), ("--congestion", "nope"),
+    ("-e", "ssh -p 2"), ("--bwlimit", "3"), ("--include", "*.c"), ("--resume=perhaps",)])
+def test_values_that_cannot_be_are_refused(words, here, tmp_path):
+    said = here("copy", *words, "--from-null", "1MB", "--to-null", tmp_path, code=2, timeout=20).err
+    hint = {"-e": "--ssh", "--bwlimit": "--limit", "--include": "--exclude", "--congestion": "it has"}.get(words[0])
+    assert hint is None or hint in said
+
+
+def test_what_rsync_needs_for_it_is_taken(here, tmp_path):
+    source, dest = tmp_path / "src", tmp_path / "dest"
+    source.mkdir()
+    for name in ("a.c", "b.o", "c.tmp"):
+        (source / name).write_text(name)
+    (tmp_path / "patterns").write_text("# of no use elsewhere\n\n*.o\n- *.tmp\n")
+    here("copy", "-avzHAXSP", "-r", "--progress", "--resume", "--exclude-from", tmp_path / "patterns", f"{source}/", dest)
+    assert os.listdir(dest) == ["a.c"]
+    (tmp_path / "patterns").write_text("+ *.o\n")
+    assert "exceptions" in here("copy", "--exclude-from", tmp_path / "patterns", f"{source}/", dest, code=2).err
+    shown = here("copy", "--help").out
+    assert "--exclude-from" in shown and "--bwlimit" not in shown
+
+
+def test_explain_writes_no_more_than_there_is_and_says_when_that_is_too_little(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/file").write_bytes(os.urandom(100_000))
+    end = done(here, "--explain", f"{tmp_path}/src/", tmp_path / "dest")
+    assert "too small to tell" in end["limit"]
+    assert end["ladder"][3]["bytes_per_second"] * end["ladder"][3]["seconds"] < 200_000
+
+
+def test_progress_counts_what_moves_and_names_the_limit_that_was_set(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    with open(tmp_path / "src/sparse", "wb") as f:
+        f.truncate(200 << 20)
+        f.seek(100 << 20)
+        f.write(os.urandom(30 << 20))
+    end = here("--json", "copy", "--limit", "10MB/s", "--pool", "8MiB", f"{tmp_path}/src/", tmp_path / "dest")
+    totals = {e["total"] for e in end.events() if e["event"] == "progress"} - {0}
+    assert totals and all(30 << 20 <= total <= 40 << 20 for total in totals), totals
+    assert {e["limit"] for e in end.events() if e["event"] == "progress" and "limit" in e} & {"--limit"}
+    limits = end.last("done")["limits"]
+    assert limits["rate"] > limits["network"] + limits["reading"] + limits["writing"], limits
