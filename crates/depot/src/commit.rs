@@ -3,13 +3,15 @@
 //! Everything is on disk, the view under its final name too, before the one transaction that makes it true. A crash
 //! before it leaves a view that no record speaks of, with a manifest by which its objects are found again and removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use tidecast_hash::Digest;
 use tidecast_metainfo::Manifest;
 
 use crate::db::{Name, Tables};
@@ -18,6 +20,8 @@ use crate::object::{ObjectKey, Parts};
 use crate::os::{self, Unsynced};
 use crate::place::{Placing, check};
 use crate::record::Past;
+use crate::reserve::Held;
+use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Reservation, State};
 
 /// What became of a reservation.
@@ -44,13 +48,14 @@ pub(crate) fn commit(
     check(manifest, &staged, &reused, !trusted)?;
     // Most of the waiting for the disk is done while nobody waits for us.
     presync(manifest, &staged)?;
+    let proven = prove(depot, manifest, &reused)?;
 
-    let _disk = depot.0.disk.lock();
+    let disk = depot.0.disk.lock();
     if let Some(known) = same_content(depot, record, &content) {
         return adopt(reservation, record, known);
     }
     let (view, cache) = (reservation.staging().join("cache"), depot.0.layout.cache(record.id));
-    let done = assemble(reservation, manifest, &view).and_then(|placing| {
+    let done = assemble(reservation, manifest, proven, &view).and_then(|placing| {
         let (extra, linked) = (placing.extra, placing.linked);
         publish(depot, record, &view)?;
         let new = filled(record, manifest, &parts, content, now);
@@ -70,7 +75,36 @@ pub(crate) fn commit(
     let _ = os::remove_all(&reservation.staging());
     depot.0.live.write().promises.remove(&record.id);
     let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
+    drop(disk);
+    // It is there again: what was left of it when it was found to be damaged has served. If a job uses it, a sweep sees to it.
+    let old: Vec<CacheId> = depot.damaged(&record).iter().map(|r| r.id).collect();
+    if !old.is_empty() {
+        depot.drop_caches(&old, now)?;
+    }
     Ok(Committed { record, linked })
+}
+
+/// Those objects that stand for staged files and are what they should be: what comes verified is not given up for what is
+/// here and has decayed. Of each, the inode.
+fn prove(
+    depot: &Depot,
+    manifest: &Manifest,
+    reused: &BTreeMap<Digest, Held>,
+) -> Result<HashMap<ObjectKey, u64>, Error> {
+    let objects = depot.0.objects()?;
+    let mut proven = HashMap::new();
+    for file in manifest.files().filter(|f| !f.is_empty()) {
+        let Some(key) = ObjectKey::of(file) else { continue };
+        if reused.contains_key(&key.root) || proven.contains_key(&key) || objects.get(&key)?.is_none() {
+            continue;
+        }
+        let found = os::open(&depot.0.layout.object(&key))
+            .and_then(|f| Ok((f.metadata()?.ino(), root_of(&f, file.len())?)));
+        if let Some((inode, _)) = found.ok().filter(|(_, root)| *root == key.root) {
+            proven.insert(key, inode);
+        }
+    }
+    Ok(proven)
 }
 
 /// Has the bulk of the data on disk.
@@ -120,6 +154,7 @@ fn adopt(reservation: &Reservation, record: &CacheRecord, known: CacheId) -> Res
 fn assemble<'a>(
     reservation: &'a Reservation,
     manifest: &'a Manifest,
+    proven: HashMap<ObjectKey, u64>,
     view: &Path,
 ) -> Result<Placing<'a>, Error> {
     let layout = &reservation.depot().0.layout;
@@ -140,6 +175,7 @@ fn assemble<'a>(
         manifest,
         staged: reservation.dir().join(top),
         reused: reservation.reused(),
+        proven,
         links: reservation.takes_links(),
         scratch: staging.join("scratch"),
         unsynced: Unsynced::default(),
@@ -159,20 +195,8 @@ fn publish(depot: &Depot, record: &CacheRecord, view: &Path) -> Result<(), Error
     let cache = depot.0.layout.cache(record.id);
     os::remove_all(&cache)?;
     fs::rename(view, &cache).at("rename", &cache)?;
-    let root = rustix::process::geteuid().is_root();
-    let mode = if root { 0o500 | exposed(record.mode) } else { 0o555 };
-    if let Some(local) = record.local.filter(|_| root) {
-        std::os::unix::fs::chown(&cache, Some(local.uid), Some(local.gid)).at("give away", &cache)?;
-    }
-    os::chmod(&cache, mode)?;
-    os::sync(&cache)?;
+    depot.expose(record)?;
     os::sync(&depot.0.layout.caches())
-}
-
-/// Who may read may pass.
-fn exposed(mode: u32) -> u32 {
-    let read = mode & 0o044;
-    read | read >> 2
 }
 
 fn filled(
@@ -218,6 +242,11 @@ fn enter(
             ..record.clone()
         };
         record.version = Some(version(t, &record, now)?);
+        for old in depot.damaged(&record) {
+            record.lease_until = record.lease_until.max(old.lease_until);
+            record.pinned |= old.pinned;
+            t.put(CacheRecord { pinned: false, ..CacheRecord::clone(&old) })?;
+        }
         t.take(&record, &parts.objects, extra)?;
         t.put(record)
     })

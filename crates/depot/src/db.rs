@@ -14,7 +14,7 @@
 //! of JSON, and bytes at the end of an object's record: all of these are left as they are found. What it may not do
 //! without raising `needs` is change the meaning of what is here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition};
@@ -362,17 +362,30 @@ impl<'t> Tables<'t> {
         objects: &BTreeMap<ObjectKey, u64>,
         extra: &BTreeMap<ObjectKey, u32>,
     ) -> Result<(), Error> {
-        let classes = classes_of(record);
-        let (mut mine, mut all) = (record.own, record.own);
+        let mut all = record.own;
         for (key, len) in objects {
-            let bytes = key.bytes();
             let old = self.object(key)?;
             let before = old.as_ref().map_or(Size::ZERO, Object::size);
             let mut object = old.unwrap_or(Object { len: *len, caches: 0, inodes: 1, rest: Vec::new() });
             object.caches = object.caches.saturating_add(1);
             object.inodes = object.inodes.saturating_add(extra.get(key).copied().unwrap_or(0));
             all = all.plus(object.size().minus(before));
-            self.objects.insert(&bytes, &*object.write())?;
+            self.objects.insert(&key.bytes(), &*object.write())?;
+        }
+        self.charge(ALL, all, Size::ZERO)?;
+        if record.withdrawn { Ok(()) } else { self.grant(record, objects) }
+    }
+
+    /// Gives those who may read a cache the right to its objects, and charges its owner with them.
+    pub(crate) fn grant(
+        &mut self,
+        record: &CacheRecord,
+        objects: &BTreeMap<ObjectKey, u64>,
+    ) -> Result<(), Error> {
+        let classes = classes_of(record);
+        let mut mine = record.own;
+        for (key, len) in objects {
+            let bytes = key.bytes();
             for (i, class) in classes.iter().enumerate() {
                 let right = right(class, &bytes);
                 let count = self.rights.get(&right)?.map_or(0, |v| v.value());
@@ -382,18 +395,17 @@ impl<'t> Tables<'t> {
                 }
             }
         }
-        self.charge(&record.owner, mine, Size::ZERO)?;
-        self.charge(ALL, all, Size::ZERO)
+        self.charge(&record.owner, mine, Size::ZERO)
     }
 
-    /// A cache with these objects goes. Says which objects nobody has any more, and what that frees.
-    pub(crate) fn release<'k>(
+    /// Takes back what [`Tables::grant`] gave.
+    pub(crate) fn withdraw(
         &mut self,
         record: &CacheRecord,
-        objects: impl Iterator<Item = (&'k ObjectKey, &'k u64)>,
-    ) -> Result<(Vec<ObjectKey>, Size), Error> {
+        objects: &BTreeMap<ObjectKey, u64>,
+    ) -> Result<(), Error> {
         let classes = classes_of(record);
-        let (mut mine, mut all, mut gone) = (record.own, record.own, Vec::new());
+        let mut mine = record.own;
         for (key, len) in objects {
             let bytes = key.bytes();
             for (i, class) in classes.iter().enumerate() {
@@ -408,17 +420,39 @@ impl<'t> Tables<'t> {
                     mine = mine.plus(object_size(*len));
                 }
             }
+        }
+        self.charge(&record.owner, Size::ZERO, mine)
+    }
+
+    /// Nobody has a right to these objects any more, whoever gave it: also caches whose objects cannot be told.
+    pub(crate) fn ban(&mut self, objects: &BTreeSet<ObjectKey>) -> Result<(), Error> {
+        let banned = |right: &[u8; RIGHT]| {
+            right.last_chunk().map(ObjectKey::from_bytes).is_some_and(|k| objects.contains(&k))
+        };
+        Ok(self.rights.retain(|right, _| !banned(right))?)
+    }
+
+    /// A cache with these objects goes. Says which objects nobody has any more, and what that frees.
+    pub(crate) fn release(
+        &mut self,
+        record: &CacheRecord,
+        objects: &BTreeMap<ObjectKey, u64>,
+    ) -> Result<(Vec<ObjectKey>, Size), Error> {
+        if !record.withdrawn {
+            self.withdraw(record, objects)?;
+        }
+        let (mut all, mut gone) = (record.own, Vec::new());
+        for key in objects.keys() {
             let Some(mut object) = self.object(key)? else { continue };
             if object.caches > 1 {
                 object.caches -= 1;
-                self.objects.insert(&bytes, &*object.write())?;
+                self.objects.insert(&key.bytes(), &*object.write())?;
             } else {
-                self.objects.remove(&bytes)?;
+                self.objects.remove(&key.bytes())?;
                 all = all.plus(object.size());
                 gone.push(*key);
             }
         }
-        self.charge(&record.owner, Size::ZERO, mine)?;
         self.charge(ALL, Size::ZERO, all)?;
         Ok((gone, all))
     }

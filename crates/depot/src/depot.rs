@@ -171,6 +171,17 @@ impl Depot {
         Ok(self.0.layout.view(&*self.committed(id)?))
     }
 
+    /// What is INVALID and was the same version of the same cache.
+    pub(crate) fn damaged(&self, of: &CacheRecord) -> Vec<Arc<CacheRecord>> {
+        let same = |r: &CacheRecord| {
+            r.state == State::Invalid
+                && r.content.is_some()
+                && (&r.origin, &r.name, &r.owner, r.version) == (&of.origin, &of.name, &of.owner, of.version)
+        };
+        let live = self.0.live.read();
+        live.caches.values().filter(|r| same(r) && !live.leaving.contains(&r.id)).cloned().collect()
+    }
+
     pub(crate) fn committed(&self, id: CacheId) -> Result<Arc<CacheRecord>, Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         if !record.is_committed() {
@@ -406,6 +417,7 @@ fn blank_record(id: CacheId, new: &Declare, lease_until: u64, now: u64) -> Cache
         private: new.private,
         state: State::Uncommitted,
         reason: None,
+        withdrawn: false,
         content: None,
         top: Vec::new(),
         declared: new.size,

@@ -1,6 +1,6 @@
 //! Making room: who has to go, and how a cache goes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl Depot {
             unborn.filter(|r| !live.in_use(r.id, now)).map(|r| r.id).collect()
         };
         let mut swept = Swept::default();
-        for batch in stale.chunks(BATCH) {
+        for batch in [stale, self.superseded()].concat().chunks(BATCH) {
             swept.add(self.drop_caches(batch, now)?);
         }
         for (owner, over) in self.over_quota() {
@@ -105,6 +105,33 @@ impl Depot {
         }
         self.0.layout.keep_spare();
         Ok(swept)
+    }
+
+    /// Damaged caches that have come anew since.
+    fn superseded(&self) -> Vec<CacheId> {
+        let live = self.0.live.read();
+        let of = |wanted| move |r: &&Arc<CacheRecord>| r.state == wanted && r.content.is_some();
+        let mut damaged = live.caches.values().filter(of(State::Invalid)).peekable();
+        if damaged.peek().is_none() {
+            return Vec::new();
+        }
+        let version = |r: &CacheRecord| (r.origin.clone(), r.name.clone(), r.version);
+        let whole: HashSet<_> =
+            live.caches.values().filter(of(State::Committed)).map(|r| version(r)).collect();
+        damaged.filter(|r| !r.pinned && whole.contains(&version(r))).map(|r| r.id).collect()
+    }
+
+    /// The least capacity, in bytes, with which no sweep takes a cache that was made here before its lease is over.
+    #[must_use]
+    pub fn least_capacity(&self, now: u64) -> u64 {
+        let config = self.config();
+        let promised: Vec<_> = {
+            let live = self.0.live.read();
+            live.caches.values().filter(|r| promised(r, config.origin.as_deref(), now)).cloned().collect()
+        };
+        let kept = self.extent(&promised).bytes;
+        let low = u128::from(config.low.min(config.high).clamp(1, 100));
+        u64::try_from((u128::from(kept) * 100).div_ceil(low)).unwrap_or(u64::MAX)
     }
 
     /// Owners who have more than they may, and by how much.
@@ -139,7 +166,7 @@ impl Depot {
         now: u64,
     ) -> Result<Swept, Error> {
         let mut swept = Swept::default();
-        let mut tried = std::collections::HashSet::new();
+        let mut tried = HashSet::new();
         while !want.fits(swept.freed) {
             let missing = want.minus(swept.freed);
             let queue = {
@@ -168,7 +195,7 @@ impl Depot {
     }
 
     /// Removes those of these caches that nobody uses: from the database first, from the disk then.
-    fn drop_caches(&self, ids: &[CacheId], now: u64) -> Result<Swept, Error> {
+    pub(crate) fn drop_caches(&self, ids: &[CacheId], now: u64) -> Result<Swept, Error> {
         let layout = &self.0.layout;
         let _disk = self.0.disk.lock();
         let (mut leaving, mut left) = (BTreeMap::new(), Size::ZERO);
@@ -208,7 +235,7 @@ impl Depot {
             let (mut gone, mut freed) = (Vec::new(), Size::ZERO);
             for (id, (record, parts)) in leaving {
                 if record.content.is_some() {
-                    let (objects, size) = t.release(record, parts.objects.iter())?;
+                    let (objects, size) = t.release(record, &parts.objects)?;
                     gone.extend(objects);
                     freed = freed.plus(size);
                 }

@@ -1,8 +1,8 @@
 //! Checking the store, and mending it.
 //!
 //! What is true is in the database and in the manifests; what is on disk is compared with both. A damaged object is
-//! brought again by the caller (from peers), verified, and put in the place of the old one in every view; without that,
-//! the caches that have it are INVALID.
+//! found elsewhere in the store or brought again by the caller (from peers), verified, and put in the place of the old one
+//! in every view; without that it is an object no more, and the caches that have it are INVALID until it is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 use tidecast_metainfo::{FileRef, Manifest};
 
-use crate::db::{ALL, Objects};
+use crate::db::{ALL, Objects, Tables};
 use crate::error::{Context, Error};
 use crate::layout::manifest_in;
 use crate::object::{self, ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
+use crate::reserve::held_in;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
@@ -59,6 +60,8 @@ pub struct Report {
     pub views: Vec<CacheId>,
     /// Caches that are INVALID now.
     pub invalid: Vec<CacheId>,
+    /// Caches that were INVALID, and are COMMITTED again.
+    pub restored: Vec<CacheId>,
     /// Things on disk that the database does not know, removed.
     pub orphans: u64,
     /// The database's counts were wrong, and are right now.
@@ -69,8 +72,12 @@ impl Report {
     /// Nothing was wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let found = [self.bad.len(), self.mended.len(), self.views.len(), self.invalid.len()];
-        found.iter().all(|n| *n == 0) && self.orphans == 0 && !self.recounted
+        let caches = [&self.views, &self.invalid, &self.restored];
+        self.bad.is_empty()
+            && self.mended.is_empty()
+            && caches.iter().all(|all| all.is_empty())
+            && self.orphans == 0
+            && !self.recounted
     }
 }
 
@@ -91,29 +98,85 @@ impl Depot {
     /// # Errors
     /// What disk and database report; what is merely damaged is in the report.
     pub fn fsck(&self, depth: Depth, bring: Bring<'_>) -> Result<Report, Error> {
+        self.check(|_| true, Some(depth), bring)
+    }
+
+    /// Mends one cache that was found to be damaged, as [`Depot::fsck`] does, without looking at anything else, nor again at
+    /// what was found to be right.
+    ///
+    /// # Errors
+    /// As [`Depot::fsck`].
+    pub fn mend(&self, id: CacheId, bring: Bring<'_>) -> Result<Report, Error> {
+        self.check(|record| record.id == id && record.withdrawn, None, bring)
+    }
+
+    /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; its manifest cannot be read; what the disk reports.
+    pub fn lacks(&self, id: CacheId) -> Result<(Manifest, Vec<u32>), Error> {
+        let record = self.cache(id).ok_or(Error::NoCache(id))?;
+        let manifest = manifest_in(&self.0.layout.cache(id))?;
+        if manifest.hash_v2() != record.content {
+            return Err(Error::Unfit("its manifest is damaged"));
+        }
+        let gone = |key: &ObjectKey| !self.0.layout.object(key).exists();
+        let files = manifest.files().filter(|f| !f.is_empty());
+        let lost = files.filter(|f| ObjectKey::of(*f).is_some_and(|key| gone(&key))).map(|f| f.same_as());
+        let lost: BTreeSet<u32> = lost.collect();
+        Ok((manifest, lost.into_iter().collect()))
+    }
+
+    /// An empty directory for what is brought to mend with. One at a time; what is left there goes when the store is opened.
+    ///
+    /// # Errors
+    /// What the disk reports.
+    pub fn repairs(&self) -> Result<PathBuf, Error> {
+        let dir = self.0.layout.incoming().join("repairs");
+        os::remove_all(&dir)?;
+        os::make_dir(&dir)?;
+        Ok(dir)
+    }
+
+    /// `depth`: of all there is; `None`: what is an object still was right when it was looked at.
+    fn check(
+        &self,
+        only: impl Fn(&CacheRecord) -> bool,
+        depth: Option<Depth>,
+        bring: Bring<'_>,
+    ) -> Result<Report, Error> {
         let _disk = self.0.disk.lock();
         let mut report = Report::default();
-        let (caches, foreign) = self.manifests(&mut report)?;
+        let (caches, foreign) = self.manifests(only, &mut report)?;
         let wanted = wanted(&caches);
         report.caches = caches.len() as u64;
         let mut bad = BTreeSet::new();
         for (key, len) in &wanted {
             report.objects += 1;
-            if !self.good(key, *len, depth, &mut report.bytes)?
-                && !self.mend(key, *len, &caches, bring, &mut report)?
+            if !self.good(key, *len, depth.unwrap_or(Depth::Names), &mut report.bytes)?
+                && !self.mend_object((key, *len), &wanted, &caches, bring, &mut report)?
             {
                 bad.insert(*key);
             }
         }
-        for cache in &caches {
-            if cache.parts.objects.keys().any(|key| bad.contains(key)) {
-                self.invalidate(cache.record.id, "its content is damaged")?;
-                report.invalid.push(cache.record.id);
-            } else if self.mend_view(cache)? {
+        self.condemn(&caches, &bad, &mut report)?;
+        let whole = |cache: &&Checked| !cache.parts.objects.keys().any(|key| bad.contains(key));
+        for cache in caches.iter().filter(whole) {
+            let invalid = cache.record.state == State::Invalid;
+            // Of what another program has found to be damaged, only reading shows whether it is right.
+            if invalid && !cache.record.withdrawn && depth != Some(Depth::Bytes) {
+                continue;
+            }
+            if self.mend_view(cache)? {
                 report.views.push(cache.record.id);
             }
+            if invalid {
+                self.restore(cache, &mut report)?;
+            }
         }
-        if !foreign {
+        if depth.is_some() && !foreign {
+            let changed = !report.invalid.is_empty() || !report.restored.is_empty();
+            let caches = if changed { self.manifests(|_| true, &mut report)?.0 } else { caches };
             report.recounted = self.recount(&caches)?;
             report.orphans = self.orphans(&wanted)?;
         }
@@ -122,10 +185,14 @@ impl Depot {
 
     /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether there
     /// are caches that only a newer program understands: then nobody here can say what is not wanted.
-    fn manifests(&self, report: &mut Report) -> Result<(Vec<Checked>, bool), Error> {
+    fn manifests(
+        &self,
+        only: impl Fn(&CacheRecord) -> bool,
+        report: &mut Report,
+    ) -> Result<(Vec<Checked>, bool), Error> {
         let (records, foreign) = self.0.db.lock().read()?.caches()?;
         let mut all = Vec::new();
-        for record in records.into_iter().filter(|r| r.content.is_some()) {
+        for record in records.into_iter().filter(|r| r.content.is_some() && only(r)) {
             let manifest = manifest_in(&self.0.layout.cache(record.id));
             let manifest = manifest.ok().filter(|m| m.hash_v2() == record.content);
             match manifest.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
@@ -133,6 +200,7 @@ impl Depot {
                 None if record.state == State::Invalid => {}
                 None => {
                     self.invalidate(record.id, "its manifest is damaged")?;
+                    self.conceal(record.id)?;
                     report.invalid.push(record.id);
                 }
             }
@@ -143,7 +211,12 @@ impl Depot {
     /// Whether an object is what its key says.
     fn good(&self, key: &ObjectKey, len: u64, depth: Depth, bytes: &mut u64) -> Result<bool, Error> {
         let path = self.0.layout.object(key);
-        let Ok(file) = os::open(&path) else { return Ok(false) };
+        let file = match os::open(&path) {
+            // That we have no more room for it says nothing about it.
+            Err(e) if os::exhausted(&e) => return Err(e).at("open", &path),
+            Err(_) => return Ok(false),
+            Ok(file) => file,
+        };
         let meta = file.metadata().at("look at", &path)?;
         if meta.len() != len {
             return Ok(false);
@@ -157,10 +230,10 @@ impl Depot {
     }
 
     /// Has an object brought again.
-    fn mend(
+    fn mend_object(
         &self,
-        key: &ObjectKey,
-        len: u64,
+        (key, len): (&ObjectKey, u64),
+        wanted: &BTreeMap<ObjectKey, u64>,
         caches: &[Checked],
         bring: Bring<'_>,
         report: &mut Report,
@@ -168,10 +241,14 @@ impl Depot {
         let with: Vec<&Checked> = caches.iter().filter(|c| c.parts.objects.contains_key(key)).collect();
         let ids = with.iter().map(|c| c.record.id).collect();
         let bad = Bad { root: key.root, len, caches: ids };
+        self.let_go(key)?;
         let scratch = self.0.layout.incoming().join("mending");
         os::remove_file(&scratch)?;
         let mut file = os::create(&scratch, 0o600).at("create", &scratch)?;
-        let brought = bring(&bad, &mut file).unwrap_or(false);
+        let brought = match self.elsewhere(key, len, wanted, &with) {
+            Some(from) => os::fill(&from, &file).is_ok(),
+            None => bring(&bad, &mut file).unwrap_or(false),
+        };
         let right = brought
             && file.metadata().at("look at", &scratch)?.len() == len
             && root_of(&file, len).is_ok_and(|root| root == key.root);
@@ -184,13 +261,112 @@ impl Depot {
         adorn(&file, of, &scratch)?;
         file.sync_all().at("sync", &scratch)?;
         let at = self.0.layout.object(key);
-        if let Some(dir) = at.parent() {
-            os::make_dir(dir)?;
-        }
+        let dir = at.parent().unwrap_or(&at);
+        os::make_dir(dir)?;
         fs::rename(&scratch, &at).at("rename", &at)?;
+        os::sync(dir)?;
         // The views still have the old inode: `mend_view` sees that it is another.
         report.mended.push(bad);
         Ok(true)
+    }
+
+    /// Whoever was to reuse an object has to bring it.
+    fn let_go(&self, key: &ObjectKey) -> Result<(), Error> {
+        let incoming = self.0.layout.incoming();
+        for name in os::names(&incoming)? {
+            os::remove_file(&held_in(&incoming.join(name), &key.root))?;
+        }
+        Ok(())
+    }
+
+    /// The content of an object from where else it is: another variant, or an inode that a view has.
+    fn elsewhere(
+        &self,
+        key: &ObjectKey,
+        len: u64,
+        wanted: &BTreeMap<ObjectKey, u64>,
+        with: &[&Checked],
+    ) -> Option<File> {
+        let variant = |variant| ObjectKey { root: key.root, variant };
+        let others = wanted.range(variant([0; 8])..=variant([0xff; 8])).map(|(other, _)| other);
+        let others = others.filter(|other| *other != key).map(|other| self.0.layout.object(other));
+        let views = with.iter().flat_map(|cache| {
+            let top = self.0.layout.view(&cache.record);
+            let files = cache.manifest.files().filter(|f| ObjectKey::of(*f).as_ref() == Some(key));
+            files.map(move |f| f.path().below(&top))
+        });
+        let mut seen = HashSet::new();
+        others.chain(views).find_map(|path| {
+            let file = os::open(&path).ok()?;
+            let meta = file.metadata().ok()?;
+            let new = meta.len() == len && seen.insert((meta.dev(), meta.ino()));
+            (new && root_of(&file, len).ok()? == key.root).then_some(file)
+        })
+    }
+
+    /// What is damaged is an object no more, and the caches that have it are INVALID: at once, so that nobody can take it for
+    /// another cache or be given it.
+    fn condemn(
+        &self,
+        caches: &[Checked],
+        bad: &BTreeSet<ObjectKey>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        if bad.is_empty() {
+            return Ok(());
+        }
+        // An object without a file is one that has to be brought, also if it ends here.
+        for key in bad {
+            os::remove_file(&self.0.layout.object(key))?;
+        }
+        let with = |cache: &&Checked| cache.parts.objects.keys().any(|key| bad.contains(key));
+        let with: Vec<&Checked> = caches.iter().filter(with).collect();
+        // Of those that are INVALID already all this was done.
+        let found = if with.iter().all(|cache| cache.record.withdrawn) { &[][..] } else { &with[..] };
+        let change = |t: &mut Tables<'_>| {
+            for Checked { record, parts, .. } in found {
+                let Some(record) = self.cache(record.id).filter(|r| !r.withdrawn) else { continue };
+                t.withdraw(&record, &parts.objects)?;
+                let reason = Some("its content is damaged".to_owned());
+                let invalid = CacheRecord {
+                    state: State::Invalid,
+                    reason,
+                    withdrawn: true,
+                    ..CacheRecord::clone(&record)
+                };
+                t.put(invalid)?;
+            }
+            t.ban(bad)
+        };
+        if !found.is_empty() {
+            self.0.write(change)?;
+        }
+        for cache in with {
+            self.conceal(cache.record.id)?;
+            report.invalid.push(cache.record.id);
+        }
+        Ok(())
+    }
+
+    /// An INVALID cache of which everything is right is COMMITTED again, unless it has come anew meanwhile.
+    fn restore(&self, cache: &Checked, report: &mut Report) -> Result<(), Error> {
+        let id = cache.record.id;
+        let twin = self.find(&cache.record.origin, &cache.record.name, cache.record.version);
+        if twin.is_some_and(|r| r.is_committed()) {
+            report.invalid.push(id);
+            return Ok(());
+        }
+        self.expose(&cache.record)?;
+        self.0.write(|t| {
+            let old = self.cache(id).ok_or(Error::NoCache(id))?;
+            if old.withdrawn {
+                t.grant(&old, &cache.parts.objects)?;
+            }
+            let (state, reason) = (State::Committed, None);
+            t.put(CacheRecord { state, reason, withdrawn: false, ..CacheRecord::clone(&old) })
+        })?;
+        report.restored.push(id);
+        Ok(())
     }
 
     /// Puts right what is not as the manifest says; true if there was something.
@@ -318,10 +494,12 @@ fn charged(objects: &Objects, caches: &[Checked]) -> Result<HashMap<String, Size
         *sum = sum.plus(size);
     };
     for Checked { record, parts, .. } in caches {
-        charge(&record.owner, record.own);
+        if !record.withdrawn {
+            charge(&record.owner, record.own);
+        }
         charge(ALL, record.own);
         for (key, len) in &parts.objects {
-            if seen.insert((&*record.owner, key)) {
+            if !record.withdrawn && seen.insert((&*record.owner, key)) {
                 charge(&record.owner, object_size(*len));
             }
             if seen.insert((ALL, key)) {

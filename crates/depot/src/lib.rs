@@ -29,6 +29,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod access;
 mod admit;
 mod commit;
 mod config;
@@ -50,6 +51,7 @@ mod root;
 mod space;
 mod uses;
 
+pub use access::Access;
 pub use admit::{Admission, Reason};
 pub use commit::Committed;
 pub use config::Config;

@@ -52,6 +52,11 @@ pub(crate) fn unlinkable(e: &io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| known.contains(&e))
 }
 
+/// Whether it was for want of descriptors or memory that something could not be opened.
+pub(crate) fn exhausted(e: &io::Error) -> bool {
+    Errno::from_io_error(e).is_some_and(|e| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&e))
+}
+
 /// Copies a file of ours to a new name; mode, time and attributes too, if it is to be `alike`. Not durable yet.
 pub(crate) fn duplicate(from: &Path, to: &Path, alike: bool) -> io::Result<Placed> {
     let source = open(from)?;

@@ -29,6 +29,8 @@ pub(crate) struct Placing<'a> {
     pub(crate) staged: PathBuf,
     /// What is not staged, because it is here.
     pub(crate) reused: BTreeMap<Digest, Held>,
+    /// Objects that are known to be what they should be, and their inodes.
+    pub(crate) proven: HashMap<ObjectKey, u64>,
     /// Staged files may have other names, by which nobody writes.
     pub(crate) links: bool,
     /// Where copies are made before they get their names.
@@ -87,9 +89,14 @@ impl Placing<'_> {
     fn object(&mut self, file: FileRef<'_>, key: &ObjectKey, names: u64) -> Result<(), Error> {
         let at = self.layout.object(key);
         let known = self.objects.get(key)?.is_some_and(|o| o.len == file.len());
-        if known && fs::symlink_metadata(&at).is_ok_and(|m| m.is_file() && m.len() == file.len()) {
-            self.linked += 1;
-            return Ok(());
+        if let Some(there) = fs::symlink_metadata(&at).ok().filter(|_| known) {
+            let trusted = self.reused.contains_key(&key.root) || self.proven.get(key) == Some(&there.ino());
+            if there.is_file() && there.len() == file.len() && (trusted || self.is_right(file, &at)) {
+                self.linked += 1;
+                return Ok(());
+            }
+            // Those who have the old inode keep it, until it is found out and put right.
+            *self.extra.entry(*key).or_default() += 1;
         }
         let source = match self.reused.get(&key.root) {
             // The inode itself; its caches have gone meanwhile.
@@ -125,6 +132,11 @@ impl Placing<'_> {
         }
         self.unsynced.file(&at);
         Ok(())
+    }
+
+    /// Whether an object that has come since is what it should be.
+    fn is_right(&self, file: FileRef<'_>, at: &Path) -> bool {
+        os::open(at).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| Some(root) == file.pieces_root())
     }
 
     /// A copy of a file, for ourselves; with its time and attributes if it is to be `alike`.

@@ -164,6 +164,9 @@ pub struct CacheRecord {
     /// Why it is INVALID.
     #[serde(default)]
     pub reason: Option<String>,
+    /// It is damaged: it gives nobody a right to its objects, and its owner is not charged with them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// Info-hash (v2) of its manifest.
     #[serde(default, with = "hex_option")]
     pub content: Option<[u8; 32]>,

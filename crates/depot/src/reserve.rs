@@ -122,7 +122,7 @@ impl Reservation {
                 let exact = objects.get(&key)?.is_some() && objects.may(&classes, &key)?;
                 let found = if exact { key } else { found };
                 let len = objects.get(&found)?.map(|o| o.len);
-                if len != Some(file.len()) || !self.hold(&found)? {
+                if len != Some(file.len()) || !self.hold(&found, file.len())? {
                     continue;
                 }
                 let path = self.held_path(&found.root);
@@ -137,11 +137,11 @@ impl Reservation {
     }
 
     fn held_path(&self, root: &Digest) -> PathBuf {
-        self.staging().join("reused").join(HEXLOWER.encode(root))
+        held_in(&self.staging(), root)
     }
 
-    /// Keeps an object by a link of our own; false if it has just gone.
-    fn hold(&self, key: &ObjectKey) -> Result<bool, Error> {
+    /// Keeps an object by a link of our own; false if it has just gone, or can be seen to be damaged.
+    fn hold(&self, key: &ObjectKey, len: u64) -> Result<bool, Error> {
         let (from, to) = (self.depot.0.layout.object(key), self.held_path(&key.root));
         os::remove_file(&to)?;
         let linked = match fs::hard_link(&from, &to) {
@@ -151,7 +151,7 @@ impl Reservation {
         match linked {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(Error::io("link", &to, e)),
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(fs::symlink_metadata(&to).is_ok_and(|m| m.is_file() && m.len() == len)),
         }
     }
 
@@ -207,6 +207,11 @@ impl Reservation {
         let objects = self.depot.0.objects()?;
         discard(&self.depot.0.layout, view, |key| objects.get(key).map(|o| o.is_some()))
     }
+}
+
+/// Where a reservation holds what it reuses, in its staging directory.
+pub(crate) fn held_in(staging: &Path, root: &Digest) -> PathBuf {
+    staging.join("reused").join(HEXLOWER.encode(root))
 }
 
 impl Drop for Reservation {
