@@ -166,11 +166,14 @@ impl Daemon {
 
     async fn open(config: Config, port: u16) -> Result<(Arc<Self>, Arc<Door>, Driver), Error> {
         let (key, depot, mode) = {
-            let (dir, limits) = (config.dir.clone(), config.depot.clone());
+            let origin = Some(config.name.clone());
+            let (dir, limits) =
+                (config.dir.clone(), tidecast_depot::Config { origin, ..config.depot.clone() });
             let open = move || -> Result<_, Error> {
                 std::fs::create_dir_all(&dir).map_err(|source| Error::Dir { path: dir.clone(), source })?;
                 let key = NodeKey::load_or_create(&dir)?;
                 let depot = Depot::open(&dir.join("depot"), limits)?;
+                allow_what_is_kept(&depot);
                 let mode = Mode::of(depot.kept(MODE)?);
                 Ok((key, depot, mode))
             };
@@ -305,9 +308,7 @@ impl Daemon {
                     return Err(ApiError::malformed("busy is a share: 0 to 1"));
                 }
                 if let Some(capacity) = limit.capacity {
-                    let mut limits = self.config.depot.clone();
-                    limits.max_bytes = Some(capacity);
-                    self.depot.configure(limits);
+                    self.hold_at_most(capacity)?;
                 }
                 if let Some(transfers) = limit.transfers {
                     self.fetches.allow(transfers as usize);
@@ -317,6 +318,19 @@ impl Daemon {
             other => return Err(ApiError::malformed(format!("{other:?}: drain, pause, resume or limit"))),
         }
         self.status()
+    }
+
+    /// Changes the capacity; not to one that would take from users what was made here and is still wanted.
+    fn hold_at_most(&self, capacity: u64) -> Result<(), ApiError> {
+        let least = tokio::task::block_in_place(|| self.depot.least_capacity(crate::now()));
+        if capacity < least {
+            let why = format!(
+                "caches that were made here and whose leases last need a capacity of {least} bytes: remove some, or wait"
+            );
+            return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "leased", why));
+        }
+        self.depot.configure(tidecast_depot::Config { max_bytes: Some(capacity), ..self.depot.config() });
+        Ok(())
     }
 
     /// How it is.
@@ -404,6 +418,19 @@ impl Daemon {
             methods: &self.config.methods,
             requirements: self.config.requirements.as_deref(),
         })?)
+    }
+}
+
+/// A capacity that is too small for what was made here and is still wanted is not taken at its word.
+fn allow_what_is_kept(depot: &Depot) {
+    let (limits, least) = (depot.config(), depot.least_capacity(crate::now()));
+    if let Some(capacity) = limits.max_bytes.filter(|max| *max < least) {
+        tracing::warn!(
+            capacity,
+            least,
+            "the store keeps more than its capacity: the leases of caches made here last"
+        );
+        depot.configure(tidecast_depot::Config { max_bytes: Some(least), ..limits });
     }
 }
 

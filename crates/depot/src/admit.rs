@@ -1,12 +1,13 @@
 //! Whether there is room for a cache, before any of it moves.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tidecast_metainfo::Manifest;
 
 use crate::layout::manifest_in;
 use crate::live::Promise;
-use crate::object::{ObjectKey, Parts, classes_for, object_size};
+use crate::object::{Parts, classes_for, object_size};
 use crate::{CacheId, CacheRecord, Depot, Error, Reader, Reservation, Size, State};
 
 /// The answer to a request for room.
@@ -120,7 +121,7 @@ impl Depot {
             };
             let short = || used().plus(need).minus(quota);
             if short() != Size::ZERO {
-                let held = self.held(of, now)?;
+                let held = self.held(of, now);
                 let denied = Reason::Quota { need, used: used(), quota };
                 if !held.pinned.plus(need).fits(quota) {
                     return Ok(Some(Admission::Denied(denied)));
@@ -141,7 +142,7 @@ impl Depot {
         }
         let usage = self.usage()?;
         let promised = usage.promised.minus(mine(&self.0.live.read(), record.id));
-        let held = self.held(|_| true, now)?;
+        let held = self.held(|_| true, now);
         if !need.fits(usage.high) && self.0.config.read().max_bytes.is_some_and(|max| need.bytes > max) {
             return Ok(Some(Admission::Denied(Reason::TooLarge { need, room: usage.high })));
         }
@@ -152,36 +153,31 @@ impl Depot {
         Ok((short()? != Size::ZERO).then_some(Admission::Wait(Reason::InUse)))
     }
 
-    /// What cannot be evicted: exactly, what is shared among these counted once.
-    fn held(&self, of: impl Fn(&CacheRecord) -> bool, now: u64) -> Result<Held, Error> {
+    /// What cannot be evicted.
+    fn held(&self, of: impl Fn(&CacheRecord) -> bool, now: u64) -> Held {
         let fixed: Vec<_> = {
             let live = self.0.live.read();
-            let caches = live.caches.values().filter(|r| of(r));
-            caches
-                .filter(|r| r.content.is_some() && (r.pinned || live.in_use(r.id, now)))
-                .map(|r| (r.clone(), r.pinned))
-                .collect()
+            let caches = live.caches.values().filter(|r| of(r) && r.content.is_some());
+            caches.filter(|r| r.pinned || live.in_use(r.id, now)).cloned().collect()
         };
-        let mut held = Held::default();
-        let mut seen: BTreeMap<ObjectKey, bool> = BTreeMap::new();
-        for (record, pinned) in fixed {
+        let pinned: Vec<_> = fixed.iter().filter(|r| r.pinned).cloned().collect();
+        Held { pinned: self.extent(&pinned), all: self.extent(&fixed) }
+    }
+
+    /// What these caches occupy: exactly, what is shared among them counted once.
+    pub(crate) fn extent(&self, caches: &[Arc<CacheRecord>]) -> Size {
+        let (mut size, mut seen) = (Size::ZERO, BTreeSet::new());
+        for record in caches {
             let manifest = manifest_in(&self.0.layout.cache(record.id));
             let Ok(parts) = manifest.and_then(|m| Parts::of(&m)) else { continue };
-            held.all = held.all.plus(parts.own);
-            if pinned {
-                held.pinned = held.pinned.plus(parts.own);
-            }
+            size = size.plus(parts.own);
             for (key, len) in parts.objects {
-                let before = seen.insert(key, pinned || seen.get(&key) == Some(&true));
-                if before.is_none() {
-                    held.all = held.all.plus(object_size(len));
-                }
-                if pinned && before != Some(true) {
-                    held.pinned = held.pinned.plus(object_size(len));
+                if seen.insert(key) {
+                    size = size.plus(object_size(len));
                 }
             }
         }
-        Ok(held)
+        size
     }
 
     /// What of a manifest has to be brought by `reader`, and its own part.

@@ -15,6 +15,9 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// Inodes of the file system that are left to others; of a small one, at most a twentieth.
     pub reserve_inodes: u64,
+    /// Caches of this origin were made here: while their leases last they are the last to go, and only for somebody who needs
+    /// the room.
+    pub origin: Option<String>,
     /// Above this share of the room, caches are evicted; percent.
     pub high: u8,
     /// Eviction goes on until this share; percent.
@@ -39,6 +42,7 @@ impl Default for Config {
             max_inodes: None,
             reserve_bytes: 1 << 30,
             reserve_inodes: 10_000,
+            origin: None,
             high: 95,
             low: 90,
             quota: None,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::db::ALL;
 use crate::layout::{Layout, manifest_in};
@@ -101,7 +102,10 @@ impl Depot {
         }
         let surplus = self.usage()?.surplus();
         if surplus != Size::ZERO {
-            swept.add(self.evict(surplus, |_| true, now)?);
+            let origin = self.config().origin;
+            swept.add(self.evict(surplus, |r| !promised(r, origin.as_deref(), now), now)?);
+            // Others have filled the disk.
+            swept.add(self.evict(surplus.minus(swept.freed), |_| true, now)?);
         }
         self.0.layout.keep_spare();
         Ok(swept)
@@ -311,6 +315,11 @@ impl Swept {
 /// What an upload that broke off left.
 fn left_of(live: &Live, r: &CacheRecord) -> Size {
     live.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
+}
+
+/// It was made here, and its lease lasts: there may be no other copy.
+fn promised(r: &CacheRecord, origin: Option<&str>, now: u64) -> bool {
+    r.is_committed() && !r.expired(now) && origin == Some(&*r.origin)
 }
 
 /// A cache that gives room when it goes.

@@ -41,7 +41,8 @@ pub(super) struct Args {
     /// A directory, whose content it will be, or files of one directory
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How long it is kept for certain [default: the daemon's, 7d]
+    /// How long it is wanted: where room is short, it goes only after what is wanted no more; `pin` keeps it whatever comes
+    /// [default: the daemon's, 7d]
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
     /// How it may travel, preferred first: swarm, direct

@@ -78,7 +78,7 @@ fn group(info: &CacheInfo) -> String {
     info.group.as_ref().map_or(String::new(), |group| format!(", group {group}"))
 }
 
-/// How long it is kept for certain.
+/// How long its lease lasts.
 pub(super) fn left(info: &CacheInfo) -> Span {
     Span(Duration::from_secs(info.lease.saturating_sub(crate::cmd::now())))
 }
