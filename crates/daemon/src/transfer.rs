@@ -244,7 +244,12 @@ pub(crate) async fn admit(
             let admission = depot.admit(record.id, Some(&manifest), &owner, now)?;
             let reused = match &admission {
                 Admission::Ok(reservation) => reservation.reuse(&manifest, &owner)?.files,
-                _ => Vec::new(),
+                Admission::Denied(_) => {
+                    // What is refused leaves nothing, unless it comes for somebody else.
+                    let _ = depot.remove(record.id, now);
+                    Vec::new()
+                }
+                Admission::Wait(_) => Vec::new(),
             };
             Ok::<_, tidecast_depot::Error>(Ok((admission, reused)))
         };

@@ -91,7 +91,8 @@ impl Depot {
         let lease_until = self.0.config.read().lease_until(new.lease, now);
         let id = self.0.write(|t| {
             let taken = || Error::Taken { origin: new.origin.clone(), name: new.name.clone() };
-            let name = t.name(&new.origin, &new.name)?;
+            // Who has never had anything by this name, and is not about to, has no claim to it.
+            let name = t.name(&new.origin, &new.name)?.filter(|n| n.last > 0 || self.0.comes(&new, &n.owner));
             if name.as_ref().is_some_and(|n| n.owner != new.owner) {
                 return Err(taken());
             }
@@ -370,6 +371,13 @@ impl Inner {
         let live = self.live.read();
         let declared = live.caches.values().filter(|r| r.content.is_none() && r.owner == owner).count();
         if declared < most { Ok(()) } else { Err(Error::Declared { owner: owner.to_owned(), most }) }
+    }
+
+    /// Whether a cache of this name is on its way for an owner.
+    fn comes(&self, new: &Declare, owner: &str) -> bool {
+        let live = self.live.read();
+        let named = live.caches.values().filter(|r| r.name == new.name && r.origin == new.origin);
+        named.into_iter().any(|r| r.owner == owner && r.state != State::Invalid)
     }
 
     /// The cache that this declares again.

@@ -52,8 +52,8 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
-    /// The name belongs to somebody else.
-    #[error("the name {origin}/{name} belongs to another owner")]
+    /// The name belongs to somebody else. That is all that is said: it may be of a cache that the asker may not know of.
+    #[error("the name {origin}/{name} cannot be used here: choose another")]
     Taken {
         /// Host of the name.
         origin: String,

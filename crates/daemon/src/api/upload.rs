@@ -78,7 +78,11 @@ impl Daemon {
                         let reuse = reservation.reuse(&begun, &reader)?;
                         (Admission::Ok(reservation), crate::local::missing(&begun, &reuse.files))
                     }
-                    other => (other, Vec::new()),
+                    other => {
+                        // What is refused leaves nothing, nor a claim to the name.
+                        depot.remove(record.id, now)?;
+                        (other, Vec::new())
+                    }
                 };
                 Ok::<_, tidecast_depot::Error>((record.id, admission, files))
             })
