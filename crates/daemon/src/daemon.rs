@@ -92,6 +92,8 @@ pub struct Daemon {
     pub(crate) changed: Notify,
     pub(crate) copies: Notify,
     pub(crate) found: Found,
+    /// Held by who checks the store.
+    pub(crate) checking: tokio::sync::Mutex<()>,
     audit: Audit,
     manifests: Mutex<HashMap<[u8; 32], Parsed>>,
     mode: Mutex<Mode>,
@@ -217,6 +219,7 @@ impl Daemon {
             copies: Notify::new(),
             found: Found::default(),
             certified: key.clone(),
+            checking: tokio::sync::Mutex::default(),
             audit,
             manifests: Mutex::default(),
             mode: Mutex::new(mode),

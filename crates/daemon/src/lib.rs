@@ -36,6 +36,7 @@ mod named;
 mod neighbour;
 mod parent;
 mod peer;
+mod repair;
 mod replicas;
 mod said;
 mod seeds;

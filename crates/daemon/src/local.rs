@@ -132,22 +132,6 @@ impl Daemon {
         done.map(|_| ())
     }
 
-    /// Verifies all that is here. Damaged caches are marked INVALID and come again when they are asked for.
-    pub(crate) async fn fsck(&self, caller: &Caller) -> Result<serde_json::Value, ApiError> {
-        if !caller.rules() {
-            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
-        }
-        let check =
-            |depot: &tidecast_depot::Depot| depot.fsck(tidecast_depot::Depth::Bytes, &mut |_, _| Ok(false));
-        let report = self.on_disk(check).await?;
-        let names = |ids: &[CacheId]| -> Vec<String> { ids.iter().map(ToString::to_string).collect() };
-        Ok(serde_json::json!({
-            "clean": report.is_clean(), "caches": report.caches, "objects": report.objects, "bytes": report.bytes,
-            "bad": report.bad.len(), "views": names(&report.views), "invalid": names(&report.invalid),
-            "orphans": report.orphans,
-        }))
-    }
-
     async fn change(
         &self,
         caller: &Caller,

@@ -163,7 +163,7 @@ pub(crate) fn suits(daemon: &Daemon, cache: &Ad, name: &str, owner: &str) -> Res
 }
 
 /// The first of ours that the cache allows.
-fn method(daemon: &Daemon, grant: &Grant) -> Result<Method, Failed> {
+pub(crate) fn method(daemon: &Daemon, grant: &Grant) -> Result<Method, Failed> {
     let allowed = Attributes::of(&grant.about).methods();
     let ours = daemon.config.methods.iter().find(|method| allowed.contains(method));
     ours.copied().ok_or_else(|| {
@@ -271,7 +271,7 @@ pub(crate) async fn admit(
 }
 
 /// Moves the bytes: by the engine, from one source or from all who have it.
-async fn transfer(
+pub(crate) async fn transfer(
     daemon: &Arc<Daemon>,
     grant: &Grant,
     manifest: &Arc<Manifest>,

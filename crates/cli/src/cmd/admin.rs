@@ -1,9 +1,9 @@
 //! `tidecast admin`: what an administrator has the daemon of this host do.
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
-use tidecast_daemon::api::types::{Came, Limit, Limits, Ruled, Status};
+use tidecast_daemon::api::types::{Came, Checked, Limit, Limits, Ruled, Status};
 use tidecast_daemon::client::Client;
 
 use super::{Context, daemon};
@@ -48,7 +48,7 @@ enum What {
     Resume(Where),
     /// Change limits, until the daemon is started anew: for good they stand in its configuration
     Limit(LimitArgs),
-    /// Verify every byte of the store of this host; what is damaged is marked INVALID, and comes anew when it is asked for
+    /// Verify every byte of the store of this host, and repair from other hosts what is damaged; what nobody has is INVALID
     Fsck,
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             }
             What::Fsck => {
                 let long = Duration::from_secs(7 * 86_400);
-                let report: Value = client.post("/v1/fsck", &json!({}), long).await.map_err(failed)?;
-                return checked(report, reporter);
+                let report: Checked = client.post("/v1/fsck", &json!({}), long).await.map_err(failed)?;
+                return checked(&report, reporter);
             }
             What::Pause(_) => ("pause", Limit::default()),
             What::Drain(_) => ("drain", Limit::default()),
@@ -214,20 +214,22 @@ fn may_take(limits: &Limits) -> String {
     format!("takes at most{when}: {}; cgroup: {}", caps.join(", "), limits.cgroup)
 }
 
-fn checked(report: Value, reporter: &Reporter) -> Outcome {
-    let number = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let clean = report.get("clean").and_then(Value::as_bool) == Some(true);
-    let what = format!(
-        "{}, {}, {} read",
-        count(number("caches"), "cache"),
-        count(number("objects"), "object"),
-        Size(number("bytes"))
-    );
-    let fields = object(report.clone());
-    if clean {
+fn checked(report: &Checked, reporter: &Reporter) -> Outcome {
+    let Checked { caches, objects, damaged, repaired, lost, .. } = report;
+    let what =
+        format!("{}, {}, {} read", count(*caches, "cache"), count(*objects, "object"), Size(report.bytes));
+    let fields = object(json!(report));
+    // What an older daemon does not say of it.
+    let lost = (*lost).max(report.bad);
+    if report.clean {
         reporter.result(&format!("{what}: clean"));
         return Ok(fields);
     }
-    let error = anyhow::anyhow!("{what}: {} are damaged, see --json", number("bad"));
+    let what = format!("{what}: {damaged} damaged, {repaired} repaired, {lost} lost");
+    if lost == 0 && report.invalid.is_empty() {
+        reporter.result(&what);
+        return Ok(fields);
+    }
+    let error = anyhow::anyhow!("{what}; INVALID: {}", report.invalid.join(", "));
     Err(Failure::from(error).with(fields))
 }

@@ -14,7 +14,8 @@ use super::act::{Act, wish};
 use super::error::ApiError;
 use super::extract::{Asked, Said};
 use super::types::{
-    CacheInfo, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Ruled, Status,
+    CacheInfo, Checked, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Ruled,
+    Status,
 };
 use super::upload;
 use crate::caller::Caller;
@@ -167,10 +168,9 @@ pub(super) async fn history(
     Ok(Json(daemon.history(&caller, which.name).await?))
 }
 
-pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<serde_json::Value> {
+pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<Checked> {
     let act = Act::on(&daemon, &caller, "fsck", "");
-    let is_clean = |report: &serde_json::Value| report.get("clean").is_some_and(|clean| clean == true);
-    let words = |report: &serde_json::Value| if is_clean(report) { "clean" } else { "damaged" }.into();
+    let words = |report: &Checked| if report.clean { "clean" } else { "damaged" }.into();
     Ok(Json(act.ended_with(daemon.fsck(&caller).await, words)?))
 }
 

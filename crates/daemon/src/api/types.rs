@@ -315,6 +315,36 @@ pub struct Status {
     pub limits: Limits,
 }
 
+/// What a check of the store has found, and made of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Checked {
+    /// Nothing was wrong.
+    pub clean: bool,
+    /// Caches that were looked at.
+    pub caches: u64,
+    /// Contents that were looked at.
+    pub objects: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Contents that were damaged.
+    pub damaged: u64,
+    /// ... of them such as are right again.
+    pub repaired: u64,
+    /// ... and such as nobody was found to have.
+    pub lost: u64,
+    /// `lost`, as older programs know it.
+    pub bad: u64,
+    /// Caches in which names, links or rights were put right.
+    pub views: Vec<String>,
+    /// Caches that were INVALID, and are COMMITTED again.
+    pub restored: Vec<String>,
+    /// Caches that are INVALID.
+    pub invalid: Vec<String>,
+    /// Things in the store that belonged to nothing, removed.
+    pub orphans: u64,
+}
+
 /// What became of an administrator's wish at one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ruled {
