@@ -59,8 +59,20 @@ impl Attributes {
             methods: create.methods.clone(),
             policy: create.policy.clone(),
             requirements: create.requirements.clone(),
-            replicas: create.replicas,
+            replicas: create.replicas.max(1),
             ..Self::default()
+        }
+    }
+
+    /// What is said anew of a cache that is there; what is not said stays. `opened`: it was private, and is so no more.
+    pub(crate) fn change(&mut self, create: &Create, opened: bool) {
+        if opened || !create.methods.is_empty() {
+            self.methods = create.methods.clone();
+        }
+        self.policy = create.policy.clone().or_else(|| self.policy.take());
+        self.requirements = create.requirements.clone().or_else(|| self.requirements.take());
+        if create.replicas > 0 {
+            self.replicas = create.replicas;
         }
     }
 

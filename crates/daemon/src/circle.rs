@@ -119,7 +119,7 @@ impl Circle {
 
     /// It holds it no more.
     pub(crate) async fn holds_not(&self, held: &[u8; 32]) {
-        self.tell(Word::Withdraw(Slot { key: Key::holders(held), signer: self.me, version: 0 })).await;
+        self.withdraw(Slot { key: Key::holders(held), signer: self.me, version: 0 }).await;
     }
 
     /// What a name of this origin means.
@@ -130,6 +130,11 @@ impl Circle {
     /// What a name means outlives its origin by those who hold the cache.
     pub(crate) async fn carry(&self, record: Record) {
         self.tell(Word::Carry(record)).await;
+    }
+
+    /// What was said by this host holds no more.
+    pub(crate) async fn withdraw(&self, slot: Slot) {
+        self.tell(Word::Withdraw(slot)).await;
     }
 
     /// It is seen to no more by this host: it ends by itself.

@@ -16,6 +16,7 @@
 
 mod addresses;
 mod ads;
+mod anew;
 pub mod api;
 mod attributes;
 mod audit;

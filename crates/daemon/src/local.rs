@@ -15,7 +15,7 @@ use crate::daemon::{Daemon, Mode};
 use crate::name::{CacheName, is_name};
 
 /// Bits of a mode that say who may read; the depot keeps no others.
-const READ: u32 = 0o444;
+pub(crate) const READ: u32 = 0o444;
 
 impl Daemon {
     /// The caches that `caller` may read.
@@ -59,6 +59,9 @@ impl Daemon {
         if !is_name(&create.name) {
             return Err(ApiError::malformed(crate::name::NameError::Name(create.name.clone())));
         }
+        if let Some(why) = create.contradiction() {
+            return Err(ApiError::malformed(why));
+        }
         for (what, text) in [("the policy", &create.policy), ("the requirements", &create.requirements)] {
             if let Some(text) = text {
                 ads::check(what, text).map_err(crate::Error::from)?;
@@ -73,6 +76,7 @@ impl Daemon {
             return Err(ApiError::forbidden(format!("you are not in the group {other}")));
         }
         let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
+        self.say_anew(caller, &create, &manifest).await?;
         let declare = Declare {
             origin: self.config.name.clone(),
             name: create.name.clone(),
@@ -95,7 +99,7 @@ impl Daemon {
     }
 
     /// As [`Daemon::local`], with the group that may read.
-    fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
+    pub(crate) fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
         let local = self.local(caller)?;
         let gid = group.and_then(crate::caller::gid_of).unwrap_or(local.gid);
         Some(Local { gid, ..local })

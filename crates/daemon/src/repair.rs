@@ -65,12 +65,6 @@ impl Daemon {
         checked.lost = checked.damaged.saturating_sub(checked.repaired);
         checked.bad = checked.lost;
         self.changed.notify_one();
-        let outcome = match (checked.clean, checked.lost) {
-            (true, _) => "clean",
-            (false, 0) => "repaired",
-            _ => "damaged",
-        };
-        self.note(&caller.name, "fsck", "", outcome);
         Ok(checked)
     }
 

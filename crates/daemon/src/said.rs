@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_depot::{CacheId, CacheRecord, Filter, State};
-use tidecast_members::{Key, Slot};
+use tidecast_members::{Claim, Key, Slot};
 use tokio::time::timeout;
 
 use crate::attributes::Attributes;
@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(5);
 struct Said {
     held: [u8; 32],
     name: Option<Slot>,
+    /// What everybody may know of it.
+    open: Option<Claim>,
 }
 
 /// Until the task is ended.
@@ -38,11 +40,19 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
         }
         let mut new = false;
         for record in here {
-            let Some(content) = record.content.filter(|_| !said.contains_key(&record.id)) else { continue };
+            let open = open(&record);
+            let old = said.get(&record.id);
+            let Some(content) = record.content.filter(|_| old.is_none_or(|old| old.open != open)) else {
+                continue;
+            };
             let held = held(&record.full_name(), &content);
             daemon.circle.holds(held, true).await;
             let name = say_name(&daemon.circle, &daemon.config.name, &record).await;
-            said.insert(record.id, Said { held, name });
+            // Its owner has said something else of it since.
+            if let Some(slot) = old.and_then(|old| old.name).filter(|slot| name != Some(*slot)) {
+                daemon.circle.withdraw(slot).await;
+            }
+            said.insert(record.id, Said { held, name, open });
             new = true;
         }
         if new {
@@ -52,14 +62,16 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
     }
 }
 
+/// What its name means, if everybody may read it.
+fn open(record: &CacheRecord) -> Option<Claim> {
+    if record.private || record.mode & 0o004 == 0 { None } else { named::claim(record) }
+}
+
 /// Says what the name of a cache means, or carries what its origin says. Only of what everybody may read: of other caches
 /// a daemon of some user could learn the names by keeping records.
 async fn say_name(circle: &Circle, host: &str, record: &CacheRecord) -> Option<Slot> {
-    if record.private || record.mode & 0o004 == 0 {
-        return None;
-    }
+    let claim = open(record)?;
     if record.origin == host {
-        let claim = named::claim(record)?;
         let version = u32::try_from(record.version?).ok()?;
         let slot = Slot { key: Key::name(&record.origin, &record.name), signer: circle.me(), version };
         circle.name(claim).await;

@@ -19,6 +19,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A peer that was let in may come (again) for so long.
 const ADMITTED: Duration = Duration::from_secs(6 * 3600);
 
+/// Who was let in says within this time what it has.
+const LATELY: Duration = Duration::from_secs(20);
+
 /// Admissions after which those that have run out are cleared away.
 const MOST: usize = 65_536;
 
@@ -235,6 +238,17 @@ impl Swarms {
     /// Whether `node` was let into this swarm.
     pub(crate) fn admits(&self, id: &SwarmId, node: NodeId) -> bool {
         self.admitted.admits(*id, node)
+    }
+
+    /// Those who were let in lately: they may be about to have it.
+    pub(crate) fn newcomers(&self, id: &SwarmId) -> Vec<NodeId> {
+        let since = Instant::now() + ADMITTED - LATELY;
+        let nodes = self.admitted.0.read();
+        nodes
+            .iter()
+            .filter(|((of, _), until)| of == id && **until > since)
+            .map(|((_, node), _)| *node)
+            .collect()
     }
 
     /// Whether any runs: those that rest for long have ended.

@@ -170,7 +170,11 @@ pub(super) async fn history(
 
 pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<Checked> {
     let act = Act::on(&daemon, &caller, "fsck", "");
-    let words = |report: &Checked| if report.clean { "clean" } else { "damaged" }.into();
+    let words = |report: &Checked| match (report.clean, report.lost) {
+        (true, _) => "clean".into(),
+        (false, 0) => "repaired".into(),
+        _ => "damaged".into(),
+    };
     Ok(Json(act.ended_with(daemon.fsck(&caller).await, words)?))
 }
 

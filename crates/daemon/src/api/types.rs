@@ -54,12 +54,26 @@ pub struct Create {
     pub requirements: Option<String>,
     /// It leaves this host only by DIRECT.
     pub private: bool,
-    /// Copies to keep alive on hosts.
+    /// Copies to keep alive on hosts; 0: as many as before, or one.
     pub replicas: u32,
     /// Who may read, as bits of a file's mode (0o700, 0o750, 0o755).
     pub mode: Option<u32>,
     /// The group for whom the middle digit is; None: the owner's.
     pub group: Option<String>,
+}
+
+impl Create {
+    /// What of it cannot be had together.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if self.private && self.mode.is_some_and(|mode| mode & 0o077 != 0) {
+            return Some("a private cache is for its owner alone: its mode is 700");
+        }
+        if self.private && self.methods.contains(&Method::Swarm) {
+            return Some("a private cache travels by DIRECT only");
+        }
+        None
+    }
 }
 
 /// A cache was declared.

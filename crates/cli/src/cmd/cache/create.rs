@@ -30,7 +30,8 @@ const RATE: u64 = 10 << 20;
 /// Make a cache of files, kept by this host's daemon from now on
 ///
 /// The files are copied into its store (or were there already, in another cache of yours); the originals are yours to
-/// change. Equal content under the same name is the same version; other content is the next.
+/// change. Equal content under the same name is the same version, of which what is said by options changes while no other
+/// host has a copy; other content is the next version.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast cache create nt /data/blast/nt --lease 30d --methods swarm,direct"
@@ -57,9 +58,9 @@ pub(super) struct Args {
     /// Only you may read it, and it leaves this host by DIRECT only
     #[arg(long)]
     private: bool,
-    /// Copies to keep on hosts, the one here among them
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    replicas: u32,
+    /// Copies to keep on hosts, the one here among them [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    replicas: Option<u32>,
     /// Who may read it: 700, 750 or 755, as of a directory [default: 755]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<u32>,
@@ -82,10 +83,6 @@ fn expression(text: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let progress = Arc::new(Progress::new());
-    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
-    let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
-    let (tree, manifest) = watch(hashing, &progress, reporter).await?;
     let create = Create {
         name: args.name.clone(),
         lease: args.lease.map(|lease| lease.0.as_secs()),
@@ -93,10 +90,17 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         policy: args.policy.clone(),
         requirements: args.requirements.clone(),
         private: args.private,
-        replicas: args.replicas,
+        replicas: args.replicas.unwrap_or(0),
         mode: args.mode,
         group: args.group.clone(),
     };
+    if let Some(why) = create.contradiction() {
+        return Err(Failure::usage(anyhow::anyhow!(why)));
+    }
+    let progress = Arc::new(Progress::new());
+    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
+    let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
+    let (tree, manifest) = watch(hashing, &progress, reporter).await?;
     let wait = Duration::from_millis(manifest.file_count().into());
     let created = ask.client.create(&create, manifest.to_bytes(), wait).await.map_err(failed)?;
     let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
