@@ -85,6 +85,12 @@ impl Caller {
     }
 }
 
+/// Whether a user is neither the one whose daemon this is, nor root, nor one of all whom root's daemon serves.
+pub(crate) fn is_stranger(uid: u32) -> bool {
+    let own = rustix::process::geteuid();
+    !own.is_root() && uid != 0 && uid != own.as_raw()
+}
+
 /// The groups of a user who came with this one.
 fn groups_of(user: &str, gid: Gid) -> io::Result<Vec<String>> {
     match std::ffi::CString::new(user) {

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::ads;
+use crate::api::Door as ApiDoor;
 use crate::api::error::ApiError;
 use crate::api::types::{Came, Event, Limit, Status};
 use crate::api::upload::Uploads;
@@ -131,14 +132,14 @@ impl Daemon {
         }
         let serving = daemon.clone();
         tasks.spawn(async move {
-            if let Err(error) = crate::api::serve(serving, socket).await {
+            if let Err(error) = crate::api::serve(serving, socket, ApiDoor::Users).await {
                 tracing::error!(%error, "the socket serves no more");
             }
         });
         match daemon.kin.listen() {
             Ok(kin) => {
                 let serving = daemon.clone();
-                tasks.spawn(async move { drop(crate::api::serve(serving, kin).await) });
+                tasks.spawn(async move { drop(crate::api::serve(serving, kin, ApiDoor::Kin).await) });
             }
             Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
         }

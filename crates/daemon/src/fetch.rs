@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::api::error::ApiError;
 use crate::api::types::{Get, Got, How, Method, Place, Placed};
-use crate::caller::Caller;
+use crate::caller::{Caller, is_stranger};
 use crate::daemon::{Daemon, Mode};
 use crate::name::CacheName;
 use crate::transfer;
@@ -224,6 +224,10 @@ impl Daemon {
         wait: Duration,
         get: Get,
     ) -> Result<Got, ApiError> {
+        // Another user's daemon takes the bytes itself: nothing is written anywhere for it, and no process of its is minded.
+        if is_stranger(caller.uid) && (get.copy_for.is_none() || get.place.is_some()) {
+            return Err(ApiError::forbidden("this daemon serves its own user only"));
+        }
         let (user, reader) = match &get.copy_for {
             None => (Some(caller.process(get.pid)?), caller.reader()),
             Some(user) => (None, caller.acts_for(user)?),

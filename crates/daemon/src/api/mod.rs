@@ -14,14 +14,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
-use axum::extract::{DefaultBodyLimit, FromRequestParts};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
+use axum::http::Method;
 use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::serve::IncomingStream;
 use tokio::net::UnixListener;
 use tokio::net::unix::UCred;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, is_stranger};
 use crate::daemon::Daemon;
 use error::ApiError;
 
@@ -87,7 +90,32 @@ fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// Opens the socket: for everybody, as the kernel tells who asks. What an ended daemon has left there is replaced.
+/// Who may ask at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Its user, or all users where root runs the daemon.
+    Users,
+    /// Daemons of this machine too, whose ever they are.
+    Kin,
+}
+
+/// Turns away who has no business with a user's daemon. Daemons of other users may ask how it is, and take what all may read.
+async fn admit(door: Door, request: Request, next: Next) -> Response {
+    let cred = request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred))| *cred);
+    let path = request.uri().path();
+    let takes = match *request.method() {
+        Method::GET => path == "/v1/daemon" || path.ends_with("/manifest") || path.ends_with("/content"),
+        Method::POST => path == "/v1/get",
+        _ => false,
+    };
+    if cred.is_some_and(|cred| !is_stranger(cred.uid())) || door == Door::Kin && takes {
+        return next.run(request).await;
+    }
+    ApiError::forbidden("this daemon serves its own user only").into_response()
+}
+
+/// Opens the socket: for everybody if root runs the daemon, as the kernel tells who asks; else for its user. What an ended
+/// daemon has left there is replaced.
 ///
 /// # Errors
 /// It cannot be made, or another daemon listens there.
@@ -106,11 +134,13 @@ pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
         _ => {}
     }
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
 }
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener) -> std::io::Result<()> {
-    axum::serve(listener, router(daemon).into_make_service_with_connect_info::<Cred>()).await
+pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener, door: Door) -> std::io::Result<()> {
+    let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, request, next)));
+    axum::serve(listener, admitted.into_make_service_with_connect_info::<Cred>()).await
 }
