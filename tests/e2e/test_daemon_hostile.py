@@ -20,9 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming ano
 def host(built, tmp_path, start):
     host = Host(built / "tidecast", tmp_path / "host", start, "head")
     host.serve()
-    for path in [*tmp_path.parents, tmp_path, host.home]:
-        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
+    host.open_to_others()
     return host
 
 
