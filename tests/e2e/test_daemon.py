@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from support.callers import as_nobody
+from support.callers import as_nobody, passable
 from support.daemons import Host
 from support.tidecast import wait_for
 
@@ -190,9 +190,7 @@ def test_strangers_and_the_revoked_get_nothing(site, data):
 def test_another_user_gets_nothing_of_a_private_cache(host, data, tmp_path):
     if os.geteuid():
         pytest.skip("SKIPPED: becoming another user needs root")
-    for path in [*tmp_path.parents, tmp_path, host.home]:
-        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
+    passable(host.home)
     made = host.create("own", data, "--private")
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from support.callers import as_nobody
+from support.callers import as_nobody, passable
 from support.daemons import Host
 from support.tidecast import wait_for
 
@@ -144,9 +144,7 @@ def test_what_is_said_anew_of_a_cache_holds_or_is_refused(site, data, start):
 
 @needs_root
 def test_who_may_not_read_any_more_reads_no_more(host, data, tmp_path):
-    for path in [*tmp_path.parents, tmp_path, host.home]:
-        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
+    passable(host.home)
     path = host.create("nt", data)["path"]
     other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     reads = lambda: subprocess.run([*other, "ls", path], capture_output=True).returncode == 0  # noqa: E731
@@ -163,9 +161,7 @@ def test_who_may_not_read_any_more_reads_no_more(host, data, tmp_path):
 @needs_root
 def test_what_is_denied_leaves_nothing_and_no_claim(built, tmp_path, start):
     host = Host(built / "tidecast", tmp_path / "host", start, "head")
-    for path in [*tmp_path.parents, tmp_path, host.home]:
-        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
+    passable(host.home)
     host.serve("--capacity", "5MiB")
     (tmp_path / "large").write_bytes(os.urandom(6 * MIB))
     (tmp_path / "small").write_bytes(os.urandom(1000))

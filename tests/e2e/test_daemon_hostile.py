@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from support.callers import NOBODY, Calls, as_nobody
+from support.callers import NOBODY, Calls, as_nobody, passable
 from support.daemons import Host, Site
 from support.tidecast import wait_for
 
@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming ano
 def host(built, tmp_path, start):
     host = Host(built / "tidecast", tmp_path / "host", start, "head")
     host.serve()
-    host.open_to_others()
+    passable(host.home)
     return host
 
 
@@ -159,9 +159,7 @@ class Users(Host):
         pem = site.certificate(f"user:{name.split('.')[0]}")
         for path in (self.home, pem):
             os.chown(path, NOBODY, NOBODY)
-        for path in (*site.base.parents, site.base):
-            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-                path.chmod(path.stat().st_mode | 0o055)
+        passable(site.base)
         peers = [word for known in site.hosts for word in ("--peer", f"{known.name}={known.listen}")]
         self.serve("--listen", f"127.0.0.1:{site.free_port()}", "--trust", site.trust, "--certificate", pem, *peers)
 

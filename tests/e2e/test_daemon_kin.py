@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+from support.callers import passable
 from support.daemons import Host
 from support.tidecast import wait_for
 
@@ -113,9 +114,7 @@ class Other(Host):
 def test_another_user_gets_by_the_kernels_word_what_is_his_and_nothing_else(built, tmp_path, start, kin, data):
     if os.geteuid():
         pytest.skip("SKIPPED: becoming another user needs root")
-    for path in [*tmp_path.parents, tmp_path]:
-        if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
+    passable(tmp_path)
     parent = kin("host")
     shared, own = parent.create("all", data)["path"], parent.create("own", data, "--private")
     home = tmp_path / "other"

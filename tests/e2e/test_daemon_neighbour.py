@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from support.callers import passable
 from support.daemons import Host
 from support.tidecast import wait_for
 
@@ -108,9 +109,7 @@ def test_a_user_without_a_daemon_gets_one_that_ends_by_itself(built, tmp_path, d
     env = {"HOME": str(home), "PATH": os.environ["PATH"]}
     become = []
     if os.geteuid() == 0:
-        for path in [*tmp_path.parents, tmp_path, data]:
-            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-                path.chmod(path.stat().st_mode | 0o055)
+        passable(data)
         os.chown(home, 65534, 65534)
         become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
         if pathlib.Path("/run/tidecast/daemon.sock").exists():

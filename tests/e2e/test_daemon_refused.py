@@ -5,7 +5,7 @@ import pathlib
 import time
 
 import pytest
-from support.callers import as_nobody
+from support.callers import as_nobody, passable
 from support.daemons import Host
 from support.tidecast import wait_for
 
@@ -16,7 +16,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming ano
 def host(built, tmp_path, start):
     host = Host(built / "tidecast", tmp_path / "host", start, "head")
     host.serve()
-    host.open_to_others()
+    passable(host.home)
     return host
 
 

@@ -29,12 +29,6 @@ class Host(Node):
         self.daemon.until("a daemon that answers", lambda: "users ask at" in self.daemon.out)
         return self.daemon
 
-    def open_to_others(self) -> None:
-        """Other users of this machine may come as far as its home."""
-        for path in [self.home, *self.home.parents]:
-            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o005:
-                path.chmod(path.stat().st_mode | 0o055)
-
     def cache(self, *words, code: int | None = 0) -> dict:
         """`tidecast cache WORDS --json`: its last event; None: whatever its exit code."""
         done = self.run("cache", *words, "--json")
