@@ -57,7 +57,8 @@ class Stored:
         default = [_FILLS[kind.str[1:]]] if netcdf and kind.str[1:] in _FILLS else []
         named = [*said.get("_FillValue", default), *said.get("missing_value", [])]
         # One that this kind of number does not have is nowhere.
-        return [value for value in named if kind.kind == "f" or value == np.trunc(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max]
+        has = lambda value: value == np.trunc(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max  # noqa: E731
+        return [value for value in named if kind.kind == "f" or has(value)]
 
     def step(self, number: int) -> Any:
         if number >= (self.steps or 0):

@@ -89,6 +89,9 @@ def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
         for n, step in enumerate(steps):
             step.tofile(path / f"{n}.raw")
         return [*sorted(path.glob("*.raw")), "--shape", "20,12,9"], steps
+    if kind == "npy-fortran":
+        np.save(path / "a.npy", np.asfortranarray(steps))
+        return [path / "a.npy"], steps
     if kind.startswith("npy"):
         dtype = kind.removeprefix("npy-")
         np.save(path / "a.npy", steps[:2].astype(dtype))
@@ -107,9 +110,6 @@ def source(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
         return [f"{path}/a.nc:density"], steps
     if kind.startswith("packed"):
         return packed(kind.removeprefix("packed-"), path)
-    if kind == "npy-fortran":
-        np.save(path / "a.npy", np.asfortranarray(steps))
-        return [path / "a.npy"], steps
     if kind.startswith("zarr"):
         import zarr
         if kind == "zarr-array":
@@ -487,7 +487,7 @@ def test_nobody_listens(tide, tmp_path):
 def test_who_takes_nothing_is_told_of(why, code, said, tide, recv, tmp_path):
     proc, first, _ = recv("--key", KEY)
     np.zeros((2, 16, 8, 8), "f4").tofile(tmp_path / "a.raw")
-    how = {"another key": ["--key", "b" * 52, "--streams", 4], "plain": ["--plain", "--streams", 4], "streams": ["--key", KEY, "--streams", 8]}
+    how = {"another key": ["--key", "b" * 51 + "a", "--streams", 4], "plain": ["--plain", "--streams", 4], "streams": ["--key", KEY, "--streams", 8]}
     sent = tide("--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,16", "--to", f"127.0.0.1:{first}", *how[why], code=code)
     message = sent.last("error")["message"]
     assert said in message and f"127.0.0.1:{first}" in message, message
