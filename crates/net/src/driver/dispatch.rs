@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tidecast_swarm::{Action, Block, Candidate, Event, PeerId, Protocol, Reason};
 use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::book::Culprit;
 use super::plan::Complained;
@@ -96,8 +97,10 @@ impl Driver {
     /// A full outbox means that the connection is stuck: it is let go rather than waited for.
     fn put(&mut self, peer: PeerId, out: Out) {
         let Some(conn) = self.conns.get(&peer) else { return };
-        if conn.outbox.try_send(out).is_err() {
-            self.down(peer, Some("it takes nothing any more"));
+        match conn.outbox.try_send(out) {
+            Err(TrySendError::Full(_)) => self.down(peer, Some("it takes nothing any more")),
+            // It has ended; why, and whose fault it was, is on its way to us.
+            Ok(()) | Err(TrySendError::Closed(_)) => {}
         }
     }
 
