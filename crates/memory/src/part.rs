@@ -40,7 +40,7 @@ pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
     pub(crate) size: u32,
     pub(crate) plain: bool,
-    /// Leaders' workers: they serve others when this host has everything.
+    /// Leaders' workers: they serve other hosts when this one has everything, and stay until the call is over.
     pub(crate) workers: JoinSet<()>,
 }
 
@@ -245,6 +245,7 @@ async fn leader(
     let (sender, mut placed) = oneshot::channel();
     let (failing, failed) = oneshot::channel();
     let host = common.shared.path().to_string_lossy().into_owned();
+    let mut over = session.over.clone();
     let worker = common.workers.spawn(async move {
         let tell = Box::new(move || {
             let _ = sender.send(());
@@ -252,6 +253,8 @@ async fn leader(
         let ended = tidecast_group::work(&ticket, Some(host), Some(tell), std::future::pending()).await;
         let why = ended.err().map_or("the broadcast ended without this host".into(), |e| e.to_string());
         let _ = failing.send(why);
+        // Until then somebody of this host may still have to open the file: this rank does not leave.
+        let _ = over.wait_for(|last| *last >= Some(number)).await;
     });
     let mut listening = true;
     loop {

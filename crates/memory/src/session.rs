@@ -10,7 +10,7 @@ use tidecast_group::channel::{self, Channel, ChannelError};
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{local_addresses, order_for_dialling};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsStream;
@@ -38,6 +38,8 @@ pub(crate) struct Session {
     /// To say something.
     pub(crate) up: mpsc::Sender<(Up, Bytes)>,
     down: mpsc::Receiver<(Down, Bytes)>,
+    /// The last call that has ended for all; without a sender once the connection has ended.
+    pub(crate) over: watch::Receiver<Option<u64>>,
     /// Why it ended.
     lost: Arc<Mutex<Option<String>>>,
     carrying: JoinHandle<()>,
@@ -58,9 +60,11 @@ impl Session {
         said.map_err(|e| Error::Join(format!("rank 0 is lost: {e}")))?;
         let (up, queue) = mpsc::channel(QUEUE);
         let (sender, down) = mpsc::channel(QUEUE);
+        let (ended, over) = watch::channel(None);
         let lost = Arc::new(Mutex::new(None));
-        let carrying = tokio::spawn(carry(stream, queue, sender, shared.clone(), lost.clone()));
-        let mut session = Self { up, down, lost, carrying };
+        let heard = Heard { to: sender, ended, shared: shared.clone(), lost: lost.clone() };
+        let carrying = tokio::spawn(carry(stream, queue, heard));
+        let mut session = Self { up, down, over, lost, carrying };
         let seated = timeout_at(until, session.take_seat(&shared)).await;
         seated.unwrap_or_else(|_| Err(Error::Join(format!("rank 0 gives rank {rank} no seat"))))?;
         Ok(session)
@@ -159,37 +163,42 @@ async fn addresses(at: &[String]) -> Vec<SocketAddr> {
     found
 }
 
-/// Carries messages both ways, with a sign of life when there is nothing to say, until the hub is lost or this rank leaves.
-async fn carry(
-    stream: TlsStream<TcpStream>,
-    queue: mpsc::Receiver<(Up, Bytes)>,
+/// Where goes what the hub says.
+struct Heard {
     to: mpsc::Sender<(Down, Bytes)>,
+    ended: watch::Sender<Option<u64>>,
     shared: Arc<Shared>,
     lost: Arc<Mutex<Option<String>>>,
-) {
-    let hear = {
-        let (to, shared, lost) = (&to, &shared, &lost);
-        move |down, payload| async move {
-            match down {
-                Down::Alive => return true,
-                Down::Lost(why) => {
-                    *lost.lock() = Some(why);
-                    return false;
-                }
-                Down::End { call, .. } => {
-                    let file = shared.file(call);
-                    // Giving back gigabytes takes its time.
-                    tokio::task::spawn_blocking(move || std::fs::remove_file(file));
-                }
-                _ => {}
+}
+
+impl Heard {
+    /// False if the connection is of no use any more.
+    async fn hear(&self, down: Down, payload: Bytes) -> bool {
+        match down {
+            Down::Alive => return true,
+            Down::Lost(why) => {
+                *self.lost.lock() = Some(why);
+                return false;
             }
-            to.send((down, payload)).await.is_ok()
+            Down::End { call, .. } => {
+                self.ended.send_replace(Some(call));
+                let file = self.shared.file(call);
+                // Giving back gigabytes takes its time.
+                tokio::task::spawn_blocking(move || std::fs::remove_file(file));
+            }
+            _ => {}
         }
-    };
+        self.to.send((down, payload)).await.is_ok()
+    }
+}
+
+/// Carries messages both ways, with a sign of life when there is nothing to say, until the hub is lost or this rank leaves.
+async fn carry(stream: TlsStream<TcpStream>, queue: mpsc::Receiver<(Up, Bytes)>, heard: Heard) {
+    let hear = |down, payload| heard.hear(down, payload);
     let why = match channel::carry(stream, hear, queue, Some(Up::Alive)).await {
         Ok(()) => return,
         Err(ChannelError::Closed) => "rank 0 has ended".to_owned(),
         Err(error) => format!("rank 0 is lost: {error}"),
     };
-    lost.lock().get_or_insert(why);
+    heard.lost.lock().get_or_insert(why);
 }

@@ -90,6 +90,15 @@ fn between_hosts_the_data_crosses_once() {
 }
 
 #[test]
+fn who_receives_for_its_host_may_leave_at_once() {
+    for round in 0..20 {
+        let on: Vec<usize> = std::iter::once(0).chain([1; 15]).collect();
+        let missed = ranks(&Hosts::new(2), &on, |group| cast(&group, 5_000_000, 0, round).unwrap());
+        assert_eq!(missed.concat(), NOBODY);
+    }
+}
+
+#[test]
 fn a_mistake_of_one_is_no_fault_of_others() {
     ranks(&Hosts::new(1), &[0; 3], |group| {
         let mut short = [0; 10];
