@@ -5,10 +5,11 @@
 use crate::{Layout, Manifest, Version};
 
 const MIN: u32 = 64 << 10;
-/// From `MANY` bytes on a piece is at least this: sixteen leaves, as many as are hashed at once and
-/// as the largest block between Tidecast peers usually has.
+/// A piece is at least this where that leaves `FEW` pieces: sixteen leaves, as many as are hashed at once and as the
+/// largest block between Tidecast peers usually has.
 const BATCH: u32 = 256 << 10;
-const MANY: u64 = 64 << 20;
+/// A swarm begins slowly with fewer: until everyone has a piece to give takes as long as its pieces do.
+const FEW: u64 = 512;
 const USUAL_MAX: u32 = 16 << 20;
 const MAX: u32 = 128 << 20;
 
@@ -20,11 +21,14 @@ const TARGET_PIECES: u64 = 16_384;
 /// v1 is added to a v2 manifest if the padding it needs is at most this fraction of the data.
 pub const MAX_AUTO_PADDING: f64 = 0.05;
 
-/// A piece length in bytes for files of these sizes: a power of two, 64 KiB (256 KiB from 64 MiB of
-/// data on) to 16 MiB, so that there are 16,384 to 32,768 pieces where the data allows. Beyond 32 TiB it grows, to at most
+/// A piece length in bytes for files of these sizes: a power of two, 64 KiB (128 KiB from 64 MiB of
+/// data on, 256 KiB from 128 MiB) to 16 MiB, so that there are 16,384 to 32,768 pieces where the data allows. Beyond 32 TiB it grows, to at most
 /// 128 MiB, to stay below the number of pieces that stock clients accept.
 pub fn choose_piece_length(total: u64, sizes: impl Iterator<Item = u64> + Clone) -> u32 {
-    let mut length = if total < MANY { MIN } else { BATCH };
+    let mut length = MIN;
+    while length < BATCH && total / u64::from(length) >= 2 * FEW {
+        length *= 2;
+    }
     while length < USUAL_MAX && total / u64::from(length) >= 2 * TARGET_PIECES {
         length *= 2;
     }

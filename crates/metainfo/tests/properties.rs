@@ -285,6 +285,8 @@ fn piece_lengths_of_known_sizes() {
     let length = |total: u64| choose_piece_length(total, std::iter::once(total));
     assert_eq!(length(0), 64 << 10);
     assert_eq!(length(63 << 20), 64 << 10);
+    assert_eq!(length(64 << 20), 128 << 10);
+    assert_eq!(length(128 << 20), 256 << 10);
     assert_eq!(length(1 << 30), 256 << 10);
     assert_eq!(length(100 << 30), 4 << 20);
     assert_eq!(length(1 << 40), 16 << 20);

@@ -118,6 +118,7 @@ impl Engine {
             return Err(SetupError::EmptyPiece(empty as u32));
         }
         let count = count as u32;
+        let longest = setup.lengths.iter().copied().max().unwrap_or(0);
         for ranges in [&setup.have, &setup.want] {
             let mut from = 0;
             for r in ranges {
@@ -138,7 +139,7 @@ impl Engine {
             picker: Picker::new(count, setup.policy.sequential),
             deadlines: BTreeMap::new(),
             peers: Peers::default(),
-            turns: Turns::new(setup.limits.serving_total, count),
+            turns: Turns::new(setup.limits.serving_total, count, longest),
             announcer: Announcer::default(),
             judged: u32::MAX,
             blame: Blame::default(),

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use crate::api::Time;
 
-/// The fewest lanes, and the most.
-const LEAST: u32 = 4;
+/// The fewest lanes, and the most. Among equals some of those who are served are served by many others too and take
+/// little: with four lanes uplinks of 10 Mbit stood idle a third of the time at first, until enough were tried.
+const LEAST: u32 = 8;
 const MOST: u32 = 1 << 12;
 /// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn as_many_as_fill_the_uplink() {
-        assert!(settle(|_| 125_000_000) <= 6, "one peer would do");
+        assert!(settle(|_| 125_000_000) <= 12, "one peer would do");
         let many = settle(|n| (n * 10_000_000).min(1_000_000_000));
         assert!((80..=300).contains(&many), "{many}");
     }

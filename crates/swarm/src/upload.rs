@@ -4,7 +4,7 @@
 //! block each in turn: else a few slow ones would keep everyone waiting; no peer has more than its share handed to
 //! its connection; a queue is bounded, and so is what a cancellation can make of it.
 //!
-//! A turn is a mebibyte, and no more peers have one at a time than the uplink needs (`lanes`): pieces
+//! A turn is a piece or so (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): pieces
 //! are whole with somebody, and passed on, as soon as may be.
 //!
 //! Who has everything gives first what it has given nobody: who asks for what another was given waits,
@@ -23,8 +23,10 @@ use crate::lanes::Lanes;
 use crate::planted::{Bug, planted};
 use crate::window::Meter;
 
-/// Bytes that a waiting peer gains at each turn.
-const QUANTUM: u64 = 1 << 20;
+/// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a swarm
+/// begins, whoever has no piece yet can help nobody: nobody gets a second one before.
+const TURN_LEAST: u64 = 256 << 10;
+const TURN_MOST: u64 = 1 << 20;
 /// Blocks served are between these, about a 64th of a second at the rate of the peer: what is handed
 /// out can be neither cancelled nor overtaken.
 const BLOCK_LEAST: u64 = 64 << 10;
@@ -251,6 +253,8 @@ pub(crate) struct Turns {
     planned: bool,
     in_flight: u64,
     most: u64,
+    /// Bytes of one turn.
+    turn: u64,
     /// How many peers each piece was served to, up to 255.
     given: Vec<u8>,
 }
@@ -269,9 +273,10 @@ pub(crate) enum Step {
 }
 
 impl Turns {
-    /// At most `most` bytes are handed out and not yet sent, over all peers.
-    pub(crate) fn new(most: u64, pieces: u32) -> Self {
+    /// At most `most` bytes are handed out and not yet sent, over all peers; `longest`: the longest of the pieces.
+    pub(crate) fn new(most: u64, pieces: u32, longest: u32) -> Self {
         let given = vec![0; pieces as usize];
+        let turn = u64::from(longest).clamp(TURN_LEAST, TURN_MOST);
         let (ring, held) = (VecDeque::new(), VecDeque::new());
         Turns {
             ring,
@@ -282,6 +287,7 @@ impl Turns {
             planned: false,
             in_flight: 0,
             most,
+            turn,
             given,
         }
     }
@@ -397,14 +403,14 @@ impl Turns {
             return Step::Full;
         }
         if queue.deficit < len {
-            queue.deficit += QUANTUM;
+            queue.deficit += self.turn;
         }
         if queue.deficit < len {
             self.ring.push_back(id);
             return Step::Wait;
         }
         queue.deficit -= len;
-        debug_assert!(queue.deficit < QUANTUM, "a turn is worth one quantum");
+        debug_assert!(queue.deficit < self.turn, "a turn is worth one quantum");
         if queue.take(at, block)
             && let Some(given) = self.given.get_mut(block.piece as usize)
         {

@@ -39,7 +39,7 @@ fn run(turns: &mut Turns, queues: &mut [Queue], blocks: u64) -> Vec<(u32, u32)> 
 #[test]
 fn peers_get_equal_bytes_whatever_they_ask() {
     let mut queues = [Queue::default(), Queue::default()];
-    let mut turns = Turns::new(16 << 20, 1000);
+    let mut turns = Turns::new(16 << 20, 1000, PIECE);
     whole(&mut queues[0], 0..100);
     for i in 0..4000 {
         queues[1].push(Block { piece: i % 100, begin: 0, len: 16 * K });
@@ -56,7 +56,7 @@ fn peers_get_equal_bytes_whatever_they_ask() {
 #[test]
 fn stays_within_its_share_and_goes_on_when_sent() {
     let mut queues = [Queue::default()];
-    let mut turns = Turns::new(64 << 20, 1000);
+    let mut turns = Turns::new(64 << 20, 1000, PIECE);
     whole(&mut queues[0], 0..1000);
     turns.enter(PeerId(0), &mut queues[0]);
     let first = serve(&mut turns, &mut queues, 0, usize::MAX);
@@ -76,7 +76,7 @@ fn stays_within_its_share_and_goes_on_when_sent() {
 #[test]
 fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
     let mut queues = [Queue::default(), Queue::default()];
-    let mut turns = Turns::new(2 * u64::from(128 * K), 1000);
+    let mut turns = Turns::new(2 * u64::from(128 * K), 1000, PIECE);
     for (id, queue) in (0..).map(PeerId).zip(&mut queues) {
         whole(queue, 0..10);
         turns.enter(id, queue);
@@ -91,7 +91,7 @@ fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
 fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
     let mut queues = [Queue::default()];
     queues[0].feed(true);
-    let mut turns = Turns::new(64 << 20, 1000);
+    let mut turns = Turns::new(64 << 20, 1000, PIECE);
     turns.follow_plan(true);
     let (mut now, mut last) = (0, 0);
     for piece in 0..3 {
@@ -125,7 +125,7 @@ fn cancel_takes_out_exactly_what_it_names() {
 #[test]
 fn weight_follows_the_queue_to_zero() {
     let mut queues = [Queue::default()];
-    let mut turns = Turns::new(1 << 40, 1000);
+    let mut turns = Turns::new(1 << 40, 1000, PIECE);
     whole(&mut queues[0], 0..7);
     queues[0].push(Block { piece: 9, begin: 0, len: 5 });
     assert_eq!(queues[0].len(), 8);
@@ -139,7 +139,7 @@ fn weight_follows_the_queue_to_zero() {
 #[test]
 fn those_who_ask_for_the_same_get_different_pieces_first() {
     let mut queues = [Queue::default(), Queue::default(), Queue::default()];
-    let mut turns = Turns::new(64 << 20, 1000);
+    let mut turns = Turns::new(64 << 20, 1000, PIECE);
     for (i, queue) in queues.iter_mut().enumerate() {
         whole(queue, 0..4);
         turns.enter(PeerId(i as u32), queue);
