@@ -21,6 +21,14 @@ pub(super) const WAITING: usize = 64;
 /// How long the thread waits for work before it looks whether all is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// A packet of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shard {
+    Data(Packet),
+    /// By its number.
+    Parity(u32),
+}
+
 /// What has come of each block of one step: data packets in the low half, parity packets in the high one.
 #[derive(Debug)]
 pub(super) struct Blocks(Vec<AtomicU64>);
@@ -123,9 +131,13 @@ impl Fec {
         Ok(blocks.count(block, true, needed).then_some(block))
     }
 
-    /// Whether a parity packet comes to a block that needs none any more.
-    pub(super) fn is_spare(&self, blocks: &Blocks, number: u32) -> bool {
-        self.layout.parity_shard(number).is_some_and(|(block, _)| {
+    /// Whether a packet comes to a block that needs none any more.
+    pub(super) fn is_spare(&self, blocks: &Blocks, shard: Shard) -> bool {
+        let block = match shard {
+            Shard::Data(packet) => self.layout.shard(packet).map(|(block, _)| block),
+            Shard::Parity(number) => self.layout.parity_shard(number).map(|(block, _)| block),
+        };
+        block.is_some_and(|block| {
             let (data, parity) = blocks.came(block);
             data + parity >= self.layout.data(block).into()
         })
@@ -266,14 +278,15 @@ mod tests {
         // Block 0 is packets 0 and 1 of both slabs; one of the four is lost.
         assert_eq!(fec.data(&blocks, packet(0, 0)), None);
         assert_eq!(fec.data(&blocks, packet(1, 0)), None);
-        assert!(!fec.is_spare(&blocks, 1));
+        let spare = |number| fec.is_spare(&blocks, Shard::Parity(number));
+        assert!(!spare(1));
         assert_eq!(fec.parity(&blocks, 0, 0, &[1; 16]), Ok(None));
         assert_eq!(fec.parity(&blocks, 0, 0, &[1; 16]), Err(()), "twice");
         assert_eq!(fec.data(&blocks, packet(0, 1)), Some(0));
         assert_eq!(fec.parity(&blocks, 0, 1, &[1; 16]), Ok(None), "once is enough");
-        assert!(
-            fec.is_spare(&blocks, 1) && !fec.is_spare(&blocks, 2) && !fec.is_spare(&blocks, u32::MAX >> 1)
-        );
+        assert!(spare(1) && !spare(2) && !spare(u32::MAX >> 1));
+        assert!(fec.is_spare(&blocks, Shard::Data(packet(1, 1))), "what was lost may yet come");
+        assert!(!fec.is_spare(&blocks, Shard::Data(packet(0, 2))));
         // Of block 1 all data comes.
         for (stream, number) in [(0, 2), (1, 2), (0, 3), (1, 3)] {
             assert_eq!(fec.data(&blocks, packet(stream, number)), None);

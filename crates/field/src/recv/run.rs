@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::fec::{Blocks, Fec};
+use super::fec::{Blocks, Fec, Shard};
 use super::slot::{Area, Part, Slot};
 use super::{Missing, Policy, Volumes};
 use crate::control::Hello;
@@ -315,11 +315,11 @@ impl Run {
         self.ended.store(now(), Ordering::Relaxed);
     }
 
-    /// Whether a parity packet of a closed step is one of those that follow a block that was complete without them.
-    pub(super) fn is_spare(&self, batch: u32, number: u32) -> bool {
+    /// Whether a packet of a closed step is one of those that follow a block that was complete without them.
+    pub(super) fn is_spare(&self, batch: u32, shard: Shard) -> bool {
         let board = self.board.lock();
         let past = board.past.iter().find(|(past, _)| *past == batch);
-        past.zip(self.fec.as_ref()).is_some_and(|((_, blocks), fec)| fec.is_spare(blocks, number))
+        past.zip(self.fec.as_ref()).is_some_and(|((_, blocks), fec)| fec.is_spare(blocks, shard))
     }
 
     /// Gives back a volume that nobody is to read any more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fec::Job;
+use super::fec::{Job, Shard};
 use super::hub::{Begun, Hub};
 use super::run::Run;
 use super::socket::Inlet;
@@ -222,6 +222,7 @@ impl Stream {
     fn values(&self, run: &Arc<Run>, batch: u32, unit: u32, body: &[u8], bytes: usize) -> Fate {
         let Some(counts) = self.hub.counts.get(self.index) else { return Fate::Rejected };
         let units = run.units.get(self.index).copied().unwrap_or_default();
+        let packet = Packet { stream: self.index as u32, number: unit };
         let done = self.with_part(run, batch, |part, late, newer| {
             if !part.claim(unit) {
                 return None;
@@ -238,16 +239,18 @@ impl Stream {
                     crate::packet::Packing::Xyz => self.scatter(run, part.volume, body),
                 }
             }
-            Some((part.filled == units, part.blocks.clone()))
+            // Before the slab is seen to be full: parity that comes when the step has closed finds all counted.
+            let fec = run.fec.as_ref().zip(part.blocks.as_ref());
+            let ripe = fec.and_then(|(fec, blocks)| fec.data(blocks, packet));
+            Some((part.filled == units, ripe))
         });
         match done {
+            // Parity that overtook it has brought it, and the step has closed.
+            Err(Fate::Stale) if run.is_spare(batch, Shard::Data(packet)) => Fate::Duplicate,
             Err(fate) => fate,
             Ok(None) => Fate::Duplicate,
-            Ok(Some((full, blocks))) => {
-                if let (Some(fec), Some(blocks)) = (&run.fec, blocks) {
-                    let packet = Packet { stream: self.index as u32, number: unit };
-                    self.recover(run, batch, fec.data(&blocks, packet));
-                }
+            Ok(Some((full, ripe))) => {
+                self.recover(run, batch, ripe);
                 if full {
                     let _ = self.hub.kick.try_send(());
                 }
@@ -264,7 +267,7 @@ impl Stream {
         });
         match blocks {
             // The step has closed because it was complete: its parity is not late, but not needed.
-            Err(Fate::Stale) if run.is_spare(batch, number) => Fate::Taken,
+            Err(Fate::Stale) if run.is_spare(batch, Shard::Parity(number)) => Fate::Taken,
             Err(fate) => fate,
             Ok(None) => Fate::Rejected,
             Ok(Some(blocks)) => match fec.parity(&blocks, batch, number, body) {
