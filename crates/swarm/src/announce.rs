@@ -1,7 +1,8 @@
 //! Telling peers what we have.
 //!
 //! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
-//! then of batches: after 20 ms, or when 64 pieces have gathered. They do not hear of pieces that they
+//! then of batches: after 20 ms, or when 64 pieces have gathered. Of pieces that several of them have nobody waits to
+//! hear, and a message is a packet and its answer, to each neighbour: these go with the others, or after half a second. They do not hear of pieces that they
 //! are known to have, until we are complete: then they hear of everything, in a range or two, so that
 //! two who are complete know it of each other. Stock peers hear of every piece. Of a piece that is lost
 //! again, everyone who has heard of it hears at once.
@@ -24,6 +25,9 @@ use crate::peer::Peer;
 const BATCH: Duration = Duration::from_millis(20);
 /// Pieces that make a batch without a pause.
 const BATCH_MOST: usize = 64;
+/// Pieces that so many neighbours have wait longer.
+const COMMON: u16 = 4;
+const COMMON_BATCH: Duration = Duration::from_millis(500);
 /// Batches may cost this part of the payload received, and this many bytes before there is any.
 const SHARE: (u64, u64) = (512, 64 << 10);
 /// In a plan nobody waits for a batch to ask, but children must hear that we live: fewer, and sure ones.
@@ -38,6 +42,8 @@ const QUIET: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
     waiting: Vec<u32>,
+    /// One of them is not common.
+    rare: bool,
     last: Option<Time>,
     /// What batches have cost, bytes on the wire.
     spent: u64,
@@ -60,6 +66,7 @@ impl Engine {
     /// A piece has become ours.
     pub(crate) fn announce_piece(&mut self, piece: u32) {
         self.announcer.waiting.push(piece);
+        self.announcer.rare |= self.availability.copies(piece) < COMMON;
         for peer in self.peers.values() {
             let tell = peer.is_stock() && !peer.closing;
             if tell {
@@ -104,7 +111,11 @@ impl Engine {
             return None;
         }
         let Some(last) = self.announcer.last else { return Some(Time(0)) };
-        let soonest = last.after(if self.planned() { PLANNED_BATCH } else { BATCH });
+        let soonest = last.after(match (self.planned(), self.announcer.rare) {
+            (true, _) => PLANNED_BATCH,
+            (false, true) => BATCH,
+            (false, false) => COMMON_BATCH,
+        });
         if self.announcements_paid() {
             return Some(soonest);
         }
@@ -125,6 +136,7 @@ impl Engine {
             return;
         }
         self.announcer.last = Some(self.now);
+        self.announcer.rare = false;
         news.sort_unstable();
         news.dedup();
         news.retain(|&piece| self.pieces.verified(piece));

@@ -17,7 +17,7 @@ const LEAST: u32 = 8;
 const MOST: u32 = 1 << 12;
 /// The rate is measured over this long, and over so many bytes, if they take no longer than a second.
 const WINDOW: Duration = Duration::from_millis(100);
-const WINDOW_BYTES: u64 = 1 << 20;
+const WINDOW_BYTES: u64 = 256 << 10;
 const WINDOW_MOST: Duration = Duration::from_secs(1);
 /// Windows between two trials.
 const CALM: u32 = 16;

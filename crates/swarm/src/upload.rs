@@ -25,13 +25,13 @@ use crate::window::Meter;
 
 /// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a swarm
 /// begins, whoever has no piece yet can help nobody: nobody gets a second one before.
-const TURN_LEAST: u64 = 256 << 10;
+const TURN_LEAST: u64 = 64 << 10;
 const TURN_MOST: u64 = 1 << 20;
 /// Blocks served are between these, about a 64th of a second at the rate of the peer: what is handed
 /// out can be neither cancelled nor overtaken.
-const BLOCK_LEAST: u64 = 64 << 10;
+const BLOCK_LEAST: u64 = 32 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
-const BLOCK_FIRST: u64 = 128 << 10;
+const BLOCK_FIRST: u64 = 64 << 10;
 /// Blocks to a child in the plan, likewise: a relay passes on what is whole.
 const FED_LEAST: u64 = 16 << 10;
 const FED_MOST: u64 = 256 << 10;
