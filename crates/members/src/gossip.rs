@@ -399,7 +399,7 @@ fn config(limits: &Limits) -> Config {
     let every = |ms, n| Some(PeriodicParams { frequency: Duration::from_millis(ms), num_members: some(n) });
     Config {
         probe_period: Duration::from_millis(limits.probe_every),
-        probe_rtt: Duration::from_millis(limits.probe_every / 3),
+        probe_rtt: Duration::from_millis(limits.probe_every / 2),
         num_indirect_probes: some(3),
         max_transmissions: NonZeroU8::new(12).unwrap_or(NonZeroU8::MIN),
         suspect_to_down_after: Duration::from_millis(limits.suspect_for),
@@ -409,6 +409,6 @@ fn config(limits: &Limits) -> Config {
         // Lists are compared instead.
         periodic_announce: None,
         periodic_announce_to_down_members: every(limits.compare_every, 2),
-        periodic_gossip: every(limits.probe_every / 2, 3),
+        periodic_gossip: every(limits.gossip_every, 3),
     }
 }

@@ -7,8 +7,11 @@ pub struct Limits {
     pub members: usize,
     /// Most seeds that are remembered.
     pub seeds: usize,
-    /// How often a member is probed; a third of it is the time for the first answer.
+    /// How often a member is probed; half of it is the time for the first answer, which crowded links need: who is
+    /// suspected wrongly has to say to all that it lives.
     pub probe_every: u64,
+    /// How often news are passed on.
+    pub gossip_every: u64,
     /// How long a suspect may refute.
     pub suspect_for: u64,
     /// How long a dead member is remembered.
@@ -40,7 +43,8 @@ impl Default for Limits {
         Self {
             members: 8_192,
             seeds: 64,
-            probe_every: 1_000,
+            probe_every: 3_000,
+            gossip_every: 500,
             suspect_for: 8_000,
             forget_after: 3_600_000,
             compare_every: 30_000,
