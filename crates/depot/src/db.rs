@@ -1,7 +1,8 @@
 //! The database: what is true of the store. What is on disk and not in here is rubbish.
 //!
 //! ```text
-//! meta      name -> number                     format, needs, next (number of the next cache); kept.NAME: the caller's own
+//! meta      name -> number                     format, needs, next (number of the next cache), withdrawn (caches that are);
+//!                                              kept.NAME: the caller's own
 //! caches    number -> JSON                     `CacheRecord`
 //! objects   root, variant -> u64 u32 u32 …     length, caches with it, inodes of it (little endian)
 //! rights    class, root, variant -> u32        caches by which a class of readers may have the object
@@ -12,7 +13,8 @@
 //!
 //! Another version of this program may work on the same file before and after this one. It may add tables, keys, fields
 //! of JSON, and bytes at the end of an object's record: all of these are left as they are found. What it may not do
-//! without raising `needs` is change the meaning of what is here.
+//! without raising `needs` is change the meaning of what is here. So a store needs format 2 while a cache is withdrawn, and
+//! only so long: format 1 counts on the rights and the charge of every cache that has objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,8 +27,10 @@ use crate::object::{KEY, ObjectKey, RIGHT, classes_of, object_size, right};
 use crate::record::Past;
 use crate::{CacheId, CacheRecord, Error, Size};
 
-/// The format that this program writes, and the highest that it knows.
-const FORMAT: u64 = 1;
+/// The format that this program writes, and the highest that it knows: the first that has withdrawn caches.
+const FORMAT: u64 = 2;
+/// What a store needs in which no cache is withdrawn.
+const NEEDS: u64 = 1;
 /// Memory for pages of the database, bytes.
 const CACHE: usize = 64 << 20;
 /// Versions of a name that are remembered after they are gone.
@@ -128,7 +132,7 @@ impl Db {
             }
             if meta.get("format")?.is_none() {
                 meta.insert("format", FORMAT)?;
-                meta.insert("needs", FORMAT)?;
+                meta.insert("needs", NEEDS)?;
                 meta.insert("next", 1)?;
             }
         }
@@ -276,6 +280,16 @@ impl Objects {
     }
 }
 
+/// Whether a record says that its cache is withdrawn.
+fn withdrawn(record: redb::AccessGuard<'_, &'static [u8]>) -> bool {
+    #[derive(Deserialize)]
+    struct Flag {
+        #[serde(default)]
+        withdrawn: bool,
+    }
+    serde_json::from_slice(record.value()).is_ok_and(|flag: Flag| flag.withdrawn)
+}
+
 /// Every table, open for writing.
 pub(crate) struct Tables<'t> {
     meta: Table<'t, &'static str, u64>,
@@ -328,14 +342,28 @@ impl<'t> Tables<'t> {
     }
 
     pub(crate) fn put(&mut self, record: CacheRecord) -> Result<(), Error> {
-        self.caches.insert(record.id.0, &*serde_json::to_vec(&record)?)?;
+        let old = self.caches.insert(record.id.0, &*serde_json::to_vec(&record)?)?.is_some_and(withdrawn);
+        self.count_withdrawn(old, record.withdrawn)?;
         self.changes.put.push(record);
         Ok(())
     }
 
     pub(crate) fn delete(&mut self, id: CacheId) -> Result<(), Error> {
-        self.caches.remove(id.0)?;
+        let old = self.caches.remove(id.0)?.is_some_and(withdrawn);
+        self.count_withdrawn(old, false)?;
         self.changes.gone.push(id);
+        Ok(())
+    }
+
+    /// A cache was withdrawn or not, and is now: the first and the last one change what the store needs.
+    fn count_withdrawn(&mut self, was: bool, is: bool) -> Result<(), Error> {
+        if was == is {
+            return Ok(());
+        }
+        let count = self.meta.get("withdrawn")?.map_or(0, |v| v.value());
+        let count = if is { count.saturating_add(1) } else { count.saturating_sub(1) };
+        self.meta.insert("withdrawn", count)?;
+        self.meta.insert("needs", if count > 0 { FORMAT } else { NEEDS })?;
         Ok(())
     }
 
@@ -517,7 +545,7 @@ mod tests {
         txn.open_table(META).unwrap().insert("needs", FORMAT + 1).unwrap();
         txn.commit().unwrap();
         drop(db);
-        assert!(matches!(Db::open(&path), Err(Error::Format { needs: 2, known: 1 })));
+        assert!(matches!(Db::open(&path), Err(Error::Format { needs: 3, known: 2 })));
     }
 
     #[test]

@@ -98,6 +98,36 @@ fn a_damaged_cache_that_is_mended_is_the_same_as_before() {
     assert_eq!(reservation.reuse(&m, &Reader::owner("alice")).unwrap().files.len(), 3, "and is reused");
 }
 
+/// The format that a program must know to open the store, which is closed.
+fn needs(dir: &Path) -> u64 {
+    let meta = redb::TableDefinition::<&str, u64>::new("meta");
+    let db = redb::Database::open(dir.join("depot.redb")).unwrap();
+    let read = redb::ReadableDatabase::begin_read(&db).unwrap();
+    read.open_table(meta).unwrap().get("needs").unwrap().unwrap().value()
+}
+
+#[test]
+fn a_program_that_knows_nothing_of_damaged_caches_does_not_touch_them() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("depot");
+    let depot = open(&dir);
+    let root = tree(&tmp.path().join("data"), &[("f", &RIGHT), ("g", b"2")]);
+    let (a, b) = (put(&depot, named("a"), &root, 1), put(&depot, of("bob", "b"), &root, 1));
+    scribble(&depot.view(a.id).unwrap().join("f"));
+    let again = |depot: Depot, format| {
+        drop(depot);
+        assert_eq!(needs(&dir), format);
+        open(&dir)
+    };
+    let depot = again(depot, 1);
+    assert_eq!(check(&depot).invalid.len(), 2, "they share it");
+    let depot = again(depot, 2);
+    assert_eq!(depot.mend(a.id, &mut bring).unwrap().restored, [a.id]);
+    let depot = again(depot, 2);
+    depot.remove(b.id, 2).unwrap();
+    assert_clean(&again(depot, 1));
+}
+
 #[test]
 fn what_is_still_in_the_store_needs_nobody() {
     let tmp = tempfile::tempdir().unwrap();
