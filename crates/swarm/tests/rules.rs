@@ -280,6 +280,31 @@ fn news_go_out_at_once_then_in_batches() {
 }
 
 #[test]
+fn news_of_what_several_have_wait_for_other_news_or_half_a_second() {
+    let mut one = One::new(setup(64, 0));
+    one.now = 1000 * MS;
+    for peer in 1..6 {
+        one.up(PeerId(peer), TIDE);
+    }
+    for peer in 2..6 {
+        one.give(Event::Has { peer: PeerId(peer), pieces: 8..16 });
+    }
+    let to_a = |actions: Vec<Action>| -> Vec<u32> {
+        let to = |action| match action {
+            Action::Announce { peer: A, pieces } => pieces.into_iter().flatten().collect(),
+            _ => vec![],
+        };
+        actions.into_iter().flat_map(to).collect()
+    };
+    assert_eq!(to_a(one.give(Event::PieceVerified { piece: 8 })), [8], "the first after a pause");
+    one.give(Event::PieceVerified { piece: 9 });
+    assert_eq!(to_a(one.pass(400 * MS)), []);
+    assert_eq!(to_a(one.pass(200 * MS)), [9]);
+    assert_eq!(to_a(one.give(Event::PieceVerified { piece: 10 })), []);
+    assert_eq!(to_a(one.give(Event::PieceVerified { piece: 30 })), [10, 30], "nobody else has the second");
+}
+
+#[test]
 fn whoever_was_told_of_a_piece_is_told_that_it_is_lost() {
     let mut one = One::new(setup(64, 4));
     one.now = 1000 * MS;
