@@ -105,6 +105,24 @@ def test_a_check_repairs_from_other_hosts_at_the_origin_too(site, data, private)
     assert "repaired" in origin("admin", "fsck").out or fsck(origin)["clean"]
 
 
+def test_a_damaged_manifest_is_brought_again(site, data):
+    origin, node = site.host("h1"), site.host("h2")
+    made = origin.create("nt", data)
+    got = node.cache("get", "h1/nt", "--wait", "1m")
+    for host, path in ((node, got["path"]), (origin, made["path"])):
+        before = host.cache("show", "h1/nt")
+        manifest = next(p / "manifest" for p in pathlib.Path(path).parents if (p / "manifest").exists())
+        manifest.unlink()
+        manifest.write_bytes(b"d4:infode")
+        decay(pathlib.Path(path) / "part2")
+        report = fsck(host)
+        assert (report["restored"], report["invalid"], report["lost"]) == (["h1/nt@1"], [], 0), report
+        same(data, pathlib.Path(path))
+        after = host.cache("show", "h1/nt")
+        assert {**after, "seconds": 0} == {**before, "seconds": 0}
+        assert fsck(host)["clean"]
+
+
 def test_without_a_copy_elsewhere_it_is_said_what_is_lost(host, data):
     made = host.create("nt", data)
     decay(pathlib.Path(made["path"]) / "part1")

@@ -41,7 +41,7 @@ impl Daemon {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
         let _one = self.checking.lock().await;
-        let report = self.on_disk(|depot| depot.fsck(Depth::Bytes, &mut |_, _| Ok(false))).await?;
+        let report = self.looked_through().await?;
         // Swarms have what was damaged open.
         let touched = report.bad.iter().chain(&report.mended).flat_map(|bad| bad.caches.clone());
         self.serve_no_more(touched).await;
@@ -66,6 +66,75 @@ impl Daemon {
         checked.bad = checked.lost;
         self.changed.notify_one();
         Ok(checked)
+    }
+
+    /// What is damaged; where manifests were, after they have been brought again.
+    async fn looked_through(self: &Arc<Self>) -> Result<Report, ApiError> {
+        let check = |depot: &tidecast_depot::Depot| depot.fsck(Depth::Bytes, &mut |_, _| Ok(false));
+        let first = self.on_disk(check).await?;
+        let until = Instant::now() + PATIENCE;
+        let mut brought = false;
+        for id in &first.invalid {
+            let id = *id;
+            let whole = move |depot: &tidecast_depot::Depot| Ok::<_, ApiError>(depot.lacks(id).is_ok());
+            if self.on_disk(whole).await? {
+                continue;
+            }
+            let tried = timeout_at(until, self.bring_manifest(id)).await;
+            match tried.unwrap_or_else(|_| Err(Failed::new("wait", "it takes too long"))) {
+                Ok(()) => brought = true,
+                Err(failed) => {
+                    tracing::warn!(cache = %id, why = failed.why, "no manifest is to be had for a damaged one")
+                }
+            }
+        }
+        if !brought {
+            return Ok(first);
+        }
+        let again = self.on_disk(check).await?;
+        Ok(Report {
+            mended: [first.mended, again.mended].concat(),
+            views: [first.views, again.views].concat(),
+            restored: [first.restored, again.restored].concat(),
+            orphans: first.orphans + again.orphans,
+            ..again
+        })
+    }
+
+    /// Brings the manifest of a cache again, from the first who gives it.
+    async fn bring_manifest(self: &Arc<Self>, id: CacheId) -> Result<(), Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        let record = self.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let (name, want) = self.wanting(&record)?;
+        let mut last = nobody();
+        for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
+            let given = match self.granted(link, &record, &want).await {
+                Ok(grant) => transfer::manifest(&grant).await,
+                Err(failed) => Err(failed),
+            };
+            match given {
+                Ok(manifest) => {
+                    let put = move |depot: &tidecast_depot::Depot| depot.put_manifest(id, &manifest);
+                    return self.on_disk(put).await.map_err(|e| failed(&e.why));
+                }
+                Err(failed) => last = failed,
+            }
+        }
+        Err(last)
+    }
+
+    /// What is asked of those who may have this cache.
+    fn wanting(&self, record: &CacheRecord) -> Result<(CacheName, Want), Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        let name: CacheName = record.full_name().parse().map_err(|e| failed(&e))?;
+        let want = Want {
+            name: name.to_string(),
+            cache: None,
+            reader: record.owner.clone(),
+            groups: record.group.iter().cloned().collect(),
+            ad: self.ad().map_err(|e| failed(&e))?.to_string(),
+        };
+        Ok((name, want))
     }
 
     /// Repairs a cache if it can be done in time, and counts what has become of it.
@@ -121,15 +190,8 @@ impl Daemon {
         if lacking.is_empty() {
             return self.mend(id, HashMap::new()).await;
         }
-        let name: CacheName = record.full_name().parse().map_err(|e| failed(&e))?;
-        let want = Want {
-            name: name.to_string(),
-            cache: None,
-            reader: record.owner.clone(),
-            groups: record.group.iter().cloned().collect(),
-            ad: self.ad().map_err(|e| failed(&e))?.to_string(),
-        };
-        let mut last = Failed::new("unreachable", "nobody is known who has it");
+        let (name, want) = self.wanting(&record)?;
+        let mut last = nobody();
         for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
             let brought = match self.granted(link, &record, &want).await {
                 Ok(grant) => self.bring_lacking(&grant, &want, &manifest, &lacking).await,
@@ -200,6 +262,10 @@ impl Daemon {
         };
         self.on_disk(mend).await.map_err(|e| Failed::new("internal", e.why))
     }
+}
+
+fn nobody() -> Failed {
+    Failed::new("unreachable", "nobody is known who has it")
 }
 
 /// Ends a swarm that has fetched, also where its task is given up.

@@ -171,7 +171,8 @@ pub(crate) fn method(daemon: &Daemon, grant: &Grant) -> Result<Method, Failed> {
     })
 }
 
-async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
+/// The manifest of what was granted, which is the one that it was to be.
+pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
     let who = || grant.link.peer.hello.name.clone();
     let limit = tidecast_metainfo::MAX_LEN as u64;
     if grant.granted.manifest > limit {

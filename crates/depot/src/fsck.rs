@@ -23,6 +23,8 @@ use crate::reserve::held_in;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
+const NO_MANIFEST: &str = "its manifest is damaged";
+
 /// How thoroughly to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -110,16 +112,31 @@ impl Depot {
         self.check(|record| record.id == id && record.withdrawn, None, bring)
     }
 
+    /// Puts a manifest in the place of a damaged one. Its cache stays INVALID until the next [`Depot::fsck`], which alone can
+    /// say what is still there of what it speaks of.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; it is not this cache's; what the disk reports.
+    pub fn put_manifest(&self, id: CacheId, manifest: &Manifest) -> Result<(), Error> {
+        let _disk = self.0.disk.lock();
+        let record = self.cache(id).ok_or(Error::NoCache(id))?;
+        if record.content.is_none() || manifest.hash_v2() != record.content {
+            return Err(Error::Unfit("it is the manifest of another content"));
+        }
+        let dir = self.0.layout.cache(id);
+        let plain = manifest.clone().with_trackers(Vec::new());
+        os::write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)?;
+        os::sync(&dir)
+    }
+
     /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
     ///
     /// # Errors
-    /// [`Error::NoCache`]; its manifest cannot be read; what the disk reports.
+    /// [`Error::NoCache`]; [`Error::Unfit`]: its manifest is damaged.
     pub fn lacks(&self, id: CacheId) -> Result<(Manifest, Vec<u32>), Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
-        let manifest = manifest_in(&self.0.layout.cache(id))?;
-        if manifest.hash_v2() != record.content {
-            return Err(Error::Unfit("its manifest is damaged"));
-        }
+        let manifest = manifest_in(&self.0.layout.cache(id)).ok().filter(|m| m.hash_v2() == record.content);
+        let manifest = manifest.ok_or(Error::Unfit(NO_MANIFEST))?;
         let gone = |key: &ObjectKey| !self.0.layout.object(key).exists();
         let files = manifest.files().filter(|f| !f.is_empty());
         let lost = files.filter(|f| ObjectKey::of(*f).is_some_and(|key| gone(&key))).map(|f| f.same_as());
@@ -197,11 +214,15 @@ impl Depot {
             let manifest = manifest.ok().filter(|m| m.hash_v2() == record.content);
             match manifest.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
                 Some((parts, manifest)) => all.push(Checked { record: Arc::new(record), manifest, parts }),
-                None if record.state == State::Invalid => {}
                 None => {
-                    self.invalidate(record.id, "its manifest is damaged")?;
-                    self.conceal(record.id)?;
-                    report.invalid.push(record.id);
+                    if record.state != State::Invalid {
+                        self.invalidate(record.id, NO_MANIFEST)?;
+                        self.conceal(record.id)?;
+                    }
+                    // Also looked at twice in one check.
+                    if !report.invalid.contains(&record.id) {
+                        report.invalid.push(record.id);
+                    }
                 }
             }
         }

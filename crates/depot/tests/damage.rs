@@ -98,6 +98,30 @@ fn a_damaged_cache_that_is_mended_is_the_same_as_before() {
     assert_eq!(reservation.reuse(&m, &Reader::owner("alice")).unwrap().files.len(), 3, "and is reused");
 }
 
+#[test]
+fn a_manifest_that_is_brought_again_finds_what_its_cache_had() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let root = tree(&tmp.path().join("data"), &[("f", &RIGHT), ("g", b"2")]);
+    let a = put(&depot, named("a"), &root, 1);
+    let (m, used) = (manifest(&root), depot.used_by("alice"));
+    let at = depot.dir().join("caches").join(a.id.to_string()).join("manifest");
+    fs::remove_file(&at).unwrap();
+    fs::write(&at, "d1:xe").unwrap();
+    for _ in 0..2 {
+        assert_eq!(check(&depot).invalid, [a.id], "again, so that it is tried again");
+        assert!(depot.lacks(a.id).is_err());
+    }
+    let other = tree(&tmp.path().join("other"), &[("f", b"3")]);
+    depot.put_manifest(a.id, &manifest(&other)).unwrap_err();
+    depot.put_manifest(a.id, &m).unwrap();
+    let report = check(&depot);
+    assert_eq!((report.bad.len(), report.restored), (0, vec![a.id]));
+    assert_eq!(fs::read(depot.view(a.id).unwrap().join("f")).unwrap(), RIGHT);
+    assert_eq!(depot.used_by("alice"), used);
+    assert_clean(&depot);
+}
+
 /// The format that a program must know to open the store, which is closed.
 fn needs(dir: &Path) -> u64 {
     let meta = redb::TableDefinition::<&str, u64>::new("meta");
