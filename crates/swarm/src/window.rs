@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(settle(12_500_000_000, 100 * MS), 64 << 20);
         assert_eq!(settle(20_000_000, MS), 1 << 20);
         assert_eq!(settle(4_000_000, MS), 500_000);
-        assert_eq!(settle(1_000, MS), 2 * SLOWEST);
+        assert_eq!(settle(1_000, MS), SLOWEST);
         assert_eq!(Window::new((1 << 20, 64 << 20)).size(), FIRST);
         assert_eq!(Window::new((1 << 14, 1 << 15)).size(), 1 << 15);
     }

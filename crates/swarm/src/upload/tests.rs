@@ -60,12 +60,12 @@ fn stays_within_its_share_and_goes_on_when_sent() {
     whole(&mut queues[0], 0..1000);
     turns.enter(PeerId(0), &mut queues[0]);
     let first = serve(&mut turns, &mut queues, 0, usize::MAX);
-    assert_eq!(first, vec![(0, 128 * K), (0, 128 * K)]);
-    turns.sent(Time(1), PeerId(0), &mut queues[0], 128 * K);
+    assert_eq!(first, vec![(0, 64 * K), (0, 64 * K)]);
+    turns.sent(Time(1), PeerId(0), &mut queues[0], 64 * K);
     assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX).len(), 1);
     // A fast peer has more in flight, up to its share.
-    turns.sent(Time(2), PeerId(0), &mut queues[0], 128 * K);
-    turns.sent(Time(3), PeerId(0), &mut queues[0], 128 * K);
+    turns.sent(Time(2), PeerId(0), &mut queues[0], 64 * K);
+    turns.sent(Time(3), PeerId(0), &mut queues[0], 64 * K);
     run(&mut turns, &mut queues, 300);
     serve(&mut turns, &mut queues, 300_000_000, usize::MAX);
     assert!((3 << 20..=4 << 20).contains(&queues[0].in_flight()), "{}", queues[0].in_flight());
@@ -76,15 +76,15 @@ fn stays_within_its_share_and_goes_on_when_sent() {
 #[test]
 fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
     let mut queues = [Queue::default(), Queue::default()];
-    let mut turns = Turns::new(2 * u64::from(128 * K), 1000, PIECE);
+    let mut turns = Turns::new(2 * u64::from(64 * K), 1000, PIECE);
     for (id, queue) in (0..).map(PeerId).zip(&mut queues) {
         whole(queue, 0..10);
         turns.enter(id, queue);
     }
-    assert_eq!(serve(&mut turns, &mut queues, 0, usize::MAX), [(0, 128 * K), (0, 128 * K)]);
+    assert_eq!(serve(&mut turns, &mut queues, 0, usize::MAX), [(0, 64 * K), (0, 64 * K)]);
     // Its turn is not over; but what it sends makes room for the other.
-    turns.sent(Time(1), PeerId(0), &mut queues[0], 128 * K);
-    assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX), [(1, 128 * K)]);
+    turns.sent(Time(1), PeerId(0), &mut queues[0], 64 * K);
+    assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX), [(1, 64 * K)]);
 }
 
 #[test]
