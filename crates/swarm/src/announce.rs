@@ -1,11 +1,11 @@
 //! Telling peers what we have.
 //!
 //! Stock peers hear of a piece at once. Tidecast peers hear of the first after a pause at once, and
-//! then of batches: after 20 ms, or when 64 pieces have gathered. Of pieces that several of them have nobody waits to
-//! hear, and a message is a packet and its answer, to each neighbour: these go with the others, or after half a second. They do not hear of pieces that they
-//! are known to have, until we are complete: then they hear of everything, in a range or two, so that
-//! two who are complete know it of each other. Stock peers hear of every piece. Of a piece that is lost
-//! again, everyone who has heard of it hears at once.
+//! then of batches: after 20 ms, or when 64 pieces have gathered. Nobody waits to hear of pieces that
+//! several have already, and a message is a packet and its answer, to each neighbour: they are told with
+//! others, or after half a second. Tidecast peers do not hear of pieces that they are known to have,
+//! until we are complete: then they hear of everything, in a range or two, so that two who are complete
+//! know it of each other. Of a piece that is lost again, everyone who has heard of it hears at once.
 //!
 //! Batches may cost a 512th of the payload that comes in, so that with requests and leaf hashes (32
 //! bytes for 16 KiB, another 512th) control traffic stays below half a percent. Small pieces and many
