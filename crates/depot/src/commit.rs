@@ -16,6 +16,7 @@ use tidecast_metainfo::Manifest;
 
 use crate::db::{Name, Tables};
 use crate::error::{Context, Error};
+use crate::layout::write_manifest;
 use crate::object::{ObjectKey, Parts};
 use crate::os::{self, Unsynced};
 use crate::place::{Placing, check};
@@ -162,8 +163,7 @@ fn assemble<'a>(
     os::remove_all(view)?;
     os::make_dir(view)?;
     // The manifest first: it tells what to remove if this ends halfway.
-    let plain = manifest.clone().with_trackers(Vec::new());
-    os::write_whole(&view.join("manifest"), &plain.to_bytes(), 0o444)?;
+    write_manifest(view, manifest)?;
     os::sync(view)?;
     os::sync(&staging)?;
     let tree = view.join("tree");

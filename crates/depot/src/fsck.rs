@@ -16,7 +16,7 @@ use tidecast_metainfo::{FileRef, Manifest};
 
 use crate::db::{ALL, Objects, Tables};
 use crate::error::{Context, Error};
-use crate::layout::manifest_in;
+use crate::layout::{manifest_in, write_manifest};
 use crate::object::{self, ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
 use crate::reserve::held_in;
@@ -124,9 +124,13 @@ impl Depot {
             return Err(Error::Unfit("it is the manifest of another content"));
         }
         let dir = self.0.layout.cache(id);
-        let plain = manifest.clone().with_trackers(Vec::new());
-        os::write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)?;
+        write_manifest(&dir, manifest)?;
         os::sync(&dir)
+    }
+
+    /// A cache's manifest, if it is not damaged.
+    fn manifest_of(&self, record: &CacheRecord) -> Option<Manifest> {
+        manifest_in(&self.0.layout.cache(record.id)).ok().filter(|m| m.hash_v2() == record.content)
     }
 
     /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
@@ -135,8 +139,7 @@ impl Depot {
     /// [`Error::NoCache`]; [`Error::Unfit`]: its manifest is damaged.
     pub fn lacks(&self, id: CacheId) -> Result<(Manifest, Vec<u32>), Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
-        let manifest = manifest_in(&self.0.layout.cache(id)).ok().filter(|m| m.hash_v2() == record.content);
-        let manifest = manifest.ok_or(Error::Unfit(NO_MANIFEST))?;
+        let manifest = self.manifest_of(&record).ok_or(Error::Unfit(NO_MANIFEST))?;
         let gone = |key: &ObjectKey| !self.0.layout.object(key).exists();
         let files = manifest.files().filter(|f| !f.is_empty());
         let lost = files.filter(|f| ObjectKey::of(*f).is_some_and(|key| gone(&key))).map(|f| f.same_as());
@@ -210,9 +213,7 @@ impl Depot {
         let (records, foreign) = self.0.db.lock().read()?.caches()?;
         let mut all = Vec::new();
         for record in records.into_iter().filter(|r| r.content.is_some() && only(r)) {
-            let manifest = manifest_in(&self.0.layout.cache(record.id));
-            let manifest = manifest.ok().filter(|m| m.hash_v2() == record.content);
-            match manifest.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
+            match self.manifest_of(&record).and_then(|m| Some((Parts::of(&m).ok()?, m))) {
                 Some((parts, manifest)) => all.push(Checked { record: Arc::new(record), manifest, parts }),
                 None => {
                     if record.state != State::Invalid {

@@ -126,6 +126,13 @@ pub(crate) fn manifest_in(dir: &Path) -> Result<Manifest, Error> {
     Ok(Manifest::parse(&bytes)?)
 }
 
+/// Writes the manifest of a cache into its directory, whole or not at all; durable after a sync of that. Trackers say nothing
+/// of what is here.
+pub(crate) fn write_manifest(dir: &Path, manifest: &Manifest) -> Result<(), Error> {
+    let plain = manifest.clone().with_trackers(Vec::new());
+    os::write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)
+}
+
 /// Removes a cache's directory that the database does not know (any more), and first the objects that only its manifest
 /// tells of. May be interrupted and called again: the manifest goes last.
 pub(crate) fn discard(

@@ -22,8 +22,8 @@ const TARGET_PIECES: u64 = 16_384;
 pub const MAX_AUTO_PADDING: f64 = 0.05;
 
 /// A piece length in bytes for files of these sizes: a power of two, 64 KiB (128 KiB from 64 MiB of
-/// data on, 256 KiB from 128 MiB) to 16 MiB, so that there are 16,384 to 32,768 pieces where the data allows. Beyond 32 TiB it grows, to at most
-/// 128 MiB, to stay below the number of pieces that stock clients accept.
+/// data on, 256 KiB from 128 MiB) to 16 MiB, so that there are 16,384 to 32,768 pieces where the data
+/// allows. Beyond 32 TiB it grows, to at most 128 MiB, to stay below the number of pieces that stock clients accept.
 pub fn choose_piece_length(total: u64, sizes: impl Iterator<Item = u64> + Clone) -> u32 {
     let mut length = MIN;
     while length < BATCH && total / u64::from(length) >= 2 * FEW {
