@@ -167,7 +167,7 @@ fn sees_the_same(pid: u32) -> bool {
         |who: &str| ["mnt", "user"].map(|kind| std::fs::read_link(format!("/proc/{who}/ns/{kind}")).ok());
     let root = |who: &str| {
         use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(format!("/proc/{who}/root/")).ok().map(|root| (root.dev(), root.ino()))
+        std::fs::metadata(format!("/proc/{who}/root")).ok().map(|root| (root.dev(), root.ino()))
     };
     let pid = pid.to_string();
     let (ours, theirs) = (of("self"), of(&pid));
