@@ -12,10 +12,9 @@ import runpy
 import sys
 from typing import Any, Callable, Iterator, Protocol, TextIO
 
+from ._field_cf import Meaning
+
 _PACKAGES = {".nc": "h5netcdf", ".nc4": "h5netcdf", ".h5": "h5py", ".hdf5": "h5py", ".he5": "h5py", ".zarr": "zarr"}
-#: What NetCDF puts where nothing was written, by kind of number, unless _FillValue says otherwise. Of single bytes all are values.
-_FILLS = {"i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295, "i8": -9223372036854775806, "u8": 18446744073709551614,
-          "f4": 9.969209968386869e36, "f8": 9.969209968386869e36}
 #: Names that are listed at most.
 _LISTED = 20
 
@@ -34,8 +33,7 @@ class Source(Protocol):
 
 
 class Stored:
-    """An array on disk: of three axes, or of four, the first of which is time. Its values are what the CF conventions say that they
-    mean: packed ones are unpacked, and those that are missing are NaN."""
+    """An array on disk: of three axes, or of four, the first of which is time."""
 
     def __init__(self, array: Any, file: Any, netcdf: bool = False):
         # Without the file, which closes when nobody has it any more, the array is nothing.
@@ -46,46 +44,12 @@ class Stored:
         self._array, self._alone = array, axes == 3
         self.shape: tuple[int, ...] = tuple(array.shape[-3:])
         self.steps: int | None = 1 if self._alone else array.shape[0]
-        said = _attributes(array)
-        self._scale, self._offset = (said.get(name, [one])[0] for name, one in (("scale_factor", 1), ("add_offset", 0)))
-        self._missing = self._values_missing(said, netcdf)
-
-    def _values_missing(self, said: dict[str, Any], netcdf: bool) -> list[Any]:
-        """Stored values that mean none."""
-        import numpy as np
-        kind = np.dtype(self._array.dtype)
-        default = [_FILLS[kind.str[1:]]] if netcdf and kind.str[1:] in _FILLS else []
-        named = [*said.get("_FillValue", default), *said.get("missing_value", [])]
-        # One that this kind of number does not have is nowhere.
-        has = lambda value: value == np.trunc(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max  # noqa: E731
-        return [value for value in named if kind.kind == "f" or has(value)]
+        self._meaning = Meaning(array, netcdf)
 
     def step(self, number: int) -> Any:
         if number >= (self.steps or 0):
             return None
-        stored = self._array[...] if self._alone else self._array[number]
-        return stored if (self._scale, self._offset, self._missing) == (1, 0, []) else self._decoded(stored)
-
-    def _decoded(self, stored: Any) -> Any:
-        import numpy as np
-        values = np.empty(stored.shape, "f4")
-        # By planes: in doubles a volume would take much memory.
-        for plane, packed in zip(values, stored):
-            plane[...] = packed if (self._scale, self._offset) == (1, 0) else packed * np.float64(self._scale) + self._offset
-            for value in self._missing:
-                plane[packed == np.asarray(value).astype(packed.dtype)] = np.nan
-        return values
-
-
-def _attributes(array: Any) -> dict[str, Any]:
-    """The attributes of an array that are numbers, as lists."""
-    import numpy as np
-    if hasattr(array, "ncattrs"):  # netCDF4
-        said = {name: array.getncattr(name) for name in array.ncattrs()}
-    else:
-        said = dict(getattr(array, "attrs", {}))
-    numbers = {name: np.ravel(value) for name, value in said.items() if name in ("scale_factor", "add_offset", "_FillValue", "missing_value")}
-    return {name: list(value) for name, value in numbers.items() if value.size and value.dtype.kind in "iuf"}
+        return self._meaning.of(self._array[...] if self._alone else self._array[number])
 
 
 class Generated:

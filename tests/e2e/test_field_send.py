@@ -1,6 +1,5 @@
 """`tidecast field send` and `sync`, and Python's tidecast.field: to a receiver that was written from the format's description alone,
 and to the real one."""
-import importlib.util
 import json
 import os
 import pathlib
@@ -137,8 +136,11 @@ def packed(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
             file["var"] = stored
             file["var"].attrs.update(said, _FillValue=np.int16(0))
         return [f"{path}/a.h5:var"], steps
+    if kind in ("unsigned", "valid-packed", "valid-real"):
+        return judged(kind, path, stored, said)
     if kind == "classic":
-        with pytest.importorskip("netCDF4").Dataset(path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        import netCDF4
+        with netCDF4.Dataset(path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
             for name, count in names.items():
                 file.createDimension(name, count)
             variable = file.createVariable("var", "i2", tuple(names), fill_value=0)
@@ -157,8 +159,33 @@ def packed(kind: str, path: pathlib.Path) -> tuple[list, np.ndarray]:
     return [f"{path}/a.nc:var"], steps
 
 
+def judged(kind: str, path: pathlib.Path, stored: np.ndarray, said: dict) -> tuple[list, np.ndarray]:
+    """Packed values of which some are not valid, as the NetCDF User's Guide has it; `unsigned` ones have the form of signed ones."""
+    import h5py
+    del said["missing_value"]
+    if kind == "unsigned":
+        stored = stored.astype("u2") * 10
+        limits, stored = np.array([100, 64000], "u2").view("i2"), stored.view("i2")
+        said |= {"_Unsigned": "true", "valid_range": limits}
+        values = stored.view("u2")
+        steps = np.where((values < 100) | (values > 64000), np.nan, values * 0.5 + 10)
+    elif kind == "valid-packed":
+        said |= {"valid_min": np.int16(20), "valid_max": np.int16(6000)}
+        steps = np.where((stored < 20) | (stored > 6000), np.nan, stored * 0.5 + 10)
+    else:
+        said |= {"valid_range": np.array([20.0, 3000.0])}
+        steps = stored * 0.5 + 10
+        steps[(steps < 20) | (steps > 3000)] = np.nan
+    with h5py.File(path / "a.h5", "w") as file:
+        file["var"] = stored
+        file["var"].attrs.update(said)
+    assert 0 < np.isnan(steps).sum() < steps.size / 2
+    return [f"{path}/a.h5:var"], steps.astype("f4")
+
+
 @pytest.mark.parametrize("kind", ["raw", "raw-each", "npy-<f4", "npy->f8", "npy-<f2", "npy-|u1", "npy->i4", "npy-fortran", "hdf5", "netcdf",
-                                  "zarr", "zarr-array", "python", "packed-hdf5", "packed-netcdf", "packed-classic", "packed-unwritten"])
+                                  "zarr", "zarr-array", "python", "packed-hdf5", "packed-netcdf", "packed-classic", "packed-unwritten",
+                                  "packed-unsigned", "packed-valid-packed", "packed-valid-real"])
 def test_every_byte_of_every_step_of_every_source_arrives(kind, tide, sink, tmp_path):
     words, steps = source(kind, tmp_path)
     here = sink(4, KEY)
@@ -426,7 +453,7 @@ def test_a_simulation_never_waits(tide, sink, built):
     (["a.raw", "--shape", "8,8,8", "--key", "@a.key"], "a.key: this is no key"),
     (["a.raw", "--shape", "8,8,8", "--key", "zz"], "this is no key of a field"),
     (["a.raw", "--colour", "red"], "--colour"),
-    (["classic.nc:v"], "no array v" if importlib.util.find_spec("netCDF4") else "package netCDF4 is needed"),
+    (["classic.nc:v"], "no array v"),
     (["none.nc:var"], "no such file"),
     (["sim.py:run"], "yields int"),
     (["sim.py:fail"], "ValueError: diverged"),
