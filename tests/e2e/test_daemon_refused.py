@@ -46,6 +46,7 @@ def test_a_daemon_that_is_not_believed_hears_why_and_both_sides_log_it(site, dat
     failed = stranger.cache("get", "head/nt", "--wait", "20s", code=1)
     why = "no certificate authority that is trusted here has issued its certificate"
     assert failed["reason"] == "unreachable" and why in failed["message"] and "head" in failed["message"], failed
+    assert why in stranger.cache("where", "head/nt", code=1)["message"]
     wait_for("both to log it", lambda: why in log(origin) and why in log(stranger))
     lines = [event for event in audit(origin) if event["what"] == "connect"]
     assert lines and all("mallory at 127.0.0.1" in line["who"] and why in line["outcome"] for line in lines)

@@ -86,11 +86,7 @@ impl Heard {
         let nobody = || Failed::new("unreachable", format!("nobody is known who has {name}"));
         let mut last = self.last.unwrap_or_else(nobody);
         if matches!(last.kind, "unreachable" | "absent") {
-            for why in daemon.peers.refusals() {
-                if !last.why.contains(&why) {
-                    last.why = format!("{}; {why}", last.why);
-                }
-            }
+            last.why = daemon.peers.with_refusals(last.why);
         }
         last
     }

@@ -174,7 +174,8 @@ impl Daemon {
         }
         holders.sort_by(|a, b| (!a.here, !a.origin, &a.host).cmp(&(!b.here, !b.origin, &b.host)));
         if holders.is_empty() {
-            return Err(ApiError::absent(&name.to_string()));
+            let absent = ApiError::absent(&name.to_string());
+            return Err(ApiError { why: self.peers.with_refusals(absent.why), ..absent });
         }
         Ok(holders)
     }

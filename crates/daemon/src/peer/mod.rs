@@ -186,11 +186,14 @@ impl Peers {
         }
     }
 
-    /// Who does not believe whom, among those who would be spoken with otherwise: a few.
-    pub(crate) fn refusals(&self) -> Vec<String> {
-        let mut lately = self.refusals.lately(|node| self.to(node).is_none());
-        lately.truncate(3);
-        lately
+    /// `why` nobody has something, and who does not believe whom among those who might have it: a few.
+    pub(crate) fn with_refusals(&self, mut why: String) -> String {
+        for refusal in self.refusals.lately(|node| self.to(node).is_none()).into_iter().take(3) {
+            if !why.contains(&refusal) {
+                why = format!("{why}; {refusal}");
+            }
+        }
+        why
     }
 
     /// One who has come: greets, judges, and serves until the channel ends.
