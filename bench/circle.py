@@ -24,6 +24,8 @@ from support.tidecast import wait_for  # noqa: E402
 
 CACHE = 64 << 20
 RATE = "200mbit"
+#: All namespaces share one table of neighbours: once it is full, hosts cannot find each other, whatever they do.
+NEIGHBOURS = {pathlib.Path(f"/proc/sys/net/ipv4/neigh/default/gc_thresh{i}"): limit for i, limit in ((3, 65536), (2, 32768), (1, 16384))}
 
 
 def ip(*words) -> None:
@@ -46,6 +48,9 @@ class Wires:
         self.base, self.program, self.procs = base, program, []
         self.tag = f"tc{os.getpid() % 10000}"
         self.hub = f"{self.tag}s"
+        self.before = {path: path.read_text() for path in NEIGHBOURS}
+        for path, limit in NEIGHBOURS.items():
+            path.write_text(str(limit))
         ip("netns", "add", self.hub)
         for switch in ("one", "two"):
             ip("-n", self.hub, "link", "add", switch, "type", "bridge")
@@ -88,6 +93,8 @@ class Wires:
                 proc.process.wait()
         for ns in [self.hub, *(host.ns for host in self.hosts)]:
             subprocess.run(["ip", "netns", "del", ns], check=False)
+        for path, limit in self.before.items():
+            path.write_text(limit)
 
 
 def members(host: Host) -> int:
