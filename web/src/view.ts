@@ -10,7 +10,7 @@ import { COPY, RAYS, VERTEX } from './shader';
 import type { Level } from './volume';
 
 /** How long a picture while moving, and a tile, may take: milliseconds. */
-const MOVING = 65, TILE = 30;
+const MOVING = 40, TILE = 30;
 /** Quiet for so long counts as standing still. */
 const STILL = 160;
 /** Entries of a transfer table. */
