@@ -51,11 +51,11 @@ def tree(tmp_path):
 
 @pytest.fixture
 def server(node, port, tmp_path):
-    """server(*flags) -> the URL of a copy-server of `tmp_path/served`."""
-    def begin(*flags) -> str:
-        (tmp_path / "served").mkdir(exist_ok=True)
-        listen = f"127.0.0.1:{port()}"
-        proc = node("server").run("copy-server", "--root", tmp_path / "served", "--listen", listen, *flags)
+    """server(*flags) -> the URL of a copy-server of `tmp_path/served`; servers of one name have one key."""
+    def begin(*flags, root="served", name="server", listen=None) -> str:
+        (tmp_path / root).mkdir(exist_ok=True)
+        listen = listen or f"127.0.0.1:{port()}"
+        proc = node(name).run("copy-server", "--root", tmp_path / root, "--listen", listen, *flags)
         url = proc.until("its URL", lambda: proc.out.split("\n")[0] if "\n" in proc.out else "")
         begin.proc = proc
         return url

@@ -42,6 +42,25 @@ def test_all_of_a_tree_arrives_by_several_pairs(hosts, here, tree, ssh, tmp_path
     same(tree, dest)
 
 
+@pytest.mark.parametrize("ends", ["to", "from", "both"])
+def test_servers_of_one_key_are_pairs_too(ends, here, node, tree, port, tmp_path):  # noqa: F811
+    at = port()
+
+    def servers(root, first, *flags) -> str:
+        for n in (first, first + 1):
+            proc = node(root).run("copy-server", "--root", tmp_path / root, "--listen", f"127.0.0.{n}:{at}", *flags)
+            url = proc.until("its URL", lambda proc=proc: proc.out.split("\n")[0] if "\n" in proc.out else "")
+        return url.replace(f"127.0.0.{first + 1}", f"127.0.0.[{first}-{first + 1}]")
+
+    (tmp_path / "two").mkdir()
+    source = f"{tree}/" if ends == "to" else servers(tree.parent.name, 2, "--read-only") + f"{tree.name}/"
+    dest = tmp_path / "two/in"
+    end = done(here, source, dest if ends == "from" else servers("two", 4) + "in")
+    assert end["failed"] == 0 and len(end["pairs"]) == 2 and sum(pair["batches"] for pair in end["pairs"]) >= 2, end
+    assert end["files_copied"] == end["files"]
+    same(tree, dest)
+
+
 def test_a_quick_pair_takes_over_from_a_slow_one(here, ssh, tmp_path):
     source, dest = tmp_path / "src", tmp_path / "dest"
     source.mkdir()

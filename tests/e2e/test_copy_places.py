@@ -27,13 +27,33 @@ def test_a_server_and_a_host_of_ssh_copy_to_each_other(plain, here, tree, server
     assert done(here, url + "in/", f"two:{tmp_path / 'out'}", *ssh, *plain)["files_copied"] == 0
 
 
+@pytest.mark.parametrize("plain", [(), ("--plain",)], ids=["tls", "plain"])
+def test_a_server_sends_to_another(plain, here, tree, server, tmp_path):  # noqa: F811
+    served = tmp_path / "served"
+    served.mkdir()
+    tree.rename(served / "data")
+    one = server("--read-only", *plain)
+    two = server(*plain, root="other", name="another server")
+    end = done(here, one + "data/", two + "in", *plain)
+    assert end["files_copied"] == end["files"] and end["problems"] == [], end
+    same(served / "data", tmp_path / "other/in")
+    assert done(here, one + "data/", two + "in", *plain)["files_copied"] == 0
+    # And within one server.
+    assert done(here, two + "in/big", two + "copy", *plain)["files_copied"] == 1
+    assert (tmp_path / "other/copy").read_bytes() == (served / "data/big").read_bytes()
+    assert message(here, two + "in", one + "back", *plain) == "the other end refuses: it is read-only"
+    assert message(here, one + "../x", two, *plain).endswith("outside of the served directory")
+    server.proc.kill()
+    server.proc.wait()
+    assert "cannot reach" in message(here, one + "data/", two + "more", *plain)
+
+
 def test_what_no_server_does_is_a_usage_error(here, server, ssh, tmp_path):  # noqa: F811
     url = server("--read-only")
     (tmp_path / "served/file").write_text("x")
-    assert "two servers" in message(here, url, url + "in", code=2)
     assert "--via ssh" in message(here, "--via", "ssh", tmp_path, url + "in", code=2)
     assert "--via ssh" in message(here, "--via", "ssh", "a:/x", "b:/x", *ssh, code=2)
-    assert "key of its own" in message(here, "tidecast://a[1-2]:70/x", tmp_path, code=2)
+    assert "brackets" in message(here, "tidecast://a[1-2:70/x", tmp_path, code=2)
     # Nothing is written by this, so it may be asked of one that lets nothing be written.
     assert done(here, "--from-null", "1MB", url, "--to-null")["files_copied"] == 1
 

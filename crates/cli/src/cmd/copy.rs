@@ -33,7 +33,7 @@ use crate::units::{Rate, Size, Span};
 /// `tidecast://KEY@host:port/path` of a copy-server. All attributes are kept; a slash at the end of a source directory means its
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
-/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/, pairs of them divide the work: a quick one takes
+/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://KEY@dtn[1-4]/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, ...) may be given, and change nothing.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -233,11 +233,6 @@ impl Args {
             ));
         }
         let server = |place: &Place| matches!(place, Place::Server { .. });
-        if server(&first[0]) && server(&to[0]) {
-            return Err(anyhow!(
-                "of two servers neither can dial the other: name one of the two hosts as host:path, by ssh"
-            ));
-        }
         let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
         if self.way.via == "ssh" && (server(&first[0]) || server(&to[0])) {
             return Err(anyhow!("--via ssh is for host:path; to a server nothing goes by ssh"));
@@ -245,7 +240,7 @@ impl Args {
         if self.way.via == "ssh" && elsewhere(&first[0]) && elsewhere(&to[0]) {
             return Err(anyhow!("--via ssh is between this host and another, not between two others"));
         }
-        let listening = if matches!(first[0], Place::Server { .. }) { first.len() } else { to.len() };
+        let listening = if server(&first[0]) && !server(&to[0]) { first.len() } else { to.len() };
         if listening > 1 && !self.way.address.is_empty() && self.way.address != ["all"] {
             return Err(anyhow!(
                 "a list of addresses is of one host, and {listening} listen here: --address all takes those that each has"

@@ -20,7 +20,8 @@ use crate::stop::{Stop, block_on};
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///
 /// Whoever has the URL may read, and unless --read-only write, below the directory and nowhere else, as the user who runs
-/// the server. The key in it is kept in the state directory, so it stays the same. Ctrl-C stops the server.
+/// the server; and may have it sent to another server. The key in it is kept in the state directory, so it stays the same. Ctrl-C stops
+/// the server.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tidecast copy-server --root /archive --read-only\n  # elsewhere:\n  tidecast copy tidecast://KEY@host:6870/cmip6 /data"

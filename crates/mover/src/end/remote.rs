@@ -320,7 +320,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
             let Ask::Go(target, offer) = channel.hear()? else {
                 return Err(Error::Damaged("an answer before its question".into()));
             };
-            match dial(request, end, target, guard, offer) {
+            match dial(request, end, target, &guard, offer) {
                 Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
                 Err(e) => channel.say(&Answer::Failed(e.why()))?,
             }
@@ -342,7 +342,7 @@ fn dial(
     request: &Request,
     end: Option<End>,
     target: Target,
-    guard: Guard,
+    guard: &Guard,
     offer: Offer,
 ) -> Result<(End, Link), Error> {
     let end = match (end, &request.role) {
@@ -356,9 +356,14 @@ fn dial(
         }
         (None, Role::Send(spec)) => End::Send(Sending::new(spec, None)?),
     };
+    Ok((end, link(target, guard, &request.options)?))
+}
+
+/// The link of an end that dials.
+pub(super) fn link(target: Target, guard: &Guard, options: &Options) -> Result<Link, Error> {
     target.congestion.as_deref().map(congestion).transpose()?;
-    let streams = target.try_reach(&guard)?;
-    Ok((end, Link::dial(target, guard, request.options.streams.unwrap_or(streams))))
+    let streams = target.try_reach(guard)?;
+    Ok(Link::dial(target, guard.clone(), options.streams.unwrap_or(streams)))
 }
 
 /// Where this host may be reached: first as ssh came, then at all its addresses.

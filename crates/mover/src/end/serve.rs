@@ -14,7 +14,7 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::Channel;
 use super::local::{Receiving, Sending};
-use super::remote::{Answer, End, Request, Role, Way, report};
+use super::remote::{Answer, Ask, End, Request, Role, Way, link, report};
 use crate::back::connection::Connection;
 use crate::back::link::request;
 use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
@@ -111,6 +111,7 @@ pub struct Server {
 struct Shared {
     options: ServerOptions,
     key: ServerKey,
+    guard: Guard,
     listener: OnceLock<Listener>,
 }
 
@@ -127,7 +128,7 @@ impl Server {
     ) -> Result<Self, Error> {
         let guard = if options.plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(node)?)) };
         let key = ServerKey { node: node.id(), secret };
-        let shared = Arc::new(Shared { options, key, listener: OnceLock::new() });
+        let shared = Arc::new(Shared { options, key, guard: guard.clone(), listener: OnceLock::new() });
         // Weak: the listener is the server's own, and must go with it.
         let server = Arc::downgrade(&shared);
         let asked = Box::new(move |connection, from| {
@@ -174,7 +175,8 @@ impl Shared {
         }
         let request: Request = channel.hear()?;
         match self.prepare(&request) {
-            Ok(end) => self.run(channel, &request, &end, peer),
+            Ok(end) if matches!(request.way, Way::Dial { .. }) => self.dial(channel, &request, &end),
+            Ok(end) => self.listen(channel, &request, &end, peer),
             Err(e) => {
                 channel.say(&Answer::Refused(e.why()))?;
                 Err(e)
@@ -184,8 +186,12 @@ impl Shared {
 
     fn prepare(&self, request: &Request) -> Result<End, Error> {
         request.understood()?;
-        if !matches!(request.way, Way::Listen { .. }) {
-            return Err(Error::Refused("a server only listens".into()));
+        match (&request.way, &request.role) {
+            (Way::Listen { .. }, _) => {}
+            (Way::Dial { plain }, Role::Send(_)) if *plain == self.options.plain => {}
+            (Way::Dial { .. } | Way::Channel, _) => {
+                return Err(Error::Refused("a server listens, or sends to another that listens".into()));
+            }
         }
         let root = Some(self.options.root.as_path());
         match &request.role {
@@ -197,7 +203,7 @@ impl Shared {
         }
     }
 
-    fn run(
+    fn listen(
         &self,
         mut channel: Channel,
         request: &Request,
@@ -217,6 +223,25 @@ impl Shared {
         let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };
         channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node })?;
         report(channel, end, &link, &bounded(&request.options)).map(drop)
+    }
+
+    /// Sends to another server. Where that is says who asks; by its key nobody else is taken for it.
+    fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
+        let node = NodeName(self.key.node.to_string());
+        channel.say(&Answer::Ready { offer: end.offer(), target: None, node })?;
+        let Ask::Go(target, _) = channel.hear()? else {
+            return Err(Error::Damaged("an answer before its question".into()));
+        };
+        let known = self.options.plain || target.node.is_some();
+        let nobody = || Error::Refused("a server sends only to one whose key it is told".into());
+        let options = bounded(&request.options);
+        match known.then_some(()).ok_or_else(nobody).and_then(|()| link(target, &self.guard, &options)) {
+            Ok(link) => report(channel, end, &link, &options).map(drop),
+            Err(e) => {
+                channel.say(&Answer::Failed(e.why()))?;
+                Err(e)
+            }
+        }
     }
 }
 

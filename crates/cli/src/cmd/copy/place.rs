@@ -55,7 +55,7 @@ impl Place {
     /// All places for which a name with a list of hosts stands: `dtn[1-3,7]:/path`, `me@a,b:/path`.
     pub(super) fn all(text: &OsStr) -> anyhow::Result<Vec<Self>> {
         if text.as_bytes().starts_with(SCHEME) {
-            return Ok(vec![Self::server(text.as_bytes())?]);
+            return Self::servers(text.as_bytes());
         }
         let Some((list, path)) = host(text)? else {
             return match text.is_empty() {
@@ -65,8 +65,7 @@ impl Place {
         };
         let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path }).to_owned();
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
-        // An IPv6 address begins with its bracket.
-        if !(hosts.contains(',') || hosts.contains('[')) || hosts.starts_with('[') {
+        if !is_list(hosts) {
             return Ok(vec![Self::Ssh { host: list.replace(['[', ']'], ""), path }]);
         }
         let hosts = tidecast_group::hosts::parse(hosts).with_context(|| list.to_owned())?;
@@ -74,8 +73,8 @@ impl Place {
         Ok(hosts.iter().map(|host| place(host.reach())).collect())
     }
 
-    /// `tidecast://KEY@host:port/path`.
-    fn server(text: &[u8]) -> anyhow::Result<Self> {
+    /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key.
+    fn servers(text: &[u8]) -> anyhow::Result<Vec<Self>> {
         let rest = text.strip_prefix(SCHEME).unwrap_or(text);
         let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
         let (server, path) = rest.split_at(end);
@@ -87,14 +86,19 @@ impl Place {
         if at.is_empty() {
             bail!("tidecast://: of which host?");
         }
-        if at.contains(',') || (at.contains('[') && !at.starts_with('[')) {
-            bail!("{at}: each server has a key of its own, so a list of them cannot be one URL");
-        }
-        let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let at = if has_port { at.to_owned() } else { format!("{at}:{PORT}") };
         let slashes = path.iter().take_while(|b| **b == b'/').count();
         let path = [b"/", path.get(slashes..).unwrap_or_default()].concat();
-        Ok(Self::Server { server: ServerAt { key, at }, path: OsStr::from_bytes(&path).to_owned() })
+        let server = |at: &str| {
+            let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            let at = if has_port { at.to_owned() } else { format!("{at}:{PORT}") };
+            let path = OsStr::from_bytes(&path).to_owned();
+            Self::Server { server: ServerAt { key: key.clone(), at }, path }
+        };
+        if !is_list(at) {
+            return Ok(vec![server(at)]);
+        }
+        let hosts = tidecast_group::hosts::parse(at).with_context(|| at.to_owned())?;
+        Ok(hosts.iter().map(|host| server(host.reach())).collect())
     }
 
     pub(super) fn path(&self) -> &OsStr {
@@ -111,6 +115,11 @@ impl Place {
             _ => false,
         }
     }
+}
+
+/// Whether a name stands for several hosts. An IPv6 address begins with its bracket.
+fn is_list(hosts: &str) -> bool {
+    hosts.contains([',', '[']) && !hosts.starts_with('[')
 }
 
 /// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.
@@ -167,7 +176,7 @@ mod tests {
         assert_eq!(parse("me@host:"), ssh("me@host", "."));
         assert_eq!(parse("me@[fe80::1]:x"), ssh("me@fe80::1", "x"));
         assert_eq!(parse("[::1]:/x:y"), ssh("::1", "/x:y"));
-        assert!(is_refused("") && is_refused("tidecast:///x") && is_refused("tidecast://a[1-2]/x"));
+        assert!(is_refused("") && is_refused("tidecast:///x") && is_refused("tidecast://a[1-2/x"));
         assert_eq!(parse("dir/[a]:b"), Place::Local("dir/[a]:b".into()));
         let strange = OsStr::from_bytes(b"host:/\xff/");
         let path = OsStr::from_bytes(b"/\xff/").to_owned();
@@ -181,6 +190,10 @@ mod tests {
         };
         assert_eq!(hosts("me@n[1-2],m:/a[1]"), ["me@n1:/a[1]", "me@n2:/a[1]", "me@m:/a[1]"]);
         assert_eq!(hosts("n[1-2]:"), ["n1:.", "n2:."]);
+        assert_eq!(
+            hosts("tidecast://a[1-2]:7,b/x"),
+            ["tidecast://a1:7/x", "tidecast://a2:7/x", "tidecast://b:6870/x"]
+        );
         assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["::1:/x".into()], vec!["/a,b".into()]));
         assert!(is_refused("tidecast://nokey@host/a"));
         assert!(parse("a:x").same_host(&parse("a:y")) && !parse("a:x").same_host(&parse("b:x")));

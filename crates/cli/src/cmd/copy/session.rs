@@ -340,7 +340,7 @@ impl Ends<'_> {
         })
     }
 
-    /// Both ends elsewhere: the sender dials the receiver, unless it is a server.
+    /// Both ends elsewhere: the sender dials the receiver, unless the sender alone is a server, which may be easier to reach.
     fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
         let plain = self.job.way.plain;
         let guard = if plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?)) };
@@ -349,7 +349,8 @@ impl Ends<'_> {
             let node = (!plain).then(|| dials.remote.node.clone());
             Way::Listen { port: self.job.way.port, node }
         };
-        let (mut sender, receiver) = if matches!(from, Place::Server { .. }) {
+        let is_server = |place: &Place| matches!(place, Place::Server { .. });
+        let (mut sender, receiver) = if is_server(from) && !is_server(to) {
             let receive = Role::Receive(self.receive(&Offer::default()));
             let mut receiver = self.ask(to, &receive, Way::Dial { plain }, &guard)?;
             let mut sender = self.ask(from, &send, listens(&receiver), &guard)?;
