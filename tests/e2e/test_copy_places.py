@@ -107,19 +107,30 @@ def test_names_that_are_not_utf8_can_be_said(here, ssh, tmp_path):  # noqa: F811
     assert os.listdir(dest + b"/by pattern") == [b"f\xe4"] and os.listdir(dest + b"/s\xff") == [b"f\xe4"]
 
 
-def test_a_copy_does_not_take_itself_along(here, tmp_path):
+@pytest.mark.parametrize("way", ["here", "ssh", "server"])
+def test_a_copy_does_not_take_itself_along(way, here, server, ssh, tmp_path):  # noqa: F811
     top = tmp_path / "o"
     (top / "tree/sub").mkdir(parents=True)
     (top / "tree/file").write_text("x")
     (top / ".tidecast-copy-0123456789abcdef").mkdir()
     (top / ".tidecast-copy-0123456789abcdef/lock").touch()
-    end = done(here, top, top / "tree/in")
+    url = server(root=".") if way == "server" else ""
+
+    def words(*paths) -> list:
+        match way:
+            case "here":
+                return list(paths)
+            case "ssh":
+                return [*ssh, *(f"host:{path}" for path in paths)]
+        return [f"{url}{os.path.relpath(path, tmp_path)}{'/' * str(path).endswith('/')}" for path in paths]
+
+    end = done(here, *words(top, top / "tree/in"))
     assert [problem["what"] for problem in end["problems"]] == ["left out: it is the destination"], end
     assert sorted(p.name for p in (top / "tree/in/o").rglob("*")) == ["file", "sub", "tree"]
-    done(here, f"{top}/", tmp_path / "other")
+    done(here, *words(f"{top}/", tmp_path / "other"))
     assert not list((tmp_path / "other").rglob(".tidecast-copy-*"))
-    for words in ((f"{top}/", f"{top}/"), (top, tmp_path), (top / "tree/file", top / "tree"), (top / "tree/file", top / "tree/file")):
-        assert "onto itself" in message(here, *words, code=2)
+    for paths in ((f"{top}/", f"{top}/"), (top, tmp_path), (top / "tree/file", top / "tree"), (top / "tree/file", top / "tree/file")):
+        assert "onto itself" in message(here, *words(*paths), code=2 if way == "here" else 1)
     assert not list(tmp_path.glob(".tidecast*")) and not list((top / "tree").glob(".tidecast*"))
 
 

@@ -19,6 +19,8 @@ pub struct SendSpec {
     pub checksum: bool,
     /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
     pub share: bool,
+    /// Where it goes, if that is on the same host: then it is no part of the tree.
+    pub dest: Option<OsString>,
     /// Instead of files: so many bytes of noise, in files of so many bytes.
     pub null: Option<(u64, u64)>,
 }

@@ -270,7 +270,7 @@ impl Args {
     fn send(&self, sources: Vec<OsString>, exclude: &[String]) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
         let (exclude, checksum) = (exclude.to_vec(), self.checksum);
-        Ok(SendSpec { sources, exclude, checksum, null, share: false })
+        Ok(SendSpec { sources, exclude, checksum, null, ..SendSpec::default() })
     }
 
     fn receive(&self, to: &Place, exclude: Vec<String>) -> ReceiveSpec {

@@ -1,6 +1,6 @@
 //! The ends of this process.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::back::{Link, Monitor, Options, Outcome, receive, send};
@@ -27,7 +27,7 @@ impl Sending {
     /// Finds what is to be sent; of a server, below its root.
     ///
     /// # Errors
-    /// When nothing of it is there.
+    /// When nothing of it is there, or it would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
             let offer = Offer { identity: "noise".into(), single: None };
@@ -41,17 +41,6 @@ impl Sending {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
-    }
-
-    /// Where it goes, if that is on this host.
-    ///
-    /// # Errors
-    /// When it would be written over itself.
-    pub fn goes_to(&self, dest: impl Into<PathBuf>) -> Result<(), Error> {
-        match &self.source {
-            Whence::Tree(tree) => tree.goes_to(dest.into()),
-            Whence::Null(_) => Ok(()),
-        }
     }
 
     /// If it is one of several that send the same ([`SendSpec::share`]): how it asks for a batch, which it names after how many

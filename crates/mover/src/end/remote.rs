@@ -1,5 +1,6 @@
 //! What is said on a channel, and both sides of it.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -35,9 +36,9 @@ pub enum Role {
 impl Role {
     /// Paths as a shell would read them.
     fn at_home(&mut self) -> Result<(), Error> {
-        let paths = match self {
-            Self::Send(spec) => spec.sources.iter_mut(),
-            Self::Receive(spec) => std::slice::from_mut(&mut spec.dest).iter_mut(),
+        let paths: Vec<&mut OsString> = match self {
+            Self::Send(spec) => spec.sources.iter_mut().chain(&mut spec.dest).collect(),
+            Self::Receive(spec) => vec![&mut spec.dest],
         };
         for path in paths {
             *path = home::expand(path)?;

@@ -52,7 +52,7 @@ pub struct Tree {
     checksum: bool,
     offer: Offer,
     /// Where it goes, if that is on this host.
-    dest: OnceLock<PathBuf>,
+    dest: Option<PathBuf>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
     /// The next job is the first of a batch.
@@ -159,11 +159,18 @@ impl Tree {
     /// What `spec` names: on this host, or of a server below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, or a pattern is malformed.
+    /// When nothing of it is there, it would be written over itself, or a pattern is malformed.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         let exclude = (!spec.exclude.is_empty()).then(|| Exclude::new(&spec.exclude));
         let exclude = exclude.transpose().map_err(|e| Error::Usage(e.to_string()))?;
         let (tops, problems) = place::find(&spec.sources, root)?;
+        let dest = spec.dest.as_ref().map(|dest| place::on_disk(dest.as_encoded_bytes(), root));
+        if let Some((top, dest)) =
+            dest.as_ref().and_then(|d| Some((tops.iter().find(|top| top.is_at(d))?, d)))
+        {
+            let (top, dest) = (&top.shown, dest.display());
+            return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
+        }
         let single = match tops.as_slice() {
             [top] => top.single.clone(),
             _ => None,
@@ -177,7 +184,7 @@ impl Tree {
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),
             offer,
-            dest: OnceLock::new(),
+            dest,
             owners: Owners::default(),
             entries: AtomicU64::new(0),
             files: AtomicU64::new(0),
@@ -194,23 +201,6 @@ impl Tree {
     #[must_use]
     pub fn offer(&self) -> &Offer {
         &self.offer
-    }
-
-    /// It goes to `dest` on this host, which is then no part of it.
-    ///
-    /// # Errors
-    /// When it would be written over itself.
-    pub(crate) fn goes_to(&self, dest: PathBuf) -> Result<(), Error> {
-        match self.tops.iter().find(|top| top.is_at(&dest)) {
-            Some(top) => {
-                let (top, dest) = (&top.shown, dest.display());
-                Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")))
-            }
-            None => {
-                self.dest.get_or_init(|| dest);
-                Ok(())
-            }
-        }
     }
 
     /// Whom it asks before it sends a batch.

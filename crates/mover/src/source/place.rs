@@ -87,7 +87,7 @@ fn relative(path: &[u8]) -> &[u8] {
 }
 
 /// What is below `root` if there is one.
-fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
+pub(super) fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
     match root {
         Some(root) => root.join(OsStr::from_bytes(relative(path))),
         None => PathBuf::from(OsStr::from_bytes(path)),

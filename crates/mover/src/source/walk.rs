@@ -93,7 +93,7 @@ impl<'w> Walk<'w> {
             asked: Vec::new(),
             links,
             batch: Default::default(),
-            dest: tree.dest.get().and_then(|dest| place::inode(dest)),
+            dest: tree.dest.as_deref().and_then(place::inode),
             over: false,
             complete: true,
         }

@@ -175,10 +175,6 @@ impl Ends<'_> {
     /// Both ends in this process.
     fn here(&self) -> Result<Outcome, Error> {
         let sending = self.sending()?;
-        let to = &self.job.receive;
-        if !to.null && self.job.memory.is_none() {
-            sending.goes_to(&to.dest)?;
-        }
         let receiving = self.receiving(sending.offer())?;
         let listener = Listener::local()?;
         let session = SessionId::random();
@@ -224,9 +220,16 @@ impl Ends<'_> {
         }
     }
 
+    fn send(&self) -> SendSpec {
+        let job = self.job;
+        let on_disk = !job.receive.null && job.memory.is_none();
+        let dest = (on_disk && job.from.same_host(&job.to)).then(|| job.receive.dest.clone());
+        SendSpec { dest, ..job.send.clone() }
+    }
+
     /// The sending end of this process.
     fn sending(&self) -> Result<Sending, Error> {
-        let sending = Sending::new(&self.job.send, None)?;
+        let sending = Sending::new(&self.send(), None)?;
         if let Some(Share { board, pair, .. }) = self.job.share.clone() {
             sending.share(move |batch, known| Some(board.claim(pair, batch, known)));
         }
@@ -247,7 +250,7 @@ impl Ends<'_> {
     }
 
     fn pull(&self, from: &Place) -> Result<Outcome, Error> {
-        let role = Role::Send(self.job.send.clone());
+        let role = Role::Send(self.send());
         let (there, link) = self.meet(from, &role, false)?;
         let receiving = self.receiving(&there.offer())?;
         self.finish(there, || receiving.run(&link, &self.options(), self.monitor))
@@ -344,7 +347,7 @@ impl Ends<'_> {
     fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
         let plain = self.job.way.plain;
         let guard = if plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?)) };
-        let send = Role::Send(self.job.send.clone());
+        let send = Role::Send(self.send());
         let listens = |dials: &There| {
             let node = (!plain).then(|| dials.remote.node.clone());
             Way::Listen { port: self.job.way.port, node }
