@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from conftest import needs
-from test_copy import done, same, tree  # noqa: F401
+from test_copy import done, same, server, tree  # noqa: F401
 
 
 @pytest.fixture
@@ -43,14 +43,12 @@ def test_all_of_a_tree_arrives_by_several_pairs(hosts, here, tree, ssh, tmp_path
 
 
 @pytest.mark.parametrize("ends", ["to", "from", "both"])
-def test_servers_of_one_key_are_pairs_too(ends, here, node, tree, port, tmp_path):  # noqa: F811
+def test_servers_of_one_key_are_pairs_too(ends, here, server, tree, port, tmp_path):  # noqa: F811
     at = port()
 
     def servers(root, first, *flags) -> str:
-        for n in (first, first + 1):
-            proc = node(root).run("copy-server", "--root", tmp_path / root, "--listen", f"127.0.0.{n}:{at}", *flags)
-            url = proc.until("its URL", lambda proc=proc: proc.out.split("\n")[0] if "\n" in proc.out else "")
-        return url.replace(f"127.0.0.{first + 1}", f"127.0.0.[{first}-{first + 1}]")
+        urls = [server(*flags, root=root, name=root, listen=f"127.0.0.{n}:{at}") for n in (first, first + 1)]
+        return urls[0].replace(f"127.0.0.{first}", f"127.0.0.[{first}-{first + 1}]")
 
     (tmp_path / "two").mkdir()
     source = f"{tree}/" if ends == "to" else servers(tree.parent.name, 2, "--read-only") + f"{tree.name}/"

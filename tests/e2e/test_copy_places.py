@@ -132,6 +132,9 @@ def test_a_copy_does_not_take_itself_along(way, here, server, ssh, tmp_path):  #
     for paths in ((f"{top}/", f"{top}/"), (top, tmp_path), (top / "tree/file", top / "tree"), (top / "tree/file", top / "tree/file")):
         assert "onto itself" in message(here, *words(*paths), code=2 if way == "here" else 1)
     assert not list(tmp_path.glob(".tidecast*")) and not list((top / "tree").glob(".tidecast*"))
+    if way == "server":
+        said = message(here, *words(top, top.parent))
+        assert str(tmp_path) not in said, said
 
 
 def test_of_sources_of_one_name_the_first_wins_as_with_rsync(here, tmp_path):

@@ -232,15 +232,14 @@ impl Args {
                 "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
             ));
         }
-        let server = |place: &Place| matches!(place, Place::Server { .. });
         let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
-        if self.way.via == "ssh" && (server(&first[0]) || server(&to[0])) {
+        if self.way.via == "ssh" && (first[0].is_server() || to[0].is_server()) {
             return Err(anyhow!("--via ssh is for host:path; to a server nothing goes by ssh"));
         }
         if self.way.via == "ssh" && elsewhere(&first[0]) && elsewhere(&to[0]) {
             return Err(anyhow!("--via ssh is between this host and another, not between two others"));
         }
-        let listening = if server(&first[0]) && !server(&to[0]) { first.len() } else { to.len() };
+        let listening = if first[0].is_server() && !to[0].is_server() { first.len() } else { to.len() };
         if listening > 1 && !self.way.address.is_empty() && self.way.address != ["all"] {
             return Err(anyhow!(
                 "a list of addresses is of one host, and {listening} listen here: --address all takes those that each has"

@@ -318,9 +318,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
         Begun::Dials { end, tls, guard } => {
             let offer = end.as_ref().map(End::offer).unwrap_or_default();
             channel.say(&ready(offer, None, NodeName(tls.id().to_string())))?;
-            let Ask::Go(target, offer) = channel.hear()? else {
-                return Err(Error::Damaged("an answer before its question".into()));
-            };
+            let (target, offer) = told(&mut channel)?;
             match dial(request, end, target, &guard, offer) {
                 Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
                 Err(e) => channel.say(&Answer::Failed(e.why()))?,
@@ -358,6 +356,14 @@ fn dial(
         (None, Role::Send(spec)) => End::Send(Sending::new(spec, None)?),
     };
     Ok((end, link(target, guard, &request.options)?))
+}
+
+/// Where an end that has said that it is ready is to dial, and what is sent.
+pub(super) fn told(channel: &mut Channel) -> Result<(Target, Offer), Error> {
+    match channel.hear()? {
+        Ask::Go(target, offer) => Ok((target, offer)),
+        Ask::Claimed(_) => Err(Error::Damaged("an answer before its question".into())),
+    }
 }
 
 /// The link of an end that dials.

@@ -14,7 +14,7 @@ use tidecast_identity::{NodeId, NodeKey, Tls};
 
 use super::channel::Channel;
 use super::local::{Receiving, Sending};
-use super::remote::{Answer, Ask, End, Request, Role, Way, link, report};
+use super::remote::{Answer, End, Request, Role, Way, link, report, told};
 use crate::back::connection::Connection;
 use crate::back::link::request;
 use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
@@ -229,13 +229,14 @@ impl Shared {
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
         channel.say(&Answer::Ready { offer: end.offer(), target: None, node })?;
-        let Ask::Go(target, _) = channel.hear()? else {
-            return Err(Error::Damaged("an answer before its question".into()));
-        };
-        let known = self.options.plain || target.node.is_some();
-        let nobody = || Error::Refused("a server sends only to one whose key it is told".into());
+        let (target, _) = told(&mut channel)?;
         let options = bounded(&request.options);
-        match known.then_some(()).ok_or_else(nobody).and_then(|()| link(target, &self.guard, &options)) {
+        let link = if self.options.plain || target.node.is_some() {
+            link(target, &self.guard, &options)
+        } else {
+            Err(Error::Refused("a server sends only to one whose key it is told".into()))
+        };
+        match link {
             Ok(link) => report(channel, end, &link, &options).map(drop),
             Err(e) => {
                 channel.say(&Answer::Failed(e.why()))?;

@@ -11,7 +11,7 @@ mod place;
 mod read;
 mod walk;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ use crate::spec::{Offer, SendSpec};
 use attributes::Owners;
 pub use null::Null;
 use overlay::{Earlier, Overlay};
-use place::Top;
+use place::{Dest, Top};
 
 /// Problems that are told one by one.
 const PROBLEMS: usize = 100;
@@ -52,7 +52,7 @@ pub struct Tree {
     checksum: bool,
     offer: Offer,
     /// Where it goes, if that is on this host.
-    dest: Option<PathBuf>,
+    dest: Option<Dest>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
     /// The next job is the first of a batch.
@@ -164,11 +164,11 @@ impl Tree {
         let exclude = (!spec.exclude.is_empty()).then(|| Exclude::new(&spec.exclude));
         let exclude = exclude.transpose().map_err(|e| Error::Usage(e.to_string()))?;
         let (tops, problems) = place::find(&spec.sources, root)?;
-        let dest = spec.dest.as_ref().map(|dest| place::on_disk(dest.as_encoded_bytes(), root));
-        if let Some((top, dest)) =
-            dest.as_ref().and_then(|d| Some((tops.iter().find(|top| top.is_at(d))?, d)))
+        let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));
+        if let Some(dest) = &dest
+            && let Some(top) = tops.iter().find(|top| top.is_at(dest))
         {
-            let (top, dest) = (&top.shown, dest.display());
+            let (top, dest) = (&top.shown, dest.shown());
             return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
         }
         let single = match tops.as_slice() {

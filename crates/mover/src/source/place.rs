@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
@@ -87,7 +86,7 @@ fn relative(path: &[u8]) -> &[u8] {
 }
 
 /// What is below `root` if there is one.
-pub(super) fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
+fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
     match root {
         Some(root) => root.join(OsStr::from_bytes(relative(path))),
         None => PathBuf::from(OsStr::from_bytes(path)),
@@ -202,24 +201,45 @@ fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8
     Ok(found)
 }
 
-/// Device and inode of a directory.
-pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|data| (data.dev(), data.ino()))
+/// A destination on the host of the source; of a server, below its root, and nothing is told of what is outside.
+#[derive(Debug)]
+pub(super) struct Dest {
+    path: Vec<u8>,
+    root: Option<PathBuf>,
+}
+
+impl Dest {
+    pub(super) fn new(path: &OsStr, root: Option<&Path>) -> Self {
+        Self { path: path.as_bytes().to_vec(), root: root.map(Path::to_owned) }
+    }
+
+    pub(super) fn shown(&self) -> String {
+        shown(&self.path)
+    }
+
+    /// Device and inode, if it is a directory.
+    pub(super) fn inode(&self) -> Option<(u64, u64)> {
+        self.inode_of(&self.path)
+    }
+
+    fn inode_of(&self, path: &[u8]) -> Option<(u64, u64)> {
+        let stat = fstat(directory(path, self.root.as_deref()).ok()?).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
 }
 
 impl Top {
-    /// Whether a copy to `dest` on this host would write it over itself.
-    pub(super) fn is_at(&self, dest: &Path) -> bool {
+    /// Whether a copy to `dest` would write it over itself.
+    pub(super) fn is_at(&self, dest: &Dest) -> bool {
         let Ok(stat) = fstat(&self.fd) else { return false };
-        let has = |path: &Path| inode(path) == Some((stat.st_dev, stat.st_ino));
+        let has = |path: &[u8]| dest.inode_of(path) == Some((stat.st_dev, stat.st_ino));
         match &self.single {
-            Some(_) if dest.is_dir() => has(dest),
+            Some(_) if dest.inode().is_some() => has(&dest.path),
             Some(name) => {
-                let parent = dest.parent().filter(|parent| !parent.as_os_str().is_empty());
-                dest.file_name().is_some_and(|last| last.as_bytes() == name)
-                    && has(parent.unwrap_or(Path::new(".")))
+                let (parent, last) = split(&dest.path);
+                last == Some(name) && has(parent)
             }
-            None => has(&dest.join(OsStr::from_bytes(&self.inside))),
+            None => has(&[&dest.path, &b"/"[..], &self.inside].concat()),
         }
     }
 }

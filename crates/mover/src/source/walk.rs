@@ -14,7 +14,8 @@ use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
 use super::overlay::Earlier;
-use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join, place};
+use super::place::Dest;
+use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::entry::Time;
 use crate::error::Error;
 use crate::part::{BLOCK, MAX_PATH};
@@ -93,7 +94,7 @@ impl<'w> Walk<'w> {
             asked: Vec::new(),
             links,
             batch: Default::default(),
-            dest: tree.dest.as_deref().and_then(place::inode),
+            dest: tree.dest.as_ref().and_then(Dest::inode),
             over: false,
             complete: true,
         }

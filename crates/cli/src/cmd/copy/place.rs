@@ -65,12 +65,11 @@ impl Place {
         };
         let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path }).to_owned();
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
-        if !is_list(hosts) {
-            return Ok(vec![Self::Ssh { host: list.replace(['[', ']'], ""), path }]);
-        }
-        let hosts = tidecast_group::hosts::parse(hosts).with_context(|| list.to_owned())?;
-        let place = |host: &str| Self::Ssh { host: format!("{user}{host}"), path: path.clone() };
-        Ok(hosts.iter().map(|host| place(host.reach())).collect())
+        let place = |host: String| Self::Ssh {
+            host: format!("{user}{}", host.replace(['[', ']'], "")),
+            path: path.clone(),
+        };
+        Ok(names(hosts)?.into_iter().map(place).collect())
     }
 
     /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key.
@@ -88,17 +87,17 @@ impl Place {
         }
         let slashes = path.iter().take_while(|b| **b == b'/').count();
         let path = [b"/", path.get(slashes..).unwrap_or_default()].concat();
-        let server = |at: &str| {
+        let server = |at: String| {
             let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let at = if has_port { at.to_owned() } else { format!("{at}:{PORT}") };
+            let at = if has_port { at } else { format!("{at}:{PORT}") };
             let path = OsStr::from_bytes(&path).to_owned();
             Self::Server { server: ServerAt { key: key.clone(), at }, path }
         };
-        if !is_list(at) {
-            return Ok(vec![server(at)]);
-        }
-        let hosts = tidecast_group::hosts::parse(at).with_context(|| at.to_owned())?;
-        Ok(hosts.iter().map(|host| server(host.reach())).collect())
+        Ok(names(at)?.into_iter().map(server).collect())
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self, Self::Server { .. })
     }
 
     pub(super) fn path(&self) -> &OsStr {
@@ -117,9 +116,13 @@ impl Place {
     }
 }
 
-/// Whether a name stands for several hosts. An IPv6 address begins with its bracket.
-fn is_list(hosts: &str) -> bool {
-    hosts.contains([',', '[']) && !hosts.starts_with('[')
+/// The hosts for which a name stands. An IPv6 address, which begins with its bracket, is one.
+fn names(list: &str) -> anyhow::Result<Vec<String>> {
+    if list.starts_with('[') || !list.contains([',', '[']) {
+        return Ok(vec![list.to_owned()]);
+    }
+    let hosts = tidecast_group::hosts::parse(list).with_context(|| list.to_owned())?;
+    Ok(hosts.iter().map(|host| host.reach().to_owned()).collect())
 }
 
 /// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.

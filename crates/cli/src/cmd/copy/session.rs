@@ -352,8 +352,7 @@ impl Ends<'_> {
             let node = (!plain).then(|| dials.remote.node.clone());
             Way::Listen { port: self.job.way.port, node }
         };
-        let is_server = |place: &Place| matches!(place, Place::Server { .. });
-        let (mut sender, receiver) = if is_server(from) && !is_server(to) {
+        let (mut sender, receiver) = if from.is_server() && !to.is_server() {
             let receive = Role::Receive(self.receive(&Offer::default()));
             let mut receiver = self.ask(to, &receive, Way::Dial { plain }, &guard)?;
             let mut sender = self.ask(from, &send, listens(&receiver), &guard)?;
