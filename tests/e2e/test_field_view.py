@@ -98,15 +98,17 @@ def coloured(pixels: np.ndarray) -> float:
 
 
 def label(tab, fact: str, number: int = 0) -> str:
+    """What a volume's label says of a fact; nothing while the page has not heard of the volume."""
     return tab.evaluate("""([fact, n]) => {
-        const dt = [...document.querySelectorAll('.label')[n].querySelectorAll('dt')].find((dt) => dt.textContent === fact);
+        const dts = document.querySelectorAll('.label')[n]?.querySelectorAll('dt') ?? [];
+        const dt = [...dts].find((dt) => dt.textContent === fact);
         return dt ? dt.nextSibling.textContent : '';
     }""", [fact, number])
 
 
 def step(tab, number: int = 0) -> int:
-    said = label(tab, "step", number).split()[0]
-    return int(said) if said.isdigit() else -1
+    said = label(tab, "step", number).split(maxsplit=1)
+    return int(said[0]) if said and said[0].isdigit() else -1
 
 
 def until(tab, what: str, test) -> None:
