@@ -19,7 +19,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from bench.measure import Failed, begin
 from bench.mover import data, table
 from bench.mover.ours import OURS
 from bench.mover.rivals import RIVALS, Iperf, Job, Rival
-from bench.mover.sides import PLACES, Side, listening, machine, sweep, watched
+from bench.mover.sides import PLACES, Side, ended, listening, machine, sweep, watched
 from bench.programs import ROOT, free_port
 
 SHM = pathlib.Path("/dev/shm")
@@ -75,7 +74,7 @@ class Bench:
             trouble = collections.Counter()  # two failures, or one run that does not end, and a rival is out
             for turn in range(self.args.repeats):
                 for rival in self.args.only:
-                    if trouble[rival.name] < 2 and not (rival.loopback_only and place.name != "loopback"):
+                    if trouble[rival.name] < 2 and rival.takes(known.name) and not (rival.loopback_only and place.name != "loopback"):
                         row = {"place": place.name, "set": known.name, "rival": rival.name, "turn": turn, "files": files, "bytes": size}
                         self.turn(place, rival, row, source, blob, best, trouble)
         finally:
@@ -120,14 +119,11 @@ class Bench:
             time.sleep(0.2)
             cpu, busy, link = near.group.cpu() + far.group.cpu(), machine(), place.cpu()
             with watched(near, far):
-                began = time.monotonic()
                 copying = near.start(rival.copy(job))
-                try:
-                    code = copying.wait(self.args.limit)
-                    if rival.ends and not code:
-                        code = serving.wait(self.args.limit)
-                except subprocess.TimeoutExpired:
-                    code = None
+                began = time.monotonic()  # making a process takes this program longer than some copies last
+                code = ended(copying, self.args.limit)
+                if rival.ends and code == 0:
+                    code = ended(serving, self.args.limit)
                 seconds = time.monotonic() - began
                 time.sleep(0.05)  # the watch looks once more at the server
             after = machine()

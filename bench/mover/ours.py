@@ -1,4 +1,4 @@
-"""`tidecast copy`: to and from a server of its own, and started by ssh."""
+"""`tidecast copy`: to and from a server of its own, and started by ssh; and the floor below it."""
 from __future__ import annotations
 
 import json
@@ -6,8 +6,11 @@ import re
 import time
 
 from bench.measure import Failed
+from bench.mover.goals import SMALL
 from bench.mover.rivals import Job, OverSsh, Rival
 from bench.programs import TIDECAST
+
+FLOOR = TIDECAST.parent / "examples/floor"
 
 
 def outcome(job: Job) -> dict:
@@ -64,6 +67,23 @@ class OursSsh(OverSsh):
         return outcome(job)
 
 
+class Floor(Rival):
+    """What no mover of small files is spared: the system calls and the cipher, with nothing between them (crates/mover/examples/floor.rs)."""
+    loopback_only = True
+
+    def __init__(self, name: str, guard: str):
+        self.name, self.guard = name, guard
+
+    def missing(self) -> list[str]:
+        return [] if FLOOR.exists() else [str(FLOOR)]
+
+    def takes(self, name: str) -> bool:
+        return name in SMALL
+
+    def copy(self, job: Job) -> list:
+        return [FLOOR, self.guard, job.source, job.target]
+
+
 OURS: list[Rival] = [
     Ours("tidecast"), Ours("tidecast-plain", "--plain"), Ours("tidecast-pull", pull=True), OursSsh("tidecast-ssh"),
-    OursSsh("tidecast-via-ssh", "--via", "ssh", cipher="aes128-gcm@openssh.com")]
+    OursSsh("tidecast-via-ssh", "--via", "ssh", cipher="aes128-gcm@openssh.com"), Floor("floor-plain", "plain"), Floor("floor-tls", "tls")]

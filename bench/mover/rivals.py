@@ -42,6 +42,10 @@ class Rival:
     def missing(self) -> list[str]:
         return [program for program in self.needs if not shutil.which(program, path=PATH)]
 
+    def takes(self, name: str) -> bool:
+        """Whether it copies such a set."""
+        return True
+
     def serve(self, job: Job) -> list | None:
         """What runs on the far side before the clock does, and listens at the job's port."""
         return None

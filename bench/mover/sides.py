@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,13 @@ class Side:
 
     def end(self) -> None:
         self.group.remove()
+
+
+def ended(process: subprocess.Popen, limit: float) -> int | None:
+    """Its exit code; None if it still runs after so many seconds. Popen.wait, with a limit, looks only every 50 ms."""
+    with os.fdopen(os.pidfd_open(process.pid)) as handle:
+        over, _, _ = select.select([handle], [], [], limit)
+    return process.wait() if over else None
 
 
 def sweep(data: pathlib.Path) -> None:

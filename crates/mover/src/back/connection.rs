@@ -24,8 +24,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 const FAR: Duration = Duration::from_millis(5);
 /// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
 const UNSENT: u32 = 1 << 20;
-/// Plaintext that rustls may hold: some records at once, one system call.
-const TLS_BUFFER: usize = 256 << 10;
+/// Plaintext that rustls may hold: some records at once, one system call. Of more than 128 KiB that are free again the allocator gives
+/// the pages back, to have them made anew for the next records.
+const TLS_BUFFER: usize = 64 << 10;
 
 /// How connections are protected.
 #[derive(Clone, Debug)]

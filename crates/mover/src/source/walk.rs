@@ -26,6 +26,8 @@ const NAMES: usize = 32 << 10;
 /// Files of a batch, and bytes after which it is full.
 const BATCH: usize = 1000;
 const BATCH_BYTES: u64 = 64 << 20;
+/// Bytes of files that go in one block: less than it could hold, so that they are still in a core's cache when they are sent.
+const GATHER: u64 = BLOCK as u64 / 4;
 /// Directories so deep are kept open and read piece by piece; deeper ones are read at once, so that few are open.
 const DEEP: usize = 64;
 
@@ -40,7 +42,7 @@ impl Gathered {
     /// Adds an entry; what is full comes back.
     pub(super) fn add(&mut self, item: Item) -> Option<Job> {
         let bytes = if matches!(item.kind, Is::File { .. }) { item.seen.len } else { 0 };
-        let full = self.bytes + bytes > BLOCK as u64 || self.items.len() >= ENTRIES;
+        let full = self.bytes + bytes > GATHER || self.items.len() >= ENTRIES;
         let job = if full { self.take() } else { None };
         self.bytes += bytes;
         self.items.push(item);
