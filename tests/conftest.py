@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -26,6 +27,13 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root and network namespaces")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        # Labs change settings of the whole machine and put them back: with several workers, one of them has all labs.
+        if "lab" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("lab"))
 
 
 def needs(*programs: str) -> None:
@@ -74,15 +82,18 @@ def launcher(tmp_path):
 
 @pytest.fixture
 def port():
-    """port() -> a TCP and UDP port that is free now, on every loopback address."""
+    """port() -> a TCP and UDP port that is free now, on every loopback address; one that the system gives to nobody who
+    asks for any, nor another worker to its tests."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    free = range(20_000 + 1000 * (worker % 12), 21_000 + 1000 * (worker % 12))
     taken: set[int] = set()
 
     def find() -> int:
         while True:
+            number = random.choice(free)
             with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-                tcp.bind(("", 0))
-                number = tcp.getsockname()[1]
                 try:
+                    tcp.bind(("", number))
                     udp.bind(("", number))
                 except OSError:
                     continue

@@ -142,7 +142,7 @@ pub(crate) struct TuneArgs {
     /// Threads that read, and as many that write
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_READERS))]
     readers: Option<usize>,
-    /// Memory for blocks, at each end [default: 64MiB]
+    /// Memory for blocks, at each end [default: what its threads need, and more where that is quicker, to 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = pool)]
     pool: Option<Size>,
     /// Work on these cores of this host: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)

@@ -7,11 +7,14 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::{CertificateError, ClientConnection, OtherError, ServerConnection, StreamOwned};
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::{CertificateError, OtherError};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 
+use super::tls::Stream;
 use crate::error::Error;
 
 /// The protocol's name for TLS (ALPN).
@@ -24,9 +27,6 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 const FAR: Duration = Duration::from_millis(5);
 /// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
 const UNSENT: u32 = 1 << 20;
-/// Plaintext that rustls may hold: some records at once, one system call. Of more than 128 KiB that are free again the allocator gives
-/// the pages back, to have them made anew for the next records.
-const TLS_BUFFER: usize = 64 << 10;
 
 /// How connections are protected.
 #[derive(Clone, Debug)]
@@ -86,8 +86,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 enum Transport {
     Tcp(TcpStream),
-    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Client(Box<Stream<UnbufferedClientConnection>>),
+    Server(Box<Stream<UnbufferedServerConnection>>),
     In(File),
     Out(File),
 }
@@ -110,14 +110,10 @@ impl Connection {
             return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip });
         };
         let config = tls.client_speaking(PROTOCOL, node)?;
-        let mut session =
-            ClientConnection::new(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
-        session.set_buffer_limit(Some(TLS_BUFFER));
-        let mut stream = StreamOwned::new(session, tcp);
-        while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(to, e))?;
-        }
-        let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
+        let session = UnbufferedClientConnection::new(config, placeholder_name())
+            .map_err(|e| failed(io::Error::other(e)))?;
+        let stream = Stream::open(session, tcp).map_err(|e| handshake(to, e))?;
+        let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Client(Box::new(stream)), peer, round_trip })
     }
 
@@ -129,13 +125,9 @@ impl Connection {
             return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip: Duration::ZERO });
         };
         let config = tls.server_speaking(&[PROTOCOL]);
-        let mut session = ServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
-        session.set_buffer_limit(Some(TLS_BUFFER));
-        let mut stream = StreamOwned::new(session, tcp);
-        while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock).map_err(|e| handshake(from, e))?;
-        }
-        let peer = Some(peer_node_id(stream.conn.peer_certificates())?);
+        let session = UnbufferedServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
+        let stream = Stream::open(session, tcp).map_err(|e| handshake(from, e))?;
+        let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Server(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
@@ -195,21 +187,20 @@ impl Connection {
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Tcp(tcp) => Some(tcp),
-            Transport::Client(stream) => Some(&stream.sock),
-            Transport::Server(stream) => Some(&stream.sock),
+            Transport::Client(stream) => Some(&stream.tcp),
+            Transport::Server(stream) => Some(&stream.tcp),
             Transport::In(_) | Transport::Out(_) => None,
         }
     }
 
     /// Says goodbye, so that the other side can tell an end from a break.
     pub(crate) fn close(mut self) {
-        match &mut self.transport {
-            Transport::Client(stream) => stream.conn.send_close_notify(),
-            Transport::Server(stream) => stream.conn.send_close_notify(),
-            _ => {}
-        }
         // Whoever has gone already needs no goodbye.
-        let _ = self.flush();
+        let _ = match &mut self.transport {
+            Transport::Client(stream) => stream.close(),
+            Transport::Server(stream) => stream.close(),
+            _ => Ok(()),
+        };
         let _ = self.tcp().map(|tcp| tcp.shutdown(Shutdown::Write));
     }
 }

@@ -209,6 +209,52 @@ impl Climber {
     }
 }
 
+/// Blocks in memory at most, unless said otherwise: 64 MiB.
+const POOL: usize = 16;
+/// Blocks beyond one for each thread, to begin with.
+const SPARE: usize = 2;
+/// Seconds of a tick for which some must wait for blocks while others wait for work, so that more blocks may help.
+const BOTH_WAIT: f64 = 0.05;
+
+/// Finds how many blocks an end should have: one for each of its threads, and no more to spare than pays, as few stay in the
+/// processors' caches.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// None: what was said holds.
+    spare: Option<Climber>,
+    now: usize,
+    before: Tick,
+}
+
+impl Room {
+    /// So many if it was said, else as many as these threads want.
+    pub(crate) fn new(said: Option<usize>, threads: usize) -> Self {
+        let spare = said.is_none().then(|| Climber::new(SPARE, SPARE, POOL, true, STEP));
+        Self { spare, now: said.unwrap_or(Self::of(threads, SPARE)), before: Tick::default() }
+    }
+
+    fn of(threads: usize, spare: usize) -> usize {
+        (threads + spare).min(POOL)
+    }
+
+    /// How many blocks there should be.
+    pub(crate) fn blocks(&self) -> usize {
+        self.now
+    }
+
+    /// One tick later, after which `bytes` more came through; `idle` says of what happened meanwhile for how long those waited who
+    /// take full blocks.
+    pub(crate) fn tick(&mut self, tick: Tick, bytes: u64, idle: impl Fn(&Tick) -> f64) -> usize {
+        let meanwhile = since(&tick, &self.before);
+        self.before = tick;
+        if let Some(spare) = &mut self.spare {
+            let starves = meanwhile.pool.min(idle(&meanwhile)) > BOTH_WAIT;
+            self.now = Self::of((tick.fronts + tick.streams) as usize, spare.tick(bytes, starves));
+        }
+        self.now
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +295,35 @@ mod tests {
         let mut climber = Climber::threads(2, 16);
         assert!(climb(&mut climber, 100, |_| 1000) <= 2);
         assert!(climb(&mut climber, 100, |n| 100 * n.min(4) as u64) >= 3);
+    }
+
+    #[test]
+    fn there_are_blocks_for_all_threads_and_more_where_that_pays() {
+        let mut room = Room::new(None, 4);
+        assert_eq!(room.blocks(), 6);
+        let mut tick = Tick { fronts: 2, streams: 2, ..Tick::default() };
+        let pass = |room: &mut Room, tick: &mut Tick, both_wait: bool, rate: fn(usize) -> u64| {
+            for _ in 0..60 {
+                tick.pool += 0.5;
+                tick.stream_idle += if both_wait { 0.5 } else { 0.0 };
+                room.tick(*tick, rate(room.blocks()), |t| t.stream_idle);
+            }
+        };
+        // Whoever waits for blocks only because those are slow who take them gets no more.
+        pass(&mut room, &mut tick, false, |_| 1000);
+        assert_eq!(room.blocks(), 6);
+        pass(&mut room, &mut tick, true, |n| 100 * n.min(12) as u64);
+        assert_eq!(room.blocks(), 12);
+        // Streams want blocks at once; there is an end to it.
+        tick.streams = 8;
+        pass(&mut room, &mut tick, false, |_| 1000);
+        assert!(room.blocks() >= 12);
+        tick.streams = 64;
+        pass(&mut room, &mut tick, true, |n| 100 * n as u64);
+        assert_eq!(room.blocks(), POOL);
+        let mut said = Room::new(Some(3), 4);
+        pass(&mut said, &mut tick, true, |n| 100 * n as u64);
+        assert_eq!(said.blocks(), 3);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod rate;
 mod receive;
 mod send;
 mod session;
+mod tls;
 
 pub use connection::{Guard, Purpose, congestion};
 pub use control::{Limit, Limits};

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Purpose;
-use super::control::{Climber, Limits};
+use super::control::{Climber, Limits, Room};
 use super::frame::{Forward, FrameKind, Header, Return, read_block, read_message, skip_block, write_message};
 use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
-use super::send::{POOL, TICK, cores};
+use super::send::{TICK, cores};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
 use crate::block::{Leased, Pool};
 use crate::error::Error;
@@ -39,7 +39,7 @@ pub fn receive<S: Sink>(
         sink,
         link,
         monitor,
-        pool: Pool::new(options.pool.unwrap_or(POOL)),
+        pool: Pool::new(Room::new(options.pool, writers + link.wanted()).blocks()),
         full: Queue::new(usize::MAX),
         state: Mutex::new(State::default()),
         changed: Condvar::new(),
@@ -131,6 +131,7 @@ impl<S: Sink> Receiver<'_, S> {
 
     fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) {
         let mut climber = Climber::threads(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst));
+        let mut room = Room::new(options.pool, self.writers.load(SeqCst) + self.link.wanted());
         let (mut next, mut before) = (Instant::now() + TICK, Tick::default());
         while !self.is_over() {
             if let Some(arrival) = self.link.next(Duration::from_millis(50)) {
@@ -157,6 +158,7 @@ impl<S: Sink> Receiver<'_, S> {
                 }
                 self.full.wake();
             }
+            self.pool.set_limit(room.tick(now, now.bytes - before.bytes, |tick| tick.front_idle));
             before = now;
             let written = self.sink.written();
             let ending = self.state.lock().end.is_some();

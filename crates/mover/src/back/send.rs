@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Purpose;
-use super::control::{Climber, Judge, Limit, Limits};
+use super::control::{Climber, Judge, Limit, Limits, Room};
 use super::frame::{Forward, Return, expect_message, write_block, write_message};
 use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
@@ -35,8 +35,6 @@ const ASKED: usize = 64;
 const ANSWER: u64 = 4;
 /// Blocks that are sent and not acknowledged: their jobs are in memory.
 const UNDER_WAY: usize = 192;
-/// Blocks in memory, unless said otherwise: 64 MiB.
-pub(super) const POOL: usize = 16;
 
 /// Sends all that `source` has, to the end that `link` leads to.
 ///
@@ -53,7 +51,7 @@ pub fn send<S: Source>(
         source,
         link,
         monitor,
-        pool: Pool::new(options.pool.unwrap_or(POOL)),
+        pool: Pool::new(Room::new(options.pool, fronts + link.wanted()).blocks()),
         tasks: Queue::new(JOBS),
         full: Queue::new(usize::MAX),
         state: Mutex::new(State::default()),
@@ -243,6 +241,7 @@ impl<S: Source> Sender<'_, S> {
             }
             self.tasks.wake();
         }
+        self.pool.set_limit(control.room.tick(here, bytes, |tick| tick.stream_idle));
         if options.streams.is_none() {
             self.link.want(control.streams.tick(bytes, limit == Limit::Network));
         }
@@ -536,6 +535,7 @@ struct Control {
     limits: Limits,
     readers: Climber,
     streams: Climber,
+    room: Room,
     bytes: u64,
     next: Instant,
 }
@@ -549,6 +549,7 @@ impl Control {
             limits: Limits::default(),
             readers: Climber::threads(readers, 4 * readers),
             streams: Climber::streams(streams, super::MAX_STREAMS),
+            room: Room::new(options.pool, readers + streams),
             bytes: 0,
             next: Instant::now() + TICK,
         }
