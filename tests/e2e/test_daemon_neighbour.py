@@ -123,7 +123,8 @@ def test_a_user_without_a_daemon_gets_one_that_ends_by_itself(built, tmp_path, d
     off = tidecast("--config", home / "off.toml", "cache", "ls")
     assert off.returncode == 1 and "no daemon answers" in off.stdout
     first = [subprocess.Popen([*become, built / "tidecast", "cache", "ls", "--json"], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [one.wait(120) for one in first] == [0, 0, 0], "started by several at the same time, one serves them"
+    said = [one.communicate(timeout=120)[0] for one in first]
+    assert [one.returncode for one in first] == [0, 0, 0], f"started by several at the same time, one serves them: {said}"
     made = tidecast("cache", "create", "nt", data)
     assert made.returncode == 0, made.stdout
     status = json.loads(tidecast("admin", "status").stdout.splitlines()[-1])

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::api::types::{CacheInfo, Create, Created};
+use crate::socket::Short;
 
 /// Most bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
@@ -86,8 +87,8 @@ impl Client {
 
     /// A connection, to whom it has to be.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ClientError> {
-        let connect = timeout(CONNECT, UnixStream::connect(&self.path)).await;
-        let connect = connect.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let connect = async { UnixStream::connect(Short::of(&self.path)?.path()).await };
+        let connect = timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = connect.map_err(|source| ClientError::NoDaemon { path: self.shown(), source })?;
         if let Some((uid, pid)) = self.expected {
             let there = stream.peer_cred().map_err(|e| self.broken(e))?;

@@ -44,6 +44,7 @@ mod seeds;
 mod serve;
 mod service;
 mod site;
+pub mod socket;
 mod sources;
 mod swarms;
 mod transfer;

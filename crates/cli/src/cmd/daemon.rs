@@ -292,7 +292,7 @@ pub(crate) fn to_ask(context: &Context<'_>) -> Result<PathBuf, Failure> {
 pub(crate) fn to_ask_or_start(context: &Context<'_>) -> Result<PathBuf, Failure> {
     let path = to_ask(context)?;
     let wanted = context.settings.daemon.as_ref().and_then(|table| table.on_demand).unwrap_or(true);
-    let answers = || std::os::unix::net::UnixStream::connect(&path).is_ok();
+    let answers = || tidecast_daemon::socket::answers(&path);
     if !wanted || context.settings.socket.is_some() || rustix::process::geteuid().is_root() || answers() {
         return Ok(path);
     }

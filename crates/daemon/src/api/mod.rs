@@ -26,6 +26,7 @@ use tokio::net::unix::UCred;
 
 use crate::caller::{Caller, is_stranger};
 use crate::daemon::Daemon;
+use crate::socket::Short;
 use error::ApiError;
 
 /// Most bytes of a request that is not an upload.
@@ -126,14 +127,14 @@ pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+    if crate::socket::answers(path) {
         return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another daemon listens there"));
     }
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = UnixListener::bind(Short::of(path)?.path())?;
     let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)

@@ -172,14 +172,14 @@ impl<S: Session> Stream<S> {
                     Some(Came::Closed)
                 }
                 Ok(_) => Some(Came::Blocked),
-                Err(e) => {
-                    if let Some(first) = failed {
-                        return Err(first);
-                    }
-                    // Nothing more is heard; but the session may have an alert for the peer.
+                // The session may have an alert for the peer; it must see again what it has not done with.
+                Err(e) if failed.is_none() => {
                     (failed, say) = (Some(invalid(e)), Say::Nothing);
-                    self.from = self.to;
-                    continue;
+                    None
+                }
+                Err(_) => {
+                    let _ = self.tcp.write_all(&self.outgoing[..std::mem::take(&mut self.ready)]);
+                    Some(Came::Closed)
                 }
             };
             self.from += discard;
