@@ -47,6 +47,7 @@ pub fn answers(path: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
