@@ -7,6 +7,9 @@ stand ready. Rivals take turns, so that what else this machine does hits all ali
 `loopback` is this machine. `wan50` and `wan100` are two network namespaces joined by tidecast-wan, 1 Gbit/s and so many
 milliseconds of round trip; `-loss`: 0.01% of the packets are lost. All have the same congestion control (cubic) and limits of buffers.
 
+`floor-plain` and `floor-tls` are the system calls and the cipher of a copy of small files and nothing else, on all cores: no mover is
+quicker here.
+
 `python3 -m bench.mover.course` shows one copy on a link that changes while it runs.
 """
 from __future__ import annotations

@@ -35,11 +35,12 @@ pub fn receive<S: Sink>(
     monitor: &Monitor,
 ) -> Result<Outcome, Error> {
     let writers = options.fronts.unwrap_or_else(cores);
+    let room = Room::new(options.pool, writers + link.wanted());
     let end = Receiver {
         sink,
         link,
         monitor,
-        pool: Pool::new(Room::new(options.pool, writers + link.wanted()).blocks()),
+        pool: Pool::new(room.blocks()),
         full: Queue::new(usize::MAX),
         state: Mutex::new(State::default()),
         changed: Condvar::new(),
@@ -48,7 +49,7 @@ pub fn receive<S: Sink>(
         failure: Failure::default(),
         writers: AtomicUsize::new(writers),
     };
-    end.run(options, writers)
+    end.run(options, writers, room)
 }
 
 struct Receiver<'s, S: Sink> {
@@ -105,14 +106,14 @@ impl Done {
 }
 
 impl<S: Sink> Receiver<'_, S> {
-    fn run(&self, options: &Options, writers: usize) -> Result<Outcome, Error> {
+    fn run(&self, options: &Options, writers: usize, room: Room) -> Result<Outcome, Error> {
         let began = Instant::now();
         std::thread::scope(|scope| {
             for n in 0..writers {
                 scope.spawn(move || self.write(n));
             }
             scope.spawn(|| self.finish());
-            self.attend(scope, options);
+            self.attend(scope, options, room);
             self.stop();
         });
         if let Some(error) = self.failure.take() {
@@ -129,9 +130,8 @@ impl<S: Sink> Receiver<'_, S> {
         })
     }
 
-    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) {
+    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options, mut room: Room) {
         let mut climber = Climber::threads(self.writers.load(SeqCst), 4 * self.writers.load(SeqCst));
-        let mut room = Room::new(options.pool, self.writers.load(SeqCst) + self.link.wanted());
         let (mut next, mut before) = (Instant::now() + TICK, Tick::default());
         while !self.is_over() {
             if let Some(arrival) = self.link.next(Duration::from_millis(50)) {

@@ -47,11 +47,12 @@ pub fn send<S: Source>(
     monitor: &Monitor,
 ) -> Result<Outcome, Error> {
     let fronts = options.fronts.unwrap_or_else(cores);
+    let room = Room::new(options.pool, fronts + link.wanted());
     let end = Sender {
         source,
         link,
         monitor,
-        pool: Pool::new(Room::new(options.pool, fronts + link.wanted()).blocks()),
+        pool: Pool::new(room.blocks()),
         tasks: Queue::new(JOBS),
         full: Queue::new(usize::MAX),
         state: Mutex::new(State::default()),
@@ -63,7 +64,7 @@ pub fn send<S: Source>(
         readers: AtomicUsize::new(fronts),
         rate: Rate::new(options.rate),
     };
-    end.run(options, fronts)
+    end.run(options, fronts, room)
 }
 
 /// Threads to begin with.
@@ -140,14 +141,14 @@ struct Sent<J> {
 }
 
 impl<S: Source> Sender<'_, S> {
-    fn run(&self, options: &Options, fronts: usize) -> Result<Outcome, Error> {
+    fn run(&self, options: &Options, fronts: usize, room: Room) -> Result<Outcome, Error> {
         let began = Instant::now();
         let limits = std::thread::scope(|scope| {
             scope.spawn(|| self.walk());
             for n in 0..fronts {
                 scope.spawn(move || self.read(n));
             }
-            let limits = self.attend(scope, options);
+            let limits = self.attend(scope, options, room);
             self.stop();
             limits
         });
@@ -161,8 +162,13 @@ impl<S: Source> Sender<'_, S> {
     }
 
     /// Takes connections in and looks after all, until it is over.
-    fn attend<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, options: &Options) -> Limits {
-        let mut control = Control::new(options, self.link, self.readers.load(SeqCst));
+    fn attend<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        options: &Options,
+        room: Room,
+    ) -> Limits {
+        let mut control = Control::new(options, self.link, self.readers.load(SeqCst), room);
         let mut serial = 0;
         loop {
             if let Some(arrival) = self.link.next(control.wait()) {
@@ -541,7 +547,7 @@ struct Control {
 }
 
 impl Control {
-    fn new(options: &Options, link: &Link, readers: usize) -> Self {
+    fn new(options: &Options, link: &Link, readers: usize, room: Room) -> Self {
         let streams = options.streams.unwrap_or_else(|| link.wanted());
         Self {
             judge: Judge::default(),
@@ -549,7 +555,7 @@ impl Control {
             limits: Limits::default(),
             readers: Climber::threads(readers, 4 * readers),
             streams: Climber::streams(streams, super::MAX_STREAMS),
-            room: Room::new(options.pool, readers + streams),
+            room,
             bytes: 0,
             next: Instant::now() + TICK,
         }

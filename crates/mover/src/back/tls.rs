@@ -139,24 +139,21 @@ impl<S: Session> Stream<S> {
     }
 
     /// Lets the session do what it can with what has come, until there is something to tell.
-    fn advance(&mut self, room: &mut [u8], mut say: Say<'_>) -> io::Result<Came> {
-        let mut failed = None;
+    fn advance(&mut self, room: &mut [u8], say: Say<'_>) -> io::Result<Came> {
         loop {
             let UnbufferedStatus { discard, state } =
                 self.session.process(&mut self.incoming[self.from..self.to]);
-            let came = match state {
+            self.from += discard;
+            match state {
                 Ok(ConnectionState::ReadTraffic(traffic)) => {
-                    Some(Came::Plain(decrypted(traffic, room, &mut self.rest)?))
+                    return decrypted(traffic, room, &mut self.rest).map(Came::Plain);
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     self.ready += data.encode(&mut self.outgoing[self.ready..]).map_err(io::Error::other)?;
-                    None
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
-                    let sent = self.tcp.write_all(&self.outgoing[..std::mem::take(&mut self.ready)]);
+                    self.tcp.write_all(&self.outgoing[..std::mem::take(&mut self.ready)])?;
                     data.done();
-                    // That it was no use to complain is not what went wrong.
-                    if failed.is_none() { sent.map(|()| None)? } else { None }
                 }
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     let ready = match say {
@@ -165,29 +162,31 @@ impl<S: Session> Stream<S> {
                         Say::Goodbye => traffic.queue_close_notify(&mut self.outgoing),
                     };
                     self.tcp.write_all(&self.outgoing[..ready.map_err(io::Error::other)?])?;
-                    Some(Came::Ready)
+                    return Ok(Came::Ready);
                 }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                Ok(ConnectionState::PeerClosed) => {
                     self.is_closed = true;
-                    Some(Came::Closed)
+                    return Ok(Came::Closed);
                 }
-                Ok(_) => Some(Came::Blocked),
-                // The session may have an alert for the peer; it must see again what it has not done with.
-                Err(e) if failed.is_none() => {
-                    (failed, say) = (Some(invalid(e)), Say::Nothing);
-                    None
+                // Both have said goodbye: nothing can come of anything any more.
+                Ok(ConnectionState::Closed) => return Err(io::ErrorKind::NotConnected.into()),
+                Ok(_) => return Ok(Came::Blocked),
+                Err(e) => {
+                    self.complain();
+                    return Err(invalid(e));
                 }
-                Err(_) => {
-                    let _ = self.tcp.write_all(&self.outgoing[..std::mem::take(&mut self.ready)]);
-                    Some(Came::Closed)
-                }
-            };
-            self.from += discard;
-            match (came, failed.take()) {
-                (None, still) => failed = still,
-                (Some(came), None) => return Ok(came),
-                (Some(_), Some(e)) => return Err(e),
             }
+        }
+    }
+
+    /// Sends the alert that the session may have for the peer. Asked once more, it would look again at what it could not bear.
+    fn complain(&mut self) {
+        let state = self.session.process(&mut self.incoming[self.from..self.to]).state;
+        if let Ok(ConnectionState::EncodeTlsData(mut alert)) = state
+            && let Ok(len) = alert.encode(&mut self.outgoing[self.ready..])
+        {
+            // That it was no use is not what went wrong.
+            let _ = self.tcp.write_all(&self.outgoing[..self.ready + len]);
         }
     }
 
@@ -291,5 +290,103 @@ impl<S: Session> Write for Stream<S> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use tidecast_identity::{NodeKey, Tls, placeholder_name};
+
+    use super::*;
+
+    type Client = Stream<UnbufferedClientConnection>;
+    type Server = Stream<UnbufferedServerConnection>;
+
+    fn ways() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0)
+    }
+
+    fn accept(tcp: TcpStream) -> io::Result<Server> {
+        let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
+        Stream::open(UnbufferedServerConnection::new(tls.server()).unwrap(), tcp)
+    }
+
+    fn pair() -> (Client, Server) {
+        let (near, far) = ways();
+        let far = thread::spawn(|| accept(far));
+        let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
+        let session = UnbufferedClientConnection::new(tls.client(), placeholder_name()).unwrap();
+        (Stream::open(session, near).unwrap(), far.join().unwrap().unwrap())
+    }
+
+    #[test]
+    fn all_comes_in_order_and_an_end_is_told_from_a_break() {
+        for says_goodbye in [true, false] {
+            let (mut near, mut far) = pair();
+            assert!(near.certificates().is_some() && far.certificates().is_some());
+            let data: Vec<u8> = (0..3_000_000_usize).map(|i| (i * 7 / 3) as u8).collect();
+            let expected = data.clone();
+            let sender = thread::spawn(move || {
+                let (head, mut rest) = data.split_at(100);
+                // What is short goes with what follows, and nothing is lost between them.
+                let mut sent = near
+                    .write_vectored(&[IoSlice::new(&[]), IoSlice::new(head), IoSlice::new(rest)])
+                    .unwrap();
+                assert_eq!(sent, RECORD);
+                rest = &data[sent..];
+                for len in [1, 3, OUTGOING - 1, OUTGOING + 1].into_iter().cycle() {
+                    if rest.is_empty() {
+                        break;
+                    }
+                    sent = near.write(&rest[..len.min(rest.len())]).unwrap();
+                    rest = &rest[sent..];
+                }
+                if says_goodbye {
+                    near.close().unwrap();
+                }
+            });
+            let (mut got, mut room) = (Vec::new(), vec![0; 200_000]);
+            let end = loop {
+                let len = [1, 24, 5000, 200_000][got.len() % 4];
+                match far.read(&mut room[..len]) {
+                    Ok(0) => break None,
+                    Ok(n) => got.extend_from_slice(&room[..n]),
+                    Err(e) => break Some(e.kind()),
+                }
+            };
+            sender.join().unwrap();
+            assert!(got == expected);
+            assert_eq!(end, (!says_goodbye).then_some(io::ErrorKind::UnexpectedEof));
+            if says_goodbye {
+                // The other may still speak, until it has said goodbye too.
+                far.write_all(b"more").unwrap_or_default();
+                far.close().unwrap_or_default();
+                assert!(far.write(b"more").is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn who_speaks_something_else_hears_an_alert() {
+        for words in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            &[22, 3, 1, 0, 4, 1, 0, 0, 0],
+            &[21, 3, 3, 0, 2, 2, 40],
+            &[0; 300],
+        ] {
+            let (mut near, far) = ways();
+            let far = thread::spawn(|| accept(far).map(drop));
+            near.write_all(words).unwrap();
+            near.shutdown(std::net::Shutdown::Write).unwrap();
+            let error = far.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{words:?}: {error}");
+            let mut heard = Vec::new();
+            let _ = near.read_to_end(&mut heard);
+            assert!(heard.first().is_none_or(|kind| *kind == 21), "{heard:?}");
+        }
     }
 }
