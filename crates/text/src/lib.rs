@@ -1,0 +1,9 @@
+//! Text that people and shells read: one reader and one printer of each form.
+//!
+//! Pure: it does no I/O and knows nothing of the rest of the workspace.
+
+mod escape;
+mod shell;
+
+pub use escape::{Escaped, escaped, escaped_bytes};
+pub use shell::quote;
