@@ -1,0 +1,131 @@
+//! Accepting with tokio: a loop that never waits for a peer, and handshakes that end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::gate::{Gate, Pass};
+use crate::source::Source;
+
+/// Pause after a failure to accept.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Unproven connections that are closed when accepting fails: descriptors have run out.
+const SHED: usize = 16;
+
+/// Why a handshake was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cut {
+    /// Its time is over.
+    #[error("the handshake took longer than {} s", .0.as_secs())]
+    Late(Duration),
+    /// Later connections of the same source took its place.
+    #[error("too many connections of its address have proved nothing yet")]
+    Crowded,
+}
+
+/// An unproven connection of a tokio listener.
+#[derive(Debug)]
+pub struct Admitted {
+    pass: Pass,
+    closed: oneshot::Receiver<()>,
+    deadline: Duration,
+}
+
+impl Admitted {
+    /// Takes a place in the gate.
+    #[must_use]
+    pub fn new(gate: &Gate, source: Source) -> Self {
+        let (close, closed) = oneshot::channel();
+        let close = move || {
+            // Without a receiver the handshake has ended already.
+            let _ = close.send(());
+        };
+        Self { pass: gate.admit(source, close), closed, deadline: gate.deadline() }
+    }
+
+    /// Runs a part of the handshake, within what is left of the time of all parts.
+    ///
+    /// # Errors
+    /// [`Cut`]: the connection is to be closed.
+    pub async fn run<T>(&mut self, part: impl Future<Output = T>) -> Result<T, Cut> {
+        if self.closed.is_terminated() {
+            return Err(Cut::Crowded);
+        }
+        tokio::select! {
+            biased;
+            // Both its sending and its absence mean that the place is gone.
+            _ = &mut self.closed => Err(Cut::Crowded),
+            done = part => Ok(done),
+            () = sleep_until(Instant::from_std(self.pass.until())) => Err(Cut::Late(self.deadline)),
+        }
+    }
+
+    /// The first whole message of the peer has come.
+    pub fn advance(&self) {
+        self.pass.advance();
+    }
+
+    /// The peer has proved what it must: from now on the connection is closed for nobody.
+    pub fn prove(self) {}
+}
+
+/// Accepts the next connection. Failures are logged and waited out: where descriptors have run out, unproven
+/// connections are closed.
+pub async fn accept(listener: &TcpListener, gate: &Gate) -> (TcpStream, SocketAddr, Admitted) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                let source = Source::from(from.ip());
+                if gate.is_full_for(source) {
+                    // Handshakes whose bytes are here already have their turn before one is displaced.
+                    tokio::task::yield_now().await;
+                }
+                return (stream, from, Admitted::new(gate, source));
+            }
+            Err(error) => failed(gate, &error).await,
+        }
+    }
+}
+
+/// Deals with a failure to accept.
+pub(crate) async fn failed(gate: &Gate, error: &std::io::Error) {
+    let closed = gate.shed(SHED);
+    tracing::warn!(%error, closed, "cannot accept a connection; unproven ones were closed");
+    sleep(PAUSE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::half_open::Limits;
+
+    const HERE: Source = Source::User(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn all_parts_of_a_handshake_have_one_time() {
+        let gate = Gate::new(Limits::default());
+        let mut admitted = Admitted::new(&gate, HERE);
+        let began = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(admitted.run(sleep(Duration::from_secs(3))).await, Ok(()));
+        }
+        assert_eq!(admitted.run(sleep(Duration::from_secs(3))).await, Err(Cut::Late(crate::DEADLINE)));
+        assert!(began.elapsed() < Duration::from_secs(11));
+    }
+
+    #[tokio::test]
+    async fn a_displaced_handshake_ends_at_once() {
+        let gate = Gate::new(Limits { per_source: 1, ..Limits::default() });
+        let mut first = Admitted::new(&gate, HERE);
+        let second = Admitted::new(&gate, HERE);
+        assert_eq!(first.run(std::future::pending::<()>()).await, Err(Cut::Crowded));
+        assert_eq!(first.run(async {}).await, Err(Cut::Crowded));
+        second.prove();
+        assert!(gate.is_empty());
+    }
+}
