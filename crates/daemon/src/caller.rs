@@ -7,6 +7,7 @@ use tidecast_depot::{Local, Reader, Use};
 use tokio::net::unix::UCred;
 
 use crate::api::error::ApiError;
+use crate::config::Serves;
 
 const HOUR: u64 = 3600;
 
@@ -46,7 +47,7 @@ impl Caller {
         Reader { owner: self.name.clone(), groups: self.groups.clone(), all: self.rules() }
     }
 
-    /// On whose behalf a daemon of this machine asks: its own user's, but for root's, which serves everybody.
+    /// On whose behalf a daemon of this machine asks: its own user's; an administrator's daemon may ask for anybody.
     ///
     /// # Errors
     /// It is not the caller's to ask for him.
@@ -54,7 +55,7 @@ impl Caller {
         if user == self.name {
             return Ok(Reader { all: false, ..self.reader() });
         }
-        if self.uid != 0 {
+        if !self.rules() {
             return Err(ApiError::forbidden(format!("you are not {user}")));
         }
         let found = User::from_name(user).map_err(|e| ApiError::internal(io::Error::from(e)))?;
@@ -85,10 +86,9 @@ impl Caller {
     }
 }
 
-/// Whether a user is neither the one whose daemon this is, nor root, nor one of all whom root's daemon serves.
-pub(crate) fn is_stranger(uid: u32) -> bool {
-    let own = rustix::process::geteuid();
-    !own.is_root() && uid != 0 && uid != own.as_raw()
+/// Whether a daemon that serves these users rejects this one.
+pub(crate) fn is_stranger(uid: u32, serves: Serves) -> bool {
+    serves == Serves::Owner && uid != 0 && uid != rustix::process::geteuid().as_raw()
 }
 
 /// The groups of a user who came with this one.

@@ -9,6 +9,15 @@ use tidecast_net::Caps;
 use crate::api::types::Method;
 use crate::catalogue::CatalogueAt;
 
+/// Whose requests a daemon admits at its socket. It says nothing about privilege: a daemon that serves everyone need not be root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    /// All users of the host.
+    Everyone,
+    /// The user who runs it, and root.
+    Owner,
+}
+
 /// The settings of a daemon; each with a default that is right for most.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -22,6 +31,10 @@ pub struct Config {
     pub name: String,
     /// The user whose daemon it is; None: the host's.
     pub user: Option<String>,
+    /// Whose requests it admits.
+    pub serves: Serves,
+    /// The user (uid) who runs the host's daemon besides root. Daemons of this machine take caches from it as from root's.
+    pub host_uid: Option<u32>,
     /// The machine's own name, equal for all daemons on it.
     pub machine: String,
     /// Other daemons to begin with: NAME, HOST:PORT or NAME=HOST:PORT.

@@ -24,7 +24,7 @@ use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::catalogue::Found;
 use crate::circle::{Circle, Driver};
-use crate::config::Config;
+use crate::config::{Config, Serves};
 use crate::error::Error;
 use crate::fetch::Fetches;
 use crate::neighbour::Neighbour;
@@ -118,7 +118,7 @@ impl Daemon {
         };
         let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
         let handed = crate::service::listener()?.is_some();
-        let socket = crate::api::listen(&config.socket)
+        let socket = crate::api::listen(&config.socket, config.serves)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
         let (daemon, door, driver) = Self::open(config, port).await?;
         let mut tasks = JoinSet::new();
@@ -210,7 +210,7 @@ impl Daemon {
             fetches: Fetches::new(config.transfers, config.per_source),
             uploads: Uploads::default(),
             seekers: Seekers::default(),
-            kin: Kin::new(&config.machine),
+            kin: Kin::new(&config.machine, config.serves, config.host_uid),
             parent: Mutex::default(),
             came: Mutex::default(),
             asked: Mutex::new(Instant::now()),
@@ -227,6 +227,12 @@ impl Daemon {
             config,
         });
         Ok((daemon, door, driver))
+    }
+
+    /// Whether it serves all users of the host, not only the one who runs it.
+    #[must_use]
+    pub fn serves_all(&self) -> bool {
+        self.config.serves == Serves::Everyone
     }
 
     /// Does something that waits for the disk.

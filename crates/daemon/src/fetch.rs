@@ -225,7 +225,7 @@ impl Daemon {
         get: Get,
     ) -> Result<Got, ApiError> {
         // Another user's daemon takes the bytes itself: nothing is written anywhere for it, and no process of its is minded.
-        if is_stranger(caller.uid) && (get.copy_for.is_none() || get.place.is_some()) {
+        if is_stranger(caller.uid, self.config.serves) && (get.copy_for.is_none() || get.place.is_some()) {
             return Err(ApiError::forbidden("this daemon serves its own user only"));
         }
         let (user, reader) = match &get.copy_for {

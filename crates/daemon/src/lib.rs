@@ -51,7 +51,7 @@ mod transfer;
 mod trust;
 
 pub use catalogue::CatalogueAt;
-pub use config::Config;
+pub use config::{Config, Serves};
 pub use daemon::Daemon;
 pub use error::Error;
 pub use sources::PORT;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::api::types::Status;
 use crate::client::Client;
+use crate::config::Serves;
 
 /// An elder that does not say how it is within this time is passed over.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -40,6 +41,8 @@ struct Rank {
 pub(crate) struct Kin {
     prefix: String,
     me: Rank,
+    /// Who runs the host's daemon, besides root.
+    host: Option<u32>,
     shunned: Mutex<HashMap<u32, Instant>>,
 }
 
@@ -49,7 +52,7 @@ pub(crate) struct Parent {
     /// Its name.
     pub(crate) name: String,
     pid: u32,
-    /// It is root's or of our own user: what it says is believed, and what we ask for no secret.
+    /// It is the host's or of our own user: what it says is believed, and what we ask for no secret.
     pub(crate) is_believed: bool,
     /// It may put links into our directories, and sees the same ones.
     pub(crate) links: bool,
@@ -57,11 +60,12 @@ pub(crate) struct Parent {
 
 impl Kin {
     /// Those of `machine`, and this process among them.
-    pub(crate) fn new(machine: &str) -> Self {
+    pub(crate) fn new(machine: &str, serves: Serves, host: Option<u32>) -> Self {
         let hash = data_encoding::HEXLOWER.encode(&sha256(machine.as_bytes())[..8]);
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
-        let me = Rank { is_users: uid != 0, start: start_of(pid).unwrap_or(u64::MAX), pid, uid };
-        Self { prefix: format!("tidecast/{hash}/"), me, shunned: Mutex::default() }
+        let me =
+            Rank { is_users: serves == Serves::Owner, start: start_of(pid).unwrap_or(u64::MAX), pid, uid };
+        Self { prefix: format!("tidecast/{hash}/"), me, host, shunned: Mutex::default() }
     }
 
     /// Where the others find this one.
@@ -78,9 +82,8 @@ impl Kin {
     /// The first of the elders that answers, one that is believed before others; None: this is the eldest.
     pub(crate) async fn parent(&self) -> Option<Parent> {
         let names = std::fs::read_to_string("/proc/net/unix").ok()?;
-        let mut elders = elders(&names, &self.prefix, self.me, start_of);
-        let is_believed = |rank: &Rank| rank.uid == 0 || rank.uid == self.me.uid;
-        elders.sort_by_key(|rank| (!is_believed(rank), *rank));
+        let mut elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
+        elders.sort_by_key(|rank| (!self.is_believed(*rank), *rank));
         {
             let mut shunned = self.shunned.lock();
             shunned.retain(|_, until| *until > Instant::now());
@@ -105,6 +108,15 @@ impl Kin {
         None
     }
 
+    /// Whether this user runs the host's daemon.
+    fn is_hosts(&self, uid: u32) -> bool {
+        uid == 0 || self.host == Some(uid)
+    }
+
+    fn is_believed(&self, rank: Rank) -> bool {
+        self.is_hosts(rank.uid) || rank.uid == self.me.uid
+    }
+
     fn client(&self, rank: Rank) -> Client {
         Client::of_kin(&format!("{}{}/{}", self.prefix, rank.uid, rank.pid), rank.uid, rank.pid)
     }
@@ -115,7 +127,7 @@ impl Kin {
             client,
             name: status.name,
             pid: rank.pid,
-            is_believed: rank.uid == 0 || rank.uid == self.me.uid,
+            is_believed: self.is_believed(rank),
             links: rank.uid == self.me.uid && sees_the_same(rank.pid),
         })
     }
@@ -141,12 +153,18 @@ impl Parent {
 }
 
 /// Those that come before `me`, of the names that the system lists.
-fn elders(names: &str, prefix: &str, me: Rank, start_of: impl Fn(u32) -> Option<u64>) -> Vec<Rank> {
+fn elders(
+    names: &str,
+    prefix: &str,
+    me: Rank,
+    is_hosts: impl Fn(u32) -> bool,
+    start_of: impl Fn(u32) -> Option<u64>,
+) -> Vec<Rank> {
     let rank = |line: &str| {
         let name = line.split_whitespace().nth(7)?.strip_prefix('@')?.strip_prefix(prefix)?;
         let (uid, pid) = name.split_once('/')?;
         let (uid, pid): (u32, u32) = (uid.parse().ok()?, pid.parse().ok()?);
-        Some(Rank { is_users: uid != 0, start: start_of(pid)?, pid, uid })
+        Some(Rank { is_users: !is_hosts(uid), start: start_of(pid)?, pid, uid })
     };
     let mut all: Vec<Rank> = names.lines().filter_map(rank).filter(|rank| *rank < me).collect();
     // A connection that was accepted has its listener's name.
@@ -197,7 +215,8 @@ mod tests {
             00: 03 00 00000000 0001 03 16 /run/a b\n";
         let start =
             |pid| [(10, 100), (40, 900), (20, 200), (30, 300), (5, 1)].into_iter().find(|(p, _)| *p == pid);
-        let elders = |me| elders(names, "tidecast/m/", me, |pid| start(pid).map(|(_, start)| start));
+        let elders =
+            |me| elders(names, "tidecast/m/", me, |uid| uid == 0, |pid| start(pid).map(|(_, start)| start));
         let (host, first, second) = (rank(0, 900, 40), rank(1000, 100, 10), rank(1001, 200, 20));
         assert_eq!(elders(rank(1000, 300, 30)), [host, first, second]);
         assert_eq!(elders(first), [host]);

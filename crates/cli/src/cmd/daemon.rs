@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
-use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT};
+use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT, Serves};
 use tidecast_mover::end::{Server, ServerOptions};
 
 use super::copy::PORT as COPY_PORT;
@@ -35,13 +35,14 @@ In the configuration file all of it stands in the table [daemon], and more:
   requirements, owners (list), transfers, per_source,
   upload, download, disk_rate (bytes a second), cores = 2.0, memory = \"256MiB\",
   busy = 0.06 (the share of these while a job uses a cache), nice = 10,
+  system = true (serve all users of the host, without being root),
   on_demand = true (`tidecast cache` starts a daemon for a user who has none),
   local_discovery (true), dht (nodes of the site's own DHT to begin with),
   admins (hosts whose administrators it obeys; any of the site if there are none),
   serve, serve_listen = \":6870\", serve_read_only (a directory for `tidecast copy`)
 
-Run by root it keeps caches for all users of the host, in /var/lib/tidecast; run by a user, for this user,
-in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
+With --system, or run by root, it keeps caches for all users of the host, in /var/lib/tidecast; else for
+the user who runs it, in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
 cut at any instant. Ctrl-C or SIGTERM ends it in good order.";
 
 /// Keep caches on this host, and replicate them between hosts
@@ -51,10 +52,13 @@ cut at any instant. Ctrl-C or SIGTERM ends it in good order.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER)]
 pub(crate) struct Args {
-    /// Where everything is kept [default: /var/lib/tidecast for root]
+    /// Serve all users of this host, as an ordinary user such as tidecast; default: only if root runs it
+    #[arg(long)]
+    system: bool,
+    /// Where everything is kept [default: /var/lib/tidecast with --system or for root]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where local users ask [default: /run/tidecast/daemon.sock for root]
+    /// Where local users ask [default: /run/tidecast/daemon.sock with --system or for root]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Where other daemons connect [default: any address, port 6980, if there is someone to trust]
@@ -94,6 +98,7 @@ pub(crate) struct Args {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Table {
     dir: Option<PathBuf>,
+    system: bool,
     listen: Option<Text<Listen>>,
     name: Option<String>,
     machine: Option<String>,
@@ -196,8 +201,12 @@ fn serve(args: &Args, context: &Context<'_>, dir: &Path) -> anyhow::Result<Optio
 
 fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
     let table = context.settings.daemon.clone().unwrap_or_default();
-    let is_root = rustix::process::geteuid().is_root();
-    let (name, user) = names(args.name.clone().or(table.name), is_root)?;
+    let serves = if args.system || table.system || rustix::process::geteuid().is_root() {
+        Serves::Everyone
+    } else {
+        Serves::Owner
+    };
+    let (name, user) = names(args.name.clone().or(table.name), serves)?;
     let trust = args.trust.clone().or(table.trust);
     let listen = args.listen.or(table.listen.map(|l| l.0));
     let listen =
@@ -206,15 +215,17 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
     let size = |bytes: u64| tidecast_depot::Size { bytes, inodes: u64::MAX };
     let dir = match args.dir.clone().or(table.dir) {
         Some(dir) => dir,
-        None if is_root => PathBuf::from("/var/lib/tidecast"),
+        None if serves == Serves::Everyone => PathBuf::from("/var/lib/tidecast"),
         None => context.state_dir()?.join("daemon"),
     };
     Ok(Config {
-        socket: args.socket.clone().unwrap_or_else(|| socket(context, &dir)),
+        socket: args.socket.clone().unwrap_or_else(|| socket(context, &dir, serves)),
         dir,
         listen: listen.or(trust.is_some().then_some(SocketAddr::new(ANY, PORT))),
         name,
         user,
+        serves,
+        host_uid: host_uid(),
         machine: args.machine.clone().or(table.machine).unwrap_or_else(machine),
         peers: if args.peer.is_empty() { table.peer } else { args.peer.clone() },
         local_discovery: table.local_discovery.unwrap_or(true),
@@ -252,10 +263,12 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
 const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// What the daemon is called, and whose it is: a user's daemon is USER.HOST.
-fn names(name: Option<String>, is_root: bool) -> Result<(String, Option<String>), Failure> {
+fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>), Failure> {
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user =
-        if is_root { None } else { Some(tidecast_daemon::user().context("cannot find out who you are")?) };
+    let user = match serves {
+        Serves::Everyone => None,
+        Serves::Owner => Some(tidecast_daemon::user().context("cannot find out who you are")?),
+    };
     let name = name.unwrap_or_else(|| match &user {
         Some(user) => format!("{user}.{}", host()),
         None => host(),
@@ -267,11 +280,11 @@ fn names(name: Option<String>, is_root: bool) -> Result<(String, Option<String>)
 }
 
 /// Where the daemon of this user, or of the host, listens: as told, else the host's if it is there, else the user's.
-pub(crate) fn socket(context: &Context<'_>, dir: &Path) -> PathBuf {
+fn socket(context: &Context<'_>, dir: &Path, serves: Serves) -> PathBuf {
     if let Some(path) = &context.settings.socket {
         return path.clone();
     }
-    if rustix::process::geteuid().is_root() {
+    if serves == Serves::Everyone {
         return PathBuf::from(HOST_SOCKET);
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -284,7 +297,8 @@ pub(crate) fn to_ask(context: &Context<'_>) -> Result<PathBuf, Failure> {
     if context.settings.socket.is_none() && host.exists() {
         return Ok(host);
     }
-    Ok(socket(context, &context.state_dir()?.join("daemon")))
+    let serves = if rustix::process::geteuid().is_root() { Serves::Everyone } else { Serves::Owner };
+    Ok(socket(context, &context.state_dir()?.join("daemon"), serves))
 }
 
 /// Where users reach a daemon; one of the user's own is started if there is none, unless the settings name another place or
@@ -334,6 +348,15 @@ const STARTS: std::time::Duration = std::time::Duration::from_secs(20);
 const IDLE: &str = "15m";
 
 const HOST_SOCKET: &str = "/run/tidecast/daemon.sock";
+
+/// Who runs the host's daemon: the owner of the directory of its socket, which only root can make.
+fn host_uid() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let dir = Path::new(HOST_SOCKET).parent()?;
+    let (made, above) = (dir.symlink_metadata().ok()?, dir.parent()?.symlink_metadata().ok()?);
+    let is_roots = above.is_dir() && above.uid() == 0 && above.mode() & 0o022 == 0;
+    (is_roots && made.is_dir()).then(|| made.uid())
+}
 
 /// The same for all daemons of one machine, and no other.
 fn machine() -> String {

@@ -25,6 +25,7 @@ use tokio::net::UnixListener;
 use tokio::net::unix::UCred;
 
 use crate::caller::{Caller, is_stranger};
+use crate::config::Serves;
 use crate::daemon::Daemon;
 use crate::socket::Short;
 use error::ApiError;
@@ -94,14 +95,14 @@ fn router(daemon: Arc<Daemon>) -> Router {
 /// Who may ask at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// Its user, or all users where root runs the daemon.
+    /// Its user, or all users of the host: whom the daemon serves.
     Users,
     /// Daemons of this machine too, whose ever they are.
     Kin,
 }
 
 /// Turns away who has no business with a user's daemon. Daemons of other users may ask how it is, and take what all may read.
-async fn admit(door: Door, request: Request, next: Next) -> Response {
+async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
     let cred = request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred))| *cred);
     let path = request.uri().path();
     let takes = match *request.method() {
@@ -109,18 +110,18 @@ async fn admit(door: Door, request: Request, next: Next) -> Response {
         Method::POST => path == "/v1/get",
         _ => false,
     };
-    if cred.is_some_and(|cred| !is_stranger(cred.uid())) || door == Door::Kin && takes {
+    if cred.is_some_and(|cred| !is_stranger(cred.uid(), serves)) || door == Door::Kin && takes {
         return next.run(request).await;
     }
     ApiError::forbidden("this daemon serves its own user only").into_response()
 }
 
-/// Opens the socket: for everybody if root runs the daemon, as the kernel tells who asks; else for its user. What an ended
+/// Opens the socket for those whom the daemon serves: everybody may connect, as the kernel tells who asks; or its user. What an ended
 /// daemon has left there is replaced.
 ///
 /// # Errors
 /// It cannot be made, or another daemon listens there.
-pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
+pub(crate) fn listen(path: &Path, serves: Serves) -> std::io::Result<UnixListener> {
     if let Some(listener) = crate::service::listener()? {
         return UnixListener::from_std(listener);
     }
@@ -135,13 +136,14 @@ pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
         _ => {}
     }
     let listener = UnixListener::bind(Short::of(path)?.path())?;
-    let mode = if rustix::process::geteuid().is_root() { 0o666 } else { 0o600 };
+    let mode = if serves == Serves::Everyone { 0o666 } else { 0o600 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
 }
 
 /// Serves until the future is dropped.
 pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener, door: Door) -> std::io::Result<()> {
-    let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, request, next)));
+    let serves = daemon.config.serves;
+    let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, serves, request, next)));
     axum::serve(listener, admitted.into_make_service_with_connect_info::<Cred>()).await
 }
