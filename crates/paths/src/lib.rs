@@ -1,0 +1,52 @@
+//! Files below a directory that another user may also write to.
+//!
+//! A [`Root`] is an open directory. Its methods take paths relative to it, and every path is resolved beneath the open
+//! directory and through no symbolic link: by the kernel ([`openat2`] with `RESOLVE_BENEATH`, `NO_SYMLINKS` and
+//! `NO_MAGICLINKS`), or component by component with `O_NOFOLLOW` where the kernel has no `openat2` or a sandbox filters it.
+//! A directory that is swapped for a link at any moment makes an operation fail with `ELOOP` ([`is_link`]), and never
+//! leads it elsewhere.
+//!
+//! Rules that all methods keep:
+//!
+//! - A path with `..`, a leading `/` or a leading `.` is refused with `EINVAL`. The empty path is the root itself, for methods
+//!   that can do something with it.
+//! - A method that names a last component (stat, rename, link, remove, chown, times) acts on that name and never on the target
+//!   of a link.
+//! - Only regular files are opened; a planted FIFO, socket or device is `EINVAL` at once and never blocks.
+//! - Trees are walked by descriptors, with a bounded number of them open and without recursion. They are not left over a mount.
+//! - Modes are changed on a descriptor. [`Root::remove_all`] makes a directory passable only if its descriptor shows that this
+//!   user owns it.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! # let dir = std::env::temp_dir();
+//! let root = tidecast_paths::Root::open(&dir)?;
+//! assert!(root.open_file("../outside").is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`openat2`]: https://man7.org/linux/man-pages/man2/openat2.2.html
+
+mod attributes;
+mod file;
+mod meta;
+mod own;
+mod resolve;
+mod root;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use attributes::Time;
+pub use file::{Copied, Lock, Scratch, fill, sync};
+pub use meta::{Kind, Meta};
+pub use root::Root;
+
+use rustix::io::Errno;
+
+/// Whether an operation failed because a symbolic link stands on its path.
+#[must_use]
+pub fn is_link(e: &std::io::Error) -> bool {
+    Errno::from_io_error(e) == Some(Errno::LOOP)
+}

@@ -1,0 +1,327 @@
+//! The open directory, and names below it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, linkat, mkdirat, openat, readlinkat, renameat,
+    renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::resolve::{self, How};
+use crate::{Meta, tree};
+
+/// An open directory. Whatever is done by its methods is done beneath it.
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+    how: How,
+}
+
+/// The directory that holds a name: the root itself, or one that was opened.
+pub(crate) enum Parent<'a> {
+    Root(BorrowedFd<'a>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Parent::Root(fd) => *fd,
+            Parent::Opened(fd) => fd.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Root {
+    /// Opens a directory. Links in `path` itself were chosen by the caller and are followed.
+    ///
+    /// # Errors
+    /// What the system reports when there is none, it is no directory, or access is denied.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = match openat(CWD, at, flags | OFlags::RDONLY, Mode::empty()) {
+            // Names below it can be used without the right to list it.
+            Err(Errno::ACCESS) => openat(CWD, at, flags | OFlags::PATH, Mode::empty())?,
+            other => other?,
+        };
+        Ok(Root::from_fd(fd, path))
+    }
+
+    /// A directory that is open already; `path` is for messages.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd, path: &Path) -> Self {
+        Root { fd, path: path.to_path_buf(), how: How::default() }
+    }
+
+    /// Makes the directory and those above it if they are missing, and opens it. To be used with paths that the caller chose.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        Root::open(path)
+    }
+
+    /// As if the kernel had no `openat2`: for tests of the fallback.
+    #[must_use]
+    pub fn walking(mut self) -> Self {
+        self.how.walk = true;
+        self
+    }
+
+    /// The path by which it was opened. For messages and for other processes; what is there by now may be something else.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path beneath it as a user would write it.
+    #[must_use]
+    pub fn full(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        if path.as_os_str().is_empty() { self.path.clone() } else { self.path.join(path) }
+    }
+
+    /// Opens a directory beneath as a root of its own: the way to work on many names of one directory.
+    ///
+    /// # Errors
+    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    pub fn sub(&self, path: impl AsRef<Path>) -> io::Result<Root> {
+        let path = path.as_ref();
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+        let fd = match self.resolve(path, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => self.resolve(path, OFlags::DIRECTORY | OFlags::PATH, Mode::empty())?,
+            other => other?,
+        };
+        Ok(Root { fd, path: self.full(path), how: self.how })
+    }
+
+    /// The same directory once more, by a descriptor of its own.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn again(&self) -> io::Result<Root> {
+        Ok(Root { fd: self.fd.try_clone()?, path: self.path.clone(), how: self.how })
+    }
+
+    pub(crate) fn how(&self) -> How {
+        self.how
+    }
+
+    pub(crate) fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        resolve::open(self.fd.as_fd(), path, flags, mode, self.how)
+    }
+
+    /// The directory that holds the last component, and that component.
+    pub(crate) fn parent<'a>(&self, path: &'a Path) -> Result<(Parent<'_>, &'a OsStr), Errno> {
+        let path = resolve::plain(path)?;
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        if parent.as_os_str().is_empty() {
+            return Ok((Parent::Root(self.fd.as_fd()), name));
+        }
+        let dir = self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        Ok((Parent::Opened(dir), name))
+    }
+
+    /// What a name stands for; of a link, the link. The empty path is the root.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Meta> {
+        let path = path.as_ref();
+        if path.as_os_str().is_empty() {
+            return Ok(Meta::of(&fstat(&self.fd)?));
+        }
+        let (dir, name) = self.parent(path)?;
+        Ok(Meta::of(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// As [`Root::stat`]; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn look(&self, path: impl AsRef<Path>) -> io::Result<Option<Meta>> {
+        match self.stat(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Whether there is a directory, which is no link and not behind one.
+    #[must_use]
+    pub fn is_dir(&self, path: impl AsRef<Path>) -> bool {
+        self.stat(path).is_ok_and(|m| m.is_dir())
+    }
+
+    /// Whether there is a regular file, which is no link and not behind one.
+    #[must_use]
+    pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
+        self.stat(path).is_ok_and(|m| m.is_file())
+    }
+
+    /// The names in a directory, in no order.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
+        let dir = self.resolve(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        Ok(tree::entries(&dir)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Makes a directory, less what the umask takes of its mode.
+    ///
+    /// # Errors
+    /// `EEXIST`, and what else the system reports.
+    pub fn make_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        Ok(mkdirat(dir, name, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Makes a directory where there is none. One that is there keeps its mode; a link or a file in its place is an error.
+    ///
+    /// # Errors
+    /// `ELOOP` for a link, `ENOTDIR`, and what else the system reports.
+    pub fn ensure_dir(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        made(dir.as_fd(), name, mode, self.how).map(drop)
+    }
+
+    /// Makes a directory and those above it that are missing.
+    ///
+    /// # Errors
+    /// As [`Root::ensure_dir`].
+    pub fn make_dirs(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        let path = path.as_ref();
+        if path.as_os_str().is_empty() || self.is_dir(path) {
+            return Ok(());
+        }
+        let mut at: Option<OwnedFd> = None;
+        for part in resolve::plain(path)?.iter() {
+            let from = at.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+            at = Some(made(from, part, mode, self.how)?);
+        }
+        Ok(())
+    }
+
+    /// Makes a symbolic link with this text.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn symlink(&self, target: impl AsRef<OsStr>, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        Ok(symlinkat(target.as_ref().as_bytes(), dir, name)?)
+    }
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none, and what else the system reports.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> io::Result<OsString> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        Ok(OsString::from_vec(readlinkat(dir, name, Vec::new())?.into_bytes()))
+    }
+
+    /// Gives a file another name. A link gets it itself, not what it points to.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn link(&self, existing: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
+        self.link_to(existing, self, path)
+    }
+
+    /// As [`Root::link`], with the other name beneath another root.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn link_to(&self, existing: impl AsRef<Path>, to: &Root, path: impl AsRef<Path>) -> io::Result<()> {
+        let (from, old) = self.parent(existing.as_ref())?;
+        let (to, new) = to.parent(path.as_ref())?;
+        Ok(linkat(from, old, to, new, AtFlags::empty())?)
+    }
+
+    /// Renames, over what has the name already if `replace`.
+    ///
+    /// # Errors
+    /// `EEXIST` unless `replace`, and what else the system reports.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, replace: bool) -> io::Result<()> {
+        self.rename_to(from, self, to, replace)
+    }
+
+    /// As [`Root::rename`], to a name beneath another root.
+    ///
+    /// # Errors
+    /// As [`Root::rename`].
+    pub fn rename_to(
+        &self,
+        from: impl AsRef<Path>,
+        target: &Root,
+        to: impl AsRef<Path>,
+        replace: bool,
+    ) -> io::Result<()> {
+        let (old_dir, old) = self.parent(from.as_ref())?;
+        let (new_dir, new) = target.parent(to.as_ref())?;
+        if replace {
+            return Ok(renameat(old_dir, old, new_dir, new)?);
+        }
+        match renameat_with(&old_dir, old, &new_dir, new, RenameFlags::NOREPLACE) {
+            // Some network file systems cannot do it in one step; look first, then.
+            Err(Errno::INVAL | Errno::NOSYS) => match statat(&new_dir, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(renameat(old_dir, old, new_dir, new)?),
+                Ok(_) => Err(Errno::EXIST.into()),
+                Err(e) => Err(e.into()),
+            },
+            other => Ok(other?),
+        }
+    }
+
+    /// Removes a name: of a file, a link, or an empty directory.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn remove(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        match unlinkat(&dir, name, AtFlags::empty()) {
+            Err(e @ (Errno::ISDIR | Errno::PERM)) => match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTDIR) => Err(e.into()),
+                other => Ok(other?),
+            },
+            other => Ok(other?),
+        }
+    }
+
+    /// Removes the name of a file or a link, never a directory; none there is fine.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let removed =
+            self.parent(path.as_ref()).and_then(|(dir, name)| unlinkat(dir, name, AtFlags::empty()));
+        match removed {
+            Err(Errno::NOENT) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// A directory that was made, or is there.
+fn made(at: BorrowedFd<'_>, name: &OsStr, mode: u32, how: How) -> io::Result<OwnedFd> {
+    match mkdirat(at, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(e.into()),
+    }
+    Ok(resolve::open(at, Path::new(name), OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), how)?)
+}

@@ -1,0 +1,257 @@
+//! Whole trees, by descriptors: without recursion, with few of them open, and never over a mount.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::resolve::{self, How};
+use crate::{Meta, Root, own};
+
+/// Directories that stay open on the way down; those above are opened again on the way up.
+const OPEN: usize = 16;
+
+/// Times that a directory is emptied again when somebody fills it meanwhile.
+const TRIES: usize = 16;
+
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Names in an open directory, and what the file system says that they are.
+pub(crate) fn entries(dir: impl AsFd) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut buf = Vec::with_capacity(32 << 10);
+    let mut all = Vec::new();
+    let mut raw = RawDir::new(dir, buf.spare_capacity_mut());
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            all.push((name.to_owned(), entry.file_type()));
+        }
+    }
+    Ok(all)
+}
+
+/// A directory on the way down.
+struct Level {
+    dir: Option<OwnedFd>,
+    id: (u64, u64),
+    name: OsString,
+    /// Directories in it that are still to be entered.
+    below: Vec<OsString>,
+}
+
+impl Level {
+    fn new(dir: OwnedFd, name: OsString, below: Vec<OsString>) -> io::Result<Self> {
+        let id = Meta::of(&fstat(&dir)?).id;
+        Ok(Level { dir: Some(dir), id, name, below })
+    }
+
+    fn dir(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.dir.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
+    }
+}
+
+/// A way down into a tree.
+struct Descent {
+    levels: Vec<Level>,
+}
+
+impl Descent {
+    fn push(&mut self, level: Level) {
+        self.levels.push(level);
+        let far = self.levels.len().checked_sub(OPEN + 1);
+        // The first stays: by it the way began.
+        if let Some(level) = far.filter(|i| *i > 0).and_then(|i| self.levels.get_mut(i)) {
+            level.dir = None;
+        }
+    }
+
+    /// Leaves the deepest directory. The one above is opened again by `..` if need be, and has to be the one through which the
+    /// way led down: a directory that was moved meanwhile leads nowhere.
+    fn leave(&mut self) -> io::Result<Option<Level>> {
+        let Some(left) = self.levels.pop() else { return Ok(None) };
+        if let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) {
+            let dir = openat(left.dir()?, "..", LISTED | OFlags::CLOEXEC, Mode::empty())?;
+            if Meta::of(&fstat(&dir)?).id != above.id {
+                return Err(io::Error::other("a directory was moved while its tree was walked"));
+            }
+            above.dir = Some(dir);
+        }
+        Ok(Some(left))
+    }
+}
+
+/// Opens a directory to empty it: one of ours that keeps us out is made passable, by its descriptor.
+fn enter(at: BorrowedFd<'_>, name: &OsStr, how: How) -> Result<OwnedFd, Errno> {
+    let how = How { one_mount: true, ..how };
+    match resolve::open(at, Path::new(name), LISTED, Mode::empty(), how) {
+        Err(Errno::ACCESS) => {
+            let path =
+                resolve::open(at, Path::new(name), OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), how)?;
+            own::open_closed(&path)
+        }
+        other => {
+            let dir = other?;
+            own::make_passable(dir.as_fd())?;
+            Ok(dir)
+        }
+    }
+}
+
+/// Removes all in a directory but directories, whose names come back.
+fn strip(dir: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
+    let mut below = Vec::new();
+    for (name, kind) in entries(dir)? {
+        if kind == FileType::Directory || !unlinked(dir, &name)? {
+            below.push(name);
+        }
+    }
+    Ok(below)
+}
+
+/// Removes a name that is no directory's; false if it is one's.
+fn unlinked(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
+    match unlinkat(at, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR) => Ok(false),
+        Err(Errno::PERM) => match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(s) if Meta::of(&s).is_dir() => Ok(false),
+            _ => Err(Errno::PERM.into()),
+        },
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Removes a directory with all that is in it.
+fn remove_dir(at: BorrowedFd<'_>, name: &OsStr, how: How) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match enter(at, name, how) {
+            Ok(dir) => empty(dir, how)?,
+            Err(Errno::NOENT) => return Ok(()),
+            // It was a directory when it was listed.
+            Err(Errno::LOOP | Errno::NOTDIR) if unlinked(at, name)? => return Ok(()),
+            Err(Errno::LOOP | Errno::NOTDIR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        tries += 1;
+        match unlinkat(at, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if tries < TRIES => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Removes all that is in a directory.
+fn empty(dir: OwnedFd, how: How) -> io::Result<()> {
+    let below = strip(dir.as_fd())?;
+    let mut way = Descent { levels: Vec::new() };
+    way.push(Level::new(dir, OsString::new(), below)?);
+    while let Some(level) = way.levels.last_mut() {
+        if let Some(name) = level.below.pop() {
+            match enter(level.dir()?, &name, how) {
+                Ok(dir) => {
+                    let below = strip(dir.as_fd())?;
+                    way.push(Level::new(dir, name, below)?);
+                }
+                Err(Errno::NOENT) => {}
+                Err(Errno::LOOP | Errno::NOTDIR) if unlinked(level.dir()?, &name)? => {}
+                Err(Errno::LOOP | Errno::NOTDIR) => level.below.push(name),
+                Err(e) => return Err(e.into()),
+            }
+            continue;
+        }
+        let Some(left) = way.leave()? else { break };
+        let Some(above) = way.levels.last() else { break };
+        match unlinkat(above.dir()?, &left.name, AtFlags::REMOVEDIR) {
+            // Who fills it or swaps it meanwhile is heard of when the whole is removed.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Root {
+    /// Removes whatever has this name, a tree with all that is in it; nothing there is fine. Directories of ours that keep us out
+    /// are made passable; what is mounted in the tree is an error and stays.
+    ///
+    /// # Errors
+    /// What the system reports; part of the tree may be gone by then.
+    pub fn remove_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = match self.parent(path.as_ref()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        if unlinked(dir.as_fd(), name)? { Ok(()) } else { remove_dir(dir.as_fd(), name, self.how()) }
+    }
+
+    /// Removes all that is in a directory, which stays.
+    ///
+    /// # Errors
+    /// As [`Root::remove_all`].
+    pub fn clear(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let dir = self.resolve(path.as_ref(), LISTED, Mode::empty())?;
+        own::make_passable(dir.as_fd())?;
+        empty(dir, self.how())
+    }
+
+    /// Calls `each` for all inodes of a tree, once for each name, a directory before what is in it. Links are not followed.
+    /// What vanishes meanwhile is left out.
+    ///
+    /// # Errors
+    /// What the system or `each` reports.
+    pub fn visit(
+        &self,
+        path: impl AsRef<Path>,
+        each: &mut dyn FnMut(&Meta) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(top) = self.look(path.as_ref())? else { return Ok(()) };
+        each(&top)?;
+        if !top.is_dir() {
+            return Ok(());
+        }
+        let dir = match self.resolve(path.as_ref(), LISTED, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        let below = visited(dir.as_fd(), each)?;
+        let mut way = Descent { levels: Vec::new() };
+        way.push(Level::new(dir, OsString::new(), below)?);
+        while let Some(level) = way.levels.last_mut() {
+            let Some(name) = level.below.pop() else {
+                way.leave()?;
+                continue;
+            };
+            match resolve::open(level.dir()?, Path::new(&name), LISTED, Mode::empty(), self.how()) {
+                Ok(dir) => {
+                    let below = visited(dir.as_fd(), each)?;
+                    way.push(Level::new(dir, name, below)?);
+                }
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn visited(dir: BorrowedFd<'_>, each: &mut dyn FnMut(&Meta) -> io::Result<()>) -> io::Result<Vec<OsString>> {
+    let mut below = Vec::new();
+    for (name, _) in entries(dir)? {
+        let meta = match statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            other => Meta::of(&other?),
+        };
+        each(&meta)?;
+        if meta.is_dir() {
+            below.push(name);
+        }
+    }
+    Ok(below)
+}
