@@ -7,7 +7,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::gate::{Gate, Pass};
+use crate::MAX_READ;
+use crate::gate::{Gate, Pass, Progress};
+use crate::limited::{Allowance, Limited};
 use crate::source::Source;
 
 /// Pause after a failure to accept.
@@ -32,6 +34,7 @@ pub struct Admitted {
     pass: Pass,
     closed: oneshot::Receiver<()>,
     deadline: Duration,
+    allowance: Allowance,
 }
 
 impl Admitted {
@@ -43,7 +46,12 @@ impl Admitted {
             // Without a receiver the handshake has ended already.
             let _ = close.send(());
         };
-        Self { pass: gate.admit(source, close), closed, deadline: gate.deadline() }
+        Self {
+            pass: gate.admit(source, close),
+            closed,
+            deadline: gate.deadline(),
+            allowance: Allowance::of(MAX_READ),
+        }
     }
 
     /// Runs a part of the handshake, within what is left of the time of all parts.
@@ -63,13 +71,28 @@ impl Admitted {
         }
     }
 
-    /// The first whole message of the peer has come.
-    pub fn advance(&self) {
-        self.pass.advance();
+    /// To note how far the handshake has come, from within a part of it.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.pass.progress()
     }
 
-    /// The peer has proved what it must: from now on the connection is closed for nobody.
-    pub fn prove(self) {}
+    /// What may be read of the peer before it is proven, in all.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        self.allowance.clone()
+    }
+
+    /// The stream, of which no more is read than may be.
+    #[must_use]
+    pub fn limited<S>(&self, stream: S) -> Limited<S> {
+        Limited::new(stream, self.allowance())
+    }
+
+    /// The peer has proved what it must: from now on the connection is closed for nobody, and all of it is read.
+    pub fn prove(self) {
+        self.allowance.lift();
+    }
 }
 
 /// Accepts the next connection. Failures are logged and waited out: where descriptors have run out, unproven

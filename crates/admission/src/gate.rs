@@ -107,10 +107,25 @@ pub struct Pass {
     until: Instant,
 }
 
-impl Pass {
-    /// The first whole message of the peer has come.
+/// Notes how far a connection has come, while another part of the program holds its pass.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    gate: Gate,
+    id: Id,
+}
+
+impl Progress {
+    /// The first whole message of the peer has come: the connection is closed later than silent ones of its source.
     pub fn advance(&self) {
         self.gate.0.open.lock().advance(self.id);
+    }
+}
+
+impl Pass {
+    /// To note how far the connection has come.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress { gate: self.gate.clone(), id: self.id }
     }
 
     /// When the handshake must be over.
@@ -154,6 +169,7 @@ mod tests {
         let gate = Gate::new(Limits { per_source: 2, ..Limits::default() });
         let closed = Arc::new(AtomicUsize::new(0));
         let proven = gate.admit(HERE, counted(&closed));
+        proven.progress().advance();
         drop(proven);
         let kept: Vec<_> = (0..5).map(|_| gate.admit(HERE, counted(&closed))).collect();
         assert_eq!((closed.load(SeqCst), gate.len()), (3, 2));

@@ -35,6 +35,9 @@ enum Stage {
     UnderWay,
 }
 
+/// How many connections a source has, and which of them is closed first.
+type Rank = (usize, Reverse<(Stage, Id)>, Source);
+
 /// The unproven connections of a listener. `T` is what it needs to close one.
 #[derive(Debug)]
 pub struct HalfOpen<T> {
@@ -43,7 +46,7 @@ pub struct HalfOpen<T> {
     connections: BTreeMap<Id, Connection<T>>,
     sources: BTreeMap<Source, BTreeSet<(Stage, Id)>>,
     /// Sources by how many connections they have; of those with as many the one with the oldest is last.
-    by_count: BTreeSet<(usize, Reverse<(Stage, Id)>, Source)>,
+    by_count: BTreeSet<Rank>,
 }
 
 #[derive(Debug)]

@@ -24,7 +24,7 @@ mod source;
 
 #[cfg(feature = "tokio")]
 pub use accept::{Admitted, Cut, accept};
-pub use gate::{Gate, Pass};
+pub use gate::{Gate, Pass, Progress};
 pub use half_open::{HalfOpen, Id, Limits};
 #[cfg(feature = "tokio")]
 pub use limited::{Allowance, Limited};

@@ -70,20 +70,25 @@ pub struct Limited<S> {
 }
 
 impl<S> Limited<S> {
-    /// Of `inner` so many bytes are read, until the allowance is lifted.
-    pub fn new(inner: S, bytes: usize) -> Self {
-        Self { inner, allowance: Allowance::of(bytes) }
+    /// Of `inner` no more is read than the allowance has, until it is lifted.
+    pub fn new(inner: S, allowance: Allowance) -> Self {
+        Self { inner, allowance }
     }
 
-    /// To lift the limit.
-    #[must_use]
-    pub fn allowance(&self) -> Allowance {
-        self.allowance.clone()
+    /// How much may be read.
+    pub fn allowance(&self) -> &Allowance {
+        &self.allowance
     }
 
     /// The stream below.
     pub fn get_ref(&self) -> &S {
         &self.inner
+    }
+}
+
+impl<T: ?Sized, S: AsRef<T>> AsRef<T> for Limited<S> {
+    fn as_ref(&self) -> &T {
+        self.inner.as_ref()
     }
 }
 
@@ -144,7 +149,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_is_read_than_allowed_until_the_limit_is_lifted() {
         let (mut there, here) = tokio::io::duplex(1 << 16);
-        let mut here = Limited::new(here, 5000);
+        let mut here = Limited::new(here, Allowance::of(5000));
         there.write_all(&[7; 20_000]).await.unwrap();
         let mut out = vec![0; 5000];
         here.read_exact(&mut out).await.unwrap();

@@ -21,14 +21,16 @@ use bytes::Bytes;
 use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidecast_admission::{Admitted, Cut, DEADLINE, Gate, Limited, Progress, accept};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
-use tokio_rustls::rustls::ClientConfig;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::{ClientConfig, ServerConfig};
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, server};
 
 /// Version of the messages; both ends must have the same.
 const VERSION: u16 = 2;
@@ -38,12 +40,10 @@ const MAX_MESSAGE: usize = 16 << 20;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// A buffer grows as bytes come, not as a length promises.
 const STEP: usize = 64 << 10;
-/// Everything until the first message has come must be over within this.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Everything until both ends have proven themselves must be over within this.
+const HANDSHAKE: Duration = DEADLINE;
 /// The next address is tried beside the last one after this.
 const STAGGER: Duration = Duration::from_millis(100);
-/// Connections that may be shaking hands at once; the rest wait in the kernel.
-const HANDSHAKES: usize = 256;
 /// How often either end says something, and after how long a silence the other is taken for lost.
 pub const BEAT: Duration = Duration::from_secs(1);
 /// Last words have so long to be heard.
@@ -83,6 +83,9 @@ pub enum ChannelError {
     /// It took too long.
     #[error("it took longer than {} s", .0.as_secs())]
     Late(Duration),
+    /// It was cut off before the caller had proven itself.
+    #[error(transparent)]
+    Cut(#[from] Cut),
     /// Nothing was heard.
     #[error("nothing heard for {} s", SILENCE.as_secs())]
     Silent,
@@ -104,6 +107,9 @@ impl From<std::io::Error> for ChannelError {
         }
     }
 }
+
+/// The callee's end of a connection.
+pub type Accepted = server::TlsStream<Limited<TcpStream>>;
 
 /// What both ends must know.
 #[derive(Clone)]
@@ -163,11 +169,8 @@ impl Channel {
         let keys = (own, callee);
         self.greet(&mut stream).await?;
         self.prove(&mut stream, "caller", keys).await?;
-        match self.check(&mut stream, "callee", keys).await {
-            // One that is not convinced says nothing more.
-            Err(ChannelError::Closed) => Err(ChannelError::Secret),
-            other => other.map(|()| stream.into()),
-        }
+        self.check(&mut stream, "callee", keys).await?;
+        Ok(stream.into())
     }
 
     /// Takes connections until the task is ended: `serve` goes on with each, by number, whose caller has proven itself
@@ -176,51 +179,57 @@ impl Channel {
         self,
         listener: TcpListener,
         tls: Tls,
-        serve: impl Fn(u64, TlsStream<TcpStream>, NodeId, M) -> F + Clone + Send + 'static,
+        serve: impl Fn(u64, Accepted, NodeId, M) -> F + Clone + Send + 'static,
     ) where
         M: DeserializeOwned + Send,
         F: Future<Output = ()> + Send,
     {
-        let (acceptor, own) = (TlsAcceptor::from(tls.server()), tls.id());
-        let room = Arc::new(Semaphore::new(HANDSHAKES));
+        let (config, own, gate) = (tls.server(), tls.id(), Gate::default());
         for number in 0.. {
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
-            let (stream, from) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let (channel, acceptor, serve) = (self.clone(), acceptor.clone(), serve.clone());
+            let (stream, from, mut admitted) = accept(&listener, &gate).await;
+            let (channel, config, serve) = (self.clone(), config.clone(), serve.clone());
             tokio::spawn(async move {
-                let welcomed = timeout(HANDSHAKE, channel.welcome(stream, own, &acceptor)).await;
-                drop(permit);
-                match welcomed.unwrap_or(Err(ChannelError::Late(HANDSHAKE))) {
+                let progress = admitted.progress();
+                let stream = admitted.limited(stream);
+                let welcome = channel.welcome(stream, own, (config, &progress));
+                let welcomed = admitted.run(welcome).await.unwrap_or_else(|cut| Err(cut.into()));
+                let first = match welcomed {
+                    Ok((stream, caller)) => first(stream, caller, admitted).await,
+                    Err(error) => Err(error),
+                };
+                match first {
                     Ok((stream, caller, first)) => serve(number, stream, caller, first).await,
+                    Err(error @ (ChannelError::Cut(_) | ChannelError::Closed)) => {
+                        tracing::debug!(%from, %error, "a connection is refused");
+                    }
                     Err(error) => tracing::warn!(%from, %error, "a connection is refused"),
                 }
             });
         }
     }
 
-    async fn welcome<M: DeserializeOwned>(
+    async fn welcome(
         &self,
-        stream: TcpStream,
+        stream: Limited<TcpStream>,
         own: NodeId,
-        acceptor: &TlsAcceptor,
-    ) -> Result<(TlsStream<TcpStream>, NodeId, M), ChannelError> {
-        stream.set_nodelay(true)?;
-        let mut stream = acceptor.accept(stream).await?;
+        (config, progress): (Arc<ServerConfig>, &Progress),
+    ) -> Result<(Accepted, NodeId), ChannelError> {
+        stream.get_ref().set_nodelay(true)?;
+        // No keys are made before a whole ClientHello has come.
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        progress.advance();
+        let mut stream = hello.into_stream(config).await?;
         let caller =
             peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|_| ChannelError::Stranger)?;
         let keys = (caller, own);
         self.greet(&mut stream).await?;
-        self.check(&mut stream, "caller", keys).await?;
+        if let Err(error) = self.check(&mut stream, "caller", keys).await {
+            // A closed TLS session is the verdict; a broken one would only mean that the connection was lost.
+            let _ = stream.shutdown().await;
+            return Err(error);
+        }
         self.prove(&mut stream, "callee", keys).await?;
-        let (first, _) = read(&mut stream).await?;
-        Ok((stream.into(), caller, first))
+        Ok((stream, caller))
     }
 
     /// Says what this is, and hears whether the other is the same.
@@ -258,10 +267,28 @@ impl Channel {
         side: &str,
         keys: (NodeId, NodeId),
     ) -> Result<(), ChannelError> {
-        let mut tag = [0; 32];
-        from.read_exact(&mut tag).await?;
+        let (mut tag, mut read) = ([0; 32], 0);
+        while let Some(rest @ [_, ..]) = tag.get_mut(read..) {
+            match from.read(rest).await? {
+                // An end in good order, unlike a connection that breaks: the other end is not convinced.
+                0 => return Err(ChannelError::Secret),
+                some => read += some,
+            }
+        }
         hmac::verify(&self.secret, &self.proven(side, keys), &tag).map_err(|_| ChannelError::Secret)
     }
+}
+
+/// The first message of a caller that has proven itself.
+async fn first<M: DeserializeOwned>(
+    mut stream: Accepted,
+    caller: NodeId,
+    admitted: Admitted,
+) -> Result<(Accepted, NodeId, M), ChannelError> {
+    admitted.prove();
+    let first = timeout(HANDSHAKE, read(&mut stream)).await;
+    let (first, _) = first.unwrap_or(Err(ChannelError::Late(HANDSHAKE)))?;
+    Ok((stream, caller, first))
 }
 
 /// Carries messages both ways until the connection ends, `hear` wants no more, or `queue` does; and says that this end is

@@ -23,7 +23,7 @@ use crate::bytes::Reader;
 use crate::{Error, NodeId, NodeKey};
 
 /// Longest card, bytes.
-pub const MAX_CARD: usize = 24 << 10;
+pub const MAX_CARD: usize = 8 << 10;
 /// Most certificates in a card: the node's and three of its issuers. The root is not among them.
 const MAX_CHAIN: usize = 4;
 const MAX_CERT: usize = 6 << 10;

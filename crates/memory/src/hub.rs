@@ -6,11 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidecast_group::channel::{self, ChannelError, LAST};
 use tidecast_identity::{NodeKey, Tls};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
-use tokio_rustls::TlsStream;
 
 use crate::council::Council;
 use crate::error::{Error, system};
@@ -72,7 +71,7 @@ impl Hub {
 }
 
 /// Carries messages both ways until the connection ends or the hub lets go of it.
-async fn carry(conn: u64, stream: TlsStream<TcpStream>, first: Up, to: mpsc::Sender<Input>) {
+async fn carry(conn: u64, stream: channel::Accepted, first: Up, to: mpsc::Sender<Input>) {
     let Up::Hello(hello) = first else { return };
     let (sender, queue) = mpsc::channel::<(Down, Bytes)>(QUEUE);
     if to.send(Input::Joined { conn, hello, to: sender }).await.is_err() {

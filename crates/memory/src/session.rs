@@ -21,8 +21,11 @@ use crate::shared::Shared;
 
 /// First bytes in both directions.
 const MAGIC: [u8; 16] = *b"tidecast ranks\r\n";
-/// All addresses are tried again after this.
+/// All addresses are tried again after this, and after longer each time: a hub whose host has many ranks to take in from
+/// one address closes the oldest unproven connections first.
 const AGAIN: Duration = Duration::from_millis(100);
+/// ... up to this.
+const AGAIN_MOST: Duration = Duration::from_millis(1600);
 /// Messages that wait for the hub, or for this rank.
 const QUEUE: usize = 1024;
 /// The last message is given so long to leave.
@@ -136,6 +139,7 @@ impl Session {
 async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<TlsStream<TcpStream>, Error> {
     let tls = NodeKey::generate().and_then(|key| Tls::new(&key)).map_err(|e| Error::Join(e.to_string()))?;
     let (channel, config, mut last) = (channel(secret), tls.client(), format!("no address in {at:?}"));
+    let mut again = AGAIN;
     loop {
         let finding = channel.find(addresses(at).await, tls.id(), &config);
         match timeout_at(until, finding).await {
@@ -148,7 +152,9 @@ async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<TlsStream<
             }
             Err(_) => return Err(Error::Join(format!("rank 0 is not found at {last}"))),
         }
-        sleep(AGAIN).await;
+        // Not all ranks at the same moment.
+        sleep(again.mul_f64(rand::random_range(0.5..1.0))).await;
+        again = (again * 2).min(AGAIN_MOST);
     }
 }
 

@@ -1,16 +1,19 @@
 //! Incoming connections: one port for all; the first byte tells TLS from BitTorrent.
+//!
+//! What a connection may cost before its peer has proved that it may be here, `tidecast_admission` says.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tidecast_admission::{Allowance, BACKLOG, Progress, accept};
 use tidecast_identity::NodeId;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::server::Acceptor;
 
-use crate::conn::establish::{LIMIT, Opening, establish};
+use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
 use crate::dial::tune;
 use crate::error::{ConnError, Error};
@@ -21,12 +24,6 @@ use crate::transport::{Booked, Secure, Transport};
 
 /// A TLS record of the handshake starts with this byte; BitTorrent's with the length 19.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Connections shaking hands at once; further ones wait in the kernel's queue.
-pub(crate) const HANDSHAKES: usize = 256;
-/// Connections waiting in the kernel.
-const BACKLOG: i32 = 1024;
-/// After a failure to accept (no descriptors left), some are hoped to be free again.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
 ///
@@ -50,44 +47,40 @@ pub fn listen(addr: SocketAddr) -> Result<std::net::TcpListener, Error> {
 /// Accepts until the task is ended.
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     loop {
-        let Ok(permit) = shared.handshakes.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, addr)) => {
-                let shared = shared.clone();
-                tokio::spawn(async move {
-                    let established = welcome(&shared, stream).await;
-                    drop(permit);
-                    match established {
-                        Ok(established) => crate::conn::run(shared, established, unmapped(addr), None).await,
-                        Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
-                    }
-                });
+        let (stream, addr, mut admitted) = accept(&listener, &shared.unproven).await;
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let (allowance, progress) = (admitted.allowance(), admitted.progress());
+            match admitted
+                .run(welcome(&shared, stream, allowance, &progress))
+                .await
+                .unwrap_or_else(|cut| Err(cut.into()))
+            {
+                Ok(established) => {
+                    admitted.prove();
+                    crate::conn::run(shared, established, addr, None).await;
+                }
+                Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+        });
     }
-}
-
-/// IPv4 peers of a socket that serves both families, as IPv4.
-pub(crate) fn unmapped(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
 async fn welcome(
     shared: &Shared,
     stream: TcpStream,
-) -> Result<crate::conn::establish::Established, ConnError> {
+    allowance: Allowance,
+    progress: &Progress,
+) -> Result<Established, ConnError> {
     tune(&stream);
-    let late = |_| ConnError::Late { what: "say a word", seconds: LIMIT.as_secs() };
     let mut first = [0];
-    if timeout(LIMIT, stream.peek(&mut first)).await.map_err(late)?? == 0 {
+    if stream.peek(&mut first).await? == 0 {
         return Err(ConnError::Closed);
     }
-    let (transport, node) = secure(shared, stream, first[0] == TLS_HANDSHAKE).await?;
+    let tls = first[0] == TLS_HANDSHAKE;
+    let (transport, node) = secure(shared, stream, tls, (allowance, progress)).await?;
     let opening = Opening::answer(transport, &shared.cpu).await?;
+    progress.advance();
     establish(&shared.local(), &shared.security, opening, node).await
 }
 
@@ -95,28 +88,31 @@ async fn secure(
     shared: &Shared,
     stream: TcpStream,
     tls: bool,
+    (allowance, progress): (Allowance, &Progress),
 ) -> Result<(Transport, Option<NodeId>), ConnError> {
     let config = match (&shared.security, tls) {
-        (Security::Open, false) => return Ok((Transport::Plain(stream), None)),
+        (Security::Open, false) => return Ok((Transport::Plain(stream, allowance), None)),
         (Security::Open, true) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
         (_, false) => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
         (Security::Private(membership), true) => membership.tls.server(),
         (Security::Known(known), true) => known.tls.server(),
         (Security::Ssl(ssl), true) => ssl.server(),
     };
-    let stream = encrypt(&TlsAcceptor::from(config), stream, &shared.cpu).await?;
+    let stream = encrypt(config, stream, &shared.cpu, (allowance, progress)).await?;
     let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;
     Ok((Transport::Tls(Box::new(stream)), node))
 }
 
-/// The callee's side of the TLS handshake.
+/// The callee's side of the TLS handshake. No keys are made before a whole ClientHello has come.
 pub(crate) async fn encrypt(
-    acceptor: &TlsAcceptor,
+    config: Arc<ServerConfig>,
     stream: TcpStream,
     cpu: &Arc<Cpu>,
+    (allowance, progress): (Allowance, &Progress),
 ) -> Result<Secure, ConnError> {
-    let accepting = acceptor.accept(Intake::below_tls(Booked::socket(stream, cpu)));
-    let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
-    let stream = timeout(LIMIT, accepting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
-    Ok(stream.into())
+    let failed = |e: std::io::Error| ConnError::Tls(e.to_string());
+    let intake = Intake::below_tls(Booked::socket(stream, cpu), allowance);
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), intake).await.map_err(failed)?;
+    progress.advance();
+    Ok(hello.into_stream(config).await.map_err(failed)?.into())
 }

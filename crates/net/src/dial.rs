@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustls_pki_types::ServerName;
 use socket2::SockRef;
+use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
 use tidecast_swarm::Candidate;
 use tokio::net::{TcpSocket, TcpStream};
@@ -81,6 +82,7 @@ async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<Tc
     }
     let stream = socket.connect(addr).await?;
     tune(&stream);
+    widen(&stream);
     Ok(stream)
 }
 
@@ -89,6 +91,11 @@ pub(crate) fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
+}
+
+/// Buffers for a peer that is proven, or that we have dialled.
+pub(crate) fn widen(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
     if system_limit("rmem_max") >= BUFFER {
         let _ = socket.set_recv_buffer_size(BUFFER);
     }
@@ -110,12 +117,13 @@ async fn secure(
     cpu: &Arc<Cpu>,
 ) -> Result<(Transport, Option<NodeId>), ConnError> {
     let (config, name): (_, ServerName<'static>) = match security {
-        Security::Open => return Ok((Transport::Plain(stream), None)),
+        Security::Open => return Ok((Transport::Plain(stream, Allowance::default()), None)),
         Security::Private(membership) => (membership.tls.client(), placeholder_name()),
         Security::Known(known) => (known.tls.client(), placeholder_name()),
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
-    let connecting = TlsConnector::from(config).connect(name, Intake::below_tls(Booked::socket(stream, cpu)));
+    let intake = Intake::below_tls(Booked::socket(stream, cpu), Allowance::default());
+    let connecting = TlsConnector::from(config).connect(name, intake);
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream =
         timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;

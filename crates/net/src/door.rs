@@ -9,14 +9,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
+use tidecast_admission::{Admitted, Allowance, Gate, Progress, accept};
 use tidecast_identity::{ALPN, NodeId, Tls};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
-use crate::accept::{HANDSHAKES, PAUSE, encrypt, unmapped};
-use crate::conn::establish::{Opening, establish};
+use crate::accept::encrypt;
+use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
 use crate::dial::tune;
 use crate::error::ConnError;
@@ -36,21 +36,25 @@ pub struct Visitor {
     pub node: NodeId,
     /// From where.
     pub addr: SocketAddr,
+    /// It still counts as unproven: any key has let it in. To be proven when the daemon knows for whom it speaks.
+    pub admitted: Admitted,
 }
 
 /// A port that serves many swarms.
 pub struct Door {
-    acceptor: TlsAcceptor,
+    config: Arc<ServerConfig>,
     port: u16,
     swarms: RwLock<HashMap<[u8; 20], Weak<Shared>>>,
     cpu: Arc<Cpu>,
+    /// Connections that have proved nothing yet.
+    unproven: Gate,
 }
 
 impl Door {
     /// A door at `port`, where a listener of the caller is. Who speaks `protocol` is a visitor.
     pub fn new(tls: &Tls, port: u16, protocol: &[u8]) -> Door {
-        let acceptor = TlsAcceptor::from(tls.server_speaking(&[ALPN, protocol]));
-        Door { acceptor, port, swarms: RwLock::default(), cpu: Arc::default() }
+        let config = tls.server_speaking(&[ALPN, protocol]);
+        Door { config, port, swarms: RwLock::default(), cpu: Arc::default(), unproven: Gate::default() }
     }
 
     /// The port that peers are told.
@@ -75,53 +79,56 @@ impl Door {
     ) where
         F: Future<Output = ()> + Send,
     {
-        let room = Arc::new(Semaphore::new(HANDSHAKES));
         loop {
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
-            let (stream, addr) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            let (door, visit, addr) = (self.clone(), visit.clone(), unmapped(addr));
-            tokio::spawn(async move {
-                match door.welcome(stream, addr).await {
-                    Ok(Welcomed::Visitor(visitor)) => {
-                        drop(permit);
-                        visit(visitor).await;
-                    }
-                    Ok(Welcomed::Peer(swarm, opening, node)) => {
-                        let made = establish(&swarm.local(), &swarm.security, opening, Some(node)).await;
-                        drop(permit);
-                        match made {
-                            Ok(peer) => crate::conn::run(swarm, peer, addr, None).await,
-                            Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
-                        }
-                    }
-                    Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
-                }
-            });
+            let (stream, addr, admitted) = accept(&listener, &self.unproven).await;
+            let (door, visit) = (self.clone(), visit.clone());
+            tokio::spawn(async move { door.serve(stream, addr, admitted, visit).await });
         }
     }
 
-    async fn welcome(&self, stream: TcpStream, addr: SocketAddr) -> Result<Welcomed, ConnError> {
+    async fn serve<F>(
+        self: Arc<Self>,
+        stream: TcpStream,
+        addr: SocketAddr,
+        mut admitted: Admitted,
+        visit: impl Fn(Visitor) -> F + Send,
+    ) where
+        F: Future<Output = ()> + Send,
+    {
+        let (allowance, progress) = (admitted.allowance(), admitted.progress());
+        let welcome = self.welcome(stream, (allowance, &progress));
+        let welcomed = admitted.run(welcome).await.unwrap_or_else(|cut| Err(cut.into()));
+        match welcomed {
+            Ok(Welcomed::Visitor(stream, node)) => visit(Visitor { stream, node, addr, admitted }).await,
+            Ok(Welcomed::Peer(swarm, peer)) => {
+                admitted.prove();
+                crate::conn::run(swarm, *peer, addr, None).await;
+            }
+            Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+        }
+    }
+
+    async fn welcome(
+        &self,
+        stream: TcpStream,
+        (allowance, progress): (Allowance, &Progress),
+    ) -> Result<Welcomed, ConnError> {
         tune(&stream);
-        let stream = encrypt(&self.acceptor, stream, &self.cpu).await?;
+        let stream = encrypt(self.config.clone(), stream, &self.cpu, (allowance, progress)).await?;
         let session = stream.get_ref().1;
         let node = proven(session.peer_certificates())?;
         if session.alpn_protocol() != Some(ALPN) {
-            return Ok(Welcomed::Visitor(Visitor { stream: Box::pin(stream), node, addr }));
+            return Ok(Welcomed::Visitor(Box::pin(stream), node));
         }
         let opening = Opening::answer(Transport::Tls(Box::new(stream)), &self.cpu).await?;
         let swarm = self.swarms.read().get(&opening.swarm()).and_then(Weak::upgrade);
-        Ok(Welcomed::Peer(swarm.ok_or(ConnError::OtherSwarm)?, opening, node))
+        let swarm = swarm.ok_or(ConnError::OtherSwarm)?;
+        let peer = establish(&swarm.local(), &swarm.security, opening, Some(node)).await?;
+        Ok(Welcomed::Peer(swarm, Box::new(peer)))
     }
 }
 
 enum Welcomed {
-    Visitor(Visitor),
-    Peer(Arc<Shared>, Opening, NodeId),
+    Visitor(Pin<Box<dyn Stream>>, NodeId),
+    Peer(Arc<Shared>, Box<Established>),
 }

@@ -17,6 +17,8 @@ pub(crate) enum ConnError {
     Protocol(&'static str),
     #[error("it took longer than {seconds} s to {what}")]
     Late { what: &'static str, seconds: u64 },
+    #[error(transparent)]
+    Cut(#[from] tidecast_admission::Cut),
     #[error("TLS: {0}")]
     Tls(String),
     #[error("it refuses us: {0}")]

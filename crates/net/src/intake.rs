@@ -13,11 +13,14 @@ use std::task::{Context, Poll, ready};
 
 use nix::sys::socket::SetSockOpt;
 use nix::{libc, setsockopt_impl, sockopt_impl};
+use tidecast_admission::{Allowance, Limited};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// The most that is waited for: with more, the sender would have filled the window before the reader is awake.
 const MOST: usize = 32 << 10;
+/// What is taken in at once below TLS before the peer is proven.
+const UNPROVEN: usize = 4 << 10;
 /// What a TLS layer may hold of a record that is not whole (RFC 8446: 16 KiB of payload a record).
 const RECORD: usize = 16 << 10;
 
@@ -34,12 +37,18 @@ pub(crate) struct Missing(Arc<Told>);
 struct Told {
     bytes: AtomicUsize,
     waited: AtomicBool,
+    allowance: Allowance,
 }
 
 impl Missing {
     /// Nothing less than so many bytes is of use now.
     pub(crate) fn set(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the peer has proved nothing yet, and little of it is read.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.0.allowance.is_limited()
     }
 
     /// Whether there was nothing to read at any time since this was asked last.
@@ -56,7 +65,9 @@ pub(crate) struct Intake<S> {
 }
 
 struct Socket<S> {
-    inner: S,
+    inner: Limited<S>,
+    /// Its buffers are those of a proven peer.
+    tuned: bool,
     missing: Missing,
     /// What the kernel was told.
     low: usize,
@@ -69,13 +80,18 @@ struct Ahead {
 }
 
 impl<S> Intake<S> {
-    pub(crate) fn plain(inner: S) -> Intake<S> {
-        Intake { socket: Socket { inner, missing: Missing::default(), low: 1 }, ahead: None }
+    /// Without TLS. `allowance`: what may be read.
+    pub(crate) fn plain(inner: S, allowance: Allowance) -> Intake<S> {
+        let missing = Missing(Arc::new(Told { allowance: allowance.clone(), ..Told::default() }));
+        let tuned = !allowance.is_limited();
+        let inner = Limited::new(inner, allowance);
+        Intake { socket: Socket { inner, tuned, missing, low: 1 }, ahead: None }
     }
 
-    pub(crate) fn below_tls(inner: S) -> Intake<S> {
-        let ahead = Ahead { bytes: vec![0; MOST].into(), unread: 0..0 };
-        Intake { ahead: Some(ahead), ..Intake::plain(inner) }
+    /// Below a TLS layer.
+    pub(crate) fn below_tls(inner: S, allowance: Allowance) -> Intake<S> {
+        let ahead = Ahead { bytes: vec![0; UNPROVEN].into(), unread: 0..0 };
+        Intake { ahead: Some(ahead), ..Intake::plain(inner, allowance) }
     }
 
     pub(crate) fn missing(&self) -> Missing {
@@ -87,6 +103,10 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
     /// Reads what there is. If nothing is, says when to wake us; the kernel looks at once whether that is already so.
     /// `above`: bytes of the missing ones that a layer above may have.
     fn poll(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, above: usize) -> Poll<io::Result<()>> {
+        if !self.tuned && !self.missing.is_limited() {
+            self.tuned = true;
+            crate::dial::widen(self.inner.as_ref());
+        }
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if read.is_pending() {
             self.missing.0.waited.store(true, Ordering::Relaxed);
@@ -108,6 +128,9 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
         let Intake { socket, ahead } = &mut *self;
         let Some(Ahead { bytes, unread }) = ahead else { return socket.poll(cx, buf, 0) };
         if unread.start == unread.end {
+            if bytes.len() < MOST && !socket.missing.is_limited() {
+                *bytes = vec![0; MOST].into();
+            }
             let mut room = ReadBuf::new(bytes);
             ready!(socket.poll(cx, &mut room, RECORD))?;
             *unread = 0..room.filled().len();
@@ -169,7 +192,7 @@ mod tests {
     async fn a_reader_sleeps_until_what_it_misses_is_there() {
         for make in [Intake::plain, Intake::below_tls] {
             let (ours, mut theirs) = pair().await;
-            let mut intake = make(ours);
+            let mut intake = make(ours, Allowance::default());
             let above = if intake.ahead.is_some() { RECORD } else { 0 };
             intake.missing().set(20_000 + above);
             let reading = tokio::spawn(async move {
@@ -187,9 +210,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_an_unproven_peer_little_is_read() {
+        for make in [Intake::plain, Intake::below_tls] {
+            let ((ours, mut theirs), allowance) = (pair().await, Allowance::of(10_000));
+            let mut intake = make(ours, allowance.clone());
+            theirs.write_all(&[7; 40_000]).await.unwrap();
+            let mut out = vec![0; 40_000];
+            intake.read_exact(&mut out[..10_000]).await.unwrap();
+            assert!(intake.read(&mut out).await.is_err());
+            assert!(intake.ahead.as_ref().is_none_or(|ahead| ahead.bytes.len() == UNPROVEN));
+            allowance.lift();
+            intake.read_exact(&mut out[..30_000]).await.unwrap();
+            assert!(intake.ahead.is_none_or(|ahead| ahead.bytes.len() == MOST));
+        }
+    }
+
+    #[tokio::test]
     async fn who_wants_less_has_what_is_there() {
         let (ours, mut theirs) = pair().await;
-        let (mut intake, mut out) = (Intake::plain(ours), vec![0; 30_000]);
+        let (mut intake, mut out) = (Intake::plain(ours, Allowance::default()), vec![0; 30_000]);
         let missing = intake.missing();
         missing.set(30_000);
         let soon = Duration::from_millis(30);

@@ -7,16 +7,17 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tidecast_admission::Gate;
 use tidecast_hash::Digest;
 use tidecast_store::{Opened, Store};
 use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Engine, Limits, Policy, Setup};
 use tidecast_wire::ext::MAX_STRIPES;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::accept::{self, HANDSHAKES};
+use crate::accept;
 use crate::conn::establish::new_peer_id;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
@@ -146,7 +147,7 @@ impl Swarm {
             start: Instant::now(),
             seed_only,
             group,
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+            unproven: Gate::default(),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
         });

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
+use tidecast_admission::Gate;
 use tidecast_metainfo::Manifest;
 use tidecast_store::Store;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::conn::establish::Local;
 use crate::conn::hashes::LayerCache;
@@ -45,8 +46,8 @@ pub(crate) struct Shared {
     /// Nothing is to be fetched: what does not match is damage.
     pub(crate) seed_only: bool,
     pub(crate) group: Group,
-    /// Connections that are still shaking hands.
-    pub(crate) handshakes: Arc<Semaphore>,
+    /// Incoming connections that have proved nothing yet.
+    pub(crate) unproven: Gate,
     pub(crate) whole_manifest: OnceLock<Bytes>,
     pub(crate) layers: LayerCache,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::SendFlags;
+use tidecast_admission::Allowance;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -28,7 +29,8 @@ pub(crate) type Secure = TlsStream<Intake<Booked<TcpStream>>>;
 
 /// An established byte stream, before any BitTorrent handshake.
 pub(crate) enum Transport {
-    Plain(TcpStream),
+    /// With what may be read of it.
+    Plain(TcpStream, Allowance),
     Tls(Box<Secure>),
 }
 
@@ -48,9 +50,9 @@ impl Transport {
     /// Splits into halves whose CPU time goes to `cpu`.
     pub(crate) fn split(self, cpu: &Arc<Cpu>) -> (Reader, Writer) {
         match self {
-            Transport::Plain(stream) => {
+            Transport::Plain(stream, allowance) => {
                 let (reader, writer) = stream.into_split();
-                let reader = Intake::plain(Booked::socket(reader, cpu));
+                let reader = Intake::plain(Booked::socket(reader, cpu), allowance);
                 let missing = reader.missing();
                 (Reader::new(reader, missing), Writer::Plain(Booked::socket(writer, cpu)))
             }
@@ -67,6 +69,11 @@ impl Transport {
 impl Reader {
     pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static, missing: Missing) -> Reader {
         Reader { stream: Box::new(stream), missing }
+    }
+
+    /// Whether the peer has proved nothing yet.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.missing.is_limited()
     }
 
     /// Whether there was nothing to read at any time since this was asked last.

@@ -60,6 +60,15 @@ pub(crate) async fn write<T: Serialize>(
 pub(crate) async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<(T, Bytes)>, FrameError> {
+    read_within(from, MAX_HEAD, MAX_PAYLOAD).await
+}
+
+/// The same within other bounds: of one who is not believed yet, little is taken.
+pub(crate) async fn read_within<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+    max_head: usize,
+    max_payload: usize,
+) -> Result<Option<(T, Bytes)>, FrameError> {
     let first = match from.read_u8().await {
         Ok(first) => first,
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -71,7 +80,7 @@ pub(crate) async fn read<T: DeserializeOwned>(
         let [a, b, c, d, e, f, g, h] = lengths;
         let head = u32::from_be_bytes([a, b, c, d]) as usize;
         let payload = u32::from_be_bytes([e, f, g, h]) as usize;
-        if head > MAX_HEAD || payload > MAX_PAYLOAD {
+        if head > max_head || payload > max_payload {
             return Err(FrameError::TooLong(head.max(payload)));
         }
         let mut bytes = Vec::new();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tidecast_admission::{Cut, DEADLINE, MAX_READ};
 use tidecast_identity::{Identity, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -20,7 +21,7 @@ use super::refusals;
 /// An answer is waited for so long.
 const ANSWER: Duration = Duration::from_secs(20);
 /// Both ends have said hello within this time.
-const HELLO: Duration = Duration::from_secs(10);
+const HELLO: Duration = DEADLINE;
 /// A channel on which nothing came for so long is closed; there are pings before.
 const SILENT: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
@@ -64,6 +65,8 @@ pub(crate) enum LinkError {
     Late(String),
     #[error(transparent)]
     Frame(#[from] FrameError),
+    #[error(transparent)]
+    Cut(#[from] Cut),
     #[error("it did not say hello within {} s", HELLO.as_secs())]
     NoHello,
 }
@@ -109,7 +112,7 @@ pub(crate) async fn greet(
 ) -> Result<Hello, LinkError> {
     let both = async {
         frame::write(stream, ours, &[]).await?;
-        frame::read(stream).await
+        frame::read_within(stream, MAX_READ, 0).await
     };
     match timeout(HELLO, both).await.map_err(|_| LinkError::NoHello)?? {
         Some((hello, _)) => Ok(hello),

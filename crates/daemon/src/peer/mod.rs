@@ -198,9 +198,22 @@ impl Peers {
 
     /// One who has come: greets, judges, and serves until the channel ends.
     pub(crate) async fn welcome<S: Serve>(&self, visitor: Visitor, serve: Arc<S>) {
-        let Visitor { stream, node, addr } = visitor;
-        match self.meet(stream, node, (addr, false), &serve).await {
-            Ok((_, run)) => run.await,
+        let Visitor { mut stream, node, addr, mut admitted } = visitor;
+        let ours = self.hello();
+        let greeted = admitted.run(greet(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
+        let met = match greeted {
+            Ok(hello) => self.judge(hello, node, (addr, false), &serve),
+            Err(error) => return tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
+        };
+        match met {
+            Ok(peer) => {
+                admitted.prove();
+                self.link(peer, stream, &serve).1.await;
+            }
+            // It still counts as unproven while it is told why.
+            Err(PeerError::Untrusted { why, .. }) => {
+                let _ = admitted.run(refuse(stream, why)).await;
+            }
             Err(error) => tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
         }
     }
@@ -239,16 +252,44 @@ impl Peers {
         serve: &Arc<S>,
     ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<S>), PeerError> {
         let hello = greet(&mut stream, &self.hello()).await?;
-        let identity = match self.trust.judge(&hello, node) {
-            Ok(identity) => identity,
+        match self.judge(hello, node, (addr, called), serve) {
+            Ok(peer) => Ok(self.link(peer, stream, serve)),
+            Err(error) => {
+                if let PeerError::Untrusted { why, .. } = &error {
+                    tokio::spawn(refuse(stream, why.clone()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether one who has said hello is believed.
+    fn judge<S: Serve>(
+        &self,
+        hello: Hello,
+        node: NodeId,
+        (addr, called): (SocketAddr, bool),
+        serve: &Arc<S>,
+    ) -> Result<Peer, PeerError> {
+        match self.trust.judge(&hello, node) {
+            Ok(identity) => Ok(Peer { node, identity, hello, addr, called }),
             Err(why) => {
                 let why = why.to_string();
                 self.turned_away(&hello, node, addr, &why, serve);
-                tokio::spawn(refuse(stream, why.clone()));
-                return Err(PeerError::Untrusted { addr, why });
+                Err(PeerError::Untrusted { addr, why })
             }
-        };
-        let (link, run) = Link::new(Peer { node, identity, hello, addr, called }, stream, serve.clone());
+        }
+    }
+
+    /// The channel to one who is believed, and what runs it to its end.
+    fn link<S: Serve>(
+        &self,
+        peer: Peer,
+        stream: std::pin::Pin<Box<dyn tidecast_net::Stream>>,
+        serve: &Arc<S>,
+    ) -> (Arc<Link>, impl Future<Output = ()> + Send + use<S>) {
+        let node = peer.node;
+        let (link, run) = Link::new(peer, stream, serve.clone());
         {
             let mut links = self.links.lock();
             links.retain(|_, link| link.is_up());
@@ -257,7 +298,7 @@ impl Peers {
             }
         }
         serve.met(&link);
-        Ok((link, run))
+        (link, run)
     }
 }
 

@@ -1,9 +1,8 @@
 //! The coordinator's end of the control channel.
 
 use tidecast_identity::{NodeId, Tls};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_rustls::TlsStream;
 
 use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::Token;
@@ -35,7 +34,7 @@ pub(crate) async fn run(listener: TcpListener, tls: Tls, token: Token, to: mpsc:
 /// Carries messages both ways until the connection ends.
 async fn serve(
     conn: ConnId,
-    stream: TlsStream<TcpStream>,
+    stream: channel::Accepted,
     node: NodeId,
     first: ToCoordinator,
     to: mpsc::Sender<Heard>,

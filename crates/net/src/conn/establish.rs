@@ -17,7 +17,7 @@ use crate::security::{Introduction, Membership, Security};
 use crate::transport::{Reader, Transport, Writer};
 
 /// All handshakes together.
-pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = tidecast_admission::DEADLINE;
 /// What Tidecast calls itself in peer ids (BEP 20). A hint only: what counts is the extension
 /// handshake, but it says whether one is worth waiting for.
 const ID_PREFIX: &[u8; 4] = b"-TC0";
@@ -100,14 +100,14 @@ impl Opening {
         Ok(Opening { reader, writer, buf, theirs, outgoing: true })
     }
 
-    /// The callee's side: hears, and says nothing yet.
+    /// The callee's side: hears, and says nothing yet. The caller bounds its time.
     pub(crate) async fn answer(
         transport: Transport,
         cpu: &std::sync::Arc<Cpu>,
     ) -> Result<Opening, ConnError> {
         let (mut reader, writer) = transport.split(cpu);
         let mut buf = BytesMut::with_capacity(4096);
-        let theirs = in_time(hear(&mut reader, &mut buf)).await?;
+        let theirs = hear(&mut reader, &mut buf).await?;
         Ok(Opening { reader, writer, buf, theirs, outgoing: false })
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use tidecast_admission::MAX_READ;
 use tidecast_wire::{Codec, Decoded, Frame, Message};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,6 +26,9 @@ const COMING: Duration = Duration::from_secs(1);
 
 /// So long a reader sleeps until much of a block is there. What comes slower may as well come segment by segment.
 const GATHER: Duration = Duration::from_millis(500);
+
+/// Bytes asked of the stream at once of a peer that has proved nothing yet.
+const CHUNK_UNPROVEN: usize = 2 << 10;
 
 /// What the bytes so far amount to.
 pub(crate) enum Ready {
@@ -68,7 +72,14 @@ impl Input {
     pub(crate) async fn more(&mut self, need: usize) -> Result<(), ConnError> {
         let started = !self.buf.is_empty();
         let limit = if started { STALL } else { IDLE };
-        self.buf.reserve(need.max(self.chunk).saturating_sub(self.buf.len()));
+        let mut chunk = self.chunk;
+        if self.reader.is_limited() {
+            if need > MAX_READ {
+                return Err(ConnError::Protocol("a message that is too long before it proved who it is"));
+            }
+            chunk = chunk.min(CHUNK_UNPROVEN);
+        }
+        self.buf.reserve(need.max(chunk).saturating_sub(self.buf.len()));
         let n = timeout(limit, self.reader.read_buf(&mut self.buf)).await;
         match n {
             Err(_) => Err(ConnError::Late { what: "send a message", seconds: limit.as_secs() }),
