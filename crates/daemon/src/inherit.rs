@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -202,7 +203,7 @@ async fn link(
     reservation: Reservation,
     manifest: &Arc<Manifest>,
 ) -> Result<(CacheId, Method), Missed> {
-    clear(&reservation, manifest).await;
+    let reservation = cleared(reservation, manifest).await?;
     let placing = parent.client.post("/v1/get", get, PLACING);
     let placed = tokio::select! {
         placed = placing => match placed? {
@@ -219,13 +220,12 @@ async fn link(
 }
 
 /// What an earlier attempt left stands in the way.
-async fn clear(reservation: &Reservation, manifest: &Manifest) {
-    remove(reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()))).await;
-}
-
-async fn remove(left: std::path::PathBuf) {
-    let remove = move || std::fs::remove_dir_all(&left).or_else(|_| std::fs::remove_file(&left));
-    let _ = tokio::task::spawn_blocking(remove).await;
+async fn cleared(reservation: Reservation, manifest: &Manifest) -> Result<Reservation, Failed> {
+    let left = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
+    let clear = move || reservation.remove(&left).map(|()| reservation);
+    let cleared = tokio::task::spawn_blocking(clear).await;
+    let internal = |e: &dyn std::fmt::Display| Failed::new("internal", e.to_string());
+    cleared.map_err(|e| internal(&e))?.map_err(|e| internal(&e))
 }
 
 /// Takes the bytes over the parent's socket, and verifies all of them.
@@ -236,9 +236,9 @@ async fn stream(
     reservation: Reservation,
     manifest: &Arc<Manifest>,
 ) -> Result<(CacheId, Method), Missed> {
-    clear(&reservation, manifest).await;
+    let reservation = cleared(reservation, manifest).await?;
     let files = crate::local::missing(manifest, &[]);
-    let made = reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()));
+    let id = reservation.id();
     let upload = upload::Upload::new(reservation, manifest.clone(), files);
     let (chunks, queue) = mpsc::channel(upload::CHUNKS);
     let writing = tokio::task::spawn_blocking(move || upload::write(upload, queue));
@@ -251,7 +251,8 @@ async fn stream(
             Ok((record.id, Method::Direct))
         }
         (sent, Err(error)) => {
-            remove(made).await;
+            // The error that is reported is the one that came first.
+            let _ = daemon.on_disk(move |depot| depot.clear_staged(id)).await;
             sent?;
             Err(Missed::Lost(error.why))
         }

@@ -253,7 +253,7 @@ impl Daemon {
     async fn mend(&self, id: CacheId, places: HashMap<[u8; 32], PathBuf>) -> Result<Report, Failed> {
         let mend = move |depot: &tidecast_depot::Depot| {
             let report = depot.mend(id, &mut |bad, to| match places.get(&bad.root) {
-                Some(path) => io::copy(&mut std::fs::File::open(path)?, to).map(|_| true),
+                Some(path) => io::copy(&mut depot.open_brought(path)?, to).map(|_| true),
                 None => Ok(false),
             });
             // What was copied is of no more use.

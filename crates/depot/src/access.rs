@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::error::{Context, Error};
-use crate::layout::manifest_in;
+use crate::Error;
 use crate::object::Parts;
-use crate::{CacheId, CacheRecord, Depot, Local, os};
+use crate::{CacheId, CacheRecord, Depot, Local};
 
 /// What the owner of a cache decides about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Depot {
     pub fn set_access(&self, id: CacheId, access: &Access) -> Result<(), Error> {
         let _disk = self.0.disk.lock();
         let old = self.committed(id)?;
-        let parts = Parts::of(&manifest_in(&self.0.layout.cache(id))?)?;
+        let parts = Parts::of(&self.0.layout.manifest_in(&self.0.layout.cache(id))?)?;
         // Who may not read any more loses it first, and who may from now on gets it last: whenever it breaks off.
         let common = if old.group == access.group { 0o444 } else { 0o404 };
         self.expose(&CacheRecord { mode: old.mode & access.mode & common, ..CacheRecord::clone(&old) })?;
@@ -61,21 +60,21 @@ impl Depot {
         let root = rustix::process::geteuid().is_root();
         let mode = if root { 0o500 | exposed(record.mode) } else { 0o555 };
         if let Some(local) = record.local.filter(|_| root) {
-            std::os::unix::fs::chown(&cache, Some(local.uid), Some(local.gid)).at("give away", &cache)?;
+            self.0.layout.chown(&cache, local.uid, local.gid)?;
         }
-        os::chmod(&cache, mode)?;
-        os::sync(&cache)
+        self.0.layout.chmod(&cache, mode)?;
+        self.0.layout.sync(&cache)
     }
 
     /// Takes that right back from everybody but this store, as far as its user is another's than the readers'.
     pub(crate) fn conceal(&self, id: CacheId) -> Result<(), Error> {
         let cache = self.0.layout.cache(id);
-        if !cache.is_dir() {
+        if !self.0.layout.is_dir(&cache) {
             return Ok(());
         }
         // Root passes all the same, and the directory may be its reader's own.
-        os::chmod(&cache, if rustix::process::geteuid().is_root() { 0 } else { 0o700 })?;
-        os::sync(&cache)
+        self.0.layout.chmod(&cache, if rustix::process::geteuid().is_root() { 0 } else { 0o700 })?;
+        self.0.layout.sync(&cache)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tidecast_metainfo::Manifest;
 
-use crate::layout::manifest_in;
 use crate::live::Promise;
 use crate::object::{Parts, classes_for, object_size};
 use crate::{CacheId, CacheRecord, Depot, Error, Reader, Reservation, Size, State};
@@ -168,7 +167,7 @@ impl Depot {
     pub(crate) fn extent(&self, caches: &[Arc<CacheRecord>]) -> Size {
         let (mut size, mut seen) = (Size::ZERO, BTreeSet::new());
         for record in caches {
-            let manifest = manifest_in(&self.0.layout.cache(record.id));
+            let manifest = self.0.layout.manifest_in(&self.0.layout.cache(record.id));
             let Ok(parts) = manifest.and_then(|m| Parts::of(&m)) else { continue };
             size = size.plus(parts.own);
             for (key, len) in parts.objects {

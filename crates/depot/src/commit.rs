@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,11 +13,11 @@ use std::sync::Arc;
 use tidecast_hash::Digest;
 use tidecast_metainfo::Manifest;
 
+use crate::Error;
 use crate::db::{Name, Tables};
-use crate::error::{Context, Error};
-use crate::layout::write_manifest;
+use crate::layout::Layout;
 use crate::object::{ObjectKey, Parts};
-use crate::os::{self, Unsynced};
+use crate::os::Unsynced;
 use crate::place::{Placing, check};
 use crate::record::Past;
 use crate::reserve::Held;
@@ -46,9 +45,9 @@ pub(crate) fn commit(
     let content = manifest.hash_v2().ok_or(Error::Unfit("it has no v2 info-hash"))?;
     let staged = reservation.dir().join(OsStr::from_bytes(manifest.name_bytes()));
     let reused = reservation.reused();
-    check(manifest, &staged, &reused, !trusted)?;
+    check(&depot.0.layout, manifest, &staged, &reused, !trusted)?;
     // Most of the waiting for the disk is done while nobody waits for us.
-    presync(manifest, &staged)?;
+    presync(&depot.0.layout, manifest, &staged)?;
     let proven = prove(depot, manifest, &reused)?;
 
     let disk = depot.0.disk.lock();
@@ -73,7 +72,7 @@ pub(crate) fn commit(
         }
     };
     // What the staging directory holds is in the view, or of no use; opening the store would clear it away as well.
-    let _ = os::remove_all(&reservation.staging());
+    let _ = depot.0.layout.remove_all(&reservation.staging());
     depot.0.live.write().promises.remove(&record.id);
     let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
     drop(disk);
@@ -99,7 +98,10 @@ fn prove(
         if reused.contains_key(&key.root) || proven.contains_key(&key) || objects.get(&key)?.is_none() {
             continue;
         }
-        let found = os::open(&depot.0.layout.object(&key))
+        let found = depot
+            .0
+            .layout
+            .open(&depot.0.layout.object(&key))
             .and_then(|f| Ok((f.metadata()?.ino(), root_of(&f, file.len())?)));
         if let Some((inode, _)) = found.ok().filter(|(_, root)| *root == key.root) {
             proven.insert(key, inode);
@@ -109,16 +111,15 @@ fn prove(
 }
 
 /// Has the bulk of the data on disk.
-fn presync(manifest: &Manifest, staged: &Path) -> Result<(), Error> {
+fn presync(layout: &Layout, manifest: &Manifest, staged: &Path) -> Result<(), Error> {
     let mut unsynced = Unsynced::default();
     for file in manifest.files().filter(|f| !f.is_empty()) {
         let path = file.path().below(staged);
-        if path.is_file() {
+        if layout.is_file(&path) {
             unsynced.file(&path);
         }
     }
-    let root = staged.parent().unwrap_or(staged);
-    unsynced.sync(root)
+    unsynced.sync(layout)
 }
 
 /// The committed cache of the same name, owner and content, if this one takes its version from there.
@@ -145,7 +146,7 @@ fn adopt(reservation: &Reservation, record: &CacheRecord, known: CacheId) -> Res
         t.put(old)?;
         t.delete(record.id)
     })?;
-    os::remove_all(&reservation.staging())?;
+    depot.0.layout.remove_all(&reservation.staging())?;
     let record = depot.cache(known).ok_or(Error::NoCache(known))?;
     let linked = record.files;
     Ok(Committed { record, linked })
@@ -160,14 +161,14 @@ fn assemble<'a>(
 ) -> Result<Placing<'a>, Error> {
     let layout = &reservation.depot().0.layout;
     let staging = reservation.staging();
-    os::remove_all(view)?;
-    os::make_dir(view)?;
+    layout.remove_all(view)?;
+    layout.make_dir(view)?;
     // The manifest first: it tells what to remove if this ends halfway.
-    write_manifest(view, manifest)?;
-    os::sync(view)?;
-    os::sync(&staging)?;
+    layout.write_manifest(view, manifest)?;
+    layout.sync(view)?;
+    layout.sync(&staging)?;
     let tree = view.join("tree");
-    os::make_dir(&tree)?;
+    layout.make_dir(&tree)?;
     let top = OsStr::from_bytes(manifest.name_bytes());
     let mut placing = Placing {
         layout,
@@ -183,20 +184,21 @@ fn assemble<'a>(
         linked: 0,
     };
     placing.all(&tree.join(top))?;
-    os::chmod(&tree, 0o555)?;
+    layout.chmod(&tree, 0o555)?;
     placing.unsynced.dir(&tree);
     placing.unsynced.dir(view);
-    std::mem::take(&mut placing.unsynced).sync(&layout.root)?;
+    std::mem::take(&mut placing.unsynced).sync(layout)?;
     Ok(placing)
 }
 
 /// Gives the view its final name, and to its top directory the right to read.
 fn publish(depot: &Depot, record: &CacheRecord, view: &Path) -> Result<(), Error> {
-    let cache = depot.0.layout.cache(record.id);
-    os::remove_all(&cache)?;
-    fs::rename(view, &cache).at("rename", &cache)?;
+    let layout = &depot.0.layout;
+    let cache = layout.cache(record.id);
+    layout.remove_all(&cache)?;
+    layout.rename(view, &cache)?;
     depot.expose(record)?;
-    os::sync(&depot.0.layout.caches())
+    layout.sync(&layout.caches())
 }
 
 fn filled(

@@ -17,12 +17,12 @@
 //! only so long: format 1 counts on the rights and the charge of every cache that has objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::layout::Layout;
 use crate::object::{KEY, ObjectKey, RIGHT, classes_of, object_size, right};
 use crate::record::Past;
 use crate::{CacheId, CacheRecord, Error, Size};
@@ -104,14 +104,14 @@ pub(crate) struct Changes {
 
 /// The database, open.
 pub(crate) struct Db {
-    path: PathBuf,
+    layout: Layout,
     /// `None` only between a failure and the next attempt to open it.
     db: Option<Database>,
 }
 
 impl Db {
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let mut db = Db { path: path.to_owned(), db: None };
+    pub(crate) fn open(layout: &Layout) -> Result<Self, Error> {
+        let mut db = Db { layout: layout.clone(), db: None };
         db.reopen()?;
         Ok(db)
     }
@@ -120,7 +120,11 @@ impl Db {
         self.db = None;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
-        let db = builder.create(&self.path)?;
+        // Others pass through the store's directory: they must not read who has what.
+        let db = {
+            let file = self.layout.private(&self.layout.db())?;
+            builder.create_with_backend(redb::backends::FileBackend::new(file)?)?
+        };
         let mut txn = db.begin_write()?;
         // As in `attempt`: this may be the last transaction before a crash.
         txn.set_quick_repair(true);
@@ -538,29 +542,31 @@ mod tests {
     #[test]
     fn a_store_that_needs_more_is_not_touched() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("db");
-        drop(Db::open(&path).unwrap());
+        let layout = Layout::open_root(dir.path().to_owned()).unwrap();
+        let path = layout.db();
+        drop(Db::open(&layout).unwrap());
         let db = Database::create(&path).unwrap();
         let txn = db.begin_write().unwrap();
         txn.open_table(META).unwrap().insert("needs", FORMAT + 1).unwrap();
         txn.commit().unwrap();
         drop(db);
-        assert!(matches!(Db::open(&path), Err(Error::Format { needs: 3, known: 2 })));
+        assert!(matches!(Db::open(&layout), Err(Error::Format { needs: 3, known: 2 })));
     }
 
     #[test]
     fn tables_and_keys_of_a_newer_program_stay() {
         const NEW: TableDefinition<'_, u64, &str> = TableDefinition::new("colours");
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("db");
-        drop(Db::open(&path).unwrap());
+        let layout = Layout::open_root(dir.path().to_owned()).unwrap();
+        let path = layout.db();
+        drop(Db::open(&layout).unwrap());
         let db = Database::create(&path).unwrap();
         let txn = db.begin_write().unwrap();
         txn.open_table(NEW).unwrap().insert(1, "red").unwrap();
         txn.open_table(META).unwrap().insert("format", FORMAT + 1).unwrap();
         txn.commit().unwrap();
         drop(db);
-        let mut ours = Db::open(&path).unwrap();
+        let mut ours = Db::open(&layout).unwrap();
         ours.write(|t| t.next_id()).unwrap();
         drop(ours);
         let db = Database::create(&path).unwrap();

@@ -1,21 +1,19 @@
 //! The store as its users see it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::fstatvfs;
 use tidecast_metainfo::Manifest;
+use tidecast_paths::Lock;
 
 use crate::db::{Db, Name, Objects, Tables};
 use crate::error::Context;
-use crate::layout::{Layout, manifest_in};
+use crate::layout::Layout;
 use crate::live::Live;
 use crate::record::{Past, check_name};
-use crate::{
-    CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, State, Usage, Use, UseId, os,
-};
+use crate::{CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, State, Usage, Use, UseId};
 
 /// The host's store. Clones are the same store; any thread may call, and every call may wait for the disk.
 #[derive(Clone)]
@@ -30,10 +28,8 @@ pub(crate) struct Inner {
     pub(crate) disk: Mutex<()>,
     pub(crate) db: Mutex<Db>,
     pub(crate) live: RwLock<Live>,
-    /// The store's directory, for what is asked of its file system.
-    pub(crate) root: File,
     /// Never read: holding it open holds the lock.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Depot {
@@ -42,13 +38,10 @@ impl Depot {
     /// # Errors
     /// [`Error::Busy`]; [`Error::Format`]; what disk and database report.
     pub fn open(dir: &Path, config: Config) -> Result<Self, Error> {
-        let layout = Layout { root: std::path::absolute(dir).at("find", dir)? };
+        let layout = Layout::open_root(std::path::absolute(dir).at("find", dir)?)?;
         layout.make()?;
         let busy = || Error::Busy { path: layout.root.clone() };
-        let lock = os::lock(&layout.lock())?.ok_or_else(busy)?;
-        let root = File::open(&layout.root).at("open", &layout.root)?;
-        // Others pass through this directory: they must not read who has what.
-        os::private(&layout.db())?;
+        let lock = layout.lock_file(&layout.lock())?.ok_or_else(busy)?;
         let db = open_db(&layout)?;
         layout.keep_spare();
         let depot = Depot(Arc::new(Inner {
@@ -57,7 +50,6 @@ impl Depot {
             disk: Mutex::new(()),
             db: Mutex::new(db),
             live: RwLock::default(),
-            root,
             _lock: lock,
         }));
         depot.recover()?;
@@ -160,7 +152,7 @@ impl Depot {
     /// [`Error::NoCache`], [`Error::State`], [`Error::Manifest`], or what the disk reports.
     pub fn manifest(&self, id: CacheId) -> Result<Manifest, Error> {
         let record = self.committed(id)?;
-        manifest_in(&self.0.layout.cache(record.id))
+        self.0.layout.manifest_in(&self.0.layout.cache(record.id))
     }
 
     /// Where a committed cache is to be read: its published file or directory. It stays there while the cache is used
@@ -203,7 +195,7 @@ impl Depot {
         let mut live = self.0.live.write();
         live.get(id).ok_or(Error::NoCache(id))?;
         live.touch(id, now);
-        live.uses.begin(&self.0.layout.uses(), id, what)
+        live.uses.begin(&self.0.layout, id, what)
     }
 
     /// Ends a use; one that is over already is fine.
@@ -211,7 +203,7 @@ impl Depot {
     /// # Errors
     /// What the disk reports.
     pub fn end_use(&self, id: UseId) -> Result<(), Error> {
-        self.0.live.write().uses.end(&self.0.layout.uses(), id)
+        self.0.live.write().uses.end(&self.0.layout, id)
     }
 
     /// The uses of a cache.
@@ -396,7 +388,7 @@ impl Inner {
 
     /// What the file system has left, and has in all.
     fn free(&self) -> Result<(Size, Size), Error> {
-        let v = fstatvfs(&self.root).at("look at", &self.layout.root)?;
+        let v = fstatvfs(&*self.layout.dir).at("look at", &self.layout.root)?;
         // A file system that does not say has enough.
         let known = |all, n| if all == 0 { u64::MAX / 4 } else { n };
         let bytes = |blocks: u64| known(v.f_blocks, blocks.saturating_mul(v.f_frsize));
@@ -406,9 +398,9 @@ impl Inner {
 }
 
 fn open_db(layout: &Layout) -> Result<Db, Error> {
-    match Db::open(&layout.db()) {
+    match Db::open(layout) {
         // Opening after a crash writes; a full disk must not keep us from making room.
-        Err(e) if e.is_full() && layout.use_spare() => Db::open(&layout.db()),
+        Err(e) if e.is_full() && layout.use_spare() => Db::open(layout),
         other => other,
     }
 }

@@ -150,6 +150,10 @@ impl Error {
     #[must_use]
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
+        if tidecast_paths::is_link(&source) {
+            let why = "a symbolic link stands on this path, and the store follows none; remove the link";
+            return Error::Io { op, path, source: io::Error::new(source.kind(), why) };
+        }
         if full(&source) { Error::Full { path, source } } else { Error::Io { op, path, source } }
     }
 }

@@ -1,16 +1,14 @@
 //! Making room: who has to go, and how a cache goes.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::db::ALL;
-use crate::layout::{Layout, manifest_in};
+use crate::layout::Layout;
 use crate::live::Live;
 use crate::object::{ObjectKey, Parts, object_size};
-use crate::{CacheId, CacheRecord, Depot, Error, Size, State, os};
+use crate::{CacheId, CacheRecord, Depot, Error, Size, State};
 
 /// Caches that go in one transaction at most.
 const BATCH: usize = 64;
@@ -86,7 +84,7 @@ impl Depot {
     /// # Errors
     /// What disk and database report.
     pub fn sweep(&self, now: u64) -> Result<Swept, Error> {
-        self.0.live.write().uses.tidy(&self.0.layout.uses(), now)?;
+        self.0.live.write().uses.tidy(&self.0.layout, now)?;
         self.flush_touched()?;
         let stale: Vec<CacheId> = {
             let live = self.0.live.read();
@@ -216,7 +214,9 @@ impl Depot {
             };
             // Of a manifest that cannot be read nothing is known; `fsck` finds what it leaves.
             let parts = match record.content {
-                Some(_) => manifest_in(&layout.cache(*id)).and_then(|m| Parts::of(&m)).unwrap_or_default(),
+                Some(_) => {
+                    layout.manifest_in(&layout.cache(*id)).and_then(|m| Parts::of(&m)).unwrap_or_default()
+                }
                 None => Parts::default(),
             };
             leaving.insert(*id, (record, parts));
@@ -283,24 +283,24 @@ fn remove_files<'i>(
 ) -> Result<Size, Error> {
     for id in ids.clone() {
         let trash = layout.trash().join(id.to_string());
-        let _ = fs::rename(layout.cache(*id), &trash);
-        if trash.is_dir() {
-            os::chmod(&trash, 0o700)?;
+        let _ = layout.rename(&layout.cache(*id), &trash);
+        if layout.is_dir(&trash) {
+            layout.chmod(&trash, 0o700)?;
         }
-        os::remove_all(&trash.join("tree"))?;
+        layout.remove_all(&trash.join("tree"))?;
     }
     let mut held = Size::ZERO;
     for path in objects {
-        if let Ok(meta) = fs::symlink_metadata(path)
-            && meta.nlink() > 1
+        if let Ok(meta) = layout.look(path)
+            && meta.links > 1
         {
-            held = held.plus(object_size(meta.len()));
+            held = held.plus(object_size(meta.len));
         }
-        os::remove_file(path)?;
+        layout.remove_file(path)?;
     }
     for id in ids {
-        os::remove_all(&layout.trash().join(id.to_string()))?;
-        os::remove_all(&layout.staging(*id))?;
+        layout.remove_all(&layout.trash().join(id.to_string()))?;
+        layout.remove_all(&layout.staging(*id))?;
     }
     Ok(held)
 }

@@ -5,7 +5,7 @@
 //! in every view; without that it is an object no more, and the caches that have it are INVALID until it is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use tidecast_metainfo::{FileRef, Manifest};
 
 use crate::db::{ALL, Objects, Tables};
 use crate::error::{Context, Error};
-use crate::layout::{manifest_in, write_manifest};
+use crate::layout::Layout;
 use crate::object::{self, ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
 use crate::reserve::held_in;
@@ -124,13 +124,17 @@ impl Depot {
             return Err(Error::Unfit("it is the manifest of another content"));
         }
         let dir = self.0.layout.cache(id);
-        write_manifest(&dir, manifest)?;
-        os::sync(&dir)
+        self.0.layout.write_manifest(&dir, manifest)?;
+        self.0.layout.sync(&dir)
     }
 
     /// A cache's manifest, if it is not damaged.
     fn manifest_of(&self, record: &CacheRecord) -> Option<Manifest> {
-        manifest_in(&self.0.layout.cache(record.id)).ok().filter(|m| m.hash_v2() == record.content)
+        self.0
+            .layout
+            .manifest_in(&self.0.layout.cache(record.id))
+            .ok()
+            .filter(|m| m.hash_v2() == record.content)
     }
 
     /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
@@ -140,7 +144,7 @@ impl Depot {
     pub fn lacks(&self, id: CacheId) -> Result<(Manifest, Vec<u32>), Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
         let manifest = self.manifest_of(&record).ok_or(Error::Unfit(NO_MANIFEST))?;
-        let gone = |key: &ObjectKey| !self.0.layout.object(key).exists();
+        let gone = |key: &ObjectKey| !self.0.layout.is_file(&self.0.layout.object(key));
         let files = manifest.files().filter(|f| !f.is_empty());
         let lost = files.filter(|f| ObjectKey::of(*f).is_some_and(|key| gone(&key))).map(|f| f.same_as());
         let lost: BTreeSet<u32> = lost.collect();
@@ -153,9 +157,21 @@ impl Depot {
     /// What the disk reports.
     pub fn repairs(&self) -> Result<PathBuf, Error> {
         let dir = self.0.layout.incoming().join("repairs");
-        os::remove_all(&dir)?;
-        os::make_dir(&dir)?;
+        self.0.layout.remove_all(&dir)?;
+        self.0.layout.make_dir(&dir)?;
         Ok(dir)
+    }
+
+    /// Opens a file that was brought into [`Depot::repairs`], by its whole path.
+    ///
+    /// # Errors
+    /// What the system reports; a link is refused.
+    pub fn open_brought(&self, path: &Path) -> io::Result<File> {
+        let repairs = self.0.layout.incoming().join("repairs");
+        if !path.starts_with(repairs) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.0.layout.open(path)
     }
 
     /// `depth`: of all there is; `None`: what is an object still was right when it was looked at.
@@ -233,7 +249,7 @@ impl Depot {
     /// Whether an object is what its key says.
     fn good(&self, key: &ObjectKey, len: u64, depth: Depth, bytes: &mut u64) -> Result<bool, Error> {
         let path = self.0.layout.object(key);
-        let file = match os::open(&path) {
+        let file = match self.0.layout.open(&path) {
             // That we have no more room for it says nothing about it.
             Err(e) if os::exhausted(&e) => return Err(e).at("open", &path),
             Err(_) => return Ok(false),
@@ -265,8 +281,8 @@ impl Depot {
         let bad = Bad { root: key.root, len, caches: ids };
         self.let_go(key)?;
         let scratch = self.0.layout.incoming().join("mending");
-        os::remove_file(&scratch)?;
-        let mut file = os::create(&scratch, 0o600).at("create", &scratch)?;
+        self.0.layout.remove_file(&scratch)?;
+        let mut file = self.0.layout.create(&scratch, 0o600).at("create", &scratch)?;
         let brought = match self.elsewhere(key, len, wanted, &with) {
             Some(from) => os::fill(&from, &file).is_ok(),
             None => bring(&bad, &mut file).unwrap_or(false),
@@ -276,7 +292,7 @@ impl Depot {
             && root_of(&file, len).is_ok_and(|root| root == key.root);
         let of = with.iter().find_map(|c| file_of(&c.manifest, key));
         let (true, Some(of)) = (right, of) else {
-            os::remove_file(&scratch)?;
+            self.0.layout.remove_file(&scratch)?;
             report.bad.push(bad);
             return Ok(false);
         };
@@ -284,9 +300,9 @@ impl Depot {
         file.sync_all().at("sync", &scratch)?;
         let at = self.0.layout.object(key);
         let dir = at.parent().unwrap_or(&at);
-        os::make_dir(dir)?;
-        fs::rename(&scratch, &at).at("rename", &at)?;
-        os::sync(dir)?;
+        self.0.layout.make_dir(dir)?;
+        self.0.layout.rename(&scratch, &at)?;
+        self.0.layout.sync(dir)?;
         // The views still have the old inode: `mend_view` sees that it is another.
         report.mended.push(bad);
         Ok(true)
@@ -295,8 +311,8 @@ impl Depot {
     /// Whoever was to reuse an object has to bring it.
     fn let_go(&self, key: &ObjectKey) -> Result<(), Error> {
         let incoming = self.0.layout.incoming();
-        for name in os::names(&incoming)? {
-            os::remove_file(&held_in(&incoming.join(name), &key.root))?;
+        for name in self.0.layout.names(&incoming)? {
+            self.0.layout.remove_file(&held_in(&incoming.join(name), &key.root))?;
         }
         Ok(())
     }
@@ -319,7 +335,7 @@ impl Depot {
         });
         let mut seen = HashSet::new();
         others.chain(views).find_map(|path| {
-            let file = os::open(&path).ok()?;
+            let file = self.0.layout.open(&path).ok()?;
             let meta = file.metadata().ok()?;
             let new = meta.len() == len && seen.insert((meta.dev(), meta.ino()));
             (new && root_of(&file, len).ok()? == key.root).then_some(file)
@@ -339,7 +355,7 @@ impl Depot {
         }
         // An object without a file is one that has to be brought, also if it ends here.
         for key in bad {
-            os::remove_file(&self.0.layout.object(key))?;
+            self.0.layout.remove_file(&self.0.layout.object(key))?;
         }
         let with = |cache: &&Checked| cache.parts.objects.keys().any(|key| bad.contains(key));
         let with: Vec<&Checked> = caches.iter().filter(with).collect();
@@ -397,11 +413,11 @@ impl Depot {
         let mut touched = BTreeSet::new();
         for dir in cache.manifest.dirs() {
             let path = dir.path().below(&top);
-            if !fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
+            if !self.0.layout.is_dir(&path) {
                 let above = path.parent().unwrap_or(&top);
-                open_dir(above, &mut touched)?;
-                os::remove_all(&path)?;
-                os::make_dir(&path)?;
+                open_dir(&self.0.layout, above, &mut touched)?;
+                self.0.layout.remove_all(&path)?;
+                self.0.layout.make_dir(&path)?;
                 touched.insert(path);
             }
         }
@@ -411,26 +427,26 @@ impl Depot {
                 continue;
             }
             let above = path.parent().unwrap_or(&top);
-            open_dir(above, &mut touched)?;
-            os::remove_all(&path)?;
+            open_dir(&self.0.layout, above, &mut touched)?;
+            self.0.layout.remove_all(&path)?;
             match ObjectKey::of(file).filter(|_| !file.is_empty()) {
                 Some(key) => self.link_again(&key, &path)?,
-                None => empty(file, &path)?,
+                None => empty(&self.0.layout, file, &path)?,
             }
         }
         for path in touched.iter().rev() {
             let dir = cache.manifest.dirs().find(|d| d.path().below(&top) == *path);
-            os::sync(path)?;
-            os::chmod(path, 0o555)?;
-            crate::place::set_time(path, dir.and_then(|d| d.mtime()))?;
+            self.0.layout.sync(path)?;
+            self.0.layout.chmod(path, 0o555)?;
+            crate::place::set_time(&self.0.layout, path, dir.and_then(|d| d.mtime()))?;
         }
         Ok(!touched.is_empty())
     }
 
     fn link_again(&self, key: &ObjectKey, path: &Path) -> Result<(), Error> {
         let at = self.0.layout.object(key);
-        match fs::hard_link(&at, path) {
-            Err(e) if os::unlinkable(&e) => drop(os::duplicate(&at, path, true).at("copy", path)?),
+        match self.0.layout.link(&at, path) {
+            Err(e) if os::unlinkable(&e) => drop(self.0.layout.duplicate(&at, path, true).at("copy", path)?),
             other => other.at("link", path)?,
         }
         Ok(())
@@ -439,19 +455,19 @@ impl Depot {
     /// Whether a name in a view is what the manifest says. A content may have several inodes, where links are limited:
     /// another one than the object's is read.
     fn as_said(&self, file: FileRef<'_>, path: &Path) -> Result<bool, Error> {
-        let Ok(meta) = fs::symlink_metadata(path) else { return Ok(false) };
+        let Ok(meta) = self.0.layout.look(path) else { return Ok(false) };
         if let Some(target) = file.symlink() {
-            return Ok(fs::read_link(path).is_ok_and(|t| t.as_os_str().as_bytes() == &*target));
+            return Ok(self.0.layout.read_link(path).is_ok_and(|t| t.as_bytes() == &*target));
         }
-        if !meta.is_file() || meta.len() != file.len() || meta.mode() & 0o777 != object::mode(file) {
+        if !meta.is_file() || meta.len != file.len() || meta.mode & 0o777 != object::mode(file) {
             return Ok(false);
         }
         let Some(key) = ObjectKey::of(file).filter(|_| !file.is_empty()) else { return Ok(true) };
         let at = self.0.layout.object(&key);
-        if fs::symlink_metadata(&at).is_ok_and(|m| (m.dev(), m.ino()) == (meta.dev(), meta.ino())) {
+        if self.0.layout.look(&at).is_ok_and(|m| m.id == meta.id) {
             return Ok(true);
         }
-        Ok(os::open(path).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| root == key.root))
+        Ok(self.0.layout.open(path).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| root == key.root))
     }
 
     /// Counts who has what anew, if the counts are wrong.
@@ -489,17 +505,17 @@ impl Depot {
     fn orphans(&self, wanted: &BTreeMap<ObjectKey, u64>) -> Result<u64, Error> {
         let mut removed = 0;
         let objects = self.0.layout.objects();
-        for dir in os::names(&objects)? {
+        for dir in self.0.layout.names(&objects)? {
             let dir = objects.join(dir);
-            if !dir.is_dir() {
-                os::remove_file(&dir)?;
+            if !self.0.layout.is_dir(&dir) {
+                self.0.layout.remove_file(&dir)?;
                 removed += 1;
                 continue;
             }
-            for name in os::names(&dir)? {
+            for name in self.0.layout.names(&dir)? {
                 let key = name.to_str().and_then(ObjectKey::from_name);
                 if key.is_none_or(|key| !wanted.contains_key(&key)) {
-                    os::remove_all(&dir.join(name))?;
+                    self.0.layout.remove_all(&dir.join(name))?;
                     removed += 1;
                 }
             }
@@ -552,6 +568,6 @@ fn file_of<'m>(manifest: &'m Manifest, key: &ObjectKey) -> Option<FileRef<'m>> {
 }
 
 /// Lets us write to a directory of a view.
-fn open_dir(dir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
-    if touched.insert(dir.to_owned()) { os::chmod(dir, 0o755) } else { Ok(()) }
+fn open_dir(layout: &Layout, dir: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
+    if touched.insert(dir.to_owned()) { layout.chmod(dir, 0o755) } else { Ok(()) }
 }

@@ -15,15 +15,16 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tidecast_metainfo::Manifest;
+use tidecast_paths::Root;
 
 use crate::error::{Context, Error};
 use crate::object::{ObjectKey, Parts};
-use crate::{CacheId, CacheRecord, os};
+use crate::{CacheId, CacheRecord};
 
 /// Bytes that are kept for the database.
 const SPARE: u64 = 4 << 20;
@@ -32,12 +33,19 @@ const SPARE: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) root: PathBuf,
+    /// The same, open: all that is done to the store is done beneath it.
+    pub(crate) dir: Arc<Root>,
 }
 
 impl Layout {
-    /// Makes what is missing.
+    /// Opens the store's directory, and makes it if it is missing.
+    pub(crate) fn open_root(root: PathBuf) -> Result<Self, Error> {
+        let dir = Root::make(&root).at("open", &root)?;
+        Ok(Layout { root, dir: Arc::new(dir) })
+    }
+
+    /// Makes what is missing. A link or a file in the place of one of its directories is refused.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        fs::create_dir_all(&self.root).at("create", &self.root)?;
         // Readers pass through to the caches that they may read, and see nothing on the way.
         for (name, mode) in [
             ("", 0o711),
@@ -48,8 +56,10 @@ impl Layout {
             ("uses", 0o700),
         ] {
             let dir = self.root.join(name);
-            os::make_dir(&dir)?;
-            os::chmod(&dir, mode)?;
+            if !name.is_empty() {
+                self.make_dir(&dir)?;
+            }
+            self.chmod(&dir, mode)?;
         }
         Ok(())
     }
@@ -102,35 +112,33 @@ impl Layout {
     /// Sets a little room aside, which a full disk gives back to the database. That it cannot is no error.
     pub(crate) fn keep_spare(&self) {
         let path = self.root.join("spare");
-        if path.metadata().is_ok_and(|m| m.len() == SPARE) {
+        if self.look(&path).is_ok_and(|m| m.is_file() && m.len == SPARE) {
             return;
         }
-        let made = os::remove_file(&path).is_ok().then(|| os::create(&path, 0o600).ok()).flatten();
+        let made = self.remove_file(&path).is_ok().then(|| self.create(&path, 0o600).ok()).flatten();
         if let Some(file) = made
             && rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, SPARE).is_err()
         {
-            let _ = os::remove_file(&path);
+            let _ = self.remove_file(&path);
         }
     }
 
     /// Gives the room back; false if there was none.
     pub(crate) fn use_spare(&self) -> bool {
-        fs::remove_file(self.root.join("spare")).is_ok()
+        self.dir.remove("spare").is_ok()
     }
-}
 
-/// The manifest in a directory of ours.
-pub(crate) fn manifest_in(dir: &Path) -> Result<Manifest, Error> {
-    let path = dir.join("manifest");
-    let bytes = fs::read(&path).at("read", &path)?;
-    Ok(Manifest::parse(&bytes)?)
-}
+    /// The manifest in a directory of ours.
+    pub(crate) fn manifest_in(&self, dir: &Path) -> Result<Manifest, Error> {
+        Ok(Manifest::parse(&self.read(&dir.join("manifest"))?)?)
+    }
 
-/// Writes the manifest of a cache into its directory, whole or not at all; durable after a sync of that. Trackers say nothing
-/// of what is here.
-pub(crate) fn write_manifest(dir: &Path, manifest: &Manifest) -> Result<(), Error> {
-    let plain = manifest.clone().with_trackers(Vec::new());
-    os::write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)
+    /// Writes the manifest of a cache into its directory, whole or not at all; durable after a sync of that. Trackers say
+    /// nothing of what is here.
+    pub(crate) fn write_manifest(&self, dir: &Path, manifest: &Manifest) -> Result<(), Error> {
+        let plain = manifest.clone().with_trackers(Vec::new());
+        self.write_whole(&dir.join("manifest"), &plain.to_bytes(), 0o444)
+    }
 }
 
 /// Removes a cache's directory that the database does not know (any more), and first the objects that only its manifest
@@ -141,15 +149,15 @@ pub(crate) fn discard(
     known: impl Fn(&ObjectKey) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     // Without a manifest there cannot be objects of it yet.
-    let parts = manifest_in(dir).and_then(|m| Parts::of(&m)).unwrap_or_default();
+    let parts = layout.manifest_in(dir).and_then(|m| Parts::of(&m)).unwrap_or_default();
     for key in parts.objects.keys() {
         if !known(key)? {
-            os::remove_file(&layout.object(key))?;
+            layout.remove_file(&layout.object(key))?;
         }
     }
-    if dir.is_dir() {
-        os::chmod(dir, 0o700)?;
+    if layout.is_dir(dir) {
+        layout.chmod(dir, 0o700)?;
     }
-    os::remove_all(&dir.join("tree"))?;
-    os::remove_all(dir)
+    layout.remove_all(&dir.join("tree"))?;
+    layout.remove_all(dir)
 }

@@ -1,50 +1,24 @@
-//! What the store asks of its own directories, which nobody else may write.
+//! What the store asks of its directories. Every path is resolved beneath the store's open directory and through no link, so
+//! that a directory that was swapped for a link leads nowhere ([`tidecast_paths`]).
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::ffi::OsString;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
+pub(crate) use tidecast_paths::{Copied as Placed, fill};
+use tidecast_paths::{Lock, Meta};
 
 use crate::Size;
 use crate::error::{Context, Error};
+use crate::layout::Layout;
 use crate::object::on_disk;
 
 /// Up to this many things are synced one by one, more by syncing the file system.
 const FEW: usize = 16;
-
-/// How a file came to another name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
-    Reflink,
-    Copy,
-}
-
-/// Opens a regular file that is no link.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::INVAL.into()) }
-}
-
-/// Makes a file that was not there.
-pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
-}
-
-/// Fills the empty `to` with what is in `from`, sharing blocks where the file system can.
-pub(crate) fn fill(from: &File, to: &File) -> io::Result<Placed> {
-    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
-        return Ok(Placed::Reflink);
-    }
-    // The kernel copies by itself where it can.
-    let (mut from, mut to) = (from, to);
-    io::copy(&mut from, &mut to)?;
-    Ok(Placed::Copy)
-}
 
 /// Whether a file that could not be linked is to be copied: another file system, no more links, no right or no support.
 pub(crate) fn unlinkable(e: &io::Error) -> bool {
@@ -57,20 +31,155 @@ pub(crate) fn exhausted(e: &io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&e))
 }
 
-/// Copies a file of ours to a new name; mode, time and attributes too, if it is to be `alike`. Not durable yet.
-pub(crate) fn duplicate(from: &Path, to: &Path, alike: bool) -> io::Result<Placed> {
-    let source = open(from)?;
-    let copy = create(to, 0o600)?;
-    let placed = fill(&source, &copy).and_then(|placed| {
-        if alike {
-            copy_attributes(&source, &copy)?;
-        }
-        Ok(placed)
-    });
-    if placed.is_err() {
-        let _ = fs::remove_file(to);
+impl Layout {
+    /// A path of the store, relative to its open directory.
+    pub(crate) fn beneath<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
+        path.strip_prefix(self.dir.path()).map_err(|_| Errno::INVAL.into())
     }
-    placed
+
+    /// Opens a regular file that is no link.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
+        self.dir.open_file(self.beneath(path)?)
+    }
+
+    /// Makes a file that was not there.
+    pub(crate) fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
+        self.dir.create(self.beneath(path)?, mode)
+    }
+
+    /// What a name stands for; of a link, the link.
+    pub(crate) fn look(&self, path: &Path) -> io::Result<Meta> {
+        self.dir.stat(self.beneath(path)?)
+    }
+
+    /// Whether there is a directory, which is no link and not behind one.
+    pub(crate) fn is_dir(&self, path: &Path) -> bool {
+        self.look(path).is_ok_and(|m| m.is_dir())
+    }
+
+    /// Whether there is a regular file, which is no link and not behind one.
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
+        self.look(path).is_ok_and(|m| m.is_file())
+    }
+
+    /// The text of a symbolic link.
+    pub(crate) fn read_link(&self, path: &Path) -> io::Result<OsString> {
+        self.dir.read_link(self.beneath(path)?)
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) fn symlink(&self, target: &std::ffi::OsStr, path: &Path) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.symlink(target, p)).at("create", path)
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.dir.link(self.beneath(from)?, self.beneath(to)?)
+    }
+
+    /// Renames, over what has the name already.
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        let rename = || self.dir.rename(self.beneath(from)?, self.beneath(to)?, true);
+        rename().at("rename", to)
+    }
+
+    /// Copies a file of ours to a new name; mode, time and attributes too, if it is to be `alike`. Not durable yet.
+    pub(crate) fn duplicate(&self, from: &Path, to: &Path, alike: bool) -> io::Result<Placed> {
+        let source = self.open(from)?;
+        let copy = self.create(to, 0o600)?;
+        let placed = fill(&source, &copy).and_then(|placed| {
+            if alike {
+                copy_attributes(&source, &copy)?;
+            }
+            Ok(placed)
+        });
+        if placed.is_err() {
+            let _ = self.remove_file(to);
+        }
+        placed
+    }
+
+    /// Opens a file that only its owner may read, and makes it if there is none.
+    pub(crate) fn private(&self, path: &Path) -> Result<File, Error> {
+        let file = self.beneath(path).and_then(|p| self.dir.open_or_create(p, 0o600)).at("open", path)?;
+        file.set_permissions(Permissions::from_mode(0o600)).at("set the mode of", path)?;
+        Ok(file)
+    }
+
+    /// Makes a directory, also where there is one already.
+    pub(crate) fn make_dir(&self, path: &Path) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.ensure_dir(p, 0o777)).at("create", path)
+    }
+
+    /// Sets permission bits.
+    pub(crate) fn chmod(&self, path: &Path, mode: u32) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.chmod(p, mode)).at("set the mode of", path)
+    }
+
+    /// Sets owner and group.
+    pub(crate) fn chown(&self, path: &Path, uid: u32, gid: u32) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.chown(p, Some(uid), Some(gid))).at("give away", path)
+    }
+
+    /// Sets the time of modification; of a link, the link's.
+    pub(crate) fn set_time(&self, path: &Path, time: (i64, u32)) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.set_time(p, time)).at("set the time of", path)
+    }
+
+    /// Removes whatever is at `path`, never through a link; nothing there is fine.
+    pub(crate) fn remove_all(&self, path: &Path) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.remove_all(p)).at("remove", path)
+    }
+
+    /// Removes a file; none there is fine.
+    pub(crate) fn remove_file(&self, path: &Path) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.remove_file(p)).at("remove", path)
+    }
+
+    /// Names in a directory; none if there is no such directory.
+    pub(crate) fn names(&self, path: &Path) -> Result<Vec<OsString>, Error> {
+        match self.beneath(path).and_then(|p| self.dir.list(p)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.at("list", path),
+        }
+    }
+
+    /// The content of a small file.
+    pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>, Error> {
+        self.beneath(path).and_then(|p| self.dir.read(p)).at("read", path)
+    }
+
+    /// Writes a small file anew. Cut short by a crash, it is there in part.
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+        self.remove_file(path)?;
+        self.create(path, 0o600).and_then(|mut f| f.write_all(bytes)).at("write", path)
+    }
+
+    /// What a tree occupies, links counted once for each name.
+    pub(crate) fn measure(&self, path: &Path) -> Result<Size, Error> {
+        let mut size = Size::ZERO;
+        let mut add = |meta: &Meta| {
+            size = size.plus(Size { bytes: on_disk(meta.len.min(meta.allocated)), inodes: 1 });
+            Ok(())
+        };
+        self.beneath(path).and_then(|p| self.dir.visit(p, &mut add)).at("look at", path)?;
+        Ok(size)
+    }
+
+    /// Locks a file for this process; `None` if another holds it.
+    pub(crate) fn lock_file(&self, path: &Path) -> Result<Option<Lock>, Error> {
+        self.beneath(path).and_then(|p| self.dir.lock(p)).at("lock", path)
+    }
+
+    /// Makes a file or a directory durable.
+    pub(crate) fn sync(&self, path: &Path) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.sync(p)).at("sync", path)
+    }
+
+    /// Writes a small file so that it is there whole or not at all. Durable only after [`Layout::sync`] of its directory.
+    pub(crate) fn write_whole(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+        self.beneath(path).and_then(|p| self.dir.write_whole(p, bytes, mode)).at("write", path)
+    }
 }
 
 fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
@@ -85,96 +194,6 @@ fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
     let meta = from.metadata()?;
     to.set_modified(meta.modified()?)?;
     to.set_permissions(Permissions::from_mode(meta.mode() & 0o7777))
-}
-
-/// Makes an empty file if there is none, and sees to it that only its owner may read it.
-pub(crate) fn private(path: &Path) -> Result<(), Error> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).at("create", path)?;
-    chmod(path, 0o600)
-}
-
-/// Makes a directory, also where there is one already.
-pub(crate) fn make_dir(path: &Path) -> Result<(), Error> {
-    match fs::create_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        other => other.at("create", path),
-    }
-}
-
-/// Sets permission bits.
-pub(crate) fn chmod(path: &Path, mode: u32) -> Result<(), Error> {
-    fs::set_permissions(path, Permissions::from_mode(mode)).at("set the mode of", path)
-}
-
-/// Removes whatever is at `path`, never through a link; nothing there is fine.
-pub(crate) fn remove_all(path: &Path) -> Result<(), Error> {
-    let meta = match fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.at("look at", path)?,
-    };
-    if !meta.is_dir() {
-        return fs::remove_file(path).at("remove", path);
-    }
-    if meta.mode() & 0o700 != 0o700 {
-        chmod(path, 0o700)?;
-    }
-    for entry in fs::read_dir(path).at("list", path)? {
-        let entry = entry.at("list", path)?;
-        let at = entry.path();
-        if entry.file_type().at("look at", &at)?.is_dir() {
-            remove_all(&at)?;
-        } else {
-            remove_file(&at)?;
-        }
-    }
-    fs::remove_dir(path).at("remove", path)
-}
-
-/// Removes a file; none there is fine.
-pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.at("remove", path),
-    }
-}
-
-/// Names in a directory; none if there is no such directory.
-pub(crate) fn names(path: &Path) -> Result<Vec<std::ffi::OsString>, Error> {
-    match fs::read_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => {
-            let entries = other.at("list", path)?;
-            entries.map(|e| Ok(e.at("list", path)?.file_name())).collect()
-        }
-    }
-}
-
-/// What a tree occupies, links counted once for each name.
-pub(crate) fn measure(path: &Path) -> Result<Size, Error> {
-    let mut size = Size::ZERO;
-    let mut stack = vec![path.to_owned()];
-    while let Some(path) = stack.pop() {
-        let meta = match fs::symlink_metadata(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            other => other.at("look at", &path)?,
-        };
-        size = size.plus(Size { bytes: on_disk(meta.len().min(meta.blocks() * 512)), inodes: 1 });
-        if meta.is_dir() {
-            stack.extend(names(&path)?.into_iter().map(|n| path.join(n)));
-        }
-    }
-    Ok(size)
-}
-
-/// Locks a file for this process; `None` if another holds it.
-pub(crate) fn lock(path: &Path) -> Result<Option<File>, Error> {
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = open.at("open", path)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(e) => Err(e).at("lock", path),
-    }
 }
 
 /// What has to be on disk before the database may speak of it.
@@ -200,35 +219,14 @@ impl Unsynced {
     }
 
     /// Waits until all of it is on disk.
-    pub(crate) fn sync(self, root: &Path) -> Result<(), Error> {
+    pub(crate) fn sync(self, layout: &Layout) -> Result<(), Error> {
         if self.files.len() + self.dirs.len() > FEW {
-            let dir = File::open(root).at("open", root)?;
-            return rustix::fs::syncfs(dir).at("sync", root);
+            return layout.dir.sync_all().at("sync", &layout.root);
         }
         // Names after what they name: deepest first.
         for path in self.files.iter().chain(self.dirs.iter().rev()) {
-            sync(path)?;
+            layout.sync(path)?;
         }
         Ok(())
     }
-}
-
-/// Makes a file or a directory durable.
-pub(crate) fn sync(path: &Path) -> Result<(), Error> {
-    let file = File::open(path).at("open", path)?;
-    match rustix::fs::fsync(&file) {
-        // A file system whose directories need no sync says so this way.
-        Err(Errno::INVAL) => Ok(()),
-        other => other.at("sync", path),
-    }
-}
-
-/// Writes a small file so that it is there whole or not at all. Durable only after [`sync`] of its directory.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    use std::io::Write;
-    let scratch = path.with_added_extension("new");
-    remove_file(&scratch)?;
-    let mut file = create(&scratch, mode).at("create", &scratch)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).at("write", &scratch)?;
-    fs::rename(&scratch, path).at("rename", path)
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 use tidecast_hash::Digest;
 use tidecast_metainfo::{FileRef, Manifest, Mtime};
 
@@ -50,7 +50,7 @@ impl Placing<'_> {
         let mut ready = std::collections::HashSet::new();
         for dir in manifest.dirs() {
             let path = dir.path().below(view);
-            os::make_dir(&path)?;
+            self.layout.make_dir(&path)?;
         }
         for file in manifest.files() {
             let to = file.path().below(view);
@@ -68,7 +68,7 @@ impl Placing<'_> {
                     self.link(&key, &to)?;
                 }
                 None => {
-                    empty(file, &to)?;
+                    empty(self.layout, file, &to)?;
                     if !file.is_symlink() {
                         self.unsynced.file(&to);
                     }
@@ -79,8 +79,8 @@ impl Placing<'_> {
         for dir in manifest.dirs().collect::<Vec<_>>().into_iter().rev() {
             let path = dir.path().below(view);
             self.unsynced.dir(&path);
-            os::chmod(&path, 0o555)?;
-            set_time(&path, dir.mtime())?;
+            self.layout.chmod(&path, 0o555)?;
+            set_time(self.layout, &path, dir.mtime())?;
         }
         Ok(())
     }
@@ -89,9 +89,9 @@ impl Placing<'_> {
     fn object(&mut self, file: FileRef<'_>, key: &ObjectKey, names: u64) -> Result<(), Error> {
         let at = self.layout.object(key);
         let known = self.objects.get(key)?.is_some_and(|o| o.len == file.len());
-        if let Some(there) = fs::symlink_metadata(&at).ok().filter(|_| known) {
-            let trusted = self.reused.contains_key(&key.root) || self.proven.get(key) == Some(&there.ino());
-            if there.is_file() && there.len() == file.len() && (trusted || self.is_right(file, &at)) {
+        if let Some(there) = self.layout.look(&at).ok().filter(|_| known) {
+            let trusted = self.reused.contains_key(&key.root) || self.proven.get(key) == Some(&there.id.1);
+            if there.is_file() && there.len == file.len() && (trusted || self.is_right(file, &at)) {
                 self.linked += 1;
                 return Ok(());
             }
@@ -109,25 +109,24 @@ impl Placing<'_> {
                 // Of equal files only the first has been verified, and need be there.
                 let first = self.manifest.file(file.same_as()).unwrap_or(file);
                 let staged = first.path().below(&self.staged);
-                let meta = fs::symlink_metadata(&staged).at("look at", &staged)?;
+                let meta = self.layout.look(&staged).at("look at", &staged)?;
                 // Somebody has another name for it, by which it could be written: it must be ours alone.
-                let shared =
-                    !self.links && meta.nlink() > names || meta.uid() != rustix::process::geteuid().as_raw();
+                let shared = !self.links && meta.links > names || !meta.is_mine();
                 let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
                 if shared || another { self.copy(&staged, false)? } else { staged }
             }
         };
-        adorn(&os::open(&source).at("open", &source)?, file, &source)?;
+        adorn(&self.layout.open(&source).at("open", &source)?, file, &source)?;
         if let Some(dir) = at.parent() {
-            os::make_dir(dir)?;
+            self.layout.make_dir(dir)?;
             self.unsynced.dir(dir);
             self.unsynced.dir(&self.layout.objects());
         }
         self.unsynced.file(&source);
         // What stands there was left by a commit that a crash ended.
-        os::remove_file(&at)?;
-        match fs::hard_link(&source, &at) {
-            Err(e) if os::unlinkable(&e) => drop(os::duplicate(&source, &at, true).at("copy", &at)?),
+        self.layout.remove_file(&at)?;
+        match self.layout.link(&source, &at) {
+            Err(e) if os::unlinkable(&e) => drop(self.layout.duplicate(&source, &at, true).at("copy", &at)?),
             other => other.at("link", &at)?,
         }
         self.unsynced.file(&at);
@@ -136,20 +135,23 @@ impl Placing<'_> {
 
     /// Whether an object that has come since is what it should be.
     fn is_right(&self, file: FileRef<'_>, at: &Path) -> bool {
-        os::open(at).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| Some(root) == file.pieces_root())
+        self.layout
+            .open(at)
+            .and_then(|f| root_of(&f, file.len()))
+            .is_ok_and(|root| Some(root) == file.pieces_root())
     }
 
     /// A copy of a file, for ourselves; with its time and attributes if it is to be `alike`.
     fn copy(&self, from: &Path, alike: bool) -> Result<PathBuf, Error> {
-        os::remove_file(&self.scratch)?;
-        os::duplicate(from, &self.scratch, alike).at("copy", from)?;
+        self.layout.remove_file(&self.scratch)?;
+        self.layout.duplicate(from, &self.scratch, alike).at("copy", from)?;
         Ok(self.scratch.clone())
     }
 
     /// Another name for an object.
     fn link(&mut self, key: &ObjectKey, to: &Path) -> Result<(), Error> {
         let at = self.layout.object(key);
-        match fs::hard_link(&at, to) {
+        match self.layout.link(&at, to) {
             Err(e) if os::unlinkable(&e) => {}
             other => return other.at("link", to),
         }
@@ -157,13 +159,13 @@ impl Placing<'_> {
         // old one keep it.
         let next = self.copy(&at, true)?;
         self.unsynced.file(&next);
-        fs::rename(&next, &at).at("rename", &at)?;
+        self.layout.rename(&next, &at)?;
         self.unsynced.file(&at);
         *self.extra.entry(*key).or_default() += 1;
-        match fs::hard_link(&at, to) {
+        match self.layout.link(&at, to) {
             // It is not their number: links cannot be made here.
             Err(e) if os::unlinkable(&e) => {
-                os::duplicate(&at, to, true).at("copy", to)?;
+                self.layout.duplicate(&at, to, true).at("copy", to)?;
                 self.unsynced.file(to);
                 Ok(())
             }
@@ -173,12 +175,12 @@ impl Placing<'_> {
 }
 
 /// Makes an empty file or a symbolic link: not worth sharing.
-pub(crate) fn empty(file: FileRef<'_>, to: &Path) -> Result<(), Error> {
+pub(crate) fn empty(layout: &Layout, file: FileRef<'_>, to: &Path) -> Result<(), Error> {
     if let Some(target) = file.symlink() {
-        std::os::unix::fs::symlink(OsStr::from_bytes(&target), to).at("create", to)?;
-        return set_time(to, file.mtime());
+        layout.symlink(OsStr::from_bytes(&target), to)?;
+        return set_time(layout, to, file.mtime());
     }
-    adorn(&os::create(to, 0o600).at("create", to)?, file, to)
+    adorn(&layout.create(to, 0o600).at("create", to)?, file, to)
 }
 
 /// How many files have each content.
@@ -214,13 +216,14 @@ fn times(mtime: Mtime) -> Timestamps {
 }
 
 /// Sets the time of a directory or of a symbolic link itself.
-pub(crate) fn set_time(path: &Path, mtime: Option<Mtime>) -> Result<(), Error> {
+pub(crate) fn set_time(layout: &Layout, path: &Path, mtime: Option<Mtime>) -> Result<(), Error> {
     let Some(time) = mtime else { return Ok(()) };
-    rustix::fs::utimensat(CWD, path, &times(time), AtFlags::SYMLINK_NOFOLLOW).at("set the time of", path)
+    layout.set_time(path, (time.secs, time.nanos))
 }
 
 /// Whether every content of the manifest that is not reused is staged as it should be; its bytes too, if `hash`.
 pub(crate) fn check(
+    layout: &Layout,
     manifest: &Manifest,
     staged: &Path,
     reused: &BTreeMap<Digest, Held>,
@@ -234,7 +237,7 @@ pub(crate) fn check(
     let one = |file: &FileRef<'_>| -> Result<(), Error> {
         let path = file.path().below(staged);
         let wrong = |why| Error::Wrong { path: path.clone(), why };
-        let open = match os::open(&path) {
+        let open = match layout.open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("it is missing")),
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("it is no file")),
             other => other.at("open", &path)?,

@@ -6,7 +6,7 @@ use crate::db::View;
 use crate::layout::discard;
 use crate::live::Promise;
 use crate::uses::Uses;
-use crate::{CacheId, CacheRecord, Depot, Error, State, os};
+use crate::{CacheId, CacheRecord, Depot, Error, State};
 
 impl Depot {
     pub(crate) fn recover(&self) -> Result<(), Error> {
@@ -16,22 +16,22 @@ impl Depot {
         let objects = view.objects()?;
         let known = |key: &_| objects.get(key).map(|o| o.is_some());
         self.check_views(&foreign, |dir| discard(layout, dir, known))?;
-        for name in os::names(&layout.incoming())? {
+        for name in layout.names(&layout.incoming())? {
             let dir = layout.incoming().join(&name);
             let id = name.to_str().and_then(|n| n.parse().ok());
             let record = id.and_then(|id| self.cache(id));
             discard(layout, &dir.join("cache"), known)?;
             match record {
                 Some(r) if matches!(r.state, State::Uncommitted | State::Uploading) => {
-                    let staged = os::measure(&dir)?;
+                    let staged = layout.measure(&dir)?;
                     let promise = Promise { promised: staged, staged, held: false };
                     self.0.live.write().promises.insert(r.id, promise);
                 }
                 _ if id.is_some_and(|id| foreign.contains(&id)) => {}
-                _ => os::remove_all(&dir)?,
+                _ => layout.remove_all(&dir)?,
             }
         }
-        for name in os::names(&layout.trash())? {
+        for name in layout.names(&layout.trash())? {
             discard(layout, &layout.trash().join(name), known)?;
         }
         Ok(())
@@ -47,7 +47,7 @@ impl Depot {
             let mut live = self.0.live.write();
             live.caches = records.into_iter().map(|r| (r.id, r.into())).collect();
             live.usage = view.usage()?;
-            live.uses = Uses::load(&self.0.layout.uses())?;
+            live.uses = Uses::load(&self.0.layout)?;
         }
         if !uploading.is_empty() {
             self.0.write(|t| {
@@ -68,7 +68,7 @@ impl Depot {
     ) -> Result<(), Error> {
         let caches = self.0.layout.caches();
         let mut there = HashSet::new();
-        for name in os::names(&caches)? {
+        for name in self.0.layout.names(&caches)? {
             let id: Option<CacheId> = name.to_str().and_then(|n| n.parse().ok());
             let wanted = |id: &CacheId| {
                 let state = self.cache(*id).map(|r| r.state);

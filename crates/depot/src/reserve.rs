@@ -1,7 +1,8 @@
 //! Room that is kept for a cache, and the directory in which it comes together.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +14,7 @@ use tidecast_metainfo::Manifest;
 use crate::admit::raw_size;
 use crate::commit::{self, Committed};
 use crate::error::Error;
-use crate::layout::discard;
+use crate::layout::{Layout, discard};
 use crate::live::Promise;
 use crate::object::{ObjectKey, classes_for};
 use crate::{CacheId, Depot, Reader, Size, State, os};
@@ -59,7 +60,7 @@ impl Reservation {
             Reservation { depot: depot.clone(), id, reused: Mutex::default(), links: AtomicBool::new(false) };
         let staging = depot.0.layout.staging(id);
         for dir in [&staging, &staging.join("data"), &staging.join("reused")] {
-            os::make_dir(dir)?;
+            depot.0.layout.make_dir(dir)?;
         }
         depot.change(id, |r| {
             r.state = State::Uploading;
@@ -81,6 +82,39 @@ impl Reservation {
         self.staging().join("data")
     }
 
+    /// Makes a file of [`Reservation::dir`], with the directories above it, in the place of one that an earlier attempt left:
+    /// open for reading and writing. No link leads it elsewhere, whoever planted it.
+    ///
+    /// # Errors
+    /// A path that leads out of the directory; what the disk reports.
+    pub fn create(&self, path: &Path) -> Result<File, Error> {
+        let at = self.dir().join(path);
+        let make = || {
+            let data = self.layout().dir.sub(self.layout().beneath(&self.dir())?)?;
+            if let Some(above) = path.parent() {
+                data.make_dirs(above, 0o777)?;
+            }
+            match data.create(path, 0o666) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    data.remove_all(path)?;
+                    data.create(path, 0o666)
+                }
+                other => other,
+            }
+        };
+        make().map_err(|e| Error::io("create", &at, e))
+    }
+
+    /// Removes what stands in [`Reservation::dir`] by this path, a tree too; nothing there is fine.
+    ///
+    /// # Errors
+    /// A path that leads out of the directory; what the disk reports.
+    pub fn remove(&self, path: &Path) -> Result<(), Error> {
+        let at = self.dir().join(path);
+        let remove = || self.layout().dir.sub(self.layout().beneath(&self.dir())?)?.remove_all(path);
+        remove().map_err(|e| Error::io("remove", &at, e))
+    }
+
     /// What is staged comes by hard links from another store of the same user: its inodes become objects as they are, instead
     /// of copies of them.
     pub fn take_links(&self) {
@@ -93,6 +127,10 @@ impl Reservation {
 
     pub(crate) fn staging(&self) -> PathBuf {
         self.depot.0.layout.staging(self.id)
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.depot.0.layout
     }
 
     pub(crate) fn depot(&self) -> &Depot {
@@ -143,15 +181,15 @@ impl Reservation {
     /// Keeps an object by a link of our own; false if it has just gone, or can be seen to be damaged.
     fn hold(&self, key: &ObjectKey, len: u64) -> Result<bool, Error> {
         let (from, to) = (self.depot.0.layout.object(key), self.held_path(&key.root));
-        os::remove_file(&to)?;
-        let linked = match fs::hard_link(&from, &to) {
-            Err(e) if os::unlinkable(&e) => os::duplicate(&from, &to, true).map(drop),
+        self.layout().remove_file(&to)?;
+        let linked = match self.layout().link(&from, &to) {
+            Err(e) if os::unlinkable(&e) => self.layout().duplicate(&from, &to, true).map(drop),
             other => other,
         };
         match linked {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(Error::io("link", &to, e)),
-            Ok(()) => Ok(fs::symlink_metadata(&to).is_ok_and(|m| m.is_file() && m.len() == len)),
+            Ok(()) => Ok(self.layout().look(&to).is_ok_and(|m| m.is_file() && m.len == len)),
         }
     }
 
@@ -199,7 +237,7 @@ impl Reservation {
         if let Some(promise) = self.depot.0.live.write().promises.get_mut(&self.id) {
             promise.staged = Size::ZERO;
         }
-        os::remove_all(&self.staging())
+        self.layout().remove_all(&self.staging())
     }
 
     /// After a commit that failed: what it had made of the view goes, and objects that only this view had.
@@ -214,6 +252,19 @@ pub(crate) fn held_in(staging: &Path, root: &Digest) -> PathBuf {
     staging.join("reused").join(HEXLOWER.encode(root))
 }
 
+impl Depot {
+    /// Removes what a reservation that has ended left of a cache that never came.
+    ///
+    /// # Errors
+    /// [`Error::State`] for a cache that is committed; what the disk reports.
+    pub fn clear_staged(&self, id: CacheId) -> Result<(), Error> {
+        if let Some(record) = self.cache(id).filter(|r| r.is_committed()) {
+            return Err(Error::State { id, state: record.state, why: "nothing of it is staged" });
+        }
+        self.0.layout.remove_all(&self.0.layout.staging(id).join("data"))
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         let state = self.depot.cache(self.id).map(|r| r.state);
@@ -222,7 +273,7 @@ impl Drop for Reservation {
             let _ = self.clear();
         }
         // What stays takes room, whether we were told of it or not.
-        let left = os::measure(&self.staging()).unwrap_or_default();
+        let left = self.layout().measure(&self.staging()).unwrap_or_default();
         {
             let mut live = self.depot.0.live.write();
             if let Some(promise) = live.promises.get_mut(&self.id) {

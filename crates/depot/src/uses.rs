@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Context, Error};
-use crate::{CacheId, os};
+use crate::CacheId;
+use crate::Error;
+use crate::layout::Layout;
 
 /// What keeps a cache in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,47 +92,47 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// What was in use when the last program ended, or was ended.
-    pub(crate) fn load(dir: &Path) -> Result<Self, Error> {
-        let mut all = BTreeMap::new();
-        for name in os::names(dir)? {
+    pub(crate) fn load(layout: &Layout) -> Result<Self, Error> {
+        let (mut all, dir) = (BTreeMap::new(), layout.uses());
+        for name in layout.names(&dir)? {
             let path = dir.join(&name);
-            let read = || serde_json::from_slice(&fs::read(&path).ok()?).ok();
+            let read = || serde_json::from_slice(&layout.read(&path).ok()?).ok();
             match name.to_str().and_then(UseId::parse).zip(read()) {
                 Some((id, what)) => drop(all.insert(id, what)),
                 // Cut short by a power cut: its process is gone as well.
-                None => os::remove_file(&path)?,
+                None => layout.remove_file(&path)?,
             }
         }
         let next = all.keys().map(|id: &UseId| id.number + 1).max().unwrap_or(0);
         Ok(Uses { all, next })
     }
 
-    pub(crate) fn begin(&mut self, dir: &Path, cache: CacheId, what: Use) -> Result<UseId, Error> {
+    pub(crate) fn begin(&mut self, layout: &Layout, cache: CacheId, what: Use) -> Result<UseId, Error> {
         let id = UseId { cache, number: self.next };
-        let path = dir.join(id.file());
-        match fs::write(&path, serde_json::to_vec(&what)?).at("write", &path) {
+        let path = layout.uses().join(id.file());
+        match layout.write(&path, &serde_json::to_vec(&what)?) {
             // A full disk keeps no job from its data. A process is remembered only while this program runs, then.
-            Err(e) if e.is_full() && matches!(what, Use::Process { .. }) => os::remove_file(&path)?,
+            Err(e) if e.is_full() && matches!(what, Use::Process { .. }) => layout.remove_file(&path)?,
             other => other?,
         }
         if matches!(what, Use::Until(_)) {
-            os::sync(&path)?;
-            os::sync(dir)?;
+            layout.sync(&path)?;
+            layout.sync(&layout.uses())?;
         }
         self.next += 1;
         self.all.insert(id, what);
         Ok(id)
     }
 
-    pub(crate) fn end(&mut self, dir: &Path, id: UseId) -> Result<(), Error> {
+    pub(crate) fn end(&mut self, layout: &Layout, id: UseId) -> Result<(), Error> {
         self.all.remove(&id);
-        os::remove_file(&dir.join(id.file()))
+        layout.remove_file(&layout.uses().join(id.file()))
     }
 
     /// Ends what is over.
-    pub(crate) fn tidy(&mut self, dir: &Path, now: u64) -> Result<(), Error> {
+    pub(crate) fn tidy(&mut self, layout: &Layout, now: u64) -> Result<(), Error> {
         let over: Vec<UseId> = self.all.iter().filter(|(_, u)| !u.lasts(now)).map(|(id, _)| *id).collect();
-        over.into_iter().try_for_each(|id| self.end(dir, id))
+        over.into_iter().try_for_each(|id| self.end(layout, id))
     }
 
     /// Whether a cache is in use.
@@ -173,16 +173,18 @@ mod tests {
     #[test]
     fn uses_are_found_again() {
         let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open_root(dir.path().to_owned()).unwrap();
+        layout.make().unwrap();
         let mut uses = Uses::default();
         let (a, b) = (CacheId(1), CacheId(2));
-        let first = uses.begin(dir.path(), a, Use::Until(10)).unwrap();
-        let second = uses.begin(dir.path(), a, Use::Until(20)).unwrap();
+        let first = uses.begin(&layout, a, Use::Until(10)).unwrap();
+        let second = uses.begin(&layout, a, Use::Until(20)).unwrap();
         assert_ne!(first, second);
-        fs::write(dir.path().join("0-0"), "{").unwrap();
-        let mut uses = Uses::load(dir.path()).unwrap();
+        fs::write(layout.uses().join("0-0"), "{").unwrap();
+        let mut uses = Uses::load(&layout).unwrap();
         assert!(uses.any(a, 15) && !uses.any(a, 20) && !uses.any(b, 0));
-        uses.tidy(dir.path(), 15).unwrap();
+        uses.tidy(&layout, 15).unwrap();
         assert_eq!(uses.of(a).count(), 1);
-        assert_eq!(os::names(dir.path()).unwrap().len(), 1);
+        assert_eq!(layout.names(&layout.uses()).unwrap().len(), 1);
     }
 }

@@ -21,7 +21,7 @@ pub enum Copied {
     /// The file system shares the blocks.
     Reflink,
     /// Byte by byte.
-    Bytes,
+    Copy,
 }
 
 fn regular(fd: OwnedFd) -> io::Result<File> {
@@ -206,7 +206,7 @@ pub fn fill(from: &File, to: &File) -> io::Result<Copied> {
     // The kernel copies by itself where it can.
     let (mut from, mut to) = (from, to);
     io::copy(&mut from, &mut to)?;
-    Ok(Copied::Bytes)
+    Ok(Copied::Copy)
 }
 
 /// A lock, held until it is dropped.

@@ -28,6 +28,8 @@
 //!
 //! [`openat2`]: https://man7.org/linux/man-pages/man2/openat2.2.html
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod attributes;
 mod file;
 mod meta;

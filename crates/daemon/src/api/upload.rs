@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -213,7 +212,7 @@ pub(crate) fn write(
         let Some(file) = manifest.file(index) else { continue };
         let path = file.path().below(&root);
         let full = |source| tidecast_depot::Error::io("write", &path, source);
-        let mut to = create(&path).map_err(full)?;
+        let mut to = reservation.create(&file.path().below(&top))?;
         let mut left = file.len();
         while left > 0 {
             let some = incoming.some(left);
@@ -251,11 +250,4 @@ pub(crate) fn write(
         return Err(ApiError::malformed("the upload broke off"));
     }
     Ok(reservation.commit(&manifest, false, crate::now())?.record)
-}
-
-fn create(path: &Path) -> std::io::Result<File> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    File::create(path)
 }
