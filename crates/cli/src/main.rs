@@ -5,6 +5,7 @@ mod cmd;
 mod failure;
 mod logging;
 mod report;
+mod secret;
 mod settings;
 mod stop;
 mod units;
@@ -19,6 +20,7 @@ use crate::report::Reporter;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    secret::hide();
     // HTCondor calls a plugin by its name, with flags of its own kind.
     let line = cmd::plugin::command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {

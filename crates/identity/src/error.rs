@@ -15,6 +15,19 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The state directory belongs to another user.
+    #[error(
+        "{} belongs to user {owner}, and this process runs as user {user}; name a state directory of your own with --state-dir",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who we are.
+        user: u32,
+    },
     /// A secret file can be read by other users.
     #[error("{} may be read by other users (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
     Exposed {

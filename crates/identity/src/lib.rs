@@ -38,6 +38,7 @@ pub use credential::{
     SwarmId,
 };
 pub use error::{Error, Refused, TicketError};
+pub use files::{own_dir, read_private};
 pub use gate::Gate;
 pub use node::{NodeId, NodeKey};
 pub use ticket::{Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId};

@@ -36,7 +36,7 @@ pub(crate) fn owner(manifest: &Manifest, state_dir: &Path) -> Result<(Security, 
 /// With a ticket.
 pub(crate) fn holder(ticket: &Ticket, state_dir: &Path) -> Result<Security> {
     let Access::Private { authority, token } = &ticket.access else { return Ok(Security::Open) };
-    let key = NodeKey::load_or_create(state_dir)?;
+    let key = NodeKey::for_member(state_dir, *authority)?;
     let (swarm, token) = (ticket.manifest.swarm(), Some(token.clone()));
     let membership = Membership::member(Tls::new(&key)?, swarm, *authority, token, None);
     Ok(Security::Private(Box::new(membership)))

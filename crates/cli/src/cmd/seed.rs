@@ -40,7 +40,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
     let manifest = Arc::new(read_manifest(&args.manifest)?);
-    let state_dir = context.state_dir()?;
+    let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let opened = open(&manifest, &args.path, &state_dir)?;

@@ -20,7 +20,7 @@ use crate::stop::{Stop, block_on};
 /// With --plain it is open, unencrypted BitTorrent, and the ticket merely says where. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Example:\n  tidecast share /data/genomes\n  # elsewhere:\n  tidecast get tidecast1... --to /scratch"
+    after_help = "Example:\n  tidecast share /data/genomes\n  # elsewhere:\n  tidecast get @ticket --to /scratch"
 )]
 pub(crate) struct Args {
     /// The file or directory
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
-    let state_dir = context.state_dir()?;
+    let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let extras = Extras { trackers: choices.trackers.clone(), private: !choices.plain };
