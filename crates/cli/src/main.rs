@@ -59,7 +59,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
     let context = cmd::Context { global: &cli.global, settings };
     match &cli.command {
         Command::Publish(args) => cmd::publish::run(args, &context, reporter),
-        Command::Show(args) => cmd::show::run(args, reporter),
+        Command::Show(args) => cmd::show::run(args, &context, reporter),
         Command::Verify(args) => cmd::verify::run(args, &context, reporter),
         Command::Seed(args) => cmd::seed::run(args, &context, reporter),
         Command::Share(args) => cmd::share::run(args, &context, reporter),

@@ -28,11 +28,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     describe: Describe,
     #[command(flatten)]
+    ticket: member::TicketArgs,
+    #[command(flatten)]
     swarm: SwarmArgs,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
+    let terms = args.ticket.terms(!choices.plain && !args.describe.ssl_torrent)?;
     let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
@@ -58,8 +61,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let running = Running::start(opened, security, &choices, Part::Seed)?;
         let listen = running.swarm.listen_addrs().to_vec();
         let network = choices.network.as_ref();
-        let ticket =
-            member::ticket(&manifest, authority.as_ref(), choices.plain, &listen, network)?.to_string();
+        let ticket = member::ticket(&manifest, authority.as_ref(), terms, choices.plain, &listen, network)?
+            .to_string();
         reporter.result(&ticket);
         reporter.started("share", seed::started(&manifest, &listen, Some(ticket)));
         open_notice(&manifest, choices.plain, reporter);
