@@ -1,11 +1,14 @@
 //! Accepting with tokio: a loop that never waits for a peer, and handshakes that end.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::unix::UCred;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::MAX_READ;
 use crate::gate::{Gate, Pass, Progress};
@@ -34,6 +37,7 @@ pub struct Admitted {
     pass: Pass,
     closed: oneshot::Receiver<()>,
     deadline: Duration,
+    end: Pin<Box<Sleep>>,
     allowance: Allowance,
 }
 
@@ -46,12 +50,9 @@ impl Admitted {
             // Without a receiver the handshake has ended already.
             let _ = close.send(());
         };
-        Self {
-            pass: gate.admit(source, close),
-            closed,
-            deadline: gate.deadline(),
-            allowance: Allowance::of(MAX_READ),
-        }
+        let pass = gate.admit(source, close);
+        let end = Box::pin(sleep_until(Instant::from_std(pass.until())));
+        Self { pass, closed, deadline: gate.deadline(), end, allowance: Allowance::of(MAX_READ) }
     }
 
     /// Runs a part of the handshake, within what is left of the time of all parts.
@@ -59,16 +60,20 @@ impl Admitted {
     /// # Errors
     /// [`Cut`]: the connection is to be closed.
     pub async fn run<T>(&mut self, part: impl Future<Output = T>) -> Result<T, Cut> {
-        if self.closed.is_terminated() {
-            return Err(Cut::Crowded);
-        }
         tokio::select! {
             biased;
-            // Both its sending and its absence mean that the place is gone.
-            _ = &mut self.closed => Err(Cut::Crowded),
+            cut = std::future::poll_fn(|cx| self.poll_cut(cx)) => Err(cut),
             done = part => Ok(done),
-            () = sleep_until(Instant::from_std(self.pass.until())) => Err(Cut::Late(self.deadline)),
         }
+    }
+
+    /// Ready when the connection is to be closed, for a stream that looks at it by itself.
+    pub fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Cut> {
+        // Its sending and its end both mean that the place is gone.
+        if self.closed.is_terminated() || Pin::new(&mut self.closed).poll(cx).is_ready() {
+            return Poll::Ready(Cut::Crowded);
+        }
+        self.end.as_mut().poll(cx).map(|()| Cut::Late(self.deadline))
     }
 
     /// To note how far the handshake has come, from within a part of it.
@@ -114,8 +119,25 @@ pub async fn accept(listener: &TcpListener, gate: &Gate) -> (TcpStream, SocketAd
     }
 }
 
+/// Accepts the next connection at a unix socket, whose users are its sources. With what the kernel says of the caller.
+pub async fn accept_local(listener: &UnixListener, gate: &Gate) -> (UnixStream, Option<UCred>, Admitted) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let cred = stream.peer_cred().ok();
+                let source = Source::User(cred.as_ref().map_or(u32::MAX, UCred::uid));
+                if gate.is_full_for(source) {
+                    tokio::task::yield_now().await;
+                }
+                return (stream, cred, Admitted::new(gate, source));
+            }
+            Err(error) => failed(gate, &error).await,
+        }
+    }
+}
+
 /// Deals with a failure to accept.
-pub(crate) async fn failed(gate: &Gate, error: &std::io::Error) {
+async fn failed(gate: &Gate, error: &std::io::Error) {
     let closed = gate.shed(SHED);
     tracing::warn!(%error, closed, "cannot accept a connection; unproven ones were closed");
     sleep(PAUSE).await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, getrlimit};
 
 use crate::half_open::{HalfOpen, Id, Limits};
 use crate::source::Source;
@@ -30,12 +29,9 @@ impl fmt::Debug for Gate {
 }
 
 impl Default for Gate {
-    /// With the default limits, and at most a quarter of the file descriptors that this process may have.
+    /// With the limits of this process.
     fn default() -> Self {
-        let limits = Limits::default();
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let total = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).min(limits.total);
-        Self::new(Limits { total, ..limits })
+        Self::new(Limits::of_process())
     }
 }
 

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::source::Source;
 use crate::{DEADLINE, PER_SOURCE, TOTAL};
 
@@ -24,6 +26,18 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { per_source: PER_SOURCE, total: TOTAL, deadline: DEADLINE }
+    }
+}
+
+impl Limits {
+    /// The default, of which all connections together take at most a quarter of the file descriptors that this process may
+    /// have.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let limits = Self::default();
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let total = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).min(limits.total);
+        Self { total, ..limits }
     }
 }
 

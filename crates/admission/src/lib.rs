@@ -23,7 +23,7 @@ mod limited;
 mod source;
 
 #[cfg(feature = "tokio")]
-pub use accept::{Admitted, Cut, accept};
+pub use accept::{Admitted, Cut, accept, accept_local};
 pub use gate::{Gate, Pass, Progress};
 pub use half_open::{HalfOpen, Id, Limits};
 #[cfg(feature = "tokio")]

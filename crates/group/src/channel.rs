@@ -33,7 +33,7 @@ use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, server};
 
 /// Version of the messages; both ends must have the same.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Longest message, bytes.
 const MAX_MESSAGE: usize = 16 << 20;
 /// Longest payload, bytes.
@@ -96,6 +96,18 @@ impl ChannelError {
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Stranger | Self::Version { .. } | Self::Secret)
+    }
+}
+
+impl ChannelError {
+    /// Whether the other end took the connection and broke it off.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Io(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            _ => false,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   ── connect ──▶   ◀── key (32 bytes) ──      that is all, or:
+//!   ── 2, pass (16 bytes) ──▶                   only who was told the pass costs more than this
 //!   ── zeros, until it is answered ──▶          at most TRIAL_BYTES, TRIAL_TIME; or a meeting, see `meet`
 //!   ◀── bits per second, 8 bytes ──             as they came
 //! ```
@@ -12,6 +13,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use subtle::ConstantTimeEq as _;
+use tidecast_admission::{Gate, Limits, accept};
 use tidecast_identity::NodeId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,8 +36,8 @@ const TRIAL_TIME: Duration = Duration::from_millis(150);
 const TRIAL_BYTES: usize = 2 << 20;
 /// Read or written at once.
 pub(crate) const STEP: usize = 64 << 10;
-/// Callers at a worker's door at once; the rest wait in the kernel.
-const CALLERS: usize = 64;
+/// First byte of who tries how fast a way is.
+const TRY: u8 = 2;
 
 /// An address that answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,16 +92,21 @@ pub(crate) async fn call(address: SocketAddr) -> std::io::Result<(TcpStream, Nod
 }
 
 /// Tries how fast the ways to these of a worker's addresses are, one after the other.
-pub(crate) async fn try_rates(reached: &mut [Reached], ips: &[IpAddr], port: u16, node: NodeId) {
+pub(crate) async fn try_rates(
+    reached: &mut [Reached],
+    ips: &[IpAddr],
+    port: u16,
+    (node, pass): (NodeId, [u8; 16]),
+) {
     for way in reached.iter_mut().filter(|r| ips.contains(&r.ip)) {
-        let tried = timeout(PATIENCE, try_rate(SocketAddr::new(way.ip, port), node)).await;
+        let tried = timeout(PATIENCE, try_rate(SocketAddr::new(way.ip, port), node, &pass)).await;
         way.rate = tried.ok().and_then(Result::ok);
         tracing::debug!(?way, "tried");
     }
 }
 
 /// Sends until it is answered how fast that came.
-async fn try_rate(address: SocketAddr, node: NodeId) -> std::io::Result<u64> {
+async fn try_rate(address: SocketAddr, node: NodeId, pass: &[u8; 16]) -> std::io::Result<u64> {
     let (mut stream, id) = call(address).await?;
     if id != node {
         return Err(std::io::ErrorKind::ConnectionRefused.into());
@@ -108,6 +116,7 @@ async fn try_rate(address: SocketAddr, node: NodeId) -> std::io::Result<u64> {
     let (mut answer, mut way) = stream.split();
     let zeros = [0; STEP];
     let send = async {
+        way.write_all(&[&[TRY][..], pass].concat()).await?;
         for _ in 0..TRIAL_BYTES / STEP {
             way.write_all(&zeros).await?;
         }
@@ -122,33 +131,37 @@ async fn try_rate(address: SocketAddr, node: NodeId) -> std::io::Result<u64> {
 /// Says to whoever dials who this is, and how fast comes what it sends, and meets who shows the pass, until the task is
 /// ended.
 pub(crate) async fn answer(listener: TcpListener, node: NodeId, pass: [u8; 16], tell: meet::Tell) {
+    let gate = Gate::new(Limits { deadline: PATIENCE, ..Limits::of_process() });
     let mut callers = JoinSet::new();
     loop {
-        while callers.len() >= CALLERS {
-            callers.join_next().await;
-        }
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let tell = tell.clone();
-                callers.spawn(timeout(PATIENCE, async move { welcome(stream, node, &pass, &tell).await }));
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+        let (stream, _, mut admitted) = accept(&listener, &gate).await;
+        let tell = tell.clone();
+        callers.spawn(async move {
+            let Ok(Ok((stream, wish))) = admitted.run(greet(stream, node, &pass)).await else { return };
+            admitted.prove();
+            let _ = timeout(PATIENCE, serve(stream, wish, &tell)).await;
+        });
         while callers.try_join_next().is_some() {}
     }
 }
 
-async fn welcome(
-    mut stream: TcpStream,
-    node: NodeId,
-    pass: &[u8; 16],
-    tell: &meet::Tell,
-) -> std::io::Result<()> {
+/// Says who this is, and hears what a caller wants that has the pass: 17 bytes.
+async fn greet(mut stream: TcpStream, node: NodeId, pass: &[u8; 16]) -> std::io::Result<(TcpStream, u8)> {
     stream.write_all(&node.0).await?;
-    match stream.read_u8().await {
-        Ok(meet::MEET) => return meet::welcome(stream, pass, tell).await,
-        Ok(_) => {}
-        Err(_) => return Ok(()),
+    let wish = stream.read_u8().await?;
+    let mut shown = [0; 16];
+    stream.read_exact(&mut shown).await?;
+    match bool::from(shown.ct_eq(pass)) {
+        true => Ok((stream, wish)),
+        false => Err(std::io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+async fn serve(mut stream: TcpStream, wish: u8, tell: &meet::Tell) -> std::io::Result<()> {
+    match wish {
+        meet::MEET => return meet::welcome(stream, tell).await,
+        TRY => {}
+        _ => return Ok(()),
     }
     let mut sink = vec![0; STEP];
     // What came in one go with the first bytes says nothing.
@@ -212,7 +225,7 @@ mod tests {
         let reached = dial_back(vec![here], port, NodeId([1; 32])).await;
         let tried = async |ips: &[IpAddr], id| {
             let mut reached = reached.clone();
-            try_rates(&mut reached, ips, port, NodeId([id; 32])).await;
+            try_rates(&mut reached, ips, port, (NodeId([id; 32]), [0; 16])).await;
             reached.first().unwrap().rate
         };
         assert!(tried(&[here], 1).await.is_some_and(|rate| rate > 0));

@@ -5,6 +5,7 @@ pub(crate) mod error;
 mod extract;
 mod give;
 mod handlers;
+mod listener;
 pub mod types;
 pub(crate) mod upload;
 
@@ -13,22 +14,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
 use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::serve::IncomingStream;
 use tokio::net::UnixListener;
-use tokio::net::unix::UCred;
 
 use crate::caller::{Caller, is_stranger};
 use crate::config::Serves;
 use crate::daemon::Daemon;
 use crate::socket::Short;
 use error::ApiError;
+use listener::Cred;
 
 /// Most bytes of a request that is not an upload.
 const MAX_REQUEST: usize = 1 << 20;
@@ -37,22 +37,12 @@ const MAX_MANIFEST: usize = tidecast_metainfo::MAX_LEN;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// What the kernel says of the other end.
-#[derive(Clone)]
-struct Cred(Option<UCred>);
-
-impl Connected<IncomingStream<'_, UnixListener>> for Cred {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(stream.io().peer_cred().ok())
-    }
-}
-
 impl FromRequestParts<Arc<Daemon>> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<Daemon>) -> Result<Self, ApiError> {
         let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
-        let Ok(ConnectInfo(Cred(Some(cred)))) = cred else {
+        let Ok(ConnectInfo(Cred(Some(cred), _))) = cred else {
             return Err(ApiError::internal("the kernel does not say who asks"));
         };
         state.asked();
@@ -103,7 +93,11 @@ pub(crate) enum Door {
 
 /// Turns away who has no business with a user's daemon. Daemons of other users may ask how it is, and take what all may read.
 async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
-    let cred = request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred))| *cred);
+    let cred =
+        request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
+            unproven.prove();
+            *cred
+        });
     let path = request.uri().path();
     let takes = match *request.method() {
         Method::GET => path == "/v1/daemon" || path.ends_with("/manifest") || path.ends_with("/content"),
@@ -145,5 +139,5 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> std::io::Result<UnixListene
 pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener, door: Door) -> std::io::Result<()> {
     let serves = daemon.config.serves;
     let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, serves, request, next)));
-    axum::serve(listener, admitted.into_make_service_with_connect_info::<Cred>()).await
+    axum::serve(listener::Shared::new(listener), admitted.into_make_service_with_connect_info::<Cred>()).await
 }

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -14,14 +13,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tidecast_admission::{Admitted, Gate, Limits, accept};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::{Sample, Shared, bump};
-use crate::found::canonical;
 use crate::tracker::{Announce, Event};
 use crate::{InfoHash, compact};
 
@@ -31,45 +28,43 @@ const MAX_HEAD: usize = 16 * 1024;
 const MAX_SCRAPE: usize = 74;
 
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(shared.options.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let options = &shared.options;
+    let limits = Limits::of_process();
+    let gate = Gate::new(Limits {
+        total: limits.total.min(options.connections),
+        deadline: options.patience,
+        ..limits
+    });
     let mut open = JoinSet::new();
     loop {
         while open.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let shared = Arc::clone(&shared);
-                open.spawn(async move {
-                    one(stream, canonical(from), &shared).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                // Out of file descriptors, most likely: existing connections will free some.
-                debug!(%error, "accept failed");
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let (stream, from, admitted) = accept(&listener, &gate).await;
+        let shared = Arc::clone(&shared);
+        open.spawn(async move { one(stream, from, admitted, &shared).await });
     }
 }
 
-async fn one(stream: TcpStream, from: SocketAddr, shared: &Shared) {
-    let patience = shared.options.patience;
-    let service = service_fn(async |request| Ok::<_, Infallible>(handle(&request, from, shared)));
+/// Serves one request. Nobody proves anything to a tracker, so a connection counts as unproven to its end.
+async fn one(stream: TcpStream, from: SocketAddr, mut admitted: Admitted, shared: &Shared) {
+    let progress = admitted.progress();
+    let service = service_fn(async |request| {
+        progress.advance();
+        Ok::<_, Infallible>(handle(&request, from, shared))
+    });
     let connection = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)
         .max_buf_size(MAX_HEAD)
         .timer(TokioTimer::new())
-        .header_read_timeout(patience)
-        .serve_connection(TokioIo::new(stream), service);
-    match timeout(patience, connection).await {
+        .header_read_timeout(shared.options.patience)
+        .serve_connection(TokioIo::new(admitted.limited(stream)), service);
+    match admitted.run(connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             bump(&shared.malformed);
             debug!(%from, %error, "HTTP request failed");
         }
-        Err(_) => debug!(%from, "HTTP client too slow"),
+        Err(cut) => debug!(%from, %cut, "HTTP client cut off"),
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Options {
     pub min_interval: Duration,
     /// Bounds of its memory.
     pub limits: Limits,
-    /// Most HTTP connections at once; more wait in the kernel's backlog.
+    /// Most HTTP connections at once; beyond them those of the address that has most are closed, the oldest first.
     pub connections: usize,
     /// How long an HTTP client has for its whole request and answer.
     pub patience: Duration,

@@ -94,9 +94,10 @@ impl Group {
             return;
         };
         self.trials -= 1;
-        let (id, port, mut reached, inbox) = (*id, hello.answers, node.reached.clone(), self.inbox.clone());
+        let (known, port) = ((*id, hello.pass), hello.answers);
+        let (mut reached, inbox) = (node.reached.clone(), self.inbox.clone());
         self.tasks.spawn(async move {
-            try_rates(&mut reached, &ways, port, id).await;
+            try_rates(&mut reached, &ways, port, known).await;
             let _ = inbox.send(Input::Reached { place, conn, reached }).await;
         });
     }

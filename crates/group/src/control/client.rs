@@ -1,11 +1,17 @@
 //! The worker's end of the control channel.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{LocalAddress, order_for_dialling};
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use tokio_rustls::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::GroupTicket;
@@ -13,6 +19,9 @@ use crate::channel::{self, ChannelError};
 
 /// Messages of the coordinator that wait for this worker.
 const QUEUE: usize = 64;
+/// Calls to a coordinator that breaks them off, and the pause after the first; it doubles.
+const CALLS: usize = 6;
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// A connection to the coordinator.
 pub(crate) struct Client {
@@ -33,8 +42,7 @@ impl Client {
         order_for_dialling(&mut addresses, local);
         let config = Tls::new(key).and_then(|tls| tls.client_of(ticket.coordinator()));
         let config = config.map_err(|e| ChannelError::Io(std::io::Error::other(e)))?;
-        let found = super::channel(&ticket.token).find(addresses, key.id(), &config).await;
-        let mut stream = found.map_err(|(_, error)| error)?;
+        let mut stream = call(ticket, &addresses, key, &config).await?;
         channel::write(&mut stream, &ToCoordinator::Hello(hello), &[]).await?;
         let (reader, writer) = tokio::io::split(stream);
         let (sender, heard) = mpsc::channel(QUEUE);
@@ -46,6 +54,26 @@ impl Client {
     pub(crate) async fn say(&mut self, message: &ToCoordinator) -> Result<(), ChannelError> {
         channel::write(&mut self.writer, message, &[]).await
     }
+}
+
+/// Calls the coordinator, and again if it breaks the connection off: of many workers that come from one address at once it
+/// closes the oldest unproven connections.
+async fn call(
+    ticket: &GroupTicket,
+    addresses: &[SocketAddr],
+    key: &NodeKey,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<TcpStream>, ChannelError> {
+    let (channel, mut pause) = (super::channel(&ticket.token), AGAIN);
+    for _ in 1..CALLS {
+        match channel.find(addresses.to_vec(), key.id(), config).await {
+            Ok(stream) => return Ok(stream),
+            Err((_, error)) if !error.is_broken() => return Err(error),
+            Err(_) => sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await,
+        }
+        pause *= 2;
+    }
+    channel.find(addresses.to_vec(), key.id(), config).await.map_err(|(_, error)| error)
 }
 
 /// Reads until the connection ends or falls silent.
