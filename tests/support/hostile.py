@@ -6,9 +6,12 @@ as a stock client does.
 """
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import socket
 import struct
+import sys
 import threading
 
 CHOKE, UNCHOKE, INTERESTED, BITFIELD, REQUEST, PIECE = 0, 1, 2, 5, 6, 7
@@ -139,6 +142,27 @@ class OneByteAMinute(Hostile):
             peer.sendall(b"\0")
             if self.stopped.wait(60):
                 raise Gone
+
+
+#: The beginning of a TLS record of 512 bytes with a ClientHello of 508.
+CLIENT_HELLO = bytes.fromhex("16030102000100 01fc 0303".replace(" ", ""))
+BITTORRENT = b"\x13BitTorrent proto"
+
+
+class Flood:
+    """2,000 connections that are silent after `prefix` and 300 that trickle, from one address or user (`flood.py`); a context
+    manager, in which all of them have been dialled."""
+
+    def __init__(self, start, to, prefix: bytes = b"", **words):
+        words = {"to": to, "source": "127.0.0.9", "prefix": prefix.hex(), **words}
+        self.proc = start([sys.executable, pathlib.Path(__file__).with_name("flood.py"), json.dumps(words)])
+
+    def __enter__(self) -> "Flood":
+        self.proc.until("the flood is there", lambda: self.proc.out.count("up ") > 2)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.proc.kill()
 
 
 def send(peer: socket.socket, kind: int, body: bytes = b"") -> None:

@@ -15,8 +15,9 @@ use crate::gate::{Gate, Pass, Progress};
 use crate::limited::{Allowance, Limited};
 use crate::source::Source;
 
-/// Pause after a failure to accept.
+/// Pause after a failure to accept when nothing could be closed; else long enough that sockets are closed.
 const PAUSE: Duration = Duration::from_millis(50);
+const SHORT_PAUSE: Duration = Duration::from_millis(2);
 /// Unproven connections that are closed when accepting fails: descriptors have run out.
 const SHED: usize = 16;
 
@@ -139,8 +140,12 @@ pub async fn accept_local(listener: &UnixListener, gate: &Gate) -> (UnixStream, 
 /// Deals with a failure to accept.
 async fn failed(gate: &Gate, error: &std::io::Error) {
     let closed = gate.shed(SHED);
-    tracing::warn!(%error, closed, "cannot accept a connection; unproven ones were closed");
-    sleep(PAUSE).await;
+    if closed == 0 {
+        tracing::warn!(%error, "cannot accept a connection");
+    } else {
+        tracing::debug!(%error, closed, "cannot accept a connection: unproven ones were closed");
+    }
+    sleep(if closed > 0 { SHORT_PAUSE } else { PAUSE }).await;
 }
 
 #[cfg(test)]

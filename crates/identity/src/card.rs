@@ -22,10 +22,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::bytes::Reader;
 use crate::{Error, NodeId, NodeKey};
 
-/// Longest card, bytes.
+/// Longest card, bytes. In base64 it is part of a daemon's first message, of which 16 KiB are read before proof.
 pub const MAX_CARD: usize = 8 << 10;
 /// Most certificates in a card: the node's and three of its issuers. The root is not among them.
 const MAX_CHAIN: usize = 4;
+/// Longest certificate, and all of a card together.
 const MAX_CERT: usize = 6 << 10;
 /// A signature by RSA of 8192 bits.
 const MAX_SIGNATURE: usize = 1024;
@@ -201,8 +202,11 @@ impl Holder {
         let bad = |why: &str| Error::Trust(why.to_owned());
         let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|e| Error::Trust(format!("not PEM: {e}")))?;
-        if chain.is_empty() || chain.len() > MAX_CHAIN || chain.iter().any(|c| c.len() > MAX_CERT) {
-            return Err(bad("expected one to four certificates, of at most 6 KiB each"));
+        if chain.is_empty()
+            || chain.len() > MAX_CHAIN
+            || chain.iter().map(|c| c.len()).sum::<usize>() > MAX_CERT
+        {
+            return Err(bad("expected one to four certificates, of at most 6 KiB together"));
         }
         let key = match PrivateKeyDer::from_pem_slice(pem) {
             Ok(key) => key,

@@ -1,0 +1,242 @@
+"""Before proof, little: 2,300 connections of one address that never prove anything keep nobody else out of any listener, and
+cost little memory. The bound on time: twice what it took without them, or a second more where that is nothing."""
+import os
+import pathlib
+import resource
+import socket
+import statistics
+import sys
+import time
+import urllib.request
+
+import pytest
+from conftest import ROOT
+from support import trees
+from support.callers import NOBODY, passable
+from support.daemons import Host
+from support.hostile import BITTORRENT, CLIENT_HELLO, Flood
+
+MEMORY = 64 << 20
+PREFIXES = pytest.mark.parametrize("prefix", [b"", CLIENT_HELLO], ids=["silent", "clienthello"])
+
+
+def resident(pid: int) -> int:
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("it is gone")
+
+
+def timed(work) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def withstand(start, pid: int, to, work, prefix: bytes = b"", tries: int = 3, **words) -> None:
+    """Whether `work()` takes about as long during a flood as before, and the process grows by little."""
+    before = statistics.median(timed(work) for _ in range(tries))
+    memory = resident(pid)
+    with Flood(start, to, prefix, **words) as flood:
+        during = statistics.median(timed(work) for _ in range(tries))
+        grown = resident(pid) - memory
+        flood.proc.until("it goes on", lambda: flood.proc.process.poll() is None)
+    assert during < max(2 * before, before + 1), f"{before:.2f} s alone, {during:.2f} s in the flood"
+    assert grown < MEMORY, f"{grown >> 20} MiB more"
+    print(f"before {before:.3f} s, during {during:.3f} s, {grown / (1 << 20):.1f} MiB")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return trees.blob(tmp_path / "source/data", 1 << 20)
+
+
+def getter(tide, what, tmp_path, *words):
+    """Gets it to a new place, as a new node."""
+    places = iter(range(1000))
+
+    def get():
+        n = next(places)
+        tide("get", what, "--to", tmp_path / f"got{n}", "--state-dir", tmp_path / f"state{n}", *words)
+    return get
+
+
+@PREFIXES
+def test_a_share_is_open_to_ticket_holders(tide, start, port, data, tmp_path, prefix):
+    at = port()
+    proc, ticket = tide.share(data, f"127.0.0.1:{at}")
+    withstand(start, proc.process.pid, ["127.0.0.1", at], getter(tide, ticket, tmp_path), prefix)
+
+
+def test_a_share_is_open_to_a_ticket_holder_at_the_address_of_the_flood(tide, start, port, data, tmp_path):
+    at = port()
+    proc, ticket = tide.share(data, f"127.0.0.1:{at}")
+    get = getter(tide, ticket, tmp_path)
+    with Flood(start, ["127.0.0.1", at], CLIENT_HELLO, source="127.0.0.1"):
+        assert timed(get) < 20
+
+
+def test_descriptors_that_run_out_keep_nobody_out(tide, start, port, data, tmp_path):
+    """Unproven connections give theirs back."""
+    at = port()
+    proc, ticket = tide.share(data, f"127.0.0.1:{at}")
+    get = getter(tide, ticket, tmp_path)
+    get()
+    used = max(int(fd.name) for fd in pathlib.Path(f"/proc/{proc.process.pid}/fd").iterdir())
+    hard = resource.prlimit(proc.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(proc.process.pid, resource.RLIMIT_NOFILE, (used + 24, hard))
+    with Flood(start, ["127.0.0.1", at], CLIENT_HELLO):
+        assert timed(get) < 20
+
+
+def test_a_seeder_in_the_open_is_open(tide, start, port, data, tmp_path):
+    at = port()
+    manifest = tide.publish(data, tmp_path / "t.torrent")
+    proc = tide.seed(manifest, data, f"127.0.0.1:{at}")
+    get = getter(tide, manifest, tmp_path, "--peer", f"127.0.0.1:{at}")
+    withstand(start, proc.process.pid, ["127.0.0.1", at], get, BITTORRENT)
+
+
+@PREFIXES
+def test_a_daemon_is_open_to_daemons(site, start, data, tmp_path, prefix):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("own", data)
+    host, _, at = origin.listen.rpartition(":")
+    numbers = iter(range(1000))
+
+    def bring():
+        # A channel that is up already is no test of the listener.
+        name = f"data{next(numbers)}"
+        origin.create(name, data)
+        node.daemon.kill()
+        node.serve()
+        node.cache("get", f"head/{name}")
+    withstand(start, origin.daemon.process.pid, [host, int(at)], bring, prefix)
+
+
+def listening(pid: int) -> list[int]:
+    """The TCP ports at which a process listens."""
+    own = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if os.path.islink(fd)}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for fields in map(str.split, pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]):
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                found.add(int(fields[1].rpartition(":")[2], 16))
+    return sorted(found)
+
+
+def test_a_coordinator_is_open_to_its_workers(tide, start, data, tmp_path, launcher):
+    """All its listeners: of the control channel and of data."""
+    def bcast(name: str, flooded: bool) -> tuple[float, int]:
+        go = tmp_path / f"go-{name}"
+        launch = launcher(f"until [ -e {go} ]; do sleep 0.05; done")
+        proc = tide.run("bcast", data, "--to", tmp_path / name / "{host}", "--hosts", "h[1-4]", "--launch", launch, "--json")
+        proc.until("it listens", lambda: listening(proc.process.pid))
+        ports, memory, grown = listening(proc.process.pid), resident(proc.process.pid), 0
+        floods = [Flood(start, ["127.0.0.1", at], CLIENT_HELLO) for at in ports if flooded]
+        for flood in floods:
+            flood.__enter__()
+        began = time.monotonic()
+        go.touch()
+        while proc.process.poll() is None and time.monotonic() < began + 60:
+            try:
+                grown = max(grown, resident(proc.process.pid) - memory)
+            except (OSError, AssertionError):
+                break
+            time.sleep(0.02)
+        proc.ok()
+        took = time.monotonic() - began
+        for flood in floods:
+            flood.__exit__()
+        return took, grown
+
+    (before, usual), (during, grown) = bcast("calm", False), bcast("flooded", True)
+    assert during < max(2 * before, before + 2), f"{before:.2f} s alone, {during:.2f} s in the flood"
+    assert grown < usual + MEMORY
+    print(f"before {before:.3f} s, during {during:.3f} s, {(grown - usual) / (1 << 20):.1f} MiB")
+
+
+def test_rank_0_is_open_to_its_ranks(built, start, port):
+    env = {"TIDECAST_LIBRARY": str(built / "libtidecast.so"), "PYTHONPATH": str(ROOT / "python")}
+    script = pathlib.Path(__file__).with_name("rank.py")
+
+    def meet(flooded: bool) -> tuple[float, int]:
+        at = port()
+        rank = [start([sys.executable, script, f"127.0.0.1:{at}/0/2", "100000@0"], env=env)]
+        rank[0].until("it listens", lambda: at in listening(rank[0].process.pid))
+        memory, flood = resident(rank[0].process.pid), None
+        if flooded:
+            flood = Flood(start, ["127.0.0.1", at], CLIENT_HELLO).__enter__()
+        grown = resident(rank[0].process.pid) - memory
+        began = time.monotonic()
+        rank.append(start([sys.executable, script, f"127.0.0.1:{at}/1/2", "100000@0"], env=env))
+        for proc in reversed(rank):
+            proc.ok()
+        took = time.monotonic() - began
+        if flood:
+            flood.__exit__()
+        assert all(step["ok"] for proc in rank for step in proc.events() if "step" in step)
+        return took, grown
+
+    meet(False)
+    (before, _), (during, grown) = meet(False), meet(True)
+    assert during < max(2 * before, before + 1), f"{before:.2f} s alone, {during:.2f} s in the flood"
+    assert grown < MEMORY
+    print(f"before {before:.3f} s, during {during:.3f} s, {grown / (1 << 20):.1f} MiB")
+
+
+@pytest.mark.parametrize("prefix", [b"", b"GET /announce?info_hash=aaaa"], ids=["silent", "head"])
+def test_a_tracker_is_open(tide, start, port, prefix):
+    at = port()
+    proc = tide.run("tracker", "--listen", f"127.0.0.1:{at}")
+    tide.wait_listening(proc, f"127.0.0.1:{at}")
+    url = f"http://127.0.0.1:{at}/announce?info_hash={'a' * 20}&peer_id={'b' * 20}&port=7000&left=1"
+
+    def announce():
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            assert b"interval" in answer.read()
+    withstand(start, proc.process.pid, ["127.0.0.1", at], announce, prefix, tries=9)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming another user needs root")
+@pytest.mark.parametrize("prefix", [b"", b"GET /v1/daemon HTTP/1.1\r\nhost"], ids=["silent", "head"])
+def test_one_user_keeps_no_other_from_the_daemon(built, tmp_path, start, prefix):
+    host = Host(built / "tidecast", tmp_path / "host", start, "head")
+    host.serve()
+    passable(host.home)
+    os.chmod(host.socket, 0o666)
+
+    def ask():
+        assert host.http("GET", "/v1/daemon")[0] == 200
+    withstand(start, host.daemon.process.pid, str(host.socket), ask, prefix, tries=9, user=NOBODY)
+
+
+def test_a_handshake_has_one_deadline_and_little_of_it_is_read(tide, port, data):
+    at = port()
+    tide.share(data, f"127.0.0.1:{at}")
+    with socket.create_connection(("127.0.0.1", at)) as peer:
+        peer.settimeout(30)
+        began = time.monotonic()
+        with pytest.raises(OSError) as ended:
+            # A byte a second keeps no connection open.
+            for byte in CLIENT_HELLO + bytes(40):
+                peer.send(bytes([byte]))
+                peer.settimeout(1)
+                try:
+                    if not peer.recv(1):
+                        raise OSError("closed")
+                except TimeoutError:
+                    pass
+        assert "timed out" not in str(ended.value)
+        assert 5 < time.monotonic() - began < 20
+    with socket.create_connection(("127.0.0.1", at)) as peer:
+        peer.settimeout(30)
+        # A handshake message of 4 MiB, in records of 16 KiB, as fast as it is taken.
+        record = bytes.fromhex("160301 4000".replace(" ", ""))
+        sent = 0
+        with pytest.raises(OSError):
+            peer.sendall(record + bytes.fromhex("01400000") + bytes(0x4000 - 4))
+            while sent < 64 << 20:
+                sent += peer.send(record + bytes(0x4000))
+        assert sent < 16 << 20, "only what the kernel's buffers hold"
+
