@@ -118,12 +118,13 @@ pub(crate) fn gid_of(name: &str) -> Option<u32> {
     Some(Group::from_name(name).ok()??.gid.as_raw())
 }
 
-/// The local user and group of an owner from elsewhere, where this daemon can give views away and knows the name.
-pub(crate) fn local_of(owner: &str, group: Option<&str>) -> Option<Local> {
-    if !rustix::process::geteuid().is_root() {
+/// The local user and group of an owner from elsewhere, where this daemon serves all users and knows the name.
+pub(crate) fn local_of(owner: &str, group: Option<&str>, serves: Serves) -> Option<Local> {
+    if serves == Serves::Owner {
         return None;
     }
     let user = User::from_name(owner).ok()??;
-    let gid = group.and_then(gid_of).unwrap_or(user.gid.as_raw());
+    // A group that this host does not have is not replaced by another.
+    let gid = group.and_then(gid_of).unwrap_or(Local::NO_GROUP);
     Some(Local { uid: user.uid.as_raw(), gid })
 }

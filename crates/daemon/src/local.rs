@@ -11,6 +11,7 @@ use crate::api::error::ApiError;
 use crate::api::types::{CacheInfo, Create, Created};
 use crate::attributes::Attributes;
 use crate::caller::Caller;
+use crate::config::Serves;
 use crate::daemon::{Daemon, Mode};
 use crate::name::{CacheName, is_name};
 
@@ -93,16 +94,10 @@ impl Daemon {
         self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await
     }
 
-    /// Whose the files are to be that this daemon makes for a caller, where it can give them away.
-    pub(crate) fn local(&self, caller: &Caller) -> Option<Local> {
-        rustix::process::geteuid().is_root().then_some(Local { uid: caller.uid, gid: caller.gid })
-    }
-
-    /// As [`Daemon::local`], with the group that may read.
+    /// The local user and group whom the file system lets read a cache, where this daemon serves all users.
     pub(crate) fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
-        let local = self.local(caller)?;
-        let gid = group.and_then(crate::caller::gid_of).unwrap_or(local.gid);
-        Some(Local { gid, ..local })
+        let gid = group.and_then(crate::caller::gid_of).unwrap_or(Local::NO_GROUP);
+        (self.config.serves == Serves::Everyone).then_some(Local { uid: caller.uid, gid })
     }
 
     /// A longer lease; the owner's to ask for.

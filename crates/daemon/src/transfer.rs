@@ -206,7 +206,7 @@ pub(crate) enum Room {
     Here(CacheId),
 }
 
-fn declare(about: &CacheRecord, manifest: &Manifest, offered: bool) -> Declare {
+fn declare(daemon: &Daemon, about: &CacheRecord, manifest: &Manifest, offered: bool) -> Declare {
     let mut attributes = Attributes::of(about);
     (attributes.offered, attributes.came) = (offered, None);
     Declare {
@@ -219,7 +219,7 @@ fn declare(about: &CacheRecord, manifest: &Manifest, offered: bool) -> Declare {
         private: about.private,
         lease: Some(about.lease_until.saturating_sub(crate::now())),
         size: crate::local::size_of(manifest),
-        local: crate::caller::local_of(&about.owner, about.group.as_deref()),
+        local: crate::caller::local_of(&about.owner, about.group.as_deref(), daemon.config.serves),
         attributes: attributes.to_map(),
     }
 }
@@ -231,7 +231,7 @@ pub(crate) async fn admit(
     offered: bool,
     tell: &watch::Sender<Stand>,
 ) -> Result<Room, Failed> {
-    let declare = declare(about, manifest, offered);
+    let declare = declare(daemon, about, manifest, offered);
     let began = Instant::now();
     loop {
         let (declare, manifest) = (declare.clone(), manifest.clone());

@@ -1,12 +1,28 @@
-//! Who may read a cache: by the mode of its directory, where the file system can enforce it, and by the index of rights.
+//! Who may read a cache: by the rights of its directory, where the file system can enforce them, and by the index of
+//! rights.
+//!
+//! The whole store belongs to the user who runs this program, and nothing in it is ever given away: whoever owned a
+//! directory could open it to others, or put another tree in the place of a committed one. Readers are let in by an
+//! access control list on `caches/ID`; below it everybody may read, and nobody write. Where the file system keeps no such
+//! lists, only caches that everybody may read are open, and other readers are given descriptors by the daemon.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
+use rustix::fs::{self, Mode, Uid, XattrFlags};
+use rustix::io::Errno;
 use serde_json::Value;
+use tidecast_paths::{Kind, Root, is_link, sync};
 
-use crate::Error;
+use crate::acl::{self, Acl};
+use crate::error::{Context, Error};
+use crate::layout::Layout;
 use crate::object::Parts;
 use crate::{CacheId, CacheRecord, Depot, Local};
+
+/// Read and enter.
+const ENTER: u16 = 0o5;
 
 /// What the owner of a cache decides about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +33,7 @@ pub struct Access {
     pub mode: u32,
     /// It leaves the host only by a direct, authenticated stream (kept for the caller).
     pub private: bool,
-    /// Local owner of the view.
+    /// The local user and group among its readers.
     pub local: Option<Local>,
     /// The caller's own.
     pub attributes: BTreeMap<String, Value>,
@@ -54,32 +70,158 @@ impl Depot {
         self.expose(&new)
     }
 
-    /// Gives the directory of a cache the right to read it.
+    /// Opens the directory of a cache to its readers.
     pub(crate) fn expose(&self, record: &CacheRecord) -> Result<(), Error> {
-        let cache = self.0.layout.cache(record.id);
-        let root = rustix::process::geteuid().is_root();
-        let mode = if root { 0o500 | exposed(record.mode) } else { 0o555 };
-        if let Some(local) = record.local.filter(|_| root) {
-            self.0.layout.chown(&cache, local.uid, local.gid)?;
-        }
-        self.0.layout.chmod(&cache, mode)?;
-        self.0.layout.sync(&cache)
+        let path = self.0.layout.cache(record.id);
+        let dir = own_dir(&self.0.layout, &path)?;
+        let_in(&dir, &Readers::of(record)).at("set the rights of", &path)?;
+        sync(&dir).at("sync", &path)
     }
 
-    /// Takes that right back from everybody but this store, as far as its user is another's than the readers'.
+    /// Closes the directory of a cache to everybody but this store.
     pub(crate) fn conceal(&self, id: CacheId) -> Result<(), Error> {
-        let cache = self.0.layout.cache(id);
-        if !self.0.layout.is_dir(&cache) {
-            return Ok(());
+        let path = self.0.layout.cache(id);
+        let dir = match own_dir(&self.0.layout, &path) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        // The mode's middle digit is the mask of a list, so this closes it to all whom a list names.
+        fs::fchmod(&dir, Mode::from_raw_mode(0o700)).at("set the mode of", &path)?;
+        sync(&dir).at("sync", &path)
+    }
+
+    /// Takes the directory of a committed cache back that an older program has given to the cache's owner, and sees to
+    /// it that its rights are those of the record. False: somebody else has made what stands there.
+    pub(crate) fn reclaim(&self, record: &CacheRecord) -> Result<bool, Error> {
+        let path = self.0.layout.cache(record.id);
+        let there = self.0.layout.look(&path).at("look at", &path)?;
+        if !there.is_dir() {
+            return Ok(false);
         }
-        // Root passes all the same, and the directory may be its reader's own.
-        self.0.layout.chmod(&cache, if rustix::process::geteuid().is_root() { 0 } else { 0o700 })?;
-        self.0.layout.sync(&cache)
+        let was_given_away = !there.is_mine();
+        if was_given_away {
+            self.conceal(record.id)?;
+        }
+        if !self.is_ours(record)? {
+            return Ok(false);
+        }
+        if was_given_away || there.mode != Readers::of(record).mode() {
+            self.expose(record)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether what leads to the view of a cache is this program's own, directories, and no links.
+    pub(crate) fn is_ours(&self, record: &CacheRecord) -> Result<bool, Error> {
+        let cache = self.0.layout.cache(record.id);
+        let is_own = |path: &Path, kinds: &[Kind]| match self.0.layout.look(path) {
+            Ok(there) => Ok(there.is_mine() && kinds.contains(&there.kind)),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+            Err(e) if is_link(&e) => Ok(false),
+            Err(e) => Err(e).at("look at", path),
+        };
+        let any = [Kind::Dir, Kind::File, Kind::Symlink];
+        Ok(is_own(&cache, &any[..1])?
+            && is_own(&cache.join("manifest"), &any[1..2])?
+            && is_own(&cache.join("tree"), &any[..1])?
+            && is_own(&self.0.layout.view(record), &any)?)
     }
 }
 
-/// Who may read may pass.
-fn exposed(mode: u32) -> u32 {
-    let read = mode & 0o044;
-    read | read >> 2
+/// Who may enter a directory besides its owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Readers {
+    users: Vec<u32>,
+    groups: Vec<u32>,
+    others: bool,
+}
+
+impl Readers {
+    fn of(record: &CacheRecord) -> Self {
+        if record.mode & 0o004 != 0 {
+            return Self { others: true, ..Self::default() };
+        }
+        let Some(local) = record.local else { return Self::default() };
+        let is_read_by_group =
+            record.mode & 0o040 != 0 && record.group.is_some() && local.gid != Local::NO_GROUP;
+        Self {
+            users: Some(local.uid).filter(|uid| *uid != euid().as_raw()).into_iter().collect(),
+            groups: Some(local.gid).filter(|_| is_read_by_group).into_iter().collect(),
+            others: false,
+        }
+    }
+
+    /// What `stat` shows of a directory with these rights: of a list, its mask.
+    fn mode(&self) -> u32 {
+        match self {
+            Self { others: true, .. } => 0o555,
+            Self { users, groups, .. } if users.is_empty() && groups.is_empty() => 0o500,
+            _ => 0o550,
+        }
+    }
+
+    fn acl(&self) -> Acl {
+        let may = |ids: &[u32]| ids.iter().map(|id| (*id, ENTER)).collect();
+        Acl {
+            owner: ENTER,
+            users: may(&self.users),
+            groups: may(&self.groups),
+            mask: Some(ENTER),
+            ..Acl::default()
+        }
+    }
+}
+
+/// Gives a directory these rights, and no others.
+fn let_in(dir: &Root, readers: &Readers) -> io::Result<()> {
+    let are_named = !readers.users.is_empty() || !readers.groups.is_empty();
+    if are_named {
+        // The list sets the mode with it, in one step.
+        match fs::fsetxattr(dir, acl::ATTRIBUTE, &readers.acl().encode(), XattrFlags::empty()) {
+            Ok(()) => return Ok(()),
+            // No lists here, no room for one, or a user that this namespace does not know: they are given descriptors.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOSPC | Errno::INVAL) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    match fs::fremovexattr(dir, acl::ATTRIBUTE) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODATA) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let stat = fs::fstat(dir)?;
+    let by_group = readers.groups.contains(&stat.st_gid);
+    let mode = if readers.others {
+        0o555
+    } else if by_group {
+        0o550
+    } else {
+        0o500
+    };
+    Ok(fs::fchmod(dir, Mode::from_raw_mode(mode))?)
+}
+
+/// Opens a directory of the store that is this program's own. One that an older program has given to another user is taken
+/// back, which takes root.
+pub(crate) fn own_dir(layout: &Layout, path: &Path) -> Result<Root, Error> {
+    let opened = layout.beneath(path).and_then(|below| layout.dir.sub(below));
+    let dir = match opened {
+        Err(e) if is_link(&e) || e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::Changed { path: path.to_owned(), why: "it is not a directory" });
+        }
+        other => other.at("open", path)?,
+    };
+    let there = dir.stat("").at("look at", path)?;
+    if there.is_mine() {
+        return Ok(dir);
+    }
+    if !euid().is_root() {
+        return Err(Error::Foreign { path: path.to_owned(), owner: there.uid });
+    }
+    let group = rustix::process::getegid().as_raw();
+    dir.chown("", Some(euid().as_raw()), Some(group)).at("take back", path)?;
+    Ok(dir)
+}
+
+fn euid() -> Uid {
+    rustix::process::geteuid()
 }

@@ -159,9 +159,14 @@ impl Depot {
     /// ([`Depot::begin_use`]), pinned, or not evicted.
     ///
     /// # Errors
-    /// [`Error::NoCache`] or [`Error::State`].
+    /// [`Error::NoCache`] or [`Error::State`]; [`Error::Changed`]: another program has changed the store.
     pub fn view(&self, id: CacheId) -> Result<PathBuf, Error> {
-        Ok(self.0.layout.view(&*self.committed(id)?))
+        let record = self.committed(id)?;
+        let view = self.0.layout.view(&record);
+        if self.is_ours(&record)? {
+            return Ok(view);
+        }
+        Err(Error::Changed { path: view, why: "it is not what this store has made" })
     }
 
     /// What is INVALID and was the same version of the same cache.

@@ -109,6 +109,26 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// What stands in the store is not what was committed.
+    #[error("{} was changed by another program ({why}); run: tidecast admin fsck", path.display())]
+    Changed {
+        /// What was changed.
+        path: PathBuf,
+        /// How it shows.
+        why: &'static str,
+    },
+    /// The store belongs to another user, who could change what is committed.
+    #[error(
+        "{} belongs to user {owner}, not to the user of this program; run it as that user, or have root change the owner of \
+         the whole store (chown -R)",
+        path.display()
+    )]
+    Foreign {
+        /// What belongs to another user.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// The disk is full, by bytes or by inodes.
     #[error("no room left for {}: {source}", path.display())]
     Full {

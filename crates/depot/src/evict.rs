@@ -282,8 +282,12 @@ fn remove_files<'i>(
     objects: &[PathBuf],
 ) -> Result<Size, Error> {
     for id in ids.clone() {
-        let trash = layout.trash().join(id.to_string());
-        let _ = layout.rename(&layout.cache(*id), &trash);
+        let (cache, trash) = (layout.cache(*id), layout.trash().join(id.to_string()));
+        if layout.is_dir(&cache) {
+            // A directory can be moved elsewhere only by one who may write it.
+            layout.chmod(&cache, 0o700)?;
+        }
+        let _ = layout.rename(&cache, &trash);
         if layout.is_dir(&trash) {
             layout.chmod(&trash, 0o700)?;
         }

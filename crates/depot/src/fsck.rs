@@ -5,6 +5,7 @@
 //! in every view; without that it is an object no more, and the caches that have it are INVALID until it is.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -411,9 +412,10 @@ impl Depot {
     fn mend_view(&self, cache: &Checked) -> Result<bool, Error> {
         let top = self.0.layout.view(&cache.record);
         let mut touched = BTreeSet::new();
+        let has_moved = self.mend_frame(&cache.record)?;
         for dir in cache.manifest.dirs() {
             let path = dir.path().below(&top);
-            if !self.0.layout.is_dir(&path) {
+            if !self.0.layout.look(&path).is_ok_and(|m| m.is_dir() && m.is_mine()) {
                 let above = path.parent().unwrap_or(&top);
                 open_dir(&self.0.layout, above, &mut touched)?;
                 self.0.layout.remove_all(&path)?;
@@ -440,7 +442,33 @@ impl Depot {
             self.0.layout.chmod(path, 0o555)?;
             crate::place::set_time(&self.0.layout, path, dir.and_then(|d| d.mtime()))?;
         }
-        Ok(!touched.is_empty())
+        if has_moved && cache.record.is_committed() {
+            self.expose(&cache.record)?;
+        }
+        Ok(has_moved || !touched.is_empty())
+    }
+
+    /// Sees to it that the directory of a cache is this program's own and holds nothing but its manifest and a view, before
+    /// any name below it is looked up; true if it was otherwise. Older programs gave it to the cache's owner.
+    fn mend_frame(&self, record: &CacheRecord) -> Result<bool, Error> {
+        let layout = &self.0.layout;
+        let cache = layout.cache(record.id);
+        let is_frame = |path: &Path| layout.look(path).is_ok_and(|m| m.is_dir() && m.is_mine());
+        let known = |name: &OsStr| name == "manifest" || name == "tree";
+        if is_frame(&cache) && is_frame(&cache.join("tree")) && layout.names(&cache)?.iter().all(|n| known(n))
+        {
+            return Ok(false);
+        }
+        self.conceal(record.id)?;
+        for name in layout.names(&cache)? {
+            if !known(&name) || name == "tree" && !is_frame(&cache.join(&name)) {
+                layout.remove_all(&cache.join(name))?;
+            }
+        }
+        layout.make_dir(&cache.join("tree"))?;
+        layout.sync(&cache)?;
+        layout.chmod(&cache.join("tree"), 0o555)?;
+        Ok(true)
     }
 
     fn link_again(&self, key: &ObjectKey, path: &Path) -> Result<(), Error> {
@@ -459,7 +487,8 @@ impl Depot {
         if let Some(target) = file.symlink() {
             return Ok(self.0.layout.read_link(path).is_ok_and(|t| t.as_bytes() == &*target));
         }
-        if !meta.is_file() || meta.len != file.len() || meta.mode & 0o777 != object::mode(file) {
+        let is_right = meta.is_mine() && meta.len == file.len() && meta.mode & 0o777 == object::mode(file);
+        if !meta.is_file() || !is_right {
             return Ok(false);
         }
         let Some(key) = ObjectKey::of(file).filter(|_| !file.is_empty()) else { return Ok(true) };

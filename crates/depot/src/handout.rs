@@ -92,38 +92,6 @@ impl Depot {
     }
 }
 
-/// Keeps a cache from going while it is read by this program.
-pub struct Busy {
-    depot: Depot,
-    id: CacheId,
-}
-
-impl Depot {
-    /// Keeps a cache from going while the answer lives. Counts as use.
-    ///
-    /// # Errors
-    /// [`Error::NoCache`].
-    pub fn busy(&self, id: CacheId, now: u64) -> Result<Busy, Error> {
-        let mut live = self.0.live.write();
-        live.get(id).ok_or(Error::NoCache(id))?;
-        *live.busy.entry(id).or_default() += 1;
-        live.touch(id, now);
-        Ok(Busy { depot: self.clone(), id })
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut live = self.depot.0.live.write();
-        if let Some(n) = live.busy.get_mut(&self.id) {
-            *n -= 1;
-            if *n == 0 {
-                live.busy.remove(&self.id);
-            }
-        }
-    }
-}
-
 const DIR: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directory of the store that holds what is wanted, and its name in there.

@@ -59,6 +59,11 @@ impl Layout {
             if !name.is_empty() {
                 self.make_dir(&dir)?;
             }
+            // Whoever owns one of them could put another in its place.
+            let there = self.look(&dir).at("look at", &dir)?;
+            if !there.is_mine() {
+                return Err(Error::Foreign { path: dir, owner: there.uid });
+            }
             self.chmod(&dir, mode)?;
         }
         Ok(())

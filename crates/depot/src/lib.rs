@@ -8,7 +8,7 @@
 //!                dir()             where the rest goes
 //!                grown(size)       as it comes: more than was declared ends it
 //!                commit(manifest)  -> record, COMMITTED, with its version
-//! view(id)  hand_out(id, …)   to jobs;  begin_use / end_use while they run
+//! view(id)  open_view(id)  hand_out(id, …)   to jobs;  begin_use / end_use while they run
 //! extend  pin  unpin  remove  sweep(now)  fsck
 //! ```
 //!
@@ -17,7 +17,7 @@
 //!   no trace but what a reservation can go on from. Bytes and names are on disk before the one transaction that makes
 //!   them true, and go after the one that makes them untrue.
 //! - **Equal files are one inode** where times, attributes and the right to execute are equal too, across caches,
-//!   versions and owners. Nobody may write it. Where no link can be made, blocks are shared, or copied.
+//!   versions and owners. Only this program's user could write it: the whole store is that user's. Where no link can be made, blocks are shared, or copied.
 //! - **Possession is not authority.** A reservation is spared a file only if its owner may read a cache with that
 //!   content already; what others have takes as long to ask for as what nobody has.
 //! - **Room is given before bytes move**, by bytes and inodes, within quotas; eviction makes it: what is INVALID or broke off, then
@@ -30,6 +30,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod access;
+pub mod acl;
 mod admit;
 mod commit;
 mod config;
@@ -50,6 +51,7 @@ mod reserve;
 mod root;
 mod space;
 mod uses;
+mod view;
 
 pub use access::Access;
 pub use admit::{Admission, Reason};
@@ -59,8 +61,9 @@ pub use depot::Depot;
 pub use error::Error;
 pub use evict::Swept;
 pub use fsck::{Bad, Depth, Report};
-pub use handout::{Busy, HandOut, Handed, How};
+pub use handout::{HandOut, Handed, How};
 pub use record::{CacheId, CacheRecord, Declare, Filter, Local, Past, Reader, Size, State};
 pub use reserve::{Reservation, Reuse};
 pub use space::Usage;
 pub use uses::{Use, UseId};
+pub use view::{Busy, View};

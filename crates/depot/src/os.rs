@@ -116,11 +116,6 @@ impl Layout {
         self.beneath(path).and_then(|p| self.dir.chmod(p, mode)).at("set the mode of", path)
     }
 
-    /// Sets owner and group.
-    pub(crate) fn chown(&self, path: &Path, uid: u32, gid: u32) -> Result<(), Error> {
-        self.beneath(path).and_then(|p| self.dir.chown(p, Some(uid), Some(gid))).at("give away", path)
-    }
-
     /// Sets the time of modification; of a link, the link's.
     pub(crate) fn set_time(&self, path: &Path, time: (i64, u32)) -> Result<(), Error> {
         self.beneath(path).and_then(|p| self.dir.set_time(p, time)).at("set the time of", path)

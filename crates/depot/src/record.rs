@@ -101,13 +101,18 @@ impl fmt::Display for State {
     }
 }
 
-/// The local user and group that a cache's directory belongs to, where the store belongs to root.
+/// The local user and group among the readers of a cache, where the store serves all users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Local {
     /// User id.
     pub uid: u32,
-    /// Group id.
+    /// Group id; [`Local::NO_GROUP`] if this host has no group of that name.
     pub gid: u32,
+}
+
+impl Local {
+    /// The number that no group has.
+    pub const NO_GROUP: u32 = u32::MAX;
 }
 
 /// What [`crate::Depot::declare`] needs to know.
@@ -131,7 +136,7 @@ pub struct Declare {
     pub lease: Option<u64>,
     /// Most that will come.
     pub size: Size,
-    /// Local owner of the view.
+    /// The local user and group among its readers.
     pub local: Option<Local>,
     /// The caller's own: kept, never looked at.
     pub attributes: BTreeMap<String, Value>,

@@ -80,7 +80,14 @@ impl Depot {
             }
         }
         let mut lost = self.caches(&crate::Filter { state: Some(State::Committed), ..Default::default() });
-        lost.retain(|r| !there.contains(&r.id));
+        let is_there = |r: &CacheRecord| there.contains(&r.id);
+        for record in lost.extract_if(.., |r| is_there(r)) {
+            // Older programs gave a cache's directory to its owner, who could put another tree there.
+            if !self.reclaim(&record)? {
+                self.conceal(record.id)?;
+                self.invalidate(record.id, "another user or program has changed its directory in the store")?;
+            }
+        }
         lost.into_iter().try_for_each(|r| self.invalidate(r.id, "its files are gone from the store"))
     }
 }

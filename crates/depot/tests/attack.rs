@@ -216,7 +216,12 @@ fn rights_on_disk_are_those_of_the_cache() {
     let secret = put(&depot, Declare { local, ..named("secret") }, &root, 1);
     let group =
         put(&depot, Declare { local, mode: 0o440, group: Some("g".into()), ..named("group") }, &root, 1);
-    let public = put(&depot, Declare { mode: 0o444, ..named("public") }, &root, 1);
+    let public = put(&depot, Declare { mode: 0o444, local, ..named("public") }, &root, 1);
+    for id in [secret.id, group.id, public.id] {
+        let cache = depot.view(id).unwrap().ancestors().nth(2).unwrap().to_owned();
+        let meta = fs::metadata(&cache).unwrap();
+        assert!(meta.uid() == 0 && meta.gid() == 0 && meta.mode() & 0o222 == 0, "{meta:?}");
+    }
     let can_read = |uid: &str, gid: &str, path: &Path| {
         let mut cat = std::process::Command::new("setpriv");
         cat.args(["--reuid", uid, "--regid", gid, "--clear-groups", "cat"]).arg(path);
@@ -251,4 +256,75 @@ fn rights_on_disk_are_those_of_the_cache() {
     for path in [job.join("got"), job.join("got/f")] {
         assert_eq!(fs::metadata(path).unwrap().uid(), 4242);
     }
+}
+
+#[test]
+fn a_cache_that_an_older_program_gave_away_is_taken_back_and_one_that_was_changed_is_handed_out_no_more() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give a directory away");
+        return;
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    let root = tree(&tmp.path().join("data"), &[("f", b"good")]);
+    let local = Some(Local { uid: 4242, gid: 4343 });
+    let dir = tmp.path().join("depot");
+    let declare = |name: &str| Declare { local, ..named(name) };
+    let (whole, moved, linked) = {
+        let depot = open(&dir);
+        let ids = ["whole", "moved", "linked"].map(|name| put(&depot, declare(name), &root, 1).id);
+        (ids[0], ids[1], ids[2])
+    };
+    let cache = |id: CacheId| dir.join("caches").join(id.to_string());
+    for id in [whole, moved, linked] {
+        std::os::unix::fs::chown(cache(id), Some(4242), Some(4343)).unwrap();
+    }
+    for id in [moved, linked] {
+        fs::rename(cache(id).join("tree"), cache(id).join("old")).unwrap();
+    }
+    tree(&cache(moved).join("tree"), &[("data/f", b"evil")]);
+    for path in ["tree", "tree/data"] {
+        std::os::unix::fs::chown(cache(moved).join(path), Some(4242), Some(4343)).unwrap();
+    }
+    symlink(tmp.path(), cache(linked).join("tree")).unwrap();
+
+    let depot = open(&dir);
+    assert_eq!(fs::read(depot.view(whole).unwrap().join("f")).unwrap(), b"good");
+    for id in [whole, moved, linked] {
+        let meta = fs::metadata(cache(id)).unwrap();
+        assert!(meta.uid() == 0 && meta.mode() & 0o007 == 0, "{meta:?}");
+    }
+    for id in [moved, linked] {
+        assert!(depot.view(id).is_err() && depot.open_view(id).is_err());
+        assert_eq!(depot.cache(id).unwrap().state, tidecast_depot::State::Invalid);
+    }
+    let report = depot.fsck(tidecast_depot::Depth::Bytes, &mut |_, _| Ok(false)).unwrap();
+    assert_eq!(report.restored, [moved, linked]);
+    for id in [whole, moved, linked] {
+        assert_eq!(fs::read(depot.view(id).unwrap().join("f")).unwrap(), b"good");
+        assert!(!cache(id).join("old").exists());
+    }
+    assert_clean(&depot);
+    assert!(tmp.path().join("data/f").exists(), "nothing outside the store was removed");
+}
+
+#[test]
+fn a_view_that_changes_under_an_open_store_is_not_read() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (depot, id) = setup(tmp.path());
+    let manifest = depot.manifest(id).unwrap();
+    let file = manifest.files().find(|f| f.path().name() == b"f").unwrap();
+    let read = |depot: &Depot| {
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut depot.open_view(id)?.open(file)?, &mut text).unwrap();
+        Ok::<_, Error>(text)
+    };
+    assert_eq!(read(&depot).unwrap(), [1; 5000]);
+    let dir = depot.view(id).unwrap().join("d");
+    let view = depot.view(id).unwrap();
+    for path in [&view, &dir] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::rename(&dir, view.join("moved")).unwrap();
+    symlink(tmp.path().join("data/d"), &dir).unwrap();
+    assert!(matches!(read(&depot), Err(Error::Changed { .. })));
 }
