@@ -117,8 +117,7 @@ impl Daemon {
             None => None,
         };
         let port = listener.as_ref().map_or(Ok(0), |l| l.local_addr().map(|a| a.port()))?;
-        let handed = crate::service::listener()?.is_some();
-        let socket = crate::api::listen(&config.socket, config.serves)
+        let (socket, bound) = crate::api::listen(&config.socket, config.serves)
             .map_err(|source| Error::Socket { path: config.socket.clone(), source })?;
         let (daemon, door, driver) = Self::open(config, port).await?;
         let mut tasks = JoinSet::new();
@@ -161,8 +160,8 @@ impl Daemon {
         crate::catalogue::leave(&daemon).await;
         daemon.fetches.stop().await;
         daemon.swarms.stop_all().await;
-        if !handed {
-            let _ = std::fs::remove_file(&daemon.config.socket);
+        if let Some(bound) = bound {
+            bound.remove();
         }
         Ok(())
     }

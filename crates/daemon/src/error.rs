@@ -25,8 +25,8 @@ pub enum Error {
     Socket {
         /// Which.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What stands in the way.
+        source: tidecast_socket::BindError,
     },
     /// The daemon's own certificate.
     #[error("the certificate {} is of no use: {why}", path.display())]

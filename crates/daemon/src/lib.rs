@@ -44,7 +44,6 @@ mod seeds;
 mod serve;
 mod service;
 mod site;
-pub mod socket;
 mod sources;
 mod swarms;
 mod transfer;
@@ -55,6 +54,7 @@ pub use config::{Config, Serves};
 pub use daemon::Daemon;
 pub use error::Error;
 pub use sources::PORT;
+pub use tidecast_socket as socket;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -2,23 +2,21 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidecast_socket::{Bound, Short};
 
 /// The longest message, bytes.
 const LONGEST: usize = 128 << 10;
-/// Connections that wait to be taken.
-const BACKLOG: i32 = 64;
 
 /// One end of a connection, or a socket at which connections come in.
 #[derive(Debug)]
@@ -45,20 +43,14 @@ impl Packets {
         Packets(fd)
     }
 
-    /// Listens at a path, in the place of whoever did before.
+    /// Listens at a path, in the place of a process that did before and has ended.
     ///
     /// # Errors
     /// What the system reports.
-    pub fn listen(path: &Path) -> io::Result<Packets> {
-        let socket = Self::socket()?;
-        let (address, _held) = address(path)?;
-        match std::fs::remove_file(path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        rustix::net::bind(&socket, &address)?;
-        rustix::net::listen(&socket, BACKLOG)?;
-        Ok(Packets(socket))
+    pub fn listen(path: &Path) -> io::Result<(Packets, Bound)> {
+        let (socket, bound) =
+            tidecast_socket::bind(path, SocketType::SEQPACKET, 0o600).map_err(io::Error::other)?;
+        Ok((Packets(socket), bound))
     }
 
     /// The next connection, and the user at its other end.
@@ -77,8 +69,8 @@ impl Packets {
     /// `NotFound` or `ConnectionRefused` when nobody does; what the system reports.
     pub fn connect(path: &Path) -> io::Result<Packets> {
         let socket = Self::socket()?;
-        let (address, _held) = address(path)?;
-        rustix::net::connect(&socket, &address)?;
+        let short = Short::of(path)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(short.path())?)?;
         Ok(Packets(socket))
     }
 
@@ -117,19 +109,6 @@ impl Packets {
         let message = serde_json::from_slice(bytes.get(..length).unwrap_or_default())?;
         Ok((message, fd))
     }
-}
-
-/// The address of a socket. A path of more than 107 bytes has none; it gets one by way of its directory, which is to
-/// be held open meanwhile.
-fn address(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
-    if let Ok(address) = SocketAddrUnix::new(path) {
-        return Ok((address, None));
-    }
-    let (dir, name) = path.parent().zip(path.file_name()).ok_or(ErrorKind::InvalidInput)?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let held = rustix::fs::open(dir, flags, Mode::empty())?;
-    let short = Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join(name);
-    Ok((SocketAddrUnix::new(short)?, Some(held)))
 }
 
 impl AsFd for Packets {
@@ -176,7 +155,7 @@ mod tests {
     fn messages_arrive_one_by_one_and_descriptors_with_them() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let listener = Packets::listen(&path).unwrap();
+        let (listener, _bound) = Packets::listen(&path).unwrap();
         let here = Packets::connect(&path).unwrap();
         let (there, user) = listener.accept().unwrap();
         assert_eq!(user, rustix::process::geteuid().as_raw());

@@ -9,7 +9,6 @@ mod listener;
 pub mod types;
 pub(crate) mod upload;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,12 +20,12 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use tidecast_socket::{BindError, Bound};
 use tokio::net::UnixListener;
 
 use crate::caller::{Caller, is_stranger};
 use crate::config::Serves;
 use crate::daemon::Daemon;
-use crate::socket::Short;
 use error::ApiError;
 use listener::Cred;
 
@@ -110,29 +109,22 @@ async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Resp
     ApiError::forbidden("this daemon serves its own user only").into_response()
 }
 
-/// Opens the socket for those whom the daemon serves: everybody may connect, as the kernel tells who asks; or its user. What an ended
-/// daemon has left there is replaced.
+/// Opens the socket for those whom the daemon serves: everybody may connect, as the kernel tells who asks; or its user. What an
+/// ended daemon has left there is replaced, and nothing else. A socket that a service manager has handed over stays its own.
 ///
 /// # Errors
 /// It cannot be made, or another daemon listens there.
-pub(crate) fn listen(path: &Path, serves: Serves) -> std::io::Result<UnixListener> {
+pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Option<Bound>), BindError> {
     if let Some(listener) = crate::service::listener()? {
-        return UnixListener::from_std(listener);
+        return Ok((UnixListener::from_std(listener)?, None));
     }
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    if crate::socket::answers(path) {
-        return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another daemon listens there"));
-    }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let listener = UnixListener::bind(Short::of(path)?.path())?;
     let mode = if serves == Serves::Everyone { 0o666 } else { 0o600 };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    Ok(listener)
+    let (listener, bound) = tidecast_socket::listen(path, mode)?;
+    listener.set_nonblocking(true)?;
+    Ok((UnixListener::from_std(listener)?, Some(bound)))
 }
 
 /// Serves until the future is dropped.

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
             events,
         });
         mounts.clone().take_over()?;
-        let listener = Packets::listen(&home.socket())
+        let (listener, bound) = Packets::listen(&home.socket())
             .with_context(|| format!("cannot listen at {}", home.socket().display()))?;
         spawn("control", {
             let mounts = mounts.clone();
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
         }
         if !matches!(end, Event::Restart) {
             // First of all, so that who mounts anew starts a new server.
-            let _ = std::fs::remove_file(home.socket());
+            bound.remove();
             service.stop();
         }
         running.stop().await?;

@@ -40,16 +40,11 @@ impl Short {
     }
 }
 
-/// Whether somebody listens there.
-#[must_use]
-pub fn answers(path: &Path) -> bool {
-    Short::of(path).is_ok_and(|short| std::os::unix::net::UnixStream::connect(short.path()).is_ok())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::answers;
     use std::os::unix::net::UnixListener;
 
     #[test]
