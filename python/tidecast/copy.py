@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from ._errors import Error
+from ._secret import by_descriptor
 
 __all__ = ["Block", "Blocks", "File", "Files", "blocks", "files"]
 
@@ -109,7 +110,8 @@ class _Copy:
             raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2)
         into = "--to-memory" if memory is None else f"--to-memory={memory}"
         argv = [program, "copy", *map(os.fspath, sources), into, *self._words, *options]
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with by_descriptor(argv) as (argv, fds):
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
         self._last: Block | None = None
         self._held, self._over = 0, False
         #: What the program said last: ``done`` with the totals, or ``error``.

@@ -26,7 +26,7 @@ class Receiver:
         started = self.proc.until("it listens", lambda: [e for e in self.proc.events() if e["event"] == "started"])[0]
         self.ports, self.command = started["ports"], started["send"]
         words = (self.command or "").split()
-        self.key = words[words.index("--key") + 1] if "--key" in words else None
+        self.key = pathlib.Path(words[words.index("--key") + 1][1:]).read_text().strip() if "--key" in words else None
 
     def reader(self) -> Reader:
         self.proc.until("shared memory", pathlib.Path(f"/dev/shm/tidecast-field-{self.name}").exists)
@@ -370,7 +370,8 @@ def test_the_key_is_kept_and_the_command_is_printed(tide):
     assert words[:4] == ["tidecast", "field", "send", "SOURCE"] and words[5].startswith("127.0.0.1:")
     assert words[-2:] == lines[1].split()[-2:], "the same key"
     keys = list(tide.home.rglob("field.key"))
-    assert len(keys) == 1 and keys[0].read_text().strip() == words[-1] and keys[0].stat().st_mode & 0o077 == 0
+    assert [f"@{key}" for key in keys] == words[-1:] and keys[0].stat().st_mode & 0o077 == 0
+    assert keys[0].read_text().strip() not in proc.out + proc.err
 
 
 def test_it_ends_after_so_many_steps(recv):

@@ -25,9 +25,9 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  # One host shares a directory, privately; the others fetch it with the ticket it prints
+  # One host shares a directory, privately; the others fetch it with the ticket it prints, kept in a file of mode 0600
   tidecast share /data/genomes
-  tidecast get tidecast1... --to /scratch
+  tidecast get @ticket --to /scratch
 
   # The same with a manifest, for any BitTorrent client
   tidecast tracker --listen :6969
@@ -39,7 +39,7 @@ Examples:
   tidecast bcast model.bin --to /tmp/model.bin --hosts node[001-064]
 
   # A software environment that is there before it has arrived
-  tidecast mount tidecast1... /opt/env
+  tidecast mount @ticket /opt/env
 
   # Is what is there what was published?
   tidecast verify genomes.torrent /scratch/genomes";
@@ -47,9 +47,9 @@ Examples:
 const AFTER: &str = "\
 Examples:
   # One host shares a directory, privately; the others fetch it with
-  # the ticket that it prints
+  # the ticket that it prints, kept in a file of mode 0600
   tidecast share /data/genomes
-  tidecast get tidecast1... --to /scratch
+  tidecast get @ticket --to /scratch
 
   # Ten minutes at most, then serve others for an hour
   tidecast get genomes.torrent --to /scratch --timeout 10m --seed-for 1h
@@ -77,7 +77,7 @@ Examples:
 
   # Is what is there what was published? Who may no longer fetch?
   tidecast verify genomes.torrent /scratch/genomes
-  tidecast revoke tidecast1...
+  tidecast revoke @ticket
 
   # What would it cost on 4,000 nodes, with the origin on 25 Gbit/s?
   tidecast sim leafspine:100,16,40@100gbit --origin-rate 25gbit --size 100GiB
@@ -92,6 +92,12 @@ Output:
   Results go to standard output, progress and messages to standard error.
   With --json, standard output holds one JSON object a line, whose \"event\"
   is started, check, progress, warning, and last done or error.
+
+Secrets:
+  Tickets and keys: @FILE has one, - reads it from the first line of standard
+  input, TIDECAST_TICKET, TIDECAST_COPY_KEY and TIDECAST_FIELD_KEY carry it.
+  As a plain argument it is accepted, with a warning, and taken off the
+  command line, where other users could read it, as soon as the program runs.
 
 Settings:
   The environment, then the configuration file, then flags; each overrules
@@ -230,6 +236,14 @@ mod tests {
             "share P --plain",
             "get T --to D --peer a:1 --file *.fa --seed-for 1h --timeout 30s --plain --json",
             "get T --to D --durable none --net ib0",
+            "get --to D",
+            "mount D",
+            "run -- D",
+            "show @T",
+            "revoke -",
+            "share P --expires 12h --uses 3",
+            "seed M P --expires 7d --uses 1",
+            "copy a tidecast://h/b",
             "bcast S --to D --hosts node[001-064,100] --launch srun --algorithm swarm --net ib0 --plain --json",
             "bcast S --to D --hosts @F --durable batched --link-rate 10gbit --program /opt/tidecast",
             "bcast S --to D --algorithm chain --topology F --origin n0",
@@ -269,9 +283,9 @@ mod tests {
         for line in [
             "",
             "get T",
-            "get --to D",
+            "get",
             "bcast S",
-            "mount T",
+            "mount",
             "mount T D --mode some",
             "run T",
             "status --restart",

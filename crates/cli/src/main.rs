@@ -5,6 +5,7 @@ mod cmd;
 mod failure;
 mod logging;
 mod report;
+mod secret;
 mod settings;
 mod stop;
 mod units;
@@ -19,6 +20,7 @@ use crate::report::Reporter;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    secret::hide();
     // HTCondor calls a plugin by its name, with flags of its own kind.
     let line = cmd::plugin::command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {
@@ -57,7 +59,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
     let context = cmd::Context { global: &cli.global, settings };
     match &cli.command {
         Command::Publish(args) => cmd::publish::run(args, &context, reporter),
-        Command::Show(args) => cmd::show::run(args, reporter),
+        Command::Show(args) => cmd::show::run(args, &context, reporter),
         Command::Verify(args) => cmd::verify::run(args, &context, reporter),
         Command::Seed(args) => cmd::seed::run(args, &context, reporter),
         Command::Share(args) => cmd::share::run(args, &context, reporter),

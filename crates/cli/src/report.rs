@@ -261,7 +261,7 @@ pub(crate) fn say(text: &str) {
 }
 
 /// A line on standard error. If nobody can hear it, there is nobody to tell.
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 

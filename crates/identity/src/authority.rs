@@ -4,7 +4,7 @@
 //! effect in a running `tidecast share`: every change is made under a lock on the newest state and written
 //! atomically; [`Authority::reload_if_changed`] is a `stat` when nothing changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use serde::{Deserialize, Serialize};
 
 use crate::credential::{DEFAULT_LIFETIME, MAX_LIFETIME, MAX_REVOKED};
-use crate::ticket::Secret;
+use crate::ticket::{MAX_USES, Secret, Terms};
 use crate::{
     Credential, EnrolRequest, Error, NodeId, NodeKey, Refused, RevocationList, SwarmId, Token, TokenId, files,
 };
@@ -32,8 +32,10 @@ pub struct TokenInfo {
     pub swarm: SwarmId,
     /// When it was issued, seconds since 1970.
     pub issued: u64,
-    /// When it ends, if ever, seconds since 1970.
-    pub expires: Option<u64>,
+    /// For how long and for how many nodes it is good.
+    pub terms: Terms,
+    /// Nodes that have enrolled with it; counted only where there is a limit.
+    pub used: usize,
 }
 
 /// The owner of private swarms. Shared by reference between threads; nodes are enrolled without touching a file.
@@ -75,6 +77,24 @@ struct Issued {
     issued: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
+    /// Most nodes that may enrol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uses: Option<u32>,
+    /// Those that have, where there is a limit.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    nodes: BTreeSet<String>,
+}
+
+/// Why a change was not made.
+enum Unchanged {
+    Refused(Refused),
+    Failed,
+}
+
+impl From<Error> for Unchanged {
+    fn from(_: Error) -> Self {
+        Self::Failed
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -112,11 +132,12 @@ impl Authority {
         self.key.id()
     }
 
-    /// A new token for `swarm`, good until `expires` (seconds since 1970), durable when this returns.
+    /// A new token for `swarm`, good by these terms, durable when this returns.
     ///
     /// # Errors
     /// The state cannot be written, or there are too many live tickets.
-    pub fn issue(&self, swarm: SwarmId, expires: Option<u64>, now: u64) -> Result<Token, Error> {
+    pub fn issue(&self, swarm: SwarmId, terms: impl Into<Terms>, now: u64) -> Result<Token, Error> {
+        let Terms { expires, uses } = terms.into();
         let token = Token::generate()?;
         self.change(now, |state| {
             if state.tokens.len() >= MAX_TOKENS {
@@ -127,6 +148,8 @@ impl Authority {
                 swarm: swarm.to_string(),
                 issued: now,
                 expires,
+                uses: uses.map(|uses| uses.min(MAX_USES)),
+                nodes: BTreeSet::new(),
             };
             state.tokens.insert(token.id.to_string(), issued);
             Ok(())
@@ -140,8 +163,8 @@ impl Authority {
     /// # Errors
     /// Why it is refused.
     pub fn redeem(&self, request: &EnrolRequest, node: NodeId, now: u64) -> Result<Credential, Refused> {
-        let inner = self.inner();
         let number = request.token.to_string();
+        let inner = self.inner();
         if inner.state.revoked.contains_key(&number) {
             return Err(Refused::Revoked);
         }
@@ -157,8 +180,33 @@ impl Authority {
         if now >= end {
             return Err(Refused::Expired);
         }
+        let counts = issued.uses.is_some() && !issued.nodes.contains(&node.to_string());
+        drop(inner);
+        if counts {
+            self.count(&number, node, now)?;
+        }
         let expires = now.saturating_add(DEFAULT_LIFETIME).min(end);
         Ok(Credential::issue(&self.key, swarm, node, token.id, now, expires))
+    }
+
+    /// Writes down that `node` has enrolled, if the ticket's limit allows one more: the newest state decides, under the
+    /// lock between processes, so that no race and no restart lets in more.
+    fn count(&self, number: &str, node: NodeId, now: u64) -> Result<(), Refused> {
+        let changed = self.change(now, |state| {
+            let gone =
+                if state.revoked.contains_key(number) { Refused::Revoked } else { Refused::UnknownTicket };
+            let issued = state.tokens.get_mut(number).ok_or(Unchanged::Refused(gone))?;
+            let limit = issued.uses.unwrap_or(u32::MAX);
+            if !issued.nodes.contains(&node.to_string()) && issued.nodes.len() as u64 >= u64::from(limit) {
+                return Err(Unchanged::Refused(Refused::UsedUp(limit)));
+            }
+            issued.nodes.insert(node.to_string());
+            Ok(())
+        });
+        changed.map_err(|unchanged| match unchanged {
+            Unchanged::Refused(refused) => refused,
+            Unchanged::Failed => Refused::NotRecorded,
+        })
     }
 
     /// Revokes a ticket: its secret is forgotten, and the new signed list tells the members.
@@ -195,7 +243,8 @@ impl Authority {
         let info = |(number, issued): (&String, &Issued)| {
             let id = number.parse().ok()?;
             let (_, swarm) = issued.token(id)?;
-            Some(TokenInfo { id, swarm, issued: issued.issued, expires: issued.expires })
+            let terms = Terms { expires: issued.expires, uses: issued.uses };
+            Some(TokenInfo { id, swarm, issued: issued.issued, terms, used: issued.nodes.len() })
         };
         inner.state.tokens.iter().filter_map(info).collect()
     }
@@ -224,7 +273,11 @@ impl Authority {
     }
 
     /// Read, change and write under the lock between processes.
-    fn change(&self, now: u64, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+    fn change<E: From<Error>>(
+        &self,
+        now: u64,
+        change: impl FnOnce(&mut State) -> Result<(), E>,
+    ) -> Result<(), E> {
         let _lock = files::lock(&self.lock)?;
         let mut state = read(&self.path)?;
         state.prune(now);
@@ -255,7 +308,9 @@ impl State {
         }
         let parsed = |n: &String| n.parse::<TokenId>().ok();
         let sound = self.tokens.iter().all(|(n, t)| parsed(n).and_then(|id| t.token(id)).is_some());
-        let sound = sound && self.revoked.keys().all(|n| parsed(n).is_some());
+        let limits = |t: &Issued| t.nodes.len() <= MAX_USES as usize;
+        let sound =
+            sound && self.tokens.values().all(limits) && self.revoked.keys().all(|n| parsed(n).is_some());
         if sound { Ok(()) } else { Err("a ticket in it is malformed".into()) }
     }
 }

@@ -15,6 +15,19 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The state directory belongs to another user.
+    #[error(
+        "{} belongs to user {owner}, and this process runs as user {user}; name a state directory of your own with --state-dir",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who we are.
+        user: u32,
+    },
     /// A secret file can be read by other users.
     #[error("{} may be read by other users (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
     Exposed {
@@ -103,8 +116,16 @@ pub enum Refused {
     #[error("the ticket or credential is for another swarm")]
     WrongSwarm,
     /// The ticket or credential has run out.
-    #[error("the ticket or credential has expired")]
+    #[error("the ticket or credential has expired; ask the owner of the swarm for a new ticket")]
     Expired,
+    /// As many nodes as the ticket allows have enrolled with it.
+    #[error(
+        "the ticket is used up: it is for {0} nodes, and as many have enrolled; ask the owner of the swarm for another"
+    )]
+    UsedUp(u32),
+    /// The owner counts the nodes that enrol with this ticket and cannot write the count down.
+    #[error("the owner of the swarm cannot record who enrols (its state directory cannot be written)")]
+    NotRecorded,
     /// The credential was issued in the future: the clocks differ too much.
     #[error("the credential is dated in the future; compare the clocks of the two hosts")]
     NotYetValid,

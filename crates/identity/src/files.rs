@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::Error;
@@ -17,6 +17,67 @@ fn fail(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Err
 /// Makes the directory (mode 0700) and its parents if absent.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create", dir))
+}
+
+/// Names that Tidecast gives to files and directories of its state directory.
+const NAMES: &[&str] = &[
+    "authority.json",
+    "authority.lock",
+    "copy-server.key",
+    "daemon",
+    "field.key",
+    "member.key",
+    "node.key",
+    "publish",
+    "seed",
+    "ssl-root.pem",
+];
+
+/// The state directory of this user: made with mode 0700 if absent; an existing one that is wider is narrowed, if it has
+/// nothing but Tidecast's own files. One that other programs use too (a home, `/tmp`) keeps its mode: every file in it is
+/// readable by its owner alone.
+///
+/// # Errors
+/// It belongs to another user, is no directory, or cannot be made or narrowed.
+pub fn own_dir(dir: &Path) -> Result<(), Error> {
+    make_dir(dir)?;
+    let meta = fs::metadata(dir).map_err(fail("use", dir))?;
+    let user = rustix::process::geteuid().as_raw();
+    if meta.uid() != user {
+        return Err(Error::Foreign { path: dir.to_owned(), owner: meta.uid(), user });
+    }
+    if meta.mode() & 0o077 == 0 || meta.mode() & 0o1000 != 0 || !is_ours_alone(dir) {
+        return Ok(());
+    }
+    // By descriptor, and only if it is no link: what the name stands for now is what was looked at.
+    let open = OpenOptions::new().read(true).custom_flags(DIRECTORY).open(dir).map_err(fail("open", dir))?;
+    let now = open.metadata().map_err(fail("use", dir))?;
+    if (now.dev(), now.ino()) != (meta.dev(), meta.ino()) {
+        return Ok(());
+    }
+    open.set_permissions(fs::Permissions::from_mode(0o700)).map_err(fail("narrow", dir))
+}
+
+/// O_DIRECTORY.
+const DIRECTORY: i32 = rustix::fs::OFlags::DIRECTORY.bits().cast_signed();
+
+/// The directory has nothing that another program put there.
+fn is_ours_alone(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return false };
+    entries.flatten().all(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        NAMES.contains(&&*name) || name.starts_with(".tidecast-") || name.starts_with(".tmp")
+    })
+}
+
+/// Reads a file with a private key, which must be there.
+///
+/// # Errors
+/// It cannot be read, or other users may read it.
+pub fn read_private(path: &Path) -> Result<Vec<u8>, Error> {
+    let none = || fail("read", path)(std::io::ErrorKind::NotFound.into());
+    read_secret(path)?.ok_or_else(none)
 }
 
 /// Reads a secret file; `None` if there is none. One that others may read is refused.

@@ -38,9 +38,13 @@ pub use credential::{
     SwarmId,
 };
 pub use error::{Error, Refused, TicketError};
+pub use files::{own_dir, read_private};
 pub use gate::Gate;
 pub use node::{NodeId, NodeKey};
-pub use ticket::{Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, Secret, Ticket, Token, TokenId};
+pub use ticket::{
+    Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, MAX_USES, ManifestId, Secret, Terms, Ticket, Token,
+    TokenId,
+};
 pub use tls::{ALPN, Tls, peer_node_id, placeholder_name};
 pub use trust::{Trust, Verified, describe};
 pub use who::{BadIdentity, Identity};

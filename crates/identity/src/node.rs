@@ -69,6 +69,8 @@ pub struct NodeKey {
 impl NodeKey {
     /// File name of the key in the state directory.
     pub const FILE: &str = "node.key";
+    /// File name of the second key; see [`NodeKey::for_member`].
+    pub const MEMBER_FILE: &str = "member.key";
 
     /// A fresh key that is kept nowhere.
     ///
@@ -86,7 +88,21 @@ impl NodeKey {
     /// # Errors
     /// The file cannot be read or written, may be read by others, or is not a key.
     pub fn load_or_create(state_dir: &Path) -> Result<Self, Error> {
-        let path = state_dir.join(Self::FILE);
+        Self::load_or_create_as(state_dir, Self::FILE)
+    }
+
+    /// The key with which a node of `state_dir` joins a swarm of `authority`: its own; where the swarm's owner is this
+    /// very key, because owner and member share a state directory (a shared home), a second one that is kept beside it.
+    ///
+    /// # Errors
+    /// As [`NodeKey::load_or_create`].
+    pub fn for_member(state_dir: &Path, authority: NodeId) -> Result<Self, Error> {
+        let own = Self::load_or_create(state_dir)?;
+        if own.id == authority { Self::load_or_create_as(state_dir, Self::MEMBER_FILE) } else { Ok(own) }
+    }
+
+    fn load_or_create_as(state_dir: &Path, name: &str) -> Result<Self, Error> {
+        let path = state_dir.join(name);
         if let Some(key) = Self::load(&path)? {
             return Ok(key);
         }

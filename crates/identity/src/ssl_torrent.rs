@@ -157,13 +157,15 @@ impl SslPeer {
     /// Reads what [`SslPeer::write`] or another program wrote.
     ///
     /// # Errors
-    /// A file is absent, cannot be read, or is no PEM text.
+    /// A file is absent, cannot be read, or is no PEM text; other users may read the key.
     pub fn read(cert: &Path, key: &Path) -> Result<Self, Error> {
         let text = |path: &Path| {
             let fail = |source| Error::File { action: "read", path: path.to_owned(), source };
             std::fs::read_to_string(path).map_err(fail)
         };
-        Ok(Self { cert_pem: text(cert)?, key_pem: text(key)? })
+        let key_pem = String::from_utf8(files::read_private(key)?);
+        let key_pem = key_pem.map_err(|_| Error::Damaged { path: key.to_owned(), why: "not text".into() })?;
+        Ok(Self { cert_pem: text(cert)?, key_pem })
     }
 }
 

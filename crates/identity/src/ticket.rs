@@ -6,6 +6,9 @@
 //! Layout (integers big-endian): version 1 · flags (bit 0 plain, 1 private, 2 v2 id) · manifest id (32 or 20
 //! bytes) · if private: authority (32), token id (8), secret (16) · name length (1) and name · address count
 //! (1), then each: 4 or 6, address (4 or 16), port (2) · first 4 bytes of SHA-256 of all before.
+//!
+//! Version 2 is of private tickets with terms: after the secret come expiry (8, seconds since 1970, 0: none) and uses
+//! (4, 0: no limit). A ticket without terms is written as version 1, which every Tidecast reads.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +21,8 @@ use crate::bytes::Reader;
 use crate::{Error, NodeId, SwarmId, TicketError};
 
 const PREFIX: &str = "tidecast1";
-const VERSION: u8 = 1;
+/// Without terms, and with.
+const VERSIONS: [u8; 2] = [1, 2];
 const PLAIN: u8 = 1;
 const PRIVATE: u8 = 2;
 const V2: u8 = 4;
@@ -27,6 +31,8 @@ const V2: u8 = 4;
 pub const MAX_ADDRS: usize = 16;
 /// Longest name in a ticket, in bytes.
 pub const MAX_NAME: usize = 255;
+/// Most nodes that a ticket with a limit lets in.
+pub const MAX_USES: u32 = 10_000;
 /// Longest ticket, in characters, white space not counted.
 pub const MAX_TICKET_CHARS: usize = 2048;
 
@@ -136,6 +142,28 @@ impl Token {
     }
 }
 
+/// For how long and for how many a ticket is good. The owner of the swarm enforces it, by its own clock; the ticket
+/// states it for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// When it ends, seconds since 1970.
+    pub expires: Option<u64>,
+    /// How many nodes may enrol with it, at most [`MAX_USES`]; one that enrols again is counted once.
+    pub uses: Option<u32>,
+}
+
+impl Terms {
+    fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl From<Option<u64>> for Terms {
+    fn from(expires: Option<u64>) -> Self {
+        Self { expires, uses: None }
+    }
+}
+
 /// Who may join.
 #[derive(Clone, Debug)]
 pub enum Access {
@@ -159,6 +187,8 @@ pub struct Ticket {
     pub plain: bool,
     /// By what right.
     pub access: Access,
+    /// For how long and for how many; only of private swarms.
+    pub terms: Terms,
     /// What the published file or directory is called, for people; at most [`MAX_NAME`] bytes.
     pub name: Option<String>,
     /// Where the owner or other first holders listen; at most [`MAX_ADDRS`].
@@ -183,12 +213,18 @@ impl Ticket {
         if matches!(self.access, Access::Private { .. }) {
             flags |= PRIVATE;
         }
-        let mut out = vec![VERSION, flags];
+        let [plain, with_terms] = VERSIONS;
+        let has_terms = flags & PRIVATE != 0 && !self.terms.is_none();
+        let mut out = vec![if has_terms { with_terms } else { plain }, flags];
         out.extend_from_slice(self.manifest.as_bytes());
         if let Access::Private { authority, token } = &self.access {
             out.extend_from_slice(&authority.0);
             out.extend_from_slice(&token.id.0);
             out.extend_from_slice(&token.secret.0);
+        }
+        if has_terms {
+            out.extend_from_slice(&self.terms.expires.unwrap_or(0).to_be_bytes());
+            out.extend_from_slice(&self.terms.uses.unwrap_or(0).to_be_bytes());
         }
         let name = cut(self.name.as_deref().unwrap_or(""), MAX_NAME);
         out.push(name.len() as u8);
@@ -220,13 +256,14 @@ impl Ticket {
         }
         let mut r = Reader::new(body);
         let version = r.u8().ok_or(TicketError::Content("it is empty"))?;
-        if version != VERSION {
+        let [_, with_terms] = VERSIONS;
+        if !VERSIONS.contains(&version) {
             return Err(TicketError::Version(version));
         }
-        Self::decode_v1(&mut r)
+        Self::decode_body(&mut r, version == with_terms)
     }
 
-    fn decode_v1(r: &mut Reader<'_>) -> Result<Self, TicketError> {
+    fn decode_body(r: &mut Reader<'_>, has_terms: bool) -> Result<Self, TicketError> {
         let short = || TicketError::Content("a field is missing");
         let flags = r.u8().ok_or_else(short)?;
         if flags & !(PLAIN | PRIVATE | V2) != 0 {
@@ -245,6 +282,11 @@ impl Ticket {
         } else {
             Access::Open
         };
+        let terms = if has_terms {
+            terms(r, flags).ok_or(TicketError::Content("its terms are malformed"))?
+        } else {
+            Terms::default()
+        };
         let len = r.u8().ok_or_else(short)?;
         let name = std::str::from_utf8(r.slice(len.into()).ok_or_else(short)?)
             .map_err(|_| TicketError::Content("the name is not UTF-8"))?;
@@ -259,8 +301,15 @@ impl Ticket {
         let addrs = addrs.ok_or(TicketError::Content("an address is malformed"))?;
         r.end().ok_or(TicketError::Content("bytes left over"))?;
         let name = (!name.is_empty()).then(|| name.to_owned());
-        Ok(Self { manifest, plain: flags & PLAIN != 0, access, name, addrs })
+        Ok(Self { manifest, plain: flags & PLAIN != 0, access, terms, name, addrs })
     }
+}
+
+/// There is one way to write each: version 2 is for private tickets that have terms.
+fn terms(r: &mut Reader<'_>, flags: u8) -> Option<Terms> {
+    let (expires, uses) = (r.u64()?, r.u32()?);
+    let terms = Terms { expires: (expires > 0).then_some(expires), uses: (uses > 0).then_some(uses) };
+    (flags & PRIVATE != 0 && !terms.is_none() && uses <= MAX_USES).then_some(terms)
 }
 
 fn address(r: &mut Reader<'_>) -> Option<SocketAddr> {

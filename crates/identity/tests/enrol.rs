@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use tidecast_identity::{
     Authority, CLOCK_SKEW, Credential, DEFAULT_LIFETIME, EnrolRequest, Error, Gate, MAX_LIFETIME, NodeId,
-    NodeKey, Refused, RevocationList, Secret, SwarmId, Token, TokenId,
+    NodeKey, Refused, RevocationList, Secret, SwarmId, Terms, Token, TokenId, own_dir,
 };
 
 const SWARM: SwarmId = SwarmId([5; 32]);
@@ -232,4 +232,89 @@ fn processes_that_start_at_once_share_one_key() {
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     assert!(ids.windows(2).all(|w| w[0] == w[1]));
+}
+
+fn limited(uses: u32) -> Terms {
+    Terms { expires: None, uses: Some(uses) }
+}
+
+#[test]
+fn a_ticket_lets_in_as_many_nodes_as_it_says() {
+    let Owner { dir, authority: a } = owner();
+    let (token, one, two) = (a.issue(SWARM, limited(2), NOW).unwrap(), node(), node());
+    assert!(enrol(&a, &token, one).is_ok() && enrol(&a, &token, two).is_ok());
+    assert_eq!(enrol(&a, &token, node()), Err(Refused::UsedUp(2)));
+    assert!(enrol(&a, &token, one).is_ok(), "a node that enrols again is counted once");
+    let key = NodeKey::load_or_create(dir.path()).unwrap();
+    let again = Authority::open(dir.path(), &key).unwrap();
+    assert_eq!(enrol(&again, &token, node()), Err(Refused::UsedUp(2)), "a restart forgets nobody");
+    assert!(enrol(&again, &token, two).is_ok());
+    assert_eq!(again.tokens()[0].used, 2);
+    let wrong = Token { secret: Secret([1; 16]), ..a.issue(SWARM, limited(1), NOW).unwrap() };
+    let right = node();
+    assert_eq!(enrol(&a, &wrong, right), Err(Refused::BadProof), "and takes no place");
+    assert_eq!(a.tokens().iter().map(|token| token.used).sum::<usize>(), 2);
+}
+
+#[test]
+fn enrolments_at_once_are_never_more_than_the_ticket_says() {
+    let Owner { dir, authority } = owner();
+    let key = NodeKey::load_or_create(dir.path()).unwrap();
+    let token = authority.issue(SWARM, limited(5), NOW).unwrap();
+    // Two processes of the owner, each with several threads.
+    let both = [authority, Authority::open(dir.path(), &key).unwrap()];
+    let admitted: usize = std::thread::scope(|scope| {
+        let tries = (0..24).map(|n| {
+            scope.spawn({
+                let (a, token) = (&both[n % 2], &token);
+                move || enrol(a, token, node()).is_ok()
+            })
+        });
+        let tries: Vec<_> = tries.collect();
+        tries.into_iter().map(|one| usize::from(one.join().unwrap())).sum()
+    });
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_revoked_ticket_with_a_limit_stays_revoked() {
+    let Owner { dir, authority: a } = owner();
+    let token = a.issue(SWARM, limited(2), NOW).unwrap();
+    let key = NodeKey::load_or_create(dir.path()).unwrap();
+    Authority::open(dir.path(), &key).unwrap().revoke(token.id, NOW).unwrap();
+    assert_eq!(enrol(&a, &token, node()), Err(Refused::Revoked), "though this process has not read it yet");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    let Owner { dir, authority: a } = owner();
+    let token = a.issue(SWARM, limited(2), NOW).unwrap();
+    std::fs::write(dir.path().join("authority.json"), "{").unwrap();
+    assert_eq!(enrol(&a, &token, node()), Err(Refused::NotRecorded));
+}
+
+#[test]
+fn owner_and_member_of_one_state_directory_have_two_keys() {
+    let Owner { dir, authority: a } = owner();
+    let member = NodeKey::for_member(dir.path(), a.id()).unwrap();
+    assert!(member.id() != a.id());
+    assert_eq!(NodeKey::for_member(dir.path(), a.id()).unwrap().id(), member.id(), "and the second is kept");
+    assert_eq!(NodeKey::for_member(dir.path(), node()).unwrap().id(), a.id());
+}
+
+#[test]
+fn the_state_directory_is_closed_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    let new = dir.path().join("a/new");
+    own_dir(&new).unwrap();
+    assert_eq!(mode(&new), 0o700);
+    std::fs::write(new.join("node.key"), "").unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
+    own_dir(&new).unwrap();
+    assert_eq!(mode(&new), 0o700, "an older one is narrowed");
+    std::fs::write(new.join("thesis.tex"), "").unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
+    own_dir(&new).unwrap();
+    assert_eq!(mode(&new), 0o755, "a directory of other files too is not ours to close");
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use tidecast_identity::{
-    Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, ManifestId, NodeId, Secret, Ticket, TicketError, Token,
-    TokenId,
+    Access, MAX_ADDRS, MAX_NAME, MAX_TICKET_CHARS, MAX_USES, ManifestId, NodeId, Secret, Terms, Ticket,
+    TicketError, Token, TokenId,
 };
 
 fn sample() -> Ticket {
@@ -15,6 +15,7 @@ fn sample() -> Ticket {
         manifest: ManifestId::V2([1; 32]),
         plain: false,
         access: Access::Private { authority: NodeId([2; 32]), token },
+        terms: Terms::default(),
         name: Some("genomes".into()),
         addrs: vec!["10.0.0.1:6881".parse().unwrap(), "[fd00::1]:6882".parse().unwrap()],
     }
@@ -29,13 +30,18 @@ fn same(a: &Ticket, b: &Ticket) -> bool {
         }
         _ => false,
     };
-    access && a.manifest == b.manifest && a.plain == b.plain && a.name == b.name && a.addrs == b.addrs
+    access
+        && a.terms == b.terms
+        && a.manifest == b.manifest
+        && a.plain == b.plain
+        && a.name == b.name
+        && a.addrs == b.addrs
 }
 
 prop_compose! {
     fn tickets()(
         v2: bool, id: [u8; 32], plain: bool, private: bool, authority: [u8; 32], token: [u8; 8],
-        secret: [u8; 16], name in "[^\\p{Cc}]{0,40}",
+        secret: [u8; 16], expires in prop::option::of(1u64..), uses in prop::option::of(1..=MAX_USES), name in "[^\\p{Cc}]{0,40}",
         addrs in prop::collection::vec((any::<std::net::IpAddr>(), any::<u16>()), 0..=MAX_ADDRS),
     ) -> Ticket {
         let mut v1 = [0; 20];
@@ -45,6 +51,7 @@ prop_compose! {
             manifest: if v2 { ManifestId::V2(id) } else { ManifestId::V1(v1) },
             plain,
             access: if private { Access::Private { authority: NodeId(authority), token } } else { Access::Open },
+            terms: if private { Terms { expires, uses } } else { Terms::default() },
             name: (!name.is_empty()).then_some(name),
             addrs: addrs.into_iter().map(|(ip, port)| SocketAddr::new(ip, port)).collect(),
         }
@@ -107,7 +114,7 @@ fn a_right_checksum_over_nonsense_is_still_refused() {
     open.extend([9; 32]);
     let with = |tail: &[u8]| seal(&[&open[..], tail].concat());
     assert!(with(&[0, 0]).is_ok());
-    assert_eq!(seal(&[2, 0, 0]).unwrap_err(), TicketError::Version(2));
+    assert_eq!(seal(&[3, 0, 0]).unwrap_err(), TicketError::Version(3));
     let content = |r: Result<Ticket, TicketError>| matches!(r.unwrap_err(), TicketError::Content(_));
     assert!(content(seal(&[])));
     assert!(content(seal(&[1, 0x80])));
@@ -118,6 +125,27 @@ fn a_right_checksum_over_nonsense_is_still_refused() {
     assert!(content(with(&[0, 255])), "addresses missing");
     assert!(content(with(&[0, 1, 5, 0, 0, 0, 0, 0, 0])), "address family");
     assert!(content(with(&[0, 0, 0])), "bytes left over");
+    let terms = |flags: u8, terms: &[u8]| {
+        let private = if flags & 2 != 0 { &[7; 56][..] } else { &[] };
+        seal(&[&[2, flags][..], &[9; 32], private, terms, &[0, 0]].concat())
+    };
+    let (until, none) = ([0, 0, 0, 0, 9, 9, 9, 9], [0; 8]);
+    assert!(terms(6, &[until, none].concat()[..12]).is_ok());
+    assert!(content(terms(6, &[0; 12])), "terms that are none");
+    assert!(content(terms(4, &[until, none].concat()[..12])), "terms of an open swarm");
+    assert!(content(terms(6, &[&none[..], &[0xff; 4]].concat())), "more uses than can be counted");
+    assert!(content(terms(6, &until)), "terms cut short");
+}
+
+#[test]
+fn a_ticket_without_terms_is_one_that_every_version_reads() {
+    let version = |ticket: &Ticket| {
+        let text = ticket.to_string();
+        data_encoding::BASE32_NOPAD_NOCASE.decode(&text.as_bytes()[9..]).unwrap()[0]
+    };
+    assert_eq!(version(&sample()), 1);
+    assert_eq!(version(&Ticket { terms: Terms { expires: None, uses: Some(1) }, ..sample() }), 2);
+    assert_eq!(version(&Ticket { terms: Some(9).into(), ..sample() }), 2);
 }
 
 #[test]

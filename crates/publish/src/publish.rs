@@ -411,8 +411,14 @@ fn sources(tree: &Tree, builder: &Builder) -> Vec<Option<Source>> {
 /// Makes the file for all leaf digests, in its full length.
 fn leaf_file(path: &Path, layout: &Layout) -> Result<File, Error> {
     let failed = || Error::io("write the leaf digests to", path);
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).map_err(failed())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed())?;
     file.set_len(layout.leaf_count() * 32).map_err(failed())?;
     Ok(file)
 }

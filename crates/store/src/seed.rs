@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -187,11 +188,14 @@ fn recall(
         let file = tempfile::tempfile().at("make a temporary file in", &std::env::temp_dir())?;
         return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
     };
-    fs::create_dir_all(dir).at("create", dir)?;
+    // Names and hashes of data that may be private.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).at("create", dir)?;
     let name: String = id.iter().take(16).map(|b| format!("{b:02x}")).collect();
     let leaves_name = PathBuf::from(format!("{name}.leaves"));
     let disk = OsDisk::new(dir).at("open", dir)?;
     let leaves = disk.open(&leaves_name, How::Create).at("open", &dir.join(&leaves_name))?;
+    let closed = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(dir.join(&leaves_name), closed).at("close to others", &dir.join(&leaves_name))?;
     let path = dir.join(format!("{name}.seen"));
     let seen = read_bounded(&path, manifest).at("read", &path)?;
     let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
@@ -286,7 +290,9 @@ impl Memory {
         let sum = tidecast_hash::sha256(&body);
         body.extend_from_slice(&sum);
         let fresh = path.with_extension("new");
-        let written = File::create(&fresh).and_then(|mut f| {
+        let _ = fs::remove_file(&fresh);
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&fresh);
+        let written = made.and_then(|mut f| {
             f.write_all(&body)?;
             f.sync_all()?;
             fs::rename(&fresh, path)

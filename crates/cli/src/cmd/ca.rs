@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         What::Show { path: Some(path) } if path.is_dir() => show(path, reporter),
         What::Show { path: Some(path) } => show_certificate(path, reporter),
         What::Show { path: None } => {
-            let id = NodeKey::load_or_create(&context.state_dir()?)?.id().to_string();
+            let id = NodeKey::load_or_create(&context.own_state_dir()?)?.id().to_string();
             reporter.result(&id);
             Ok(object(json!({ "node": id })))
         }

@@ -30,10 +30,10 @@ use crate::units::{Rate, Size, Span};
 /// Copy files and directories from host to host at line rate
 ///
 /// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
-/// `tidecast://KEY@host:port/path` of a copy-server. All attributes are kept; a slash at the end of a source directory means its
+/// `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` that has it or `-` for standard input (see --key). All attributes are kept; a slash at the end of a source directory means its
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
-/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://KEY@dtn[1-4]/data/, pairs of them divide the work: a quick one takes
+/// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, ...) may be given, and change nothing.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -88,6 +88,7 @@ Examples:
   tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts at once
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
   tidecast copy --explain /data/cmip6 store:/archive # where the time goes
+  tidecast copy --key @key /data/cmip6 tidecast://store/   # to a copy-server
   tidecast copy store:'/archive/*.nc' --to-memory    # for a program (Python: tidecast.copy.files)";
 
 /// Most threads of a side.
@@ -108,6 +109,9 @@ pub(crate) struct WayArgs {
     /// `ssh`: all data through ssh, where nothing else passes
     #[arg(long, value_name = "WAY", value_parser = ["auto", "ssh"], default_value = "auto")]
     via: String,
+    /// Key of the copy-servers whose URL has none: @FILE has it, - reads it from standard input [default: $TIDECAST_COPY_KEY]
+    #[arg(long, value_name = "@FILE|-")]
+    key: Option<place::Key>,
     /// How to start the other end
     #[arg(long, value_name = "COMMAND", env = "TIDECAST_SSH", default_value = "ssh")]
     ssh: String,

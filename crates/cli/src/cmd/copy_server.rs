@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         cpus.keep_to().map_err(Failure::usage)?;
     }
     let options = ServerOptions { root: args.root.clone(), read_only: args.read_only, plain: args.plain };
-    let (_server, url, at) = start(options, args.listen, &context.state_dir()?)?;
+    let (_server, url, at) = start(options, args.listen, &context.own_state_dir()?)?;
     reporter.result(&url);
     reporter
         .started("copy-server", object(json!({ "url": url, "address": at, "read_only": args.read_only })));

@@ -100,7 +100,7 @@ pub(crate) async fn describe(
         outside_links: false,
         leaves: leaves.map(Path::to_owned),
     };
-    let root = if how.ssl_torrent { Some(SslRoot::load_or_create(&context.state_dir()?)?) } else { None };
+    let root = if how.ssl_torrent { Some(SslRoot::load_or_create(&context.own_state_dir()?)?) } else { None };
     let progress = Arc::new(Progress::new());
     let (counters, path) = (progress.clone(), path.to_owned());
     let tree = watch("scan", &progress, reporter, stop, move || scan(&path, &scanning, &counters)).await?;
@@ -163,7 +163,7 @@ fn failure(error: Error) -> Failure {
 
 /// Where the hashes of an interrupted run are kept: one file for each published path.
 fn state_file(path: &Path, context: &Context<'_>) -> Result<PathBuf, Failure> {
-    let dir = context.state_dir()?.join("publish");
+    let dir = context.own_state_dir()?.join("publish");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let whole = std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))?;
     let id = tidecast_hash::sha256(whole.as_os_str().as_bytes());

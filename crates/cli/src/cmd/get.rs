@@ -28,12 +28,12 @@ const NAMED: usize = 8;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast get tidecast1... --to /scratch
+  tidecast get @ticket --to /scratch
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h";
 
 const AFTER: &str = "\
 Examples:
-  tidecast get tidecast1... --to /scratch
+  tidecast get @ticket --to /scratch
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
 
 Events with --json, one a line:
@@ -55,9 +55,9 @@ Events with --json, one a line:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
-    /// A ticket, a manifest (.torrent), or a magnet link
+    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
     #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
-    source: String,
+    source: Option<String>,
     /// The directory to put it into
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let choices = Choices::new(&args.swarm, context)?;
     let timeout = args.timeout.or(context.settings.timeout).map(|t| t.0);
     let durability = durability(args, context)?;
-    let source = Source::parse(&args.source)?;
-    let state_dir = context.state_dir()?;
+    let source = Source::read(args.source.as_deref())?;
+    let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let deadline = timeout.map(|t| Instant::now() + t);

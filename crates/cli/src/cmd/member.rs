@@ -5,12 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 use tidecast_identity::ssl_torrent::{SslPeer, SslRoot, SslTorrent};
-use tidecast_identity::{Access, Authority, MAX_ADDRS, ManifestId, NodeKey, Ticket, Tls};
+use tidecast_identity::{Access, Authority, MAX_ADDRS, MAX_USES, ManifestId, NodeKey, Terms, Ticket, Tls};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Membership, Network, Security, local_addresses};
 
 use super::now;
 use crate::cli::SwarmArgs;
+use crate::failure::Failure;
+use crate::units::Span;
 
 /// The manifest's v2 hash, or its v1 hash where it has no other.
 pub(crate) fn manifest_id(manifest: &Manifest) -> Result<ManifestId> {
@@ -36,7 +38,7 @@ pub(crate) fn owner(manifest: &Manifest, state_dir: &Path) -> Result<(Security, 
 /// With a ticket.
 pub(crate) fn holder(ticket: &Ticket, state_dir: &Path) -> Result<Security> {
     let Access::Private { authority, token } = &ticket.access else { return Ok(Security::Open) };
-    let key = NodeKey::load_or_create(state_dir)?;
+    let key = NodeKey::for_member(state_dir, *authority)?;
     let (swarm, token) = (ticket.manifest.swarm(), Some(token.clone()));
     let membership = Membership::member(Tls::new(&key)?, swarm, *authority, token, None);
     Ok(Security::Private(Box::new(membership)))
@@ -63,10 +65,41 @@ pub(crate) fn ssl(manifest: &Manifest, args: &SwarmArgs, state_dir: &Path) -> Re
     Ok(Security::Ssl(std::sync::Arc::new(SslTorrent::new(root, &name, &peer)?)))
 }
 
+/// For how long and for how many a new ticket is good.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub(crate) struct TicketArgs {
+    /// The ticket lets nobody in after so long (e.g. 12h, 7d); default: until it is revoked
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<Span>,
+    /// The ticket lets in so many nodes; default: no limit
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_USES)))]
+    uses: Option<u32>,
+}
+
+impl TicketArgs {
+    /// What the ticket states, from now on.
+    ///
+    /// # Errors
+    /// Usage errors: it would end at once, or there will be no ticket that lets anybody in.
+    pub(crate) fn terms(self, makes_ticket: bool) -> Result<Terms, Failure> {
+        if self.expires.is_some_and(|span| span.0.as_secs() == 0) {
+            return Err(Failure::usage(anyhow!("--expires: a ticket lasts at least 1 s")));
+        }
+        let expires = self.expires.map(|span| now().saturating_add(span.0.as_secs()));
+        let terms = Terms { expires, uses: self.uses };
+        if !makes_ticket && terms != Terms::default() {
+            let why = "--expires and --uses are for tickets of private swarms; anybody may join this one";
+            return Err(Failure::usage(anyhow!(why)));
+        }
+        Ok(terms)
+    }
+}
+
 /// A new ticket for `manifest`, which is served at `listen`.
 pub(crate) fn ticket(
     manifest: &Manifest,
     authority: Option<&Authority>,
+    terms: Terms,
     plain: bool,
     listen: &[SocketAddr],
     network: Option<&Network>,
@@ -75,12 +108,12 @@ pub(crate) fn ticket(
     let access = match authority {
         None => Access::Open,
         Some(authority) => {
-            let token = authority.issue(id.swarm(), None, now())?;
+            let token = authority.issue(id.swarm(), terms, now())?;
             Access::Private { authority: authority.id(), token }
         }
     };
     let name = Some(super::show::plain(&manifest.name()));
-    Ok(Ticket { manifest: id, plain, access, name, addrs: reachable(listen, network)? })
+    Ok(Ticket { manifest: id, plain, access, terms, name, addrs: reachable(listen, network)? })
 }
 
 /// Where others can reach us: instead of "any address" those of this host, fastest first; loopback only if there is

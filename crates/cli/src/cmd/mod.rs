@@ -51,6 +51,13 @@ impl Context<'_> {
         self.settings.state_dir(self.global.state_dir.as_deref())
     }
 
+    /// As [`Context::state_dir`]: made if need be, this user's, and closed to others.
+    pub(crate) fn own_state_dir(&self) -> Result<PathBuf> {
+        let dir = self.state_dir()?;
+        tidecast_identity::own_dir(&dir)?;
+        Ok(dir)
+    }
+
     /// Threads to work with; 0 is one for each core.
     pub(crate) fn threads(&self) -> usize {
         self.global.threads.or(self.settings.threads).unwrap_or(0)

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tidecast_mount::{Ask, How, clean, mounted_at, unmount};
 
 use super::Context;
-use super::source::Source;
+use super::source::Given;
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(300);
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast mount tidecast1... /opt/env
+  tidecast mount @ticket /opt/env
   tidecast umount /opt/env";
 
 const AFTER: &str = "\
@@ -50,20 +50,20 @@ Modes:
 
 Examples:
   # A software environment, where it was built
-  tidecast mount tidecast1... /opt/env
+  tidecast mount @ticket /opt/env
   /opt/env/bin/python3 -c 'import numpy'
   tidecast umount /opt/env
 
   # What does the program need? The next job has it fetched at once
-  tidecast mount tidecast1... /opt/env --record /home/me/app.list
-  tidecast mount tidecast1... /opt/env --prefetch /home/me/app.list
+  tidecast mount @ticket /opt/env --record /home/me/app.list
+  tidecast mount @ticket /opt/env --prefetch /home/me/app.list
 
   # Everything, into RAM
   tidecast mount genomes.torrent /data/genomes --mode bulk --cache /dev/shm/g";
 
 /// Show a published tree at once; its files arrive as they are opened
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = AFTER)]
+#[command(after_help = EXAMPLES, after_long_help = AFTER, allow_missing_positional = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
@@ -81,9 +81,9 @@ pub(crate) struct Args {
 /// What is mounted, and how it comes: the same for `mount` and `run`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TreeArgs {
-    /// A ticket, a manifest (.torrent), or a magnet link
+    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
     #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
-    pub(crate) source: String,
+    pub(crate) source: Option<String>,
     /// What is fetched without being asked for
     #[arg(long, value_name = "MODE", value_parser = ["hybrid", "file", "bulk"], default_value = "hybrid")]
     pub(crate) mode: String,
@@ -119,8 +119,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         return outcome;
     }
     let at = place(&args.at)?;
-    let home = Home::of(&Source::parse(&args.tree.source)?, &args.tree, context)?;
-    let server = launch::server(&home, reporter)?;
+    let given = Given::read(args.tree.source.as_deref())?;
+    let home = Home::of(&given.parse()?, &args.tree, context)?;
+    let server = launch::server(&home, &given, reporter)?;
     let how = How { source: home.socket(), allow_other: args.allow_other };
     launch::attach(&server, &at, &how)?;
     let seconds = reporter.seconds();

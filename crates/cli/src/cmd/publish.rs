@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         write(&output, &manifest)?;
         if let Some(dir) = &args.ssl_export {
-            let root = SslRoot::load_or_create(&context.state_dir()?)?;
+            let root = SslRoot::load_or_create(&context.own_state_dir()?)?;
             root.issue(&manifest.name())?.write(dir)?;
         }
         let seconds = reporter.seconds();
@@ -100,14 +100,16 @@ pub(crate) fn trackers(flags: &[String], context: &Context<'_>) -> Result<Vec<St
 fn write(path: &Path, manifest: &Manifest) -> Result<()> {
     let shown = path.display();
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new().prefix(".tidecast-").permissions(mode()).tempfile_in(dir);
+    let file = tempfile::Builder::new().prefix(".tidecast-").permissions(mode(manifest)).tempfile_in(dir);
     let mut file = file.with_context(|| format!("cannot write {shown}"))?;
     file.write_all(&manifest.to_bytes()).with_context(|| format!("cannot write {shown}"))?;
     file.persist(path).with_context(|| format!("cannot write {shown}"))?;
     Ok(())
 }
 
-/// As any new file: for all to read, less the umask.
-fn mode() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+/// As any new file: for all to read, less the umask; that of a private swarm, whose names and hashes are for ticket
+/// holders, for its owner alone.
+fn mode(manifest: &Manifest) -> std::fs::Permissions {
+    let mode = if super::member::needs_ticket(manifest) { 0o600 } else { 0o666 };
+    std::os::unix::fs::PermissionsExt::from_mode(mode)
 }

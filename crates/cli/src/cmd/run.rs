@@ -18,13 +18,13 @@ use tidecast_mount::How;
 use super::Context;
 use super::mount::home::Home;
 use super::mount::{TreeArgs, launch, other_part};
-use super::source::Source;
+use super::source::Given;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidecast run tidecast1... -- /opt/env/bin/python3 train.py";
+  tidecast run @ticket -- /opt/env/bin/python3 train.py";
 
 const AFTER: &str = "\
 The command sees the tree at the path it was published from, or at --at,
@@ -33,7 +33,7 @@ else sees it. The exit code is the command's.
 
 Examples:
   # As it was built, without being root
-  tidecast run tidecast1... -- /opt/env/bin/python3 train.py
+  tidecast run @ticket -- /opt/env/bin/python3 train.py
 
   # Somewhere else
   tidecast run tools.torrent --at /tools -- /tools/bin/blastn -version";
@@ -56,8 +56,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(&args.tree, context, reporter) {
         return outcome;
     }
-    let home = Home::of(&Source::parse(&args.tree.source)?, &args.tree, context)?;
-    let server = launch::server(&home, reporter)?;
+    let given = Given::read(args.tree.source.as_deref())?;
+    let home = Home::of(&given.parse()?, &args.tree, context)?;
+    let server = launch::server(&home, &given, reporter)?;
     let at = match &args.at {
         Some(at) => std::path::absolute(at)?,
         None => prefix(&home)?,

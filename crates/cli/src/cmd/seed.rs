@@ -34,19 +34,23 @@ pub(crate) struct Args {
     /// The published file, or the directory itself
     path: PathBuf,
     #[command(flatten)]
+    ticket: member::TicketArgs,
+    #[command(flatten)]
     swarm: SwarmArgs,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
     let manifest = Arc::new(read_manifest(&args.manifest)?);
-    let state_dir = context.state_dir()?;
+    let private = manifest.ssl_cert().is_none() && member::needs_ticket(&manifest) && !choices.plain;
+    let terms = args.ticket.terms(private)?;
+    let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let opened = open(&manifest, &args.path, &state_dir)?;
         let (security, authority) = if manifest.ssl_cert().is_some() {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
-        } else if member::needs_ticket(&manifest) && !choices.plain {
+        } else if private {
             let (security, authority) = member::owner(&manifest, &state_dir)?;
             (security, Some(authority))
         } else {
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let ticket = match &authority {
             Some(owner) => {
                 let ticket =
-                    member::ticket(&manifest, Some(owner), false, &listen, choices.network.as_ref())?;
+                    member::ticket(&manifest, Some(owner), terms, false, &listen, choices.network.as_ref())?;
                 reporter.result(&ticket.to_string());
                 Some(ticket.to_string())
             }

@@ -20,7 +20,7 @@ use crate::stop::{Stop, block_on};
 /// With --plain it is open, unencrypted BitTorrent, and the ticket merely says where. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Example:\n  tidecast share /data/genomes\n  # elsewhere:\n  tidecast get tidecast1... --to /scratch"
+    after_help = "Example:\n  tidecast share /data/genomes\n  # elsewhere:\n  tidecast get @ticket --to /scratch"
 )]
 pub(crate) struct Args {
     /// The file or directory
@@ -28,12 +28,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     describe: Describe,
     #[command(flatten)]
+    ticket: member::TicketArgs,
+    #[command(flatten)]
     swarm: SwarmArgs,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
-    let state_dir = context.state_dir()?;
+    let terms = args.ticket.terms(!choices.plain && !args.describe.ssl_torrent)?;
+    let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let extras = Extras { trackers: choices.trackers.clone(), private: !choices.plain };
@@ -58,8 +61,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let running = Running::start(opened, security, &choices, Part::Seed)?;
         let listen = running.swarm.listen_addrs().to_vec();
         let network = choices.network.as_ref();
-        let ticket =
-            member::ticket(&manifest, authority.as_ref(), choices.plain, &listen, network)?.to_string();
+        let ticket = member::ticket(&manifest, authority.as_ref(), terms, choices.plain, &listen, network)?
+            .to_string();
         reporter.result(&ticket);
         reporter.started("share", seed::started(&manifest, &listen, Some(ticket)));
         open_notice(&manifest, choices.plain, reporter);

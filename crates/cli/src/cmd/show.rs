@@ -1,26 +1,37 @@
-//! `tidecast show MANIFEST`: what a manifest describes.
+//! `tidecast show MANIFEST|TICKET`: what a manifest describes, or what a ticket leads to.
 
-use std::path::PathBuf;
-
+use anyhow::anyhow;
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
+use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
 use tidecast_metainfo::{FileRef, Magnet, Manifest, Version};
 
-use super::read_manifest;
-use crate::failure::Outcome;
+use super::source::Source;
+use super::{Context, now};
+use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
-use crate::units::{Size, count};
+use crate::units::{Size, Span, count};
 
-/// Show what a manifest describes
+/// Show what a manifest describes, or what a ticket is good for
+///
+/// Of a ticket the secret is not shown. Where it was issued, by this state directory, the nodes that have used it are counted too.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  tidecast show genomes.torrent")]
+#[command(after_help = "Examples:\n  tidecast show genomes.torrent\n  tidecast show @ticket")]
 pub(crate) struct Args {
-    /// The manifest (.torrent)
-    manifest: PathBuf,
+    /// The manifest (.torrent), or a ticket; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
+    #[arg(value_name = "MANIFEST|TICKET")]
+    manifest: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
-    let manifest = read_manifest(&args.manifest)?;
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let manifest = match Source::read(args.manifest.as_deref())? {
+        Source::File(manifest) => *manifest,
+        Source::Ticket(ticket) => return show_ticket(&ticket, context, reporter),
+        Source::Magnet(_) => {
+            let why = "a magnet link names a manifest and has none; show the manifest (.torrent) itself";
+            return Err(Failure::usage(anyhow!(why)));
+        }
+    };
     let warnings: Vec<String> = manifest.warnings().iter().map(ToString::to_string).collect();
     if !reporter.is_json() {
         warnings.iter().for_each(|warning| reporter.warning(warning));
@@ -38,6 +49,68 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     // One object, so that a script may read the output as such.
     fields.insert("warnings".into(), warnings.into());
     Ok(fields)
+}
+
+fn show_ticket(ticket: &Ticket, context: &Context<'_>, reporter: &Reporter) -> Outcome {
+    let Ticket { manifest, access, terms, name, addrs, .. } = ticket;
+    let (owner, number) = match access {
+        Access::Open => (None, None),
+        Access::Private { authority, token } => (Some(authority.to_string()), Some(token.id)),
+    };
+    let used = number.and_then(|id| used(id, terms.uses, context));
+    let mut rows = vec![("manifest", manifest.to_string())];
+    rows.extend(name.as_deref().map(|name| ("name", plain(name))));
+    rows.push((
+        "access",
+        if owner.is_some() { "private: for who has the ticket" } else { "open: anybody may join" }.to_owned(),
+    ));
+    rows.extend(owner.as_ref().map(|owner| ("owner", owner.clone())));
+    rows.extend(number.map(|number| ("ticket", number.to_string())));
+    if owner.is_some() {
+        rows.push(("expires", terms.expires.map_or_else(|| "never".to_owned(), |at| expiry(at, now()))));
+        let uses = terms.uses.map_or_else(|| "no limit".to_owned(), |uses| count(uses.into(), "node"));
+        let used = used.map_or_else(String::new, |used| format!(", {used} used"));
+        rows.push(("uses", format!("{uses}{used}")));
+    }
+    rows.extend(addrs.iter().map(|addr| ("address", addr.to_string())));
+    rows.iter().for_each(|(name, value)| reporter.result(&format!("{name:<12} {value}")));
+    Ok(object(json!({
+        "manifest": manifest.to_string(), "name": name, "private": owner.is_some(), "owner": owner,
+        "ticket": number.map(|number| number.to_string()), "expires": terms.expires, "uses": terms.uses, "used": used,
+        "addresses": addrs.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })))
+}
+
+/// Nodes that have used a ticket with a limit, if this state directory has issued it.
+fn used(number: TokenId, limit: Option<u32>, context: &Context<'_>) -> Option<usize> {
+    let (_, dir) = (limit?, context.state_dir().ok()?);
+    if !dir.join(Authority::FILE).exists() {
+        return None;
+    }
+    let authority = Authority::open(&dir, &NodeKey::load_or_create(&dir).ok()?).ok()?;
+    authority.tokens().iter().find(|token| token.id == number).map(|token| token.used)
+}
+
+/// A time, and how far away it is.
+fn expiry(at: u64, now: u64) -> String {
+    let date = utc(at);
+    match at.checked_sub(now) {
+        Some(left) if left > 0 => format!("{date} (in {})", Span(std::time::Duration::from_secs(left))),
+        _ => format!("{date} (it has expired, by the clock of this host)"),
+    }
+}
+
+/// Seconds since 1970 as UTC (RFC 3339); days by the civil calendar of 400-year eras.
+fn utc(at: u64) -> String {
+    let (days, second) = (at / 86_400 + 719_468, at % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", year + era * 400 + next)
 }
 
 /// The facts of a manifest, its files left out: for the last event of other commands too.
@@ -132,4 +205,23 @@ fn file_json(file: FileRef<'_>) -> Value {
     put("mode", file.mode().map(|m| format!("{m:04o}").into()));
     put("hard_link", file.hard_link().map(Value::from));
     all.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(utc(4_107_542_400), "2100-03-01T00:00:00Z");
+        assert!(
+            expiry(10, 4).ends_with("(in 6.00 s)") && expiry(10, 10).contains("expired"),
+            "{}",
+            expiry(10, 4)
+        );
+    }
 }

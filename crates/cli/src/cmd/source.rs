@@ -1,7 +1,7 @@
 //! What `get` is given: a ticket, a magnet link or a manifest file; and how the first two become a manifest.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::swarm::Choices;
 use super::{member, read_manifest};
 use crate::failure::Failure;
 use crate::report::Reporter;
+use crate::secret::TICKET;
 use crate::stop::Stop;
 
 /// Addresses remembered while the manifest is looked for.
@@ -40,23 +41,88 @@ pub(crate) struct Origin {
     pub(crate) finders: Option<(Finders, mpsc::Receiver<Found>)>,
 }
 
-impl Source {
+/// What a user has given as source, before it is understood.
+#[derive(Debug, Clone)]
+pub(crate) enum Given {
+    /// A ticket or a magnet link.
+    Text(String),
+    /// The file of a manifest.
+    Path(PathBuf),
+}
+
+impl Given {
+    /// From an argument, which may also be the file of a ticket, or from the environment.
+    ///
+    /// # Errors
+    /// Usage errors: there is none, or it cannot be read.
+    pub(crate) fn read(word: Option<&str>) -> Result<Self, Failure> {
+        let is_place = |word: &str| word == "-" || word.starts_with('@');
+        if let Some(word) = word.filter(|word| !is_place(word)) {
+            // A file may have any name: what is there is meant.
+            let path = Path::new(word);
+            let is_file = path.exists();
+            return match (begins(word, "tidecast1") || begins(word, "magnet:")) && !is_file {
+                true => Ok(Self::Text(word.to_owned())),
+                false if is_file && is_ticket_file(path) => {
+                    Ok(Self::Text(TICKET.file(path).map_err(Failure::usage)?))
+                }
+                false => Ok(Self::Path(path.to_owned())),
+            };
+        }
+        let text = TICKET.given(word).map_err(Failure::usage)?;
+        let text = text.ok_or_else(|| {
+            Failure::usage(anyhow!(
+                "no ticket, manifest or magnet link given; name one, or set {}",
+                TICKET.variable
+            ))
+        })?;
+        Ok(Self::Text(text))
+    }
+
     /// # Errors
     /// A damaged ticket or magnet link is a usage error; an unreadable manifest, the data's fault.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let start = text.trim_start();
-        let begins = |with: &str| start.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
-        // A file may have any name: what is there is meant.
-        let is_file = Path::new(text).exists();
-        if begins("tidecast1") && !is_file {
-            let ticket = start.parse::<Ticket>().map_err(|e| Failure::usage(anyhow!("{e}")))?;
-            return Ok(Self::Ticket(Box::new(ticket)));
+    pub(crate) fn parse(&self) -> Result<Source, Failure> {
+        let text = match self {
+            Self::Path(path) => return Ok(Source::File(Box::new(read_manifest(path)?))),
+            Self::Text(text) => text,
+        };
+        if begins(text, "magnet:") {
+            let magnet = text.trim().parse::<Magnet>().context("the magnet link cannot be used");
+            return Ok(Source::Magnet(Box::new(magnet.map_err(Failure::usage)?)));
         }
-        if begins("magnet:") && !is_file {
-            let magnet = start.trim_end().parse::<Magnet>().context("the magnet link cannot be used");
-            return Ok(Self::Magnet(Box::new(magnet.map_err(Failure::usage)?)));
-        }
-        Ok(Self::File(Box::new(read_manifest(Path::new(text))?)))
+        Ok(Source::Ticket(Box::new(ticket(text)?)))
+    }
+}
+
+/// A ticket, which may be broken over lines; or in the first line, where others follow.
+pub(crate) fn ticket(text: &str) -> Result<Ticket, Failure> {
+    let first = || text.trim_start().lines().next().and_then(|line| line.parse::<Ticket>().ok());
+    text.parse::<Ticket>().or_else(|error| first().ok_or(error)).map_err(|e| Failure::usage(anyhow!("{e}")))
+}
+
+fn begins(text: &str, with: &str) -> bool {
+    text.trim_start().get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
+}
+
+/// A regular file that begins as tickets do.
+fn is_ticket_file(path: &Path) -> bool {
+    let mut head = [0; 64];
+    let read = || {
+        let file =
+            std::fs::File::open(path).ok().filter(|f| f.metadata().is_ok_and(|meta| meta.is_file()))?;
+        std::io::Read::read(&mut &file, &mut head).ok()
+    };
+    let length = { read }().unwrap_or(0);
+    String::from_utf8_lossy(head.get(..length).unwrap_or_default()).trim_start().starts_with("tidecast1")
+}
+
+impl Source {
+    /// From an argument or the environment.
+    ///
+    /// # Errors
+    /// Those of [`Given::read`] and [`Given::parse`].
+    pub(crate) fn read(word: Option<&str>) -> Result<Self, Failure> {
+        Given::read(word)?.parse()
     }
 
     /// What names the tree: the hash of its manifest, of version 2 if it has one.

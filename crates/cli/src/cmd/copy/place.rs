@@ -9,11 +9,24 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, bail};
 use tidecast_mover::end::ServerKey;
 
+use crate::secret::COPY_KEY;
+
 const SCHEME: &[u8] = b"tidecast://";
 /// Where a server listens, unless said otherwise.
 pub(crate) const PORT: u16 = 6870;
-/// The key of a server, if its URL does not say it.
-const KEY: &str = "TIDECAST_COPY_KEY";
+
+/// The key of servers whose URL has none: `@FILE` that has it, `-` for standard input, or the key itself.
+#[derive(Clone, Debug)]
+pub(super) struct Key(ServerKey);
+
+impl std::str::FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = COPY_KEY.resolve(text).map_err(|error| format!("{error:#}"))?;
+        text.parse().map(Self).map_err(|error: tidecast_mover::Error| error.to_string())
+    }
+}
 
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +45,19 @@ pub(super) struct ServerAt {
 }
 
 impl ServerAt {
-    /// Its key, from its URL or the environment.
-    pub(super) fn key(&self) -> anyhow::Result<ServerKey> {
-        if let Some(key) = &self.key {
+    /// Its key, from its URL, `--key` or the environment.
+    pub(super) fn key(&self, flag: Option<&Key>) -> anyhow::Result<ServerKey> {
+        if let Some(key) = self.key.as_ref().or(flag.map(|Key(key)| key)) {
             return Ok(key.clone());
         }
-        let text = std::env::var(KEY).map_err(|_| {
-            anyhow!("the key of tidecast://{} is not known: tidecast://KEY@{0}/…, as the server prints it, or {KEY}", self.at)
+        let variable = COPY_KEY.variable;
+        let text = COPY_KEY.given(None)?.with_context(|| {
+            format!(
+                "no key of tidecast://{} given; name a file that has it with --key @FILE, or set {variable}",
+                self.at
+            )
         })?;
-        text.trim().parse().with_context(|| KEY)
+        text.parse().context(variable)
     }
 
     /// Where it listens.
@@ -72,14 +89,24 @@ impl Place {
         Ok(names(hosts)?.into_iter().map(place).collect())
     }
 
-    /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key.
+    /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key. Instead of KEY there may be
+    /// `@FILE`, whose name has no `@` and may have slashes, or `-`.
     fn servers(text: &[u8]) -> anyhow::Result<Vec<Self>> {
         let rest = text.strip_prefix(SCHEME).unwrap_or(text);
-        let end = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
+        let file = match rest.strip_prefix(b"@") {
+            Some(name) => {
+                name.iter()
+                    .position(|b| *b == b'@')
+                    .context("the key's file has no @ behind it: tidecast://@FILE@host/path")?
+                    + 1
+            }
+            None => 0,
+        };
+        let end = rest.iter().skip(file).position(|b| *b == b'/').map_or(rest.len(), |at| file + at);
         let (server, path) = rest.split_at(end);
         let server = std::str::from_utf8(server).context("the name of a server")?;
         let (key, at) = match server.rsplit_once('@') {
-            Some((key, at)) => (Some(key.parse::<ServerKey>()?), at),
+            Some((key, at)) => (Some(COPY_KEY.resolve(key)?.parse::<ServerKey>()?), at),
             None => (None, server),
         };
         if at.is_empty() {
@@ -199,6 +226,12 @@ mod tests {
         );
         assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["::1:/x".into()], vec!["/a,b".into()]));
         assert!(is_refused("tidecast://nokey@host/a"));
+        assert!(is_refused("tidecast://@host/a") && is_refused("tidecast://@/nowhere/key@host/a"));
+        let dir = tempfile::tempdir().unwrap();
+        let (file, key) = (dir.path().join("key"), "A".repeat(77));
+        std::fs::write(&file, format!("{key}\n")).unwrap();
+        let named = parse(&format!("tidecast://@{}@h/a/b", file.display()));
+        assert_eq!(named, parse(&format!("tidecast://{key}@h/a/b")));
         assert!(parse("a:x").same_host(&parse("a:y")) && !parse("a:x").same_host(&parse("b:x")));
     }
 }

@@ -298,7 +298,10 @@ impl Ends<'_> {
             }
             Place::Server { server, .. } => {
                 let usage = |e: anyhow::Error| Error::Usage(format!("{e:#}"));
-                let (addresses, key) = (server.addresses().map_err(usage)?, server.key().map_err(usage)?);
+                let (addresses, key) = (
+                    server.addresses().map_err(usage)?,
+                    server.key(self.job.way.key.as_ref()).map_err(usage)?,
+                );
                 let remote = Remote::ask(ask_server(&addresses, &key, guard)?, &request)?;
                 Ok(There { remote, program: None })
             }

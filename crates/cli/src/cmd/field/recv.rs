@@ -1,7 +1,7 @@
 //! `tidecast field recv`: takes a field's streams into shared memory.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tidecast_field::geometry::Shape;
 use tidecast_field::key::Secret;
 use tidecast_field::recv::{Closed, Event, Missing, Options, Policy, Progress, Receiver, Total, Volumes};
 
-use super::key::{Key, kept};
+use super::key::{KEPT, Key, kept};
 use crate::cmd::Context;
 use crate::cmd::copy::Cpus;
 use crate::failure::{Failure, Outcome};
@@ -51,10 +51,16 @@ pub(crate) struct Args {
     /// End after so many steps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// The key that senders must have, or @FILE [default: one that is made once and kept]
-    #[arg(long, value_name = "KEY", conflicts_with = "plain")]
+    /// The key that senders must have: @FILE has it, - reads it from standard input [default: one that is made once and kept]
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "TIDECAST_FIELD_KEY",
+        hide_env_values = true,
+        conflicts_with = "plain"
+    )]
     key: Option<Key>,
-    /// Anybody may send: in a network that is yours alone
+    /// Anybody may send, whatever the key: in a network that is yours alone
     #[arg(long)]
     plain: bool,
     /// Take the paper's packets from senders that know nothing else; with --plain and --shape
@@ -88,20 +94,29 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
     let secret = match (&args.key, args.plain) {
         (_, true) => None,
-        (Some(Key(secret)), _) => Some(secret.clone()),
-        (None, _) => Some(kept(&context.state_dir()?)?),
+        (Some(key), _) => Some((key.secret.clone(), key.file.clone())),
+        (None, _) => {
+            let state = context.own_state_dir()?;
+            Some((kept(&state)?, Some(state.join(KEPT))))
+        }
     };
+    let (secret, key_file) = secret.unzip();
+    let key_file = key_file.map(|file| file.unwrap_or_else(|| PathBuf::from("KEYFILE")));
     let options = options(args, secret);
     let mut receiver = Receiver::start(&options)?;
     let first = receiver.addresses().first().copied().context("no stream")?;
-    let command = args.packing.is_none().then(|| command(args, &options, first));
+    let command = args.packing.is_none().then(|| command(args, key_file.as_deref(), first));
     let ports: Vec<u16> = receiver.addresses().iter().map(SocketAddr::port).collect();
     reporter.started(
         "field recv",
         object(json!({ "address": first, "ports": ports, "streams": args.streams, "name": args.name, "send": command })),
     );
     if let Some(command) = &command {
-        reporter.note("to send here, run at the other side (SOURCE: a file of the field):");
+        let key = match &key_file {
+            Some(file) => format!("; {}: a file of mode 0600 there that has the key", file.display()),
+            None => String::new(),
+        };
+        reporter.note(&format!("to send here, run at the other side (SOURCE: a file of the field{key}):"));
         reporter.result(command);
     }
     let mut watch = Watch { steps: 0, left: args.steps, loss: 0.0, rates: Rates::default() };
@@ -158,14 +173,14 @@ fn options(args: &Args, secret: Option<Secret>) -> Options {
 }
 
 /// What to run at the other side.
-fn command(args: &Args, options: &Options, first: SocketAddr) -> String {
+fn command(args: &Args, key_file: Option<&Path>, first: SocketAddr) -> String {
     let host = match first.ip() {
         ip if ip.is_unspecified() => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         IpAddr::V6(ip) => format!("[{ip}]"),
         ip => ip.to_string(),
     };
-    let how = match &options.secret {
-        Some(secret) => format!("--key {secret}"),
+    let how = match key_file {
+        Some(file) => format!("--key @{}", tidecast_text::quote(&file.display().to_string())),
         None => "--plain".to_owned(),
     };
     format!("tidecast field send SOURCE --to {host}:{} --streams {} {how}", first.port(), args.streams)

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Shape of raw values, x fastest
     #[arg(long, value_name = "X,Y,Z")]
     shape: Option<Shape>,
-    /// The receiver's key, or @FILE that has it
+    /// The receiver's key: @FILE has it, - reads it from standard input
     #[arg(
         long,
         value_name = "KEY",
@@ -207,9 +207,9 @@ impl Args {
     fn options(&self) -> Result<Options> {
         let key = match (&self.key, self.plain) {
             (_, true) => None,
-            (Some(Key(secret)), false) => Some(secret.clone()),
+            (Some(key), false) => Some(key.secret.clone()),
             (None, false) => bail!(
-                "whose key? --key KEY or @FILE, as the receiver has printed it, or --plain for receivers that are plain"
+                "no key given; name a file that has the receiver's with --key @FILE, set TIDECAST_FIELD_KEY, or --plain for receivers that are plain"
             ),
         };
         let count = self.steps.end.map(|end| end.saturating_sub(self.steps.begin));

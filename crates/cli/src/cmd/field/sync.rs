@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Steps from A up to B, without B, as counted since the senders began (they may go round)
     #[arg(long, value_name = "A:B", default_value = ":")]
     steps: Steps,
-    /// The senders' key, or @FILE that has it
+    /// The senders' key: @FILE has it, - reads it from standard input
     #[arg(
         long,
         value_name = "KEY",
@@ -42,13 +42,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if args.key.is_none() && !args.plain {
         return Err(Failure::usage(anyhow::anyhow!(
-            "whose key? --key KEY or @FILE, as the senders have it, or --plain"
+            "no key given; name a file that has the senders' with --key @FILE, set TIDECAST_FIELD_KEY, or --plain"
         )));
     }
     let to = places(&args.to).map_err(Failure::usage)?;
     let batch = |step: u64| u32::try_from(step).unwrap_or(u32::MAX - 1);
     let batches = batch(args.steps.begin)..batch(args.steps.end.unwrap_or(u64::MAX));
-    let secret = args.key.as_ref().filter(|_| !args.plain).map(|Key(secret)| secret);
+    let secret = args.key.as_ref().filter(|_| !args.plain).map(|key| &key.secret);
     let controller = Controller::new(to.clone(), secret)?;
     reporter.started("field sync", object(json!({ "to": to, "every": args.every.0.as_secs_f64() })));
     let stopped = until_stopped()?;

@@ -45,7 +45,7 @@ pub(super) fn begin(args: &TreeArgs, service: &Arc<Service>, reporter: &Reporter
     }
     match &args.prefetch {
         Prefetch::List(path) => list(path, service, reporter),
-        Prefetch::Auto => match beside(&args.source) {
+        Prefetch::Auto => match args.source.as_deref().and_then(beside) {
             Some(path) => list(&path, service, reporter),
             None => own(service),
         },

@@ -13,6 +13,7 @@ use tidecast_mount::{Keep, Packets};
 
 use super::PART;
 use crate::failure::{Code, Failure, Outcome};
+use crate::secret;
 
 /// A server that is to be replaced ends with this.
 pub(super) const RESTART: u8 = 75;
@@ -35,10 +36,11 @@ pub(crate) fn run() -> Outcome {
     // No terminal that closes, no Ctrl-C is meant for us.
     rustix::process::setsid().context("cannot leave the session")?;
     let program = std::env::current_exe().context("cannot find this program")?;
+    let ticket = secret::inherited()?;
     let mut devices = Devices::new();
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
-        let (server, socket) = spawn(&program)?;
+        let (server, socket) = spawn(&program, ticket.as_deref())?;
         // Only the server is to be heard by who waits for it.
         let null = OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?);
         rustix::stdio::dup2_stdout(&null).context("cannot leave standard output")?;
@@ -58,12 +60,15 @@ pub(crate) fn run() -> Outcome {
     }
 }
 
-/// A server, and a connection to its standard input.
-fn spawn(program: &Path) -> Result<(Child, Packets), Failure> {
+/// A server, which is handed the ticket, and a connection to its standard input.
+fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Failure> {
     let (ours, theirs) = Packets::pair().context("cannot make a socket")?;
     let mut server = Command::new(program);
     server.args(std::env::args_os().skip(1)).env(PART, "server").stdin(OwnedFd::from(theirs));
-    Ok((server.spawn().context("cannot start a process")?, ours))
+    let passed = ticket.map(|ticket| secret::pass(&mut server, ticket)).transpose()?;
+    let server = server.spawn().context("cannot start a process")?;
+    drop(passed);
+    Ok((server, ours))
 }
 
 /// Hands over the devices, and keeps those that come, until the server has ended.

@@ -11,9 +11,11 @@ use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use tidecast_mount::{Answer, Ask, How, Packets, mount};
 
+use super::super::source::Given;
 use super::{Home, PART};
 use crate::failure::{Code, Failure};
 use crate::report::Reporter;
+use crate::secret;
 
 /// A server answers within this, or does not work.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// What the server says went wrong: no manifest, no room.
-pub(crate) fn server(home: &Home, reporter: &Reporter) -> Result<Packets, Failure> {
+pub(crate) fn server(home: &Home, given: &Given, reporter: &Reporter) -> Result<Packets, Failure> {
     if let Found::Stays(server) = find(home)? {
         return Ok(server);
     }
@@ -36,7 +38,7 @@ pub(crate) fn server(home: &Home, reporter: &Reporter) -> Result<Packets, Failur
         match find(home)? {
             Found::Stays(server) => return Ok(server),
             Found::Ends => std::thread::sleep(LOOK),
-            Found::Nobody => start(home, reporter)?,
+            Found::Nobody => start(home, given, reporter)?,
         }
         if Instant::now() > until {
             return Err(anyhow!("its server neither serves nor ends; see {}", home.log().display()).into());
@@ -65,13 +67,18 @@ fn find(home: &Home) -> Result<Found, Failure> {
 }
 
 /// Starts the keeper, which starts the server, and waits until it serves.
-fn start(home: &Home, reporter: &Reporter) -> Result<(), Failure> {
+fn start(home: &Home, given: &Given, reporter: &Reporter) -> Result<(), Failure> {
     let log = OpenOptions::new().create(true).append(true).open(home.log());
     let log = log.with_context(|| format!("cannot write {}", home.log().display()))?;
     let mut keeper = Command::new(std::env::current_exe().context("cannot find this program")?);
     keeper.args(std::env::args_os().skip(1)).env(PART, "keeper").env("TIDECAST_JSON", "true");
     keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let passed = match given {
+        Given::Text(text) => Some(secret::pass(&mut keeper, text)?),
+        Given::Path(_) => None,
+    };
     let mut keeper = keeper.spawn().context("cannot start a process")?;
+    drop(passed);
     let said = keeper.stdout.take().map(BufReader::new);
     let mut serves = false;
     // When it serves, it closes its end.

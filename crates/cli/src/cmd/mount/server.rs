@@ -18,12 +18,13 @@ use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
 use super::super::get::{by_manifest, find, open};
-use super::super::source::{Origin, Source, right};
+use super::super::source::{Given, Origin, Source, right};
 use super::super::swarm::{Choices, Part, Running};
 use super::keeper::RESTART;
 use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
+use crate::secret;
 use crate::stop::{Stop, block_on};
 use crate::units::Size;
 
@@ -57,7 +58,10 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
     let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
     let keeper = Arc::new(Packets::inherited(keeper));
     let choices = Choices::new(&args.swarm, context)?;
-    let source = Source::parse(&args.source)?;
+    let source = match secret::inherited()? {
+        Some(ticket) => Given::Text(ticket).parse()?,
+        None => Source::read(args.source.as_deref())?,
+    };
     let home = Home::of(&source, args, context)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
@@ -112,7 +116,7 @@ async fn begin(
     reporter: &mut Reporter,
 ) -> Result<(Running, Arc<Service>, Vec<SocketAddr>), Failure> {
     let timeout = args.timeout.or(context.settings.timeout).map_or(TIMEOUT, |t| t.0);
-    let state_dir = context.state_dir()?;
+    let state_dir = context.own_state_dir()?;
     let (security, again) = (right(&source, &state_dir)?, right(&source, &state_dir)?);
     let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
     let kept = if matches!(source, Source::File(_)) { None } else { home.manifest() };
