@@ -1,6 +1,7 @@
 //! What other daemons ask, and what this one answers. Each request is judged by itself: for whom the other speaks is proven,
 //! and whether that owner may read the cache is looked up here.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -214,8 +215,13 @@ impl Daemon {
         let serve = || {
             let manifest = self.manifest(record.id, content)?;
             let path = self.depot.view(record.id)?;
+            let (dir, home) = match path.parent().zip(path.file_name()) {
+                Some((above, name)) if manifest.is_single_file() => (above, Path::new(name)),
+                _ => (path.as_path(), Path::new("")),
+            };
+            let root = self.depot.open_dir(dir)?;
             self.swarms
-                .seed(&manifest, &path, &self.config.dir.join("seen"))
+                .seed(&manifest, (root, home), &self.config.dir.join("seen"))
                 .map_err(|e| Error::Start(e.to_string()))
         };
         tokio::task::block_in_place(serve).map_err(|e| e.to_string())

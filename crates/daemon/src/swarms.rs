@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Door, Known, Progress, Security, Swarm, SwarmOptions, Throttle};
+use tidecast_paths::Root;
 use tidecast_store::{DownloadOptions, Opened, SeedOptions, Store};
 use tokio::sync::watch;
 
@@ -35,6 +36,8 @@ pub(crate) enum SwarmError {
     Store(#[from] tidecast_store::Error),
     #[error(transparent)]
     Net(#[from] tidecast_net::Error),
+    #[error(transparent)]
+    Depot(#[from] tidecast_depot::Error),
     #[error("a manifest without v2 hashes cannot be kept")]
     NoV2,
     #[error("it is being fetched already")]
@@ -137,11 +140,11 @@ impl Swarms {
         self.running.lock().contains_key(id)
     }
 
-    /// Serves what is at `path`, all of it verified before; does nothing if that runs already. Blocks on the disk.
+    /// Serves what is beneath `root` at `home`, all of it verified before; does nothing if that runs already. Blocks on the disk.
     pub(crate) fn seed(
         &self,
         manifest: &Arc<Manifest>,
-        path: &Path,
+        (root, home): (Root, &Path),
         memory: &Path,
     ) -> Result<(), SwarmError> {
         let id = manifest.hash_v2().ok_or(SwarmError::NoV2)?;
@@ -149,7 +152,7 @@ impl Swarms {
             return Ok(());
         }
         let options = SeedOptions { state: Some(memory.to_owned()) };
-        let opened = Store::seed(manifest.clone(), path, &options)?;
+        let opened = Store::seed_beneath(root, home, manifest.clone(), &options)?;
         match self.start(id, opened, true) {
             // Somebody else was faster.
             Err(SwarmError::Fetching) => Ok(()),
@@ -157,18 +160,18 @@ impl Swarms {
         }
     }
 
-    /// Fetches into `dir`, going on from what is there.
+    /// Fetches into a directory, going on from what is there.
     pub(crate) fn fetch(
         &self,
         manifest: &Arc<Manifest>,
-        dir: &Path,
+        dir: Root,
         options: &DownloadOptions,
     ) -> Result<(SwarmId, Fetching), SwarmError> {
         let id = manifest.hash_v2().ok_or(SwarmError::NoV2)?;
         if self.running.lock().contains_key(&id) {
             return Err(SwarmError::Fetching);
         }
-        let opened = Store::download(manifest.clone(), dir, options)?;
+        let opened = Store::download_beneath(dir, manifest.clone(), options)?;
         self.start(id, opened, false)?;
         let running = self.running.lock();
         let swarm = &running.get(&id).ok_or(SwarmError::Thread)?.swarm;

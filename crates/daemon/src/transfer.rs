@@ -286,7 +286,10 @@ pub(crate) async fn transfer(
     let Some(select) = missing else { return Ok(()) };
     let (swarms, wanted) = (daemon.clone(), manifest.clone());
     let options = DownloadOptions { select, ..DownloadOptions::default() };
-    let start = move || swarms.swarms.fetch(&wanted, &dir, &options);
+    let start = move || {
+        let dir = swarms.depot.open_dir(&dir)?;
+        swarms.swarms.fetch(&wanted, dir, &options)
+    };
     let (id, fetching) = begin(daemon, manifest, start).await?;
     daemon.swarms.admit(id, grant.link.peer.node);
     for addr in addresses(&grant.link) {

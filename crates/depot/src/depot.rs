@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::fstatvfs;
 use tidecast_metainfo::Manifest;
-use tidecast_paths::Lock;
+use tidecast_paths::{Lock, Root};
 
 use crate::db::{Db, Name, Objects, Tables};
 use crate::error::Context;
@@ -167,6 +167,16 @@ impl Depot {
             return Ok(view);
         }
         Err(Error::Changed { path: view, why: "it is not what this store has made" })
+    }
+
+    /// Opens a directory of the store, given by its whole path ([`Depot::view`], [`Reservation::dir`](crate::Reservation::dir)):
+    /// whatever is done beneath it stays in it, though its name leads elsewhere by then.
+    ///
+    /// # Errors
+    /// What the system reports; a link on the way is refused.
+    pub fn open_dir(&self, path: &Path) -> Result<Root, Error> {
+        let layout = &self.0.layout;
+        layout.beneath(path).and_then(|p| layout.dir.sub(p)).at("open", path)
     }
 
     /// What is INVALID and was the same version of the same cache.

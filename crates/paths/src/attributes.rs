@@ -29,15 +29,22 @@ impl Root {
     /// What the system reports.
     pub fn chmod(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let path = path.as_ref();
-        let fd = match self.inode(path) {
+        let fd = match self.any(path) {
             Err(Errno::ACCESS | Errno::NXIO) => self.resolve(path, OFlags::PATH, Mode::empty())?,
             other => other?,
         };
         Ok(own::set_mode(fd.as_fd(), mode)?)
     }
 
-    /// Opens any inode to change what belongs to it, without a wait.
-    fn inode(&self, path: &Path) -> Result<OwnedFd, Errno> {
+    /// Opens a file or a directory to change what belongs to it (mode, times, attributes) by its descriptor.
+    ///
+    /// # Errors
+    /// `ELOOP` for a link, and what else the system reports.
+    pub fn inode(&self, path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+        Ok(self.any(path.as_ref())?)
+    }
+
+    fn any(&self, path: &Path) -> Result<OwnedFd, Errno> {
         self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
     }
 

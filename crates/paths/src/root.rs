@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -72,6 +73,15 @@ impl Root {
     /// What the system reports.
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
+        Root::open(path)
+    }
+
+    /// As [`Root::make`]; what is made is its owner's alone.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn make_private(path: &Path) -> io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Root::open(path)
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tidecast_metainfo::Manifest;
+use tidecast_paths::Root;
 
 use crate::bits::{Bits, ranges};
 use crate::disk::{Disk, DiskFile, How, Kind};
@@ -70,9 +71,20 @@ impl Store {
     /// Not enough room, no permission, another download of the same data at work, or something
     /// else in the way.
     pub fn download(manifest: Arc<Manifest>, dir: &Path, options: &DownloadOptions) -> Result<Opened, Error> {
-        std::fs::create_dir_all(dir).at("create", dir)?;
-        let disk = OsDisk::new(dir).at("open", dir)?;
-        Self::download_on(Arc::new(disk), manifest, options)
+        let root = Root::make(dir).at("create", dir)?;
+        Self::download_beneath(root, manifest, options)
+    }
+
+    /// As [`Store::download`], to a directory that is open: nothing leads out of it, whatever becomes of it meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn download_beneath(
+        root: Root,
+        manifest: Arc<Manifest>,
+        options: &DownloadOptions,
+    ) -> Result<Opened, Error> {
+        Self::download_on(Arc::new(OsDisk::from(root)), manifest, options)
     }
 
     /// As [`Store::download`], on any disk.

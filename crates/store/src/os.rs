@@ -1,25 +1,20 @@
-//! The real disk: a directory held open, and every name resolved beneath it without ever passing
-//! through a symbolic link, so that nothing planted in the target can lead a write outside.
-//!
-//! The kernel does the resolving (`openat2`); where it is missing or filtered, the path is walked
-//! component by component with `O_NOFOLLOW`.
+//! The real disk: a directory held open, and every name resolved beneath it without ever passing through a symbolic link, so
+//! that nothing planted in the target can lead a write outside. Crate `paths` does the resolving.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    self, AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags,
-    ResolveFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
+    self, FallocateFlags, FlockOperation, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
 };
 use rustix::io::Errno;
+use tidecast_paths::Root;
 
 use crate::disk::{Adorn, Disk, DiskFile, How, Kind, Meta, Room, Stamp};
 
@@ -28,9 +23,7 @@ const RAM_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A directory of the operating system's.
 pub struct OsDisk {
-    path: PathBuf,
-    root: OwnedFd,
-    walk: AtomicBool,
+    root: Root,
 }
 
 impl OsDisk {
@@ -39,203 +32,95 @@ impl OsDisk {
     /// # Errors
     /// What the system says when it is not there, not a directory, or not allowed.
     pub fn new(path: &Path) -> io::Result<Self> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = fs::openat(CWD, path, flags, Mode::empty())?;
-        Ok(OsDisk { path: path.to_path_buf(), root, walk: AtomicBool::new(false) })
+        Ok(OsDisk { root: Root::open(path)? })
     }
 
     /// As if the kernel had no `openat2`: for tests of the fallback.
     #[must_use]
     pub fn walking(self) -> Self {
-        self.walk.store(true, Ordering::Relaxed);
-        self
-    }
-
-    fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        if !self.walk.load(Ordering::Relaxed) {
-            let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            match fs::openat2(&self.root, path, flags, mode, beneath) {
-                // EPERM is how some sandboxes filter calls they do not know.
-                Err(Errno::NOSYS | Errno::PERM) => self.walk.store(true, Ordering::Relaxed),
-                other => return Ok(other?),
-            }
-        }
-        self.walk_to(path, flags, mode)
-    }
-
-    fn walk_to(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let (parent, name) = split(path)?;
-        let mut dir: Option<OwnedFd> = None;
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for part in parent {
-            let at = dir.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
-            let next = fs::openat(at, part, step, Mode::empty()).map_err(|e| no_dir(at, part, e))?;
-            dir = Some(next);
-        }
-        let at = dir.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
-        Ok(fs::openat(at, name, flags, mode)?)
-    }
-
-    /// The directory that holds the last component, and that component.
-    fn parent<'a>(&self, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
-        let name = path.file_name().ok_or(Errno::INVAL)?;
-        let parent = path.parent().unwrap_or(Path::new(""));
-        let dir = self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-        Ok((dir, name))
+        OsDisk { root: self.root.walking() }
     }
 }
 
-/// With O_NOFOLLOW | O_DIRECTORY a symbolic link is ENOTDIR; `openat2` says ELOOP. Say the same.
-fn no_dir(at: BorrowedFd<'_>, part: &OsStr, e: Errno) -> Errno {
-    match fs::statat(at, part, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Symlink => Errno::LOOP,
-        _ => e,
+impl From<Root> for OsDisk {
+    /// A directory that is open already.
+    fn from(root: Root) -> Self {
+        OsDisk { root }
     }
 }
 
-fn split(path: &Path) -> io::Result<(impl Iterator<Item = &OsStr>, &OsStr)> {
-    use std::path::Component;
-    let plain = |c| matches!(c, Component::Normal(_));
-    if path == Path::new(".") {
-        return Ok((Path::new("").iter(), path.as_os_str()));
-    }
-    if !path.components().all(plain) {
-        return Err(Errno::INVAL.into());
-    }
-    let name = path.file_name().ok_or(Errno::INVAL)?;
-    Ok((path.parent().unwrap_or(Path::new("")).iter(), name))
-}
-
-fn meta(s: &fs::Stat) -> Meta {
-    let kind = match FileType::from_raw_mode(s.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+fn meta(m: &tidecast_paths::Meta) -> Meta {
+    let kind = match m.kind {
+        tidecast_paths::Kind::File => Kind::File,
+        tidecast_paths::Kind::Dir => Kind::Dir,
+        tidecast_paths::Kind::Symlink => Kind::Symlink,
+        tidecast_paths::Kind::Other => Kind::Other,
     };
     Meta {
         kind,
-        stamp: Stamp {
-            dev: s.st_dev,
-            ino: s.st_ino,
-            size: u64::try_from(s.st_size).unwrap_or(0),
-            mtime: s.st_mtime,
-            nanos: u32::try_from(s.st_mtime_nsec).unwrap_or(0),
-        },
-        allocated: u64::try_from(s.st_blocks).unwrap_or(0).saturating_mul(512),
-        #[allow(clippy::unnecessary_cast)] // its width differs between architectures
-        links: s.st_nlink as u64,
-        mode: s.st_mode & 0o7777,
-        mine: s.st_uid == rustix::process::geteuid().as_raw(),
+        stamp: Stamp { dev: m.id.0, ino: m.id.1, size: m.len, mtime: m.mtime.0, nanos: m.mtime.1 },
+        allocated: m.allocated,
+        links: m.links,
+        mode: m.mode,
+        mine: m.is_mine(),
     }
 }
 
-fn times(mtime: Option<(i64, u32)>) -> Timestamps {
-    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-    let last_modification = mtime.map_or(omit, |(s, n)| Timespec { tv_sec: s, tv_nsec: i64::from(n) as _ });
-    Timestamps { last_access: omit, last_modification }
+fn times((secs, nanos): (i64, u32)) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
+        last_modification: Timespec { tv_sec: secs, tv_nsec: i64::from(nanos) as _ },
+    }
 }
 
 impl Disk for OsDisk {
     fn root(&self) -> &Path {
-        &self.path
+        self.root.path()
     }
 
     fn open(&self, path: &Path, how: How) -> io::Result<Arc<dyn DiskFile>> {
-        // Never hang on a pipe or become the terminal's owner, whatever was planted there.
-        let base = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = match how {
-            How::Read => base | OFlags::RDONLY,
-            How::Write => base | OFlags::RDWR,
-            How::Create => base | OFlags::RDWR | OFlags::CREATE,
+        let file = match how {
+            How::Read => self.root.open_file(path)?,
+            How::Write => self.root.open_write(path)?,
+            How::Create => self.root.open_or_create(path, 0o666)?,
         };
-        let mode = if how == How::Create { Mode::from_raw_mode(0o666) } else { Mode::empty() };
-        let fd = self.resolve(path, flags, mode)?;
-        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => Ok(Arc::new(OsFile::new(File::from(fd)))),
-            FileType::Directory => Err(Errno::ISDIR.into()),
-            _ => Err(Errno::INVAL.into()),
-        }
+        Ok(Arc::new(OsFile::new(file)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Meta> {
-        if path.as_os_str().is_empty() {
-            return Ok(meta(&fs::fstat(&self.root)?));
-        }
-        let fd = self.resolve(path, OFlags::PATH, Mode::empty());
-        match fd {
-            // The name itself is a link (NO_SYMLINKS refuses it): look at it from its directory.
-            Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                let (dir, name) = self.parent(path)?;
-                Ok(meta(&fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
-            }
-            fd => Ok(meta(&fs::fstat(fd?)?)),
-        }
+        self.root.stat(path).map(|m| meta(&m))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in Dir::read_from(fd)? {
-            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-            if name != "." && name != ".." {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        self.root.list(path)
     }
 
     fn mkdir(&self, path: &Path, private: bool) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        let mode = Mode::from_raw_mode(if private { 0o700 } else { 0o777 });
-        Ok(fs::mkdirat(dir, name, mode)?)
+        self.root.make_dir(path, if private { 0o700 } else { 0o777 })
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        Ok(fs::symlinkat(target, dir, name)?)
+        self.root.symlink(target, path)
     }
 
     fn link(&self, existing: &Path, path: &Path) -> io::Result<()> {
-        let (from, old) = self.parent(existing)?;
-        let (to, new) = self.parent(path)?;
-        Ok(fs::linkat(from, old, to, new, AtFlags::empty())?)
+        self.root.link(existing, path)
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        let (old_dir, old) = self.parent(from)?;
-        let (new_dir, new) = self.parent(to)?;
-        if replace {
-            return Ok(fs::renameat(old_dir, old, new_dir, new)?);
-        }
-        match fs::renameat_with(&old_dir, old, &new_dir, new, RenameFlags::NOREPLACE) {
-            // Some network file systems cannot do it in one step; look first, then.
-            Err(Errno::INVAL | Errno::NOSYS) => match fs::statat(&new_dir, new, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => Ok(fs::renameat(old_dir, old, new_dir, new)?),
-                Ok(_) => Err(Errno::EXIST.into()),
-                Err(e) => Err(e.into()),
-            },
-            other => Ok(other?),
-        }
+        self.root.rename(from, to, replace)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let (dir, name) = self.parent(path)?;
-        match fs::unlinkat(&dir, name, AtFlags::empty()) {
-            Err(Errno::ISDIR | Errno::PERM) => Ok(fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?),
-            other => Ok(other?),
-        }
+        self.root.remove(path)
     }
 
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
-        let at = || self.path.join(path).display().to_string();
-        let fd = match self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
-            Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                let (dir, name) = self.parent(path)?;
-                let set = fs::utimensat(dir, name, &times(adorn.mtime), AtFlags::SYMLINK_NOFOLLOW);
+        let at = || self.root.full(path).display().to_string();
+        let fd = match self.root.inode(path) {
+            Err(e) if tidecast_paths::is_link(&e) => {
+                let Some(time) = adorn.mtime else { return Ok(Vec::new()) };
+                let set = self.root.set_time(path, time);
                 let warning = |e| format!("{}: cannot set its time: {e}", at());
                 return Ok(set.err().map(warning).into_iter().collect());
             }
@@ -256,8 +141,8 @@ impl Disk for OsDisk {
         {
             warnings.push(format!("{}: cannot set its mode: {e}", at()));
         }
-        if adorn.mtime.is_some()
-            && let Err(e) = fs::futimens(&fd, &times(adorn.mtime))
+        if let Some(time) = adorn.mtime
+            && let Err(e) = fs::futimens(&fd, &times(time))
         {
             warnings.push(format!("{}: cannot set its time: {e}", at()));
         }
@@ -265,16 +150,11 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        match fs::fsync(fd) {
-            // A file system whose directories need no sync says so this way.
-            Err(Errno::INVAL) => Ok(()),
-            other => Ok(other?),
-        }
+        self.root.sync(path)
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        Ok(fs::syncfs(&self.root)?)
+        self.root.sync_all()
     }
 
     fn room(&self) -> io::Result<Room> {
@@ -392,7 +272,7 @@ impl DiskFile for OsFile {
     }
 
     fn meta(&self) -> io::Result<Meta> {
-        Ok(meta(&fs::fstat(&self.file)?))
+        Ok(meta(&tidecast_paths::Meta::of(&fs::fstat(&self.file)?)))
     }
 
     fn lock(&self) -> io::Result<bool> {

@@ -4,10 +4,10 @@
 //! The memory is a file that lists each source file's stamp and the pieces that verified. A piece
 //! is believed again only if every file it touches still has its stamp.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use tidecast_metainfo::Manifest;
+use tidecast_paths::Root;
 
 use crate::bits::{Bits, ranges};
-use crate::disk::{Disk, DiskFile, How, Kind, Stamp};
+use crate::disk::{Disk, DiskFile, Kind, Stamp};
 use crate::error::{Context, Error};
 use crate::fds::Fds;
 use crate::leaves::Leaves;
@@ -45,7 +46,8 @@ pub struct SeedOptions {
 
 /// What a seeding store remembers, and where.
 pub(crate) struct Memory {
-    path: Option<PathBuf>,
+    /// A directory, and the file in it.
+    file: Option<(Root, String)>,
     id: [u8; 32],
     opened: SystemTime,
     /// How many pieces were missing when it was last saved.
@@ -63,6 +65,29 @@ impl Store {
     /// Files missing or of another size, all of them found at once.
     pub fn seed(manifest: Arc<Manifest>, path: &Path, options: &SeedOptions) -> Result<Opened, Error> {
         let (disk, home) = locate(&manifest, path)?;
+        Self::seed_on(disk, home, manifest, options)
+    }
+
+    /// As [`Store::seed`], of what is beneath a directory that is open: no link leads out of it, whatever becomes of it
+    /// meanwhile. `home` is the published file in it, or the empty path for the directory itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seed_beneath(
+        root: Root,
+        home: &Path,
+        manifest: Arc<Manifest>,
+        options: &SeedOptions,
+    ) -> Result<Opened, Error> {
+        Self::seed_on(OsDisk::from(root), home.to_path_buf(), manifest, options)
+    }
+
+    fn seed_on(
+        disk: OsDisk,
+        home: PathBuf,
+        manifest: Arc<Manifest>,
+        options: &SeedOptions,
+    ) -> Result<Opened, Error> {
         let stamps = survey(&disk, &manifest, &home)?;
         let map = Map::new(manifest.clone(), &Select::All)?;
         let id = identity(&manifest, &disk.root().join(&home));
@@ -183,23 +208,21 @@ fn recall(
     stamps: &[Option<Stamp>],
     options: &SeedOptions,
 ) -> Result<Recalled, Error> {
-    let memory = |path| Memory { path, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
+    let memory = |file| Memory { file, id, opened: SystemTime::now(), saved: AtomicU64::new(0) };
     let Some(dir) = &options.state else {
         let file = tempfile::tempfile().at("make a temporary file in", &std::env::temp_dir())?;
         return Ok((Arc::new(OsFile::new(file)), memory(None), Vec::new()));
     };
     // Names and hashes of data that may be private.
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).at("create", dir)?;
+    let root = Root::make_private(dir).at("create", dir)?;
     let name: String = id.iter().take(16).map(|b| format!("{b:02x}")).collect();
-    let leaves_name = PathBuf::from(format!("{name}.leaves"));
-    let disk = OsDisk::new(dir).at("open", dir)?;
-    let leaves = disk.open(&leaves_name, How::Create).at("open", &dir.join(&leaves_name))?;
-    let closed = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(dir.join(&leaves_name), closed).at("close to others", &dir.join(&leaves_name))?;
-    let path = dir.join(format!("{name}.seen"));
-    let seen = read_bounded(&path, manifest).at("read", &path)?;
+    let path = dir.join(format!("{name}.leaves"));
+    let leaves = root.open_or_create(format!("{name}.leaves"), 0o600).at("open", &path)?;
+    leaves.set_permissions(fs::Permissions::from_mode(0o600)).at("close to others", &path)?;
+    let seen_name = format!("{name}.seen");
+    let seen = read_bounded(&root, &seen_name, manifest).at("read", &root.full(&seen_name))?;
     let remembered = seen.and_then(|s| parse(&s, &id, manifest, stamps)).unwrap_or_default();
-    Ok((leaves, memory(Some(path)), remembered))
+    Ok((Arc::new(OsFile::new(leaves)), memory(Some((root, seen_name))), remembered))
 }
 
 fn identity(manifest: &Manifest, path: &Path) -> [u8; 32] {
@@ -211,13 +234,11 @@ fn identity(manifest: &Manifest, path: &Path) -> [u8; 32] {
     tidecast_hash::sha256(&all)
 }
 
-fn read_bounded(path: &Path, manifest: &Manifest) -> io::Result<Option<Vec<u8>>> {
+fn read_bounded(root: &Root, name: &str, manifest: &Manifest) -> io::Result<Option<Vec<u8>>> {
     let most = 128 + manifest.file_count() as usize * STAMP + manifest.piece_count() as usize * 8;
-    match fs::metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-        Ok(meta) if meta.len() > most as u64 => Ok(None),
-        Ok(_) => fs::read(path).map(Some),
+    match root.look(name)? {
+        Some(meta) if meta.len <= most as u64 => root.read(name).map(Some),
+        _ => Ok(None),
     }
 }
 
@@ -268,7 +289,8 @@ fn parse(
 impl Memory {
     /// Writes down what has verified since the last time.
     pub(crate) fn save(&self, store: &Store) -> Result<(), Error> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some((root, name)) = &self.file else { return Ok(()) };
+        let path = &root.full(name);
         let missing = store.missing();
         if self.saved.load(Ordering::Relaxed) == missing {
             return Ok(());
@@ -289,15 +311,7 @@ impl Memory {
         }
         let sum = tidecast_hash::sha256(&body);
         body.extend_from_slice(&sum);
-        let fresh = path.with_extension("new");
-        let _ = fs::remove_file(&fresh);
-        let made = File::options().write(true).create_new(true).mode(0o600).open(&fresh);
-        let written = made.and_then(|mut f| {
-            f.write_all(&body)?;
-            f.sync_all()?;
-            fs::rename(&fresh, path)
-        });
-        written.at("write", path)?;
+        root.write_whole(name, &body, 0o600).at("write", path)?;
         self.saved.store(missing, Ordering::Relaxed);
         Ok(())
     }
