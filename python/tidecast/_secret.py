@@ -9,7 +9,7 @@ _SCHEME = "tidecast://"
 
 
 @contextmanager
-def by_descriptor(words: Iterable[str]) -> Iterator[tuple[list[str], list[int]]]:
+def by_descriptor(words: Iterable[str | bytes]) -> Iterator[tuple[list[str], list[int]]]:
     """The words with ``@/proc/self/fd/N`` in place of each key, and the descriptors that the program is to inherit."""
     with ExitStack() as stack:
         fds: list[int] = []
@@ -22,7 +22,7 @@ def by_descriptor(words: Iterable[str]) -> Iterator[tuple[list[str], list[int]]]
             fds.append(fd)
             return f"@/proc/self/fd/{fd}"
 
-        yield _without_keys(list(words), place), fds
+        yield _without_keys([os.fsdecode(word) for word in words], place), fds
 
 
 def _without_keys(words: list[str], place: Callable[[str], str]) -> list[str]:

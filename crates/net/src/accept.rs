@@ -16,6 +16,8 @@ use tokio_rustls::rustls::server::Acceptor;
 use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
 use crate::dial::tune;
+use crate::driver::Input;
+use crate::driver::progress::Notice;
 use crate::error::{ConnError, Error};
 use crate::intake::Intake;
 use crate::security::Security;
@@ -60,7 +62,15 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
                     admitted.prove();
                     crate::conn::run(shared, established, addr, None).await;
                 }
-                Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+                Err(why) => {
+                    tracing::debug!(%addr, %why, "incoming connection refused");
+                    if let ConnError::NotMember(why) = why
+                        && shared.security.is_owner()
+                    {
+                        // What a busy driver has no room for is not worth waiting for: strangers may send any number.
+                        let _ = shared.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why }));
+                    }
+                }
             }
         });
     }

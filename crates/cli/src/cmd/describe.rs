@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,7 +165,11 @@ fn failure(error: Error) -> Failure {
 /// Where the hashes of an interrupted run are kept: one file for each published path.
 fn state_file(path: &Path, context: &Context<'_>) -> Result<PathBuf, Failure> {
     let dir = context.own_state_dir()?.join("publish");
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut make = std::fs::DirBuilder::new();
+    make.recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .with_context(|| format!("cannot make {}", dir.display()))?;
     let whole = std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))?;
     let id = tidecast_hash::sha256(whole.as_os_str().as_bytes());
     Ok(dir.join(HEXLOWER.encode(id.get(..16).unwrap_or(&id))))

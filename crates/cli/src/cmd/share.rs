@@ -66,6 +66,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         reporter.result(&ticket);
         reporter.started("share", seed::started(&manifest, &listen, Some(ticket)));
         open_notice(&manifest, choices.plain, reporter);
+        if authority.is_some() {
+            reporter.note("to get it elsewhere, put this ticket into a file of mode 0600 and run: tidecast get @FILE --to DIR");
+        }
         seed::serve(running, &choices, &stop, reporter).await
     })
 }

@@ -211,6 +211,10 @@ impl Running {
             Notice::Refused { addr, why } => {
                 reporter.warning(&format!("peer {addr}: {}", super::show::plain(&why)));
             }
+            // By its host alone: each try comes from another port.
+            Notice::TurnedAway { addr, why } => {
+                self.warn(format!("a node at {} was refused: {why}", addr.ip().to_canonical()), reporter);
+            }
             Notice::Damaged { piece } => self.tell_damage(piece, reporter),
             Notice::Store { error } => return Some(error),
         }

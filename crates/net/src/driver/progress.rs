@@ -92,6 +92,13 @@ pub enum Notice {
         /// What it said.
         why: String,
     },
+    /// On the owner of a private swarm: a node was not enrolled, or not let in.
+    TurnedAway {
+        /// Its address.
+        addr: SocketAddr,
+        /// Why; the node is told the same.
+        why: String,
+    },
     /// A piece of the seed's own files does not match the manifest.
     Damaged {
         /// The piece.
