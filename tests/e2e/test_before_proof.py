@@ -2,10 +2,13 @@
 cost little memory. The bound on time: twice what it took without them, or a second more where that is nothing."""
 import os
 import pathlib
+import random
 import resource
 import socket
 import statistics
+import struct
 import sys
+import threading
 import time
 import urllib.request
 
@@ -14,7 +17,9 @@ from conftest import ROOT
 from support import trees
 from support.callers import NOBODY, passable
 from support.daemons import Host
+from support.fieldpeer import Sender, forget, unique
 from support.hostile import BITTORRENT, CLIENT_HELLO, Flood
+from support.tidecast import wait_for
 
 MEMORY = 64 << 20
 PREFIXES = pytest.mark.parametrize("prefix", [b"", CLIENT_HELLO], ids=["silent", "clienthello"])
@@ -240,3 +245,92 @@ def test_a_handshake_has_one_deadline_and_little_of_it_is_read(tide, port, data)
                 sent += peer.send(record + bytes(0x4000))
         assert sent < 16 << 20, "only what the kernel's buffers hold"
 
+
+
+class Datagrams:
+    """Sends 4,000 a second from another address, in a thread: the test is of what is kept of them, not of the link's rate."""
+
+    def __init__(self, port: int, make):
+        self.stopped, self.sent = threading.Event(), 0
+        self.port, self.make = port, make
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as out:
+            out.bind(("127.0.0.9", 0))
+            while not self.stopped.is_set():
+                for _ in range(200):
+                    out.sendto(self.make(), ("127.0.0.1", self.port))
+                self.sent += 200
+                self.stopped.wait(0.05)
+
+    def __enter__(self) -> "Datagrams":
+        self.thread.start()
+        wait_for("the flood is there", lambda: self.sent >= 20_000)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stopped.set()
+        self.thread.join()
+
+
+def test_a_tracker_keeps_nothing_of_datagrams_that_prove_no_address(tide, port):
+    at = port()
+    proc = tide.run("tracker", "--listen", f"127.0.0.1:{at}")
+    tide.wait_listening(proc, f"127.0.0.1:{at}")
+
+    def exchange(out, packet: bytes) -> bytes:
+        for _ in range(20):
+            out.sendto(packet, ("127.0.0.1", at))
+            try:
+                return out.recv(4096)
+            except TimeoutError:
+                continue
+        raise AssertionError("no answer")
+
+    def announce() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as out:
+            out.settimeout(1)
+            connection = exchange(out, struct.pack(">QII", 0x41727101980, 0, 7))[8:]
+            answer = exchange(out, connection + struct.pack(">II20s20sQQQIIIiH", 1, 8, b"a" * 20, b"b" * 20, 0, 1, 0, 2, 0, 0, -1, 7000))
+            assert struct.unpack(">II", answer[:8]) == (1, 8)
+
+    announce()
+    memory = resident(proc.process.pid)
+    # Half of them ask for a connection id, half have made one up.
+    def forged() -> bytes:
+        head = struct.pack(">QII", 0x41727101980, 0, 1) if random.random() < 0.5 else struct.pack(">QII", random.getrandbits(64), 1, 1)
+        return head + bytes(82)
+
+    with Datagrams(at, forged):
+        assert timed(announce) < 20
+        assert resident(proc.process.pid) - memory < MEMORY
+
+
+def test_a_receiver_of_fields_keeps_nothing_of_hellos_that_prove_nothing(tide):
+    name = unique()
+    proc = tide.run("--json", "field", "recv", "--listen", "127.0.0.1:0", "--streams", 1, "--name", name)
+    try:
+        started = proc.until("it listens", lambda: [e for e in proc.events() if e["event"] == "started"])[0]
+        words = started["send"].split()
+        key = pathlib.Path(words[words.index("--key") + 1][1:]).read_text().strip()
+        shape, at = (20, 12, 16), started["ports"][0]
+        memory = resident(proc.process.pid)
+        # Some with no tag that is right, some that know the key and do not return the challenge, each of a session of its own.
+        stranger = Sender(started["ports"], shape, None)
+        replayer = Sender(started["ports"], (64, 64, 64), key)
+
+        def hello() -> bytes:
+            sender = random.choice([stranger, replayer])
+            sender.session = random.getrandbits(64)
+            return sender.hello_bytes(0)
+
+        made = [hello() for _ in range(2000)]
+        with Datagrams(at, lambda: random.choice(made)):
+            assert timed(lambda: Sender(started["ports"], shape, key).begin(40).close()) < 20
+            assert resident(proc.process.pid) - memory < MEMORY
+        sessions = [e for e in proc.events() if e["event"] == "session"]
+        assert len(sessions) <= 1, sessions
+    finally:
+        proc.kill()
+        forget(name)

@@ -217,6 +217,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn callers_that_say_nothing_keep_no_other_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let answering = tokio::spawn(answer(listener, NodeId([1; 32]), [0; 16], meet::channel().0));
+        let mut silent = Vec::new();
+        for _ in 0..300 {
+            silent.push(TcpStream::connect(at).await.unwrap());
+        }
+        let mut reached = dial_back(vec![at.ip()], at.port(), NodeId([1; 32])).await;
+        assert_eq!(reached.len(), 1);
+        try_rates(&mut reached, &[at.ip()], at.port(), (NodeId([1; 32]), [9; 16])).await;
+        assert_eq!(reached[0].rate, None, "another pass");
+        try_rates(&mut reached, &[at.ip()], at.port(), (NodeId([1; 32]), [0; 16])).await;
+        assert!(reached[0].rate.is_some());
+        answering.abort();
+    }
+
+    #[tokio::test]
     async fn a_way_is_tried_where_that_is_asked() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
