@@ -3,7 +3,9 @@
 //! Pure: it does no I/O and knows nothing of the rest of the workspace.
 
 mod escape;
+mod host;
 mod shell;
 
 pub use escape::{Escaped, escaped, escaped_bytes};
-pub use shell::quote;
+pub use host::{Host, HostError};
+pub use shell::{UnclosedQuote, quote, quote_program, split};

@@ -16,10 +16,10 @@ pub mod job;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use tidecast_text as text;
+
 /// Most hosts of one broadcast.
 pub const MAX_HOSTS: usize = 65_536;
-/// Longest name, in bytes: DNS allows 253.
-const MAX_NAME: usize = 253;
 
 /// A host that is to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub enum HostError {
     #[error("{0:?} is no range; write 001-064, or 7")]
     Range(String),
     /// A name that is none.
-    #[error("{0:?} is no host name")]
-    Name(String),
+    #[error("invalid host {0:?}: {1}")]
+    Name(String, #[source] text::HostError),
     /// `NAME=ADDR` with unlike numbers of names and addresses.
     #[error("{0:?}: as many addresses as names, please")]
     Uneven(String),
@@ -96,6 +96,19 @@ pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     merge(hosts)
 }
 
+/// The texts that the items of a list stand for, each with its brackets expanded: for lists whose items are no [`Host`].
+///
+/// # Errors
+/// What is wrong with it.
+pub fn items(list: &str) -> Result<Vec<Vec<String>>, HostError> {
+    let all: Vec<_> = expand::split(list)?.into_iter().map(expand::expand).collect::<Result<_, _>>()?;
+    match all.iter().map(Vec::len).sum::<usize>() {
+        0 => Err(HostError::Empty),
+        n if n > MAX_HOSTS => Err(HostError::TooMany),
+        _ => Ok(all),
+    }
+}
+
 /// Reads a file of hosts: a list on each line, `#` begins a comment.
 ///
 /// # Errors
@@ -114,21 +127,18 @@ pub fn parse_file(text: &str) -> Result<Vec<Host>, HostError> {
     merge(hosts)
 }
 
-/// A host whose name and address are fit for paths and command lines.
+/// A host whose name and address are fit for paths and command lines, as [`text::Host`] says.
 fn host(name: String, address: Option<String>) -> Result<Host, HostError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
-    let fit = |text: &str, more: &str| {
-        !text.is_empty()
-            && text.len() <= MAX_NAME
-            && !text.starts_with(['-', '.'])
-            && text.chars().all(|c| plain(c) || more.contains(c))
-    };
-    match &address {
-        _ if !fit(&name, "") => Err(HostError::Name(name)),
-        // user@10.0.0.1, fe80::1%eth0
-        Some(text) if !fit(text, "@%") => Err(HostError::Name(text.clone())),
-        _ => Ok(Host { name, address }),
+    let read = |text: &str| text.parse::<text::Host>().and_then(text::Host::without_port);
+    let refused = |text: &str, why: text::HostError| HostError::Name(text.into(), why);
+    let named = read(&name).map_err(|why| refused(&name, why))?;
+    // The name is part of paths: a user has no place in it.
+    if named.user().is_some() {
+        return Err(refused(&name, text::HostError::Character(name.clone(), '@')));
     }
+    // user@10.0.0.1, fe80::1%eth0
+    let address = address.map(|text| read(&text).map(|host| host.ssh()).map_err(|why| refused(&text, why)));
+    Ok(Host { name: named.name().to_owned(), address: address.transpose()? })
 }
 
 /// Each host once, in the order of first mention.
@@ -197,7 +207,23 @@ mod tests {
         for bad in ["n[]", "n[a]", "n[2-1]", "n[1-]", "n[-1]", "n[1,,2]", "n[99999999999999999999]"] {
             assert!(matches!(parse(bad), Err(E::Range(_))), "{bad}");
         }
-        for bad in ["../x", "-oProxyCommand=x", "a/b", "a;b", ".", "..", "é", "a=-x", "=x"] {
+        for bad in [
+            "../x",
+            "-oProxyCommand=x",
+            "a/b",
+            "a;b",
+            ".",
+            "..",
+            "é",
+            "a=-x",
+            "=x",
+            "n:22",
+            "me@n",
+            "a=me@-oX",
+            "a=-l@b",
+            "n%1",
+            "a~",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert_eq!(parse("n[1-9999999999]"), Err(E::TooMany));

@@ -2,6 +2,8 @@
 //!
 //! Promises: pure; no shell reads it. Words are split at white space, quotes and backslashes keep it, as in a shell.
 
+use tidecast_text::{UnclosedQuote, quote, split};
+
 use crate::hosts::Host;
 
 /// Most words, and longest text in bytes.
@@ -19,8 +21,8 @@ pub enum TemplateError {
     #[error("a launch command has 1 to {MAX_WORDS} words")]
     Words,
     /// A quote that is not closed, or a backslash at the end.
-    #[error("a quote is not closed")]
-    Quote,
+    #[error(transparent)]
+    Quote(#[from] UnclosedQuote),
     /// The worker would not be started.
     #[error("{{command}} is missing: it becomes the worker's command, as in 'ssh {{host}} \"{{command}}\"'")]
     NoCommand,
@@ -83,42 +85,6 @@ fn blanks(word: &str, values: &[(&str, &str)]) -> String {
     out + rest
 }
 
-/// One word for a POSIX shell.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// Splits into words.
-fn split(text: &str) -> Result<Vec<String>, TemplateError> {
-    let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, None::<char>);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quoted, c) {
-            (Some(q), c) if c == q => quoted = None,
-            (Some('\''), c) => word.get_or_insert_default().push(c),
-            (_, '\\') => {
-                let next = chars.next().ok_or(TemplateError::Quote)?;
-                word.get_or_insert_default().push(next);
-            }
-            (None, '\'' | '"') => {
-                quoted = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    if quoted.is_some() {
-        return Err(TemplateError::Quote);
-    }
-    words.extend(word);
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -152,16 +118,11 @@ mod tests {
         let bad = |text: &str| text.parse::<Template>().unwrap_err();
         assert_eq!(bad(""), TemplateError::Words);
         assert_eq!(bad("ssh {host}"), TemplateError::NoCommand);
-        assert_eq!(bad("ssh 'x {command}"), TemplateError::Quote);
-        assert_eq!(bad("ssh {command} \\"), TemplateError::Quote);
+        assert_eq!(bad("ssh 'x {command}"), TemplateError::Quote(UnclosedQuote));
+        assert_eq!(bad("ssh {command} \\"), TemplateError::Quote(UnclosedQuote));
     }
 
     proptest! {
-        #[test]
-        fn a_quoted_word_is_one_word_again(word in "\\PC{0,20}") {
-            prop_assert_eq!(split(&quote(&word)).unwrap(), [word]);
-        }
-
         #[test]
         fn no_text_makes_it_panic(text in "\\PC{0,40}") {
             if let Ok(template) = text.parse::<Template>() {
