@@ -55,9 +55,10 @@ class Sender:
         if key == "":
             del environment["TIDECAST_FIELD_KEY"]
         argv = [program, "--json", "field", "send", "feed:" + ",".join(f"/dev/fd/{fd}" for fd in theirs),
-                "--to", to if isinstance(to, str) else ",".join(to), *(["--plain"] if key == "" else [])]
+                f"--to={to if isinstance(to, str) else ','.join(to)}", *(["--plain"] if key == "" else [])]
         for option, value in options.items():
-            argv += [f"--{option.replace('_', '-')}", *([] if value is True else [str(value)])]
+            # With = a value is a value, whatever it begins with.
+            argv.append(f"--{option.replace('_', '-')}" + ("" if value is True else f"={value}"))
         self._tell({"shape": self.shape, "steps": None, "name": name})
         try:
             self._program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment,

@@ -31,6 +31,21 @@ def _path(event: dict[str, Any]) -> str:
     return os.fsdecode(bytes.fromhex(event["path_hex"])) if "path_hex" in event else event["path"]
 
 
+def _source(source: str | os.PathLike) -> str | bytes:
+    """A source as a word of a command line."""
+    word = os.fspath(source)
+    if not word or "\0" in os.fsdecode(word):
+        raise Error(f"{source!r} is no source: it is empty or contains a NUL", 2)
+    return word
+
+
+def _option(word: str) -> str:
+    """A further option, which must not end the options."""
+    if word == "--":
+        raise Error("'--' is no option: sources are arguments of their own", 2)
+    return word
+
+
 class Block:
     """Some bytes of a file, verified.
 
@@ -108,8 +123,9 @@ class _Copy:
         program = program or os.environ.get("TIDECAST_PROGRAM") or shutil.which("tidecast")
         if program is None:
             raise Error("there is no program tidecast: PATH, TIDECAST_PROGRAM or `program` says where it is", 2)
-        into = "--to-memory" if memory is None else f"--to-memory={memory}"
-        argv = [program, "copy", *map(os.fspath, sources), into, *self._words, *options]
+        into = "--to-memory" if memory is None else f"--to-memory={int(memory)}"
+        # Behind -- nothing is an option, whatever it begins with.
+        argv = [os.fspath(program), "copy", into, *self._words, *map(_option, options), "--", *map(_source, sources)]
         with by_descriptor(argv) as (argv, fds):
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
         self._last: Block | None = None
