@@ -33,7 +33,7 @@ def main() -> int:
         log, port = pathlib.Path(tmp, "server"), free_port()
         state = lambda name: ["--state-dir", pathlib.Path(tmp, name)]
         with open(log, "w") as out:
-            server = inside(far, [TIDECAST, *state("far"), "copy-server", "--root", tmp, "--listen", f"{link.far}:{port}"], stdout=out)
+            server = inside(far, [TIDECAST, *state("far"), "copy-server", "--as-root", "--trust-metadata", "--root", tmp, "--listen", f"{link.far}:{port}"], stdout=out)
         deadline = time.monotonic() + 10
         while not (url := re.search(r"tidecast://\S+", log.read_text())):
             if time.monotonic() > deadline or server.poll() is not None:

@@ -33,7 +33,7 @@ class Ours(Rival):
         state = job.tmp / "state"
         state.mkdir()
         root = job.source if self.pull else job.target
-        return [TIDECAST, "--state-dir", state, "copy-server", "--listen", f"{job.host}:{job.port}", "--root", root, *self.words]
+        return [TIDECAST, "--state-dir", state, "copy-server", "--as-root", "--trust-metadata", "--listen", f"{job.host}:{job.port}", "--root", root, *self.words]
 
     def copy(self, job: Job) -> list:
         url = self.url(job)

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidecast_text::escaped;
+
 /// Why a copy ended before its time, or did not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file, a directory.
-    #[error("cannot {doing} {path}: {error}", path = path.display())]
+    #[error("cannot {doing} {path}: {error}", path = escaped(path))]
     Io {
         /// What was tried: "open", "write".
         doing: &'static str,

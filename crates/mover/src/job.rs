@@ -1,5 +1,6 @@
 //! What the two fronts, files or anything in their place, do for the streams between them.
 
+use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use tidecast_hash::Digest;
 
@@ -64,12 +65,39 @@ pub struct Wanted {
 /// Something that concerns one name; the rest goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The name, as a person would write it.
+    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
     pub path: String,
+    /// Then its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// What happened, and what was done about it.
     pub what: String,
     /// Whether it is missing at the destination because of that; else it is a warning.
     pub failed: bool,
+}
+
+impl Problem {
+    /// Of a name.
+    pub(crate) fn new(path: &[u8], what: impl Into<String>, failed: bool) -> Self {
+        let (path, path_base64) = text(path);
+        Self { path, path_base64, what: what.into(), failed }
+    }
+}
+
+impl Change {
+    /// Of a name.
+    pub(crate) fn new(path: &[u8], what: &str) -> Self {
+        let (path, path_base64) = text(path);
+        Self { path, path_base64, what: what.into() }
+    }
+}
+
+/// A name as text, and its bytes where the text is not all of it.
+fn text(path: &[u8]) -> (String, Option<String>) {
+    match std::str::from_utf8(path) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (String::from_utf8_lossy(path).into_owned(), Some(BASE64.encode(path))),
+    }
 }
 
 /// What a source has found.
@@ -143,6 +171,9 @@ pub struct Written {
     pub more_problems: u64,
     /// How many of all problems mean that something is missing.
     pub failed: u64,
+    /// How many of all problems mean that an attribute is missing.
+    #[serde(default)]
+    pub lost: u64,
     /// Of a dry run: what would be done, the first of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planned: Vec<Change>,
@@ -151,8 +182,11 @@ pub struct Written {
 /// What a dry run would do to one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The name, as a person would write it.
+    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
     pub path: String,
+    /// Then its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
     /// "copy", "delete", "make the directory".
     pub what: String,
 }

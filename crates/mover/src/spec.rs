@@ -96,3 +96,14 @@ pub enum Durable {
     /// Each file before it gets its name.
     Each,
 }
+
+/// What a receiver takes beside names and bytes. It is for the receiver to say, and no part of what is asked of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accept {
+    /// Everything that this process may set.
+    #[default]
+    All,
+    /// What a guest may leave: permission bits, times, links and attributes of the name space `user`. Everything belongs to
+    /// the receiver's user; set-id and sticky bits, capabilities, access control lists, pipes and devices are dropped.
+    Plain,
+}

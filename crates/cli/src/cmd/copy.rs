@@ -11,6 +11,7 @@ mod tell;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Context as _, anyhow};
 use clap::builder::RangedU64ValueParser;
@@ -99,6 +100,25 @@ const MIN_POOL: u64 = 2 * BLOCK as u64;
 /// From where to where, of each pair of hosts.
 type Pairs = Vec<(Place, Place)>;
 
+/// A program and its first words, as a shell would read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    program: String,
+    words: Vec<String>,
+}
+
+impl FromStr for Command {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = tidecast_text::split(text).map_err(|e| e.to_string())?.into_iter();
+        match words.next() {
+            Some(program) if !program.is_empty() => Ok(Self { program, words: words.collect() }),
+            _ => Err("names no program".into()),
+        }
+    }
+}
+
 /// How the ends are reached.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
@@ -112,9 +132,9 @@ pub(crate) struct WayArgs {
     /// Key of the copy-servers whose URL has none: @FILE has it, - reads it from standard input [default: $TIDECAST_COPY_KEY]
     #[arg(long, value_name = "@FILE|-")]
     key: Option<place::Key>,
-    /// How to start the other end
+    /// How to start the other end: a program and its words, in quotes where they have blanks
     #[arg(long, value_name = "COMMAND", env = "TIDECAST_SSH", default_value = "ssh")]
-    ssh: String,
+    ssh: Command,
     /// What tidecast is called there
     #[arg(long, value_name = "PROGRAM", default_value = "tidecast")]
     remote_program: String,

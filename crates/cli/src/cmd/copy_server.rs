@@ -1,14 +1,17 @@
 //! `tidecast copy-server` and the hidden `tidecast copy-end`: ends of copies for those who run `tidecast copy` elsewhere.
 
+mod keys;
+mod user;
+
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
-use rand::Rng as _;
+use anyhow::{Context as _, bail};
 use serde_json::json;
-use tidecast_identity::NodeKey;
-use tidecast_mover::end::{Pipes, Server, ServerOptions, answer};
+use tidecast_mover::end::{Pipes, Server, ServerKey, ServerOptions, answer};
+use tidecast_mover::spec::Accept;
+use tidecast_text::escaped;
 
 use super::Context;
 use super::copy::Cpus;
@@ -17,14 +20,18 @@ use crate::report::{Reporter, object};
 use crate::settings::Listen;
 use crate::stop::{Stop, block_on};
 
+pub(super) use self::keys::Keys;
+pub(crate) use self::user::User;
+
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///
-/// Whoever has the URL may read, and unless --read-only write, below the directory and nowhere else, as the user who runs
-/// the server; and may have it sent to another server. The key in it is kept in the state directory, so it stays the same. Ctrl-C stops
+/// Whoever has the writing key may read and write below the directory and nowhere else, as the user who runs the server, and have it sent
+/// to another server; whoever has the reading key may read. Both keys are in files of the state directory, and stay the same.
+/// What others send has no set-id bits, capabilities, access lists, devices or owners, unless --trust-metadata. Ctrl-C stops
 /// the server.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Example:\n  tidecast copy-server --root /archive --read-only\n  # elsewhere:\n  tidecast copy tidecast://KEY@host:6870/cmip6 /data"
+    after_help = "Example:\n  tidecast copy-server --root /archive --read-only\n  tidecast copy-server --root /archive --as archive      # by root\n  # elsewhere, where the file key has the key:\n  TIDECAST_COPY_KEY=@key tidecast copy tidecast://host:6870/cmip6 /data"
 )]
 pub(crate) struct Args {
     /// The directory
@@ -39,73 +46,125 @@ pub(crate) struct Args {
     /// Data unencrypted; who connects must still prove that they know the key
     #[arg(long)]
     plain: bool,
+    /// Become this user, with the user's groups, before listening: a name, or UID[:GID]. Root needs this or --as-root
+    #[arg(long = "as", value_name = "USER", conflicts_with = "as_root")]
+    user: Option<User>,
+    /// Serve as root: whoever has the writing key can change every file below the directory
+    #[arg(long)]
+    as_root: bool,
+    /// Keep set-id bits, capabilities, access lists, devices and owners that others send: with the writing key of a server of
+    /// root's they are root
+    #[arg(long)]
+    trust_metadata: bool,
     /// Work on these cores: 0-3,8, node:N (of a NUMA node), card:NAME (those next to a network card)
     #[arg(long, value_name = "LIST")]
     cpus: Option<Cpus>,
+    /// End with the program that holds standard input open
+    #[arg(long, hide = true)]
+    while_input: bool,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(cpus) = &args.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
-    let options = ServerOptions { root: args.root.clone(), read_only: args.read_only, plain: args.plain };
-    let (_server, url, at) = start(options, args.listen, &context.own_state_dir()?)?;
-    reporter.result(&url);
-    reporter
-        .started("copy-server", object(json!({ "url": url, "address": at, "read_only": args.read_only })));
+    check_user(args.user.as_ref(), args.as_root, ["--as USER", "--as-root"]).map_err(Failure::usage)?;
+    let state = context.own_state_dir()?;
+    // As whoever has started it: another user need not be able to read the keys.
+    let keys = Keys::load(&state)?;
+    if let Some(user) = &args.user {
+        user.become_it()?;
+    }
+    let accept = if args.trust_metadata { Accept::All } else { Accept::Plain };
+    let root = args.root.clone();
+    let options = ServerOptions { root, read_only: args.read_only, plain: args.plain, accept };
+    let served = start(options, args.listen, &keys)?;
+    reporter.result(&served.url);
+    reporter.note(&format!("without a key the URL is {}", served.bare));
+    if !args.read_only {
+        reporter
+            .note(&format!("{} has the key for writing: TIDECAST_COPY_KEY=@FILE", escaped(&keys.write_file)));
+    }
+    reporter.note(&format!("{} has the key for reading: TIDECAST_COPY_KEY=@FILE", escaped(&keys.read_file)));
+    reporter.started(
+        "copy-server",
+        object(json!({
+            "url": served.url, "url_read": served.url_read, "address": served.at, "read_only": args.read_only,
+        })),
+    );
     block_on(1, async {
-        Stop::listen()?.wait().await;
+        let stop = Stop::listen()?;
+        if args.while_input {
+            tokio::select! {
+                () = stop.wait() => {}
+                () = input_ends() => {}
+            }
+        } else {
+            stop.wait().await;
+        }
         Ok::<_, Failure>(())
     })?;
+    drop(served);
     Ok(serde_json::Map::new())
 }
 
-/// Starts a server whose keys are kept in `state`: its URL, and where it listens.
-pub(super) fn start(
-    options: ServerOptions,
-    listen: Listen,
-    state: &Path,
-) -> anyhow::Result<(Server, String, SocketAddr)> {
-    let node = NodeKey::load_or_create(state)?;
-    let secret = secret(state)?;
-    let root = std::fs::canonicalize(&options.root)
-        .with_context(|| format!("cannot serve {}", options.root.display()))?;
-    let server = Server::start(listen.addr(), &node, secret, ServerOptions { root, ..options })?;
+/// Standard input has ended: the program at its other end has.
+async fn input_ends() {
+    let (say, heard) = tokio::sync::oneshot::channel();
+    // It cannot be ended while it reads, and goes with the process.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = say.send(());
+    });
+    let _ = heard.await;
+}
+
+/// What root must have said before it serves; `ways` are how it says that.
+///
+/// # Errors
+/// It has not.
+pub(super) fn check_user(user: Option<&User>, as_root: bool, ways: [&str; 2]) -> anyhow::Result<()> {
+    if rustix::process::geteuid().is_root() && user.is_none() && !as_root {
+        let [other, root] = ways;
+        bail!(
+            "a server that root starts must not serve as root by accident: {other} makes it serve as that user, \
+             {root} as root, whose files whoever has the writing key can then change"
+        );
+    }
+    Ok(())
+}
+
+/// A server that runs until this is dropped.
+pub(super) struct Served {
+    _server: Server,
+    /// With the key for writing; where nothing can be written, for reading.
+    pub(super) url: String,
+    pub(super) url_read: String,
+    /// Without a key.
+    bare: String,
+    at: SocketAddr,
+}
+
+/// Starts a server.
+pub(super) fn start(options: ServerOptions, listen: Listen, keys: &Keys) -> anyhow::Result<Served> {
+    let shown = escaped(&options.root).to_string();
+    let cannot = || format!("cannot serve {shown} as user {}", rustix::process::geteuid().as_raw());
+    let root = std::fs::canonicalize(&options.root).with_context(cannot)?;
+    std::fs::read_dir(&root).with_context(cannot)?;
+    let read_only = options.read_only;
+    let server = Server::start(listen.addr(), &keys.node, &keys.secrets, ServerOptions { root, ..options })?;
     let at = server.address().context("the server does not listen")?;
     let host = if at.ip().is_unspecified() { hostname() } else { at.ip().to_string() };
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let url = format!("tidecast://{}@{host}:{}/", server.key(), at.port());
-    Ok((server, url, at))
+    let bare = format!("tidecast://{host}:{}/", at.port());
+    let with = |key: &ServerKey| format!("tidecast://{key}@{host}:{}/", at.port());
+    let url_read = with(server.reading_key());
+    let url = if read_only { url_read.clone() } else { with(server.key()) };
+    Ok(Served { _server: server, url, url_read, bare, at })
 }
 
 fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The secret of this host's copy servers, made the first time.
-fn secret(state: &Path) -> anyhow::Result<[u8; 16]> {
-    let path = state.join("copy-server.key");
-    let read = || -> anyhow::Result<Option<[u8; 16]>> {
-        match std::fs::read(&path) {
-            Ok(bytes) => {
-                Ok(Some(bytes.try_into().ok().with_context(|| format!("{} is damaged", path.display()))?))
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
-        }
-    };
-    if let Some(secret) = read()? {
-        return Ok(secret);
-    }
-    let mut secret = [0; 16];
-    rand::rng().fill_bytes(&mut secret);
-    let file = tempfile::NamedTempFile::new_in(state).context("cannot keep the key")?;
-    std::fs::write(file.path(), secret)?;
-    match file.persist_noclobber(&path) {
-        Ok(_) => Ok(secret),
-        // Another server was quicker.
-        Err(_) => read()?.with_context(|| format!("cannot keep {}", path.display())),
-    }
 }
 
 /// An end of a copy that `tidecast copy` has started by ssh: speaks on standard input and output.

@@ -1,5 +1,7 @@
 //! `tidecast daemon`: keeps caches on this host, and replicates them between hosts.
 
+mod serve;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,9 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
 use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT, Serves};
-use tidecast_mover::end::{Server, ServerOptions};
 
-use super::copy::PORT as COPY_PORT;
+use self::serve::Directory;
 use super::{Context, copy_server};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
@@ -39,7 +40,8 @@ In the configuration file all of it stands in the table [daemon], and more:
   on_demand = true (`tidecast cache` starts a daemon for a user who has none),
   local_discovery (true), dht (nodes of the site's own DHT to begin with),
   admins (hosts whose administrators it obeys; any of the site if there are none),
-  serve, serve_listen = \":6870\", serve_read_only (a directory for `tidecast copy`)
+  serve, serve_listen = \":6870\", serve_read_only, serve_as = \"USER\", serve_as_root,
+  serve_trust_metadata (a directory for `tidecast copy`; root must say as whom)
 
 With --system, or run by root, it keeps caches for all users of the host, in /var/lib/tidecast; else for
 the user who runs it, in ~/.local/state/tidecast/daemon. Everything is in that one directory, and survives a kill or a power
@@ -85,7 +87,8 @@ pub(crate) struct Args {
     /// End when nobody has asked for anything for so long and no job uses a cache
     #[arg(long, value_name = "DURATION")]
     idle: Option<Span>,
-    /// Serve this directory to `tidecast copy` as well, as `tidecast copy-server` does: as the user who runs the daemon
+    /// Serve this directory to `tidecast copy` as well, as `tidecast copy-server` does: as the user who runs the daemon; root says
+    /// as whom by serve_as or serve_as_root in the configuration
     #[arg(long, value_name = "DIR")]
     serve: Option<PathBuf>,
     /// Most that caches may occupy [default: what the file system has, less 1 GiB]
@@ -130,6 +133,9 @@ pub(crate) struct Table {
     serve: Option<PathBuf>,
     serve_listen: Option<Text<Listen>>,
     serve_read_only: bool,
+    serve_as: Option<copy_server::User>,
+    serve_as_root: bool,
+    serve_trust_metadata: bool,
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.
@@ -165,7 +171,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 object(json!({
                     "name": status.name, "node": status.node, "socket": config.socket, "listen": listen,
                     "caches": status.caches, "bytes": status.bytes, "capacity": status.capacity,
-                    "serves": served.as_ref().map(|(_, url)| url),
+                    "serves": served.as_ref().map(Directory::url),
                 })),
             );
             reporter.result(&format!(
@@ -175,7 +181,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 Size(status.bytes),
                 Size(status.capacity)
             ));
-            if let Some((_, url)) = &served {
+            if let Some(url) = served.as_ref().map(Directory::url) {
                 reporter.result(&format!("tidecast copy reaches its directory at {url}"));
             }
         };
@@ -185,18 +191,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     })
 }
 
-/// The server of a directory for `tidecast copy`, if there is to be one, and its URL. It lasts as long as the answer.
-fn serve(args: &Args, context: &Context<'_>, dir: &Path) -> anyhow::Result<Option<(Server, String)>> {
+/// The directory that is served to `tidecast copy`, if there is one. It is served as long as the answer lasts.
+fn serve(args: &Args, context: &Context<'_>, dir: &Path) -> anyhow::Result<Option<Directory>> {
     let table = context.settings.daemon.clone().unwrap_or_default();
-    let Some(root) = args.serve.clone().or(table.serve) else { return Ok(None) };
-    let listen = match table.serve_listen {
-        Some(listen) => listen.0,
-        None => Listen { ip: None, port: COPY_PORT },
-    };
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let options = ServerOptions { root, read_only: table.serve_read_only, plain: false };
-    let (server, url, _) = copy_server::start(options, listen, dir)?;
-    Ok(Some((server, url)))
+    let root = args.serve.clone().or(table.serve.clone());
+    root.map(|root| Directory::start(root, table, dir)).transpose()
 }
 
 fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 
+use super::limit::Limit;
 use super::tls::Stream;
 use crate::error::Error;
 
@@ -85,7 +86,8 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 enum Transport {
-    Tcp(TcpStream),
+    /// With what the peer may cost before it has proved who it is.
+    Tcp(TcpStream, Option<Limit>),
     Client(Box<Stream<UnbufferedClientConnection>>),
     Server(Box<Stream<UnbufferedServerConnection>>),
     In(File),
@@ -107,26 +109,35 @@ impl Connection {
         let round_trip = began.elapsed();
         opening(&tcp).map_err(failed)?;
         let Guard::Tls(tls) = guard else {
-            return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip });
+            return Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip });
         };
         let config = tls.client_speaking(PROTOCOL, node)?;
         let session = UnbufferedClientConnection::new(config, placeholder_name())
             .map_err(|e| failed(io::Error::other(e)))?;
-        let stream = Stream::open(session, tcp).map_err(|e| handshake(to, e))?;
+        let stream = Stream::open(session, tcp, None).map_err(|e| handshake(to, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Client(Box::new(stream)), peer, round_trip })
     }
 
-    /// The other side of [`Connection::dial`].
-    pub(crate) fn accept(tcp: TcpStream, from: SocketAddr, guard: &Guard) -> Result<Self, Error> {
+    /// The other side of [`Connection::dial`]. The peer is held to `limit` until [`Connection::prove`].
+    pub(crate) fn accept(
+        tcp: TcpStream,
+        from: SocketAddr,
+        guard: &Guard,
+        limit: Limit,
+    ) -> Result<Self, Error> {
         let failed = |error| Error::Network { doing: format!("a connection from {from}"), error };
         opening(&tcp).map_err(failed)?;
         let Guard::Tls(tls) = guard else {
-            return Ok(Self { transport: Transport::Tcp(tcp), peer: None, round_trip: Duration::ZERO });
+            return Ok(Self {
+                transport: Transport::Tcp(tcp, Some(limit)),
+                peer: None,
+                round_trip: Duration::ZERO,
+            });
         };
         let config = tls.server_speaking(&[PROTOCOL]);
         let session = UnbufferedServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
-        let stream = Stream::open(session, tcp).map_err(|e| handshake(from, e))?;
+        let stream = Stream::open(session, tcp, Some(limit)).map_err(|e| handshake(from, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Server(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
@@ -139,6 +150,16 @@ impl Connection {
     /// What another program reads.
     pub(crate) fn outgoing(pipe: File) -> Self {
         Self { transport: Transport::Out(pipe), peer: None, round_trip: Duration::ZERO }
+    }
+
+    /// The peer has proved that it may speak here: its messages may be long from now on.
+    pub(crate) fn prove(&mut self) -> io::Result<()> {
+        match &mut self.transport {
+            Transport::Tcp(_, limit) => *limit = None,
+            Transport::Server(stream) => stream.prove(),
+            Transport::Client(_) | Transport::In(_) | Transport::Out(_) => {}
+        }
+        self.tcp().map_or(Ok(()), |tcp| tcp.set_read_timeout(Some(OPENING)))
     }
 
     /// The opening is over: from now on only silence ends it.
@@ -186,7 +207,7 @@ impl Connection {
     /// The socket below it.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match &self.transport {
-            Transport::Tcp(tcp) => Some(tcp),
+            Transport::Tcp(tcp, _) => Some(tcp),
             Transport::Client(stream) => Some(&stream.tcp),
             Transport::Server(stream) => Some(&stream.tcp),
             Transport::In(_) | Transport::Out(_) => None,
@@ -219,7 +240,8 @@ impl Handle {
 impl Read for Connection {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match &mut self.transport {
-            Transport::Tcp(tcp) => tcp.read(buf),
+            Transport::Tcp(tcp, None) => tcp.read(buf),
+            Transport::Tcp(tcp, Some(limit)) => limit.read(tcp, buf),
             Transport::Client(stream) => stream.read(buf),
             Transport::Server(stream) => stream.read(buf),
             Transport::In(pipe) => pipe.read(buf),
@@ -231,7 +253,7 @@ impl Read for Connection {
 impl Write for Connection {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &mut self.transport {
-            Transport::Tcp(tcp) => tcp.write(buf),
+            Transport::Tcp(tcp, _) => tcp.write(buf),
             Transport::Client(stream) => stream.write(buf),
             Transport::Server(stream) => stream.write(buf),
             Transport::Out(pipe) => pipe.write(buf),
@@ -241,7 +263,7 @@ impl Write for Connection {
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.transport {
-            Transport::Tcp(tcp) => tcp.write_vectored(bufs),
+            Transport::Tcp(tcp, _) => tcp.write_vectored(bufs),
             Transport::Client(stream) => stream.write_vectored(bufs),
             Transport::Server(stream) => stream.write_vectored(bufs),
             Transport::Out(pipe) => pipe.write_vectored(bufs),
@@ -251,7 +273,7 @@ impl Write for Connection {
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.transport {
-            Transport::Tcp(_) | Transport::In(_) => Ok(()),
+            Transport::Tcp(..) | Transport::In(_) => Ok(()),
             Transport::Client(stream) => stream.flush(),
             Transport::Server(stream) => stream.flush(),
             Transport::Out(pipe) => pipe.flush(),

@@ -21,7 +21,9 @@ use crate::part::{BLOCK, Part, Parts};
 /// Longest table: attributes of a few entries may make it longer than a source would like.
 pub(crate) const MAX_TABLE: usize = 128 << 20;
 /// Longest message.
-const MAX_MESSAGE: usize = 64 << 20;
+pub(crate) const MAX_MESSAGE: usize = 64 << 20;
+/// Longest message of a peer that has proved nothing yet.
+pub(crate) const MAX_UNPROVEN: usize = 4 << 10;
 const HEADER: usize = 20;
 
 /// What a frame is.
@@ -187,9 +189,23 @@ pub(crate) fn read_message<T: DeserializeOwned>(from: &mut impl Read, header: &H
 /// # Errors
 /// As [`read_message`].
 pub(crate) fn expect_message<T: DeserializeOwned>(from: &mut impl Read) -> Result<T, Error> {
+    expect_message_within(from, MAX_MESSAGE)
+}
+
+/// The same, of at most so many bytes.
+///
+/// # Errors
+/// As [`read_message`].
+pub(crate) fn expect_message_within<T: DeserializeOwned>(
+    from: &mut impl Read,
+    most: usize,
+) -> Result<T, Error> {
     let header = Header::read(from)?;
     if header.kind != FrameKind::Message {
         return Err(damaged("a block where a message belongs"));
+    }
+    if header.table > most {
+        return Err(damaged("a message that is too long"));
     }
     read_message(from, &header)
 }
@@ -288,6 +304,8 @@ mod tests {
         assert!(matches!(expect_message::<Return>(&mut from).unwrap(), Return::Done(d) if d == [1, 5]));
         assert!(matches!(expect_message::<Return>(&mut from).unwrap(), Return::Unknown));
         assert!(expect_message::<Return>(&mut from).is_err());
+        let mut long = wire.as_slice();
+        assert!(expect_message_within::<Return>(&mut long, 3).is_err());
     }
 
     #[test]

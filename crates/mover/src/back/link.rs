@@ -5,17 +5,19 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tidecast_admission::{Gate, Limits, Pass, Source};
 use tidecast_identity::NodeId;
 
 use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
-use super::frame::{expect_message, write_message};
+use super::frame::{MAX_UNPROVEN, expect_message_within, write_message};
+use super::limit::Limit;
 use crate::error::Error;
 use crate::queue::{Popped, Queue};
 
@@ -27,9 +29,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub const STREAMS: usize = 2;
 /// Most streams of a session.
 pub const MAX_STREAMS: usize = 64;
-/// Most sessions that a listener keeps, and connections that are being opened.
+/// Most sessions that a listener keeps.
 const MAX_SESSIONS: usize = 1024;
-const MAX_OPENING: usize = 256;
+/// Most connections that have proved nothing yet: each has a thread.
+const MAX_OPENING: usize = 1024;
+/// Of these so many are closed when there are no descriptors for more.
+const SHED: usize = 16;
 
 /// The name of a session, known to its two ends only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -430,13 +435,14 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// What a listener does with who asks.
-type Asked = Box<dyn Fn(Connection, SocketAddr) + Send + Sync>;
+/// What a listener does with a request. The pass is to be dropped when the peer has proved that it may ask.
+type Asked = Box<dyn Fn(Connection, SocketAddr, Pass) + Send + Sync>;
 
 struct Sessions {
     guard: Guard,
     by_id: Mutex<HashMap<SessionId, Expected>>,
-    opening: AtomicUsize,
+    /// Connections whose peer has proved nothing yet.
+    gate: Gate,
     closed: AtomicBool,
     asked: Option<Asked>,
 }
@@ -464,11 +470,10 @@ impl Listener {
         let failed = |error| Error::Network { doing: format!("cannot listen on {address}"), error };
         let tcp = TcpListener::bind(address).map_err(failed)?;
         let address = tcp.local_addr().map_err(failed)?;
-        let opening = AtomicUsize::new(0);
         let shared = Arc::new(Sessions {
             guard,
             by_id: Mutex::default(),
-            opening,
+            gate: Gate::new(Limits { total: MAX_OPENING, ..Limits::default() }),
             closed: AtomicBool::new(false),
             asked,
         });
@@ -538,33 +543,43 @@ impl Sessions {
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
-                    // Out of descriptors, most likely: others will be given back.
-                    tracing::warn!("cannot accept connections: {e}");
-                    std::thread::sleep(AGAIN);
+                    // Out of descriptors, most likely.
+                    let closed = self.gate.shed(SHED);
+                    tracing::warn!("cannot accept connections: {e}; {closed} unproven ones were closed");
+                    std::thread::sleep(AGAIN / 10);
                     continue;
                 }
             };
-            if self.opening.fetch_add(1, SeqCst) >= MAX_OPENING {
-                self.opening.fetch_sub(1, SeqCst);
-                continue;
+            if let Err(e) = self.clone().admit(stream, from) {
+                tracing::info!("{from}: {e}");
             }
-            let sessions = self.clone();
-            std::thread::spawn(move || {
-                let opened =
-                    Connection::accept(stream, from, &sessions.guard).and_then(|c| sessions.admit(c));
-                sessions.opening.fetch_sub(1, SeqCst);
-                match (opened, &sessions.asked) {
-                    (Ok(Some(request)), Some(asked)) => asked(request, from),
-                    (Ok(_), _) => {}
-                    (Err(e), _) => tracing::info!("{from}: {e}"),
-                }
-            });
         }
     }
 
+    /// Opens a connection in a thread of its own: nobody waits for its peer, and it gives way to later ones of its address.
+    fn admit(self: Arc<Self>, stream: std::net::TcpStream, from: SocketAddr) -> std::io::Result<()> {
+        let cut = stream.try_clone()?;
+        let pass = self.gate.admit(Source::from(from.ip()), move || {
+            let _ = cut.shutdown(Shutdown::Both);
+        });
+        let work = move || {
+            let limit = Limit::new(pass.until());
+            let opened = Connection::accept(stream, from, &self.guard, limit).and_then(|connection| {
+                pass.progress().advance();
+                self.introduced(connection)
+            });
+            match (opened, &self.asked) {
+                (Ok(Some(request)), Some(asked)) => asked(request, from, pass),
+                (Ok(_), _) => {}
+                (Err(e), _) => tracing::info!("{from}: {e}"),
+            }
+        };
+        std::thread::Builder::new().spawn(work).map(drop)
+    }
+
     /// Gives a connection to its session, or back if it belongs to none.
-    fn admit(&self, mut connection: Connection) -> Result<Option<Connection>, Error> {
-        let open: Open = expect_message(&mut connection)?;
+    fn introduced(&self, mut connection: Connection) -> Result<Option<Connection>, Error> {
+        let open: Open = expect_message_within(&mut connection, MAX_UNPROVEN)?;
         if open.purpose == Purpose::Request {
             return Ok(Some(connection));
         }
@@ -586,7 +601,8 @@ impl Sessions {
         }
         if open.purpose != Purpose::Probe {
             let failed = |error| Error::Network { doing: "a connection".into(), error };
-            connection.opened().map_err(failed)?;
+            // Who knows the session is of it.
+            connection.prove().and_then(|()| connection.opened()).map_err(failed)?;
             link.arrive(connection, open.purpose);
         }
         Ok(None)

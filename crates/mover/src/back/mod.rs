@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 mod control;
 pub(crate) mod frame;
+mod limit;
 pub(crate) mod link;
 mod meter;
 mod rate;

@@ -11,6 +11,9 @@ use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, ReadTraffic, UnbufferedStatus};
+use tidecast_admission::{MAX_HELD, MAX_READ};
+
+use super::limit::Limit;
 
 /// Bytes that are taken from the kernel at once: some records.
 const INCOMING: usize = 128 << 10;
@@ -20,6 +23,8 @@ const OUTGOING: usize = 64 << 10;
 const RECORD: usize = 16 << 10;
 /// What the records of [`OUTGOING`], or a flight of the handshake, may need beyond it.
 const OVERHEAD: usize = 4 << 10;
+// All buffers of a peer that has proved nothing, with what of it waits decrypted, are within the limit.
+const _: () = assert!(MAX_READ + RECORD + OVERHEAD + MAX_READ <= MAX_HELD);
 
 /// The side of a session.
 pub(crate) trait Session {
@@ -89,6 +94,8 @@ pub(crate) struct Stream<S> {
     outgoing: Box<[u8]>,
     ready: usize,
     is_closed: bool,
+    /// What the peer may cost before it has proved who it is.
+    limit: Option<Limit>,
 }
 
 impl<S> fmt::Debug for Stream<S> {
@@ -102,18 +109,20 @@ impl<S: Session> Stream<S> {
     ///
     /// # Errors
     /// What the connection says; or what rustls does, within an [`io::Error`].
-    pub(crate) fn open(session: S, tcp: TcpStream) -> io::Result<Self> {
+    pub(crate) fn open(session: S, tcp: TcpStream, limit: Option<Limit>) -> io::Result<Self> {
+        let (incoming, outgoing) = if limit.is_some() { (MAX_READ, RECORD) } else { (INCOMING, OUTGOING) };
         let mut stream = Self {
             session,
             tcp,
-            incoming: vec![0; INCOMING].into(),
+            incoming: vec![0; incoming].into(),
             from: 0,
             to: 0,
             rest: Vec::new(),
             taken: 0,
-            outgoing: vec![0; OUTGOING + OVERHEAD].into(),
+            outgoing: vec![0; outgoing + OVERHEAD].into(),
             ready: 0,
             is_closed: false,
+            limit,
         };
         loop {
             match stream.advance(&mut [], Say::Nothing)? {
@@ -123,6 +132,21 @@ impl<S: Session> Stream<S> {
                 Came::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
+    }
+
+    /// The peer has proved who it is: from now on nothing of it is limited.
+    pub(crate) fn prove(&mut self) {
+        if self.limit.take().is_none() {
+            return;
+        }
+        let mut incoming = vec![0; INCOMING];
+        let waits = &self.incoming[self.from..self.to];
+        incoming[..waits.len()].copy_from_slice(waits);
+        (self.from, self.to) = (0, waits.len());
+        self.incoming = incoming.into();
+        let mut outgoing = vec![0; OUTGOING + OVERHEAD];
+        outgoing[..self.ready].copy_from_slice(&self.outgoing[..self.ready]);
+        self.outgoing = outgoing.into();
     }
 
     /// What the peer has shown of itself.
@@ -195,7 +219,12 @@ impl<S: Session> Stream<S> {
         self.incoming.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         loop {
-            match self.tcp.read(&mut self.incoming[self.to..]) {
+            let room = &mut self.incoming[self.to..];
+            let read = match &mut self.limit {
+                Some(limit) => limit.read(&self.tcp, room),
+                None => self.tcp.read(room),
+            };
+            match read {
                 // The end of a connection without a goodbye is a break.
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
@@ -267,7 +296,7 @@ impl<S: Session> Read for Stream<S> {
 
 impl<S: Session> Write for Stream<S> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let now = &buf[..buf.len().min(OUTGOING)];
+        let now = &buf[..buf.len().min(self.outgoing.len() - OVERHEAD)];
         self.say(Say::Data(now))?;
         Ok(now.len())
     }
@@ -312,7 +341,7 @@ mod tests {
 
     fn accept(tcp: TcpStream) -> io::Result<Server> {
         let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
-        Stream::open(UnbufferedServerConnection::new(tls.server()).unwrap(), tcp)
+        Stream::open(UnbufferedServerConnection::new(tls.server()).unwrap(), tcp, None)
     }
 
     fn pair() -> (Client, Server) {
@@ -320,7 +349,7 @@ mod tests {
         let far = thread::spawn(|| accept(far));
         let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
         let session = UnbufferedClientConnection::new(tls.client(), placeholder_name()).unwrap();
-        (Stream::open(session, near).unwrap(), far.join().unwrap().unwrap())
+        (Stream::open(session, near, None).unwrap(), far.join().unwrap().unwrap())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::back::connection::{Connection, Handle, OPENING};
-use crate::back::frame::{expect_message, write_message};
+use crate::back::frame::{MAX_MESSAGE, expect_message_within, write_message};
 use crate::error::Error;
 
 /// Both ways of a channel.
@@ -58,11 +58,28 @@ impl Channel {
     /// # Errors
     /// When there is none, or it is not understood.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        self.hear_within(MAX_MESSAGE)
+    }
+
+    /// The peer has proved that it may ask.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub(crate) fn prove(&mut self) -> Result<(), Error> {
+        let Self::Connection(net) = self else { return Ok(()) };
+        net.0.prove().map_err(|error| Error::Network { doing: "a channel".into(), error })
+    }
+
+    /// The same as [`Channel::hear`], of at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`Channel::hear`].
+    pub(crate) fn hear_within<T: DeserializeOwned>(&mut self, most: usize) -> Result<T, Error> {
         let from: &mut dyn Read = match self {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.incoming,
         };
-        expect_message(&mut &mut *from).map_err(|e| match e {
+        expect_message_within(&mut &mut *from, most).map_err(|e| match e {
             Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
                 let error = std::io::Error::other("it has ended, or closed the connection");
                 Error::Network { doing: "the other end has gone".into(), error }

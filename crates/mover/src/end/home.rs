@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use nix::unistd::{Uid, User};
 
+use tidecast_text::escaped;
+
 use crate::error::Error;
 
 /// A path as a shell of this host would read it: `~` and `~/x` are in the home of who runs this, `~user/x` in that of another.
@@ -27,6 +29,7 @@ fn of(name: &[u8]) -> Result<PathBuf, Error> {
     }
     let user = User::from_name(&name).ok().flatten();
     let none = || {
+        let name = escaped(&*name);
         Error::Usage(format!("there is no user {name} whose home ~{name} would be; of a file say ./~{name}"))
     };
     user.map(|user| user.dir).ok_or_else(none)

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::share::{Claimed, Claims};
 use crate::sink::{self, Directory, Memory};
 use crate::source::{Null, Tree};
-use crate::spec::{Offer, ReceiveSpec, SendSpec};
+use crate::spec::{Accept, Offer, ReceiveSpec, SendSpec};
 
 /// An end that sends.
 #[derive(Debug)]
@@ -88,10 +88,18 @@ impl Receiving {
     /// # Errors
     /// When it cannot be had.
     pub fn new(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
+        Self::accepting(spec, root, Accept::All)
+    }
+
+    /// The same for a sender from which not everything is taken.
+    ///
+    /// # Errors
+    /// As [`Receiving::new`].
+    pub fn accepting(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
         let sink = if spec.null {
             To::Null(sink::Null::default())
         } else {
-            To::Directory(Box::new(Directory::open(spec, root)?))
+            To::Directory(Box::new(Directory::open_for(spec, root, accept)?))
         };
         Ok(Self { sink })
     }

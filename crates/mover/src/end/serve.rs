@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use data_encoding::{BASE32_NOPAD, BASE32_NOPAD_NOCASE};
 use serde::{Deserialize, Serialize};
+use tidecast_admission::Pass;
 use tidecast_hash::sha256;
 use tidecast_identity::{NodeId, NodeKey, Tls};
 
@@ -16,9 +17,11 @@ use super::channel::Channel;
 use super::local::{Receiving, Sending};
 use super::remote::{Answer, End, Request, Role, Way, link, report, told};
 use crate::back::connection::Connection;
+use crate::back::frame::MAX_UNPROVEN;
 use crate::back::link::request;
 use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
 use crate::error::Error;
+use crate::spec::Accept;
 
 /// What lets a user in, and proves the server to the user: the server's node and a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -90,6 +93,28 @@ pub fn ask_server(addresses: &[SocketAddr], key: &ServerKey, guard: &Guard) -> R
     Ok(channel)
 }
 
+/// The secrets of a server: what proves that one may write (and read), and what proves that one may read.
+#[derive(Clone)]
+pub struct Secrets {
+    /// For both.
+    pub write: [u8; 16],
+    /// For reading.
+    pub read: [u8; 16],
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(…)")
+    }
+}
+
+/// What a key allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    Read,
+    Write,
+}
+
 /// How a server serves.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -99,6 +124,8 @@ pub struct ServerOptions {
     pub read_only: bool,
     /// Without TLS.
     pub plain: bool,
+    /// What is taken of those who write, beside names and bytes.
+    pub accept: Accept,
 }
 
 /// A server that runs until it is dropped.
@@ -111,6 +138,7 @@ pub struct Server {
 struct Shared {
     options: ServerOptions,
     key: ServerKey,
+    reading: ServerKey,
     guard: Guard,
     listener: OnceLock<Listener>,
 }
@@ -123,17 +151,19 @@ impl Server {
     pub fn start(
         address: SocketAddr,
         node: &NodeKey,
-        secret: [u8; 16],
+        secrets: &Secrets,
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let guard = if options.plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(node)?)) };
-        let key = ServerKey { node: node.id(), secret };
-        let shared = Arc::new(Shared { options, key, guard: guard.clone(), listener: OnceLock::new() });
+        let key = |secret| ServerKey { node: node.id(), secret };
+        let (key, reading) = (key(secrets.write), key(secrets.read));
+        let listener = OnceLock::new();
+        let shared = Arc::new(Shared { options, key, reading, guard: guard.clone(), listener });
         // Weak: the listener is the server's own, and must go with it.
         let server = Arc::downgrade(&shared);
-        let asked = Box::new(move |connection, from| {
+        let asked = Box::new(move |connection, from, pass| {
             if let Some(server) = server.upgrade() {
-                server.asked(connection, from);
+                server.asked(connection, from, pass);
             }
         });
         let listener = Listener::bind(address, guard, Some(asked))?;
@@ -147,34 +177,40 @@ impl Server {
         self.shared.listener.get().map(Listener::address)
     }
 
-    /// What its users need.
+    /// What its users need who may write, and read.
     #[must_use]
     pub fn key(&self) -> &ServerKey {
         &self.shared.key
     }
+
+    /// What its users need who may read.
+    #[must_use]
+    pub fn reading_key(&self) -> &ServerKey {
+        &self.shared.reading
+    }
 }
 
 impl Shared {
-    fn asked(&self, connection: Connection, from: SocketAddr) {
+    fn asked(&self, connection: Connection, from: SocketAddr, pass: Pass) {
         let peer = connection.peer;
-        if let Err(e) = self.serve(Channel::net(connection), peer) {
+        if let Err(e) = self.serve(Channel::net(connection), peer, pass) {
             tracing::warn!("{from}: {}", e.why());
         }
     }
 
-    fn serve(&self, mut channel: Channel, peer: Option<NodeId>) -> Result<(), Error> {
+    fn serve(&self, mut channel: Channel, peer: Option<NodeId>, pass: Pass) -> Result<(), Error> {
         let nonce = rand::random();
         channel.say(&Challenge { nonce })?;
-        let said: Proof = channel.hear()?;
-        let right = proof(&self.key.secret, &nonce);
-        // Of digests of a secret that is tried once per connection no timing tells anything.
-        if said.proof != right {
+        let said: Proof = channel.hear_within(MAX_UNPROVEN)?;
+        let Some(right) = self.right(&said, &nonce) else {
             channel.say(&Answer::Refused("wrong key".into()))?;
             channel.leave();
             return Err(Error::Refused("wrong key".into()));
-        }
+        };
+        channel.prove()?;
+        drop(pass);
         let request: Request = channel.hear()?;
-        match self.prepare(&request) {
+        match self.prepare(&request, right) {
             Ok(end) if matches!(request.way, Way::Dial { .. }) => self.dial(channel, &request, &end),
             Ok(end) => self.listen(channel, &request, &end, peer),
             Err(e) => {
@@ -184,7 +220,14 @@ impl Shared {
         }
     }
 
-    fn prepare(&self, request: &Request) -> Result<End, Error> {
+    /// What somebody may do who has answered a challenge.
+    fn right(&self, said: &Proof, nonce: &[u8; 32]) -> Option<Right> {
+        // Of digests of a secret that is tried once per connection no timing tells anything.
+        let has = |key: &ServerKey| said.proof == proof(&key.secret, nonce);
+        if has(&self.key) { Some(Right::Write) } else { has(&self.reading).then_some(Right::Read) }
+    }
+
+    fn prepare(&self, request: &Request, right: Right) -> Result<End, Error> {
         request.understood()?;
         match (&request.way, &request.role) {
             (Way::Listen { .. }, _) => {}
@@ -199,7 +242,10 @@ impl Shared {
             Role::Receive(spec) if self.options.read_only && !spec.null => {
                 Err(Error::Refused("it is read-only".into()))
             }
-            Role::Receive(spec) => Ok(End::Receive(Receiving::new(spec, root)?)),
+            Role::Receive(spec) if right == Right::Read && !spec.null => Err(Error::Refused(
+                "its key is for reading only; writing needs the server's other key".into(),
+            )),
+            Role::Receive(spec) => Ok(End::Receive(Receiving::accepting(spec, root, self.options.accept)?)),
         }
     }
 

@@ -12,20 +12,23 @@ use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, SeekFrom as Find, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
-use tidecast_hash::sha256;
 
 use super::dirs::kind;
+use super::private::Private;
 use super::trouble::{Doing, Tried};
 use super::write::reopen;
+use crate::spec::STAGING;
 use crate::xattr;
 
 /// Room for the names of all extended attributes of a file, in bytes: the kernel's bound.
 const XATTRS: usize = 1 << 16;
 
-/// What a thing is called beside its place; always the same, so that nothing is left when the copy is begun again.
-pub(super) fn aside(name: &[u8]) -> String {
-    let digest = sha256(name);
-    format!(".tidecast-move-{}", data_encoding::HEXLOWER.encode(&digest[..8]))
+/// What a thing is called in the directory beside its place.
+pub(super) const NEW: &str = "new";
+
+/// A directory beside the place of what has to be copied there, for one thing.
+pub(super) fn aside(to: &OwnedFd) -> Tried<Private> {
+    Private::open(to, &format!("{STAGING}move-{:016x}", rand::random::<u64>()), &|_| false)
 }
 
 /// The other file systems that were written to, each by a directory of it.
@@ -50,33 +53,29 @@ impl Others {
 /// Said of a hard link that could not be one.
 pub(super) const UNLINKED: &str = "a copy, no hard link: its other name is on another file system";
 
-/// Makes `to/aside` what `from/name` is, with all attributes. With `each` it is on disk then.
-pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, each: bool) -> Tried {
+/// Makes [`NEW`] in `to`, a directory of [`aside`], what `from/name` is, with all attributes. With `each` it is on disk then.
+pub(super) fn duplicate(from: &OwnedFd, name: &[u8], to: &OwnedFd, each: bool) -> Tried {
     let stat = fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
-    match fs::unlinkat(to, aside, AtFlags::empty()) {
-        Err(Errno::NOENT) => {}
-        other => other.doing("make way for")?,
-    }
     match kind(&stat) {
-        FileType::RegularFile => return file(from, name, to, aside, &stat, each),
+        FileType::RegularFile => return file(from, name, to, &stat, each),
         FileType::Symlink => {
             let target = fs::readlinkat(from, name, Vec::new()).doing("read")?;
-            fs::symlinkat(target, to, aside).doing("make the link")?;
+            fs::symlinkat(target, to, NEW).doing("make the link")?;
         }
-        other => fs::mknodat(to, aside, other, mode(&stat), stat.st_rdev).doing("make")?,
+        other => fs::mknodat(to, NEW, other, mode(&stat), stat.st_rdev).doing("make")?,
     }
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    fs::chownat(to, aside, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
+    fs::chownat(to, NEW, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).doing("set the owner of")?;
     for (attribute, value) in xattr::at(from, name, true).ok().flatten().into_iter().flatten() {
-        xattr::set_at(to, aside.as_bytes(), &attribute, &value).doing("set attributes of")?;
+        xattr::set_at(to, NEW.as_bytes(), &attribute, &value).doing("set attributes of")?;
     }
     if kind(&stat) != FileType::Symlink {
-        fs::chmodat(to, aside, mode(&stat), AtFlags::empty()).doing("set the mode of")?;
+        fs::chmodat(to, NEW, mode(&stat), AtFlags::empty()).doing("set the mode of")?;
     }
-    fs::utimensat(to, aside, &times(&stat), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
+    fs::utimensat(to, NEW, &times(&stat), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
 }
 
-fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat, each: bool) -> Tried {
+fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) -> Tried {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = match fs::openat(from, name, read, Mode::empty()) {
         // A mode of ours that lets nobody read.
@@ -88,7 +87,7 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, aside: &str, stat: &fs::Stat,
     };
     let mut source = File::from(source.doing("open")?);
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target = File::from(fs::openat(to, aside, write, Mode::RUSR | Mode::WUSR).doing("make")?);
+    let mut target = File::from(fs::openat(to, NEW, write, Mode::RUSR | Mode::WUSR).doing("make")?);
     data(&mut source, &mut target).doing("write")?;
     if (stat.st_uid, stat.st_gid) != owner(&target)? {
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));

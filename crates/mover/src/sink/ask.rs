@@ -120,7 +120,7 @@ impl Directory {
         if kind(&stat) != FileType::RegularFile {
             return Err(Trouble::because("set attributes of", "it is no longer a file"));
         }
-        self.owners.dress(&file, &stat, &entry.attributes, &mut |what| self.problem(path, what, false))
+        self.owners.dress(&file, &stat, &entry.attributes, &mut |lost| self.missing(path, lost))
     }
 
     /// Parts of a wanted file that an earlier run has left; None if that is all of it, and so it was finished.

@@ -9,6 +9,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use tidecast_text::escaped_bytes;
+
 use super::trouble::{Doing, Tried};
 use crate::entry::{Attributes, Owner, Time};
 use crate::xattr;
@@ -18,6 +20,21 @@ const NAMES: usize = 4096;
 
 /// Numbers of users and (true) groups of this host, by name.
 type Names = HashMap<(Arc<str>, bool), Option<u32>>;
+
+/// Set-user-id and set-group-id.
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+/// Rights that a program has of its file, as set-user-id gives them.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// What an entry does not get here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Something that the user may expect to be kept.
+    Attribute(String),
+    /// What would be another's right without its owner, as `cp -p` drops it.
+    Rights(String),
+}
 
 /// Who may own what this process writes.
 #[derive(Debug)]
@@ -43,6 +60,11 @@ impl Owners {
         }
     }
 
+    /// Who owns what this process makes.
+    pub(super) fn own(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
     pub(super) fn is_root(&self) -> bool {
         self.uid == 0
     }
@@ -51,11 +73,57 @@ impl Owners {
     pub(super) fn resolve(&self, owner: &Owner) -> (u32, u32) {
         // All ones means "leave it" to the kernel, and is nobody's number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
-        let gid = valid(self.id(&owner.group, owner.gid, true), self.gid);
+        let (uid, gid) = self.meant(owner);
+        let gid = valid(gid, self.gid);
         if self.is_root() {
-            return (valid(self.id(&owner.user, owner.uid, false), self.uid), gid);
+            return (valid(uid, self.uid), gid);
         }
         (self.uid, if self.groups.contains(&gid) { gid } else { self.gid })
+    }
+
+    /// The owner that is meant, whoever may be given.
+    fn meant(&self, owner: &Owner) -> (u32, u32) {
+        (self.id(&owner.user, owner.uid, false), self.id(&owner.group, owner.gid, true))
+    }
+
+    /// The mode of an entry whose owner is `has`. Without its owner a program must not run with the rights of one: what was
+    /// theirs to give would be given of others. With another group, others than its owner chose may run it.
+    fn mode(&self, attributes: &Attributes, has: (u32, u32)) -> u32 {
+        let mode = attributes.mode;
+        if mode & (SET_UID | SET_GID) == 0 {
+            return mode;
+        }
+        let meant = self.meant(&attributes.owner);
+        match (meant.0 == has.0, meant.1 == has.1) {
+            (true, true) => mode,
+            (false, true) => mode & !SET_UID,
+            (_, false) => mode & !(SET_UID | SET_GID),
+        }
+    }
+
+    /// The same, and says what is missing.
+    fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(Lost)) -> u32 {
+        let mode = self.mode(attributes, has);
+        if mode != attributes.mode {
+            warn(Lost::Rights(
+                "its set-user-id or set-group-id bit is dropped, since its owner is not kept".into(),
+            ));
+        }
+        mode
+    }
+
+    /// Whether an entry whose owner is `has` gets an attribute of that name.
+    fn keeps(&self, name: &[u8], attributes: &Attributes, has: (u32, u32)) -> bool {
+        xattr::travels(name, true) && (name != CAPABILITY || self.meant(&attributes.owner) == has)
+    }
+
+    /// The attributes that an entry gets whose owner is `has`.
+    fn kept_xattrs<'a>(
+        &self,
+        attributes: &'a Attributes,
+        has: (u32, u32),
+    ) -> impl Iterator<Item = &'a (Vec<u8>, Vec<u8>)> {
+        attributes.xattrs.iter().flatten().filter(move |(name, _)| self.keeps(name, attributes, has))
     }
 
     fn id(&self, name: &Arc<str>, number: u32, group: bool) -> u32 {
@@ -92,14 +160,23 @@ impl Owners {
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
-        warn: &mut dyn FnMut(String),
+        warn: &mut dyn FnMut(Lost),
     ) -> Tried {
         let owner = self.resolve(&attributes.owner);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
-        set_xattrs(file, attributes, warn);
+        let mut has = if chowned { owner } else { (self.uid, self.gid) };
+        if attributes.mode & (SET_UID | SET_GID) != 0
+            || attributes.xattrs.as_ref().is_some_and(|x| !x.is_empty())
+        {
+            // A server may have made it another's.
+            let stat = fs::fstat(file).doing("look at")?;
+            has = (stat.st_uid, stat.st_gid);
+        }
+        self.set_xattrs(file, attributes, has, warn);
         let made = self.first_mode(attributes).bits() & !self.umask;
-        if made != attributes.mode || chowned {
-            fs::fchmod(file, Mode::from_raw_mode(attributes.mode)).doing("set the mode of")?;
+        let mode = self.kept_mode(attributes, has, warn);
+        if made != mode || chowned {
+            fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
         }
         fs::futimens(file, &times(attributes.mtime)).doing("set the time of")
     }
@@ -110,14 +187,17 @@ impl Owners {
         file: &OwnedFd,
         stat: &Stat,
         attributes: &Attributes,
-        warn: &mut dyn FnMut(String),
+        warn: &mut dyn FnMut(Lost),
     ) -> Tried<bool> {
         let owner = self.resolve(&attributes.owner);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
-        let mut changed =
-            chowned | set_xattrs(file, attributes, warn) | self.drop_xattrs(file, attributes, warn);
-        if chowned || stat.st_mode & 0o7777 != attributes.mode {
-            fs::fchmod(file, Mode::from_raw_mode(attributes.mode)).doing("set the mode of")?;
+        let has = if chowned { owner } else { (stat.st_uid, stat.st_gid) };
+        let mut changed = chowned
+            | self.set_xattrs(file, attributes, has, warn)
+            | self.drop_xattrs(file, attributes, has, warn);
+        let mode = self.kept_mode(attributes, has, warn);
+        if chowned || stat.st_mode & 0o7777 != mode {
+            fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
             changed = true;
         }
         if !same_time(stat, attributes.mtime) {
@@ -128,18 +208,25 @@ impl Owners {
     }
 
     /// Takes away those that it should not have; true if it had one.
-    fn drop_xattrs(&self, file: &OwnedFd, attributes: &Attributes, warn: &mut dyn FnMut(String)) -> bool {
-        let Some(wanted) = &attributes.xattrs else { return false };
+    fn drop_xattrs(
+        &self,
+        file: &OwnedFd,
+        attributes: &Attributes,
+        has: (u32, u32),
+        warn: &mut dyn FnMut(Lost),
+    ) -> bool {
+        if attributes.xattrs.is_none() {
+            return false;
+        }
         let Ok(Some(here)) = xattr::of(file, self.is_root()) else { return false };
         let mut changed = false;
-        for (name, _) in here.iter().filter(|(name, _)| wanted.iter().all(|(other, _)| other != name)) {
+        let gone = |name: &[u8]| self.kept_xattrs(attributes, has).all(|(other, _)| other != name);
+        for (name, _) in here.iter().filter(|(name, _)| gone(name)) {
             match fs::fremovexattr(file, name.as_slice()) {
                 Ok(()) => changed = true,
                 Err(e) => {
-                    warn(format!(
-                        "its attribute {} could not be removed: {e}",
-                        String::from_utf8_lossy(name)
-                    ));
+                    let name = escaped_bytes(name);
+                    warn(Lost::Attribute(format!("its attribute {name} could not be removed: {e}")));
                 }
             }
         }
@@ -148,16 +235,19 @@ impl Owners {
 
     /// Whether [`Owners::dress`] has anything to do for this name.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> bool {
-        stat.st_mode & 0o7777 != attributes.mode
+        let has = (stat.st_uid, stat.st_gid);
+        let wanted: Vec<_> = self.kept_xattrs(attributes, has).collect();
+        stat.st_mode & 0o7777 != self.mode(attributes, has)
             || !same_time(stat, attributes.mtime)
-            || self.resolve(&attributes.owner) != (stat.st_uid, stat.st_gid)
-            || attributes.xattrs.as_ref().is_some_and(|wanted| match xattr::at(dir, name, self.is_root()) {
-                Ok(Some(here)) => {
-                    here.len() != wanted.len() || here.iter().any(|pair| !wanted.contains(pair))
+            || self.resolve(&attributes.owner) != has
+            || attributes.xattrs.is_some()
+                && match xattr::at(dir, name, self.is_root()) {
+                    Ok(Some(here)) => {
+                        here.len() != wanted.len() || here.iter().any(|pair| !wanted.contains(&pair))
+                    }
+                    // That they cannot be had here is told by whoever sets them.
+                    Ok(None) | Err(_) => !wanted.is_empty(),
                 }
-                // That they cannot be had here is told by whoever sets them.
-                Ok(None) | Err(_) => !wanted.is_empty(),
-            })
     }
 
     /// Dresses what is no file, under a name in a directory of ours. A link has no mode.
@@ -167,56 +257,70 @@ impl Owners {
         name: &str,
         attributes: &Attributes,
         link: bool,
-        warn: &mut dyn FnMut(String),
+        warn: &mut dyn FnMut(Lost),
     ) -> Tried {
         let owner @ (uid, gid) = self.resolve(&attributes.owner);
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
-                warn(format!("its owner could not be set: {e}"));
+                warn(Lost::Attribute(format!("its owner could not be set: {e}")));
             }
         }
-        for (attribute, value) in attributes.xattrs.iter().flatten() {
+        let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
+        let has = (stat.st_uid, stat.st_gid);
+        for (attribute, value) in self.kept_xattrs(attributes, has) {
             if let Err(e) = xattr::set_at(dir, name.as_bytes(), attribute, value) {
-                let attribute = String::from_utf8_lossy(attribute);
-                warn(format!("its attribute {attribute} could not be set: {e}"));
+                let attribute = escaped_bytes(attribute);
+                warn(Lost::Attribute(format!("its attribute {attribute} could not be set: {e}")));
             }
         }
         if !link {
-            let mode = Mode::from_raw_mode(attributes.mode);
+            let mode = Mode::from_raw_mode(self.kept_mode(attributes, has, warn));
             fs::chmodat(dir, name, mode, AtFlags::empty()).doing("set the mode of")?;
         }
         fs::utimensat(dir, name, &times(attributes.mtime), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
     }
+
+    /// Sets those that differ; true if one did.
+    fn set_xattrs(
+        &self,
+        file: &OwnedFd,
+        attributes: &Attributes,
+        owner: (u32, u32),
+        warn: &mut dyn FnMut(Lost),
+    ) -> bool {
+        let mut changed = false;
+        for (name, value) in attributes.xattrs.iter().flatten() {
+            if !self.keeps(name, attributes, owner) {
+                let name = escaped_bytes(name);
+                warn(Lost::Rights(format!("its attribute {name} is dropped, since its owner is not kept")));
+                continue;
+            }
+            let mut has = vec![0; value.len() + 1];
+            if fs::fgetxattr(file, name.as_slice(), has.as_mut_slice()) == Ok(value.len())
+                && has[..value.len()] == *value
+            {
+                continue;
+            }
+            match fs::fsetxattr(file, name.as_slice(), value, XattrFlags::empty()) {
+                Ok(()) => changed = true,
+                Err(e) => {
+                    let name = escaped_bytes(name);
+                    warn(Lost::Attribute(format!("its attribute {name} could not be set: {e}")));
+                }
+            }
+        }
+        changed
+    }
 }
 
-fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> bool {
+fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(Lost)) -> bool {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     let set = fs::fchown(file, Some(uid), Some(gid));
     if let Err(e) = set {
-        warn(format!("its owner could not be set: {e}"));
+        warn(Lost::Attribute(format!("its owner could not be set: {e}")));
     }
     set.is_ok()
-}
-
-/// Sets those that differ; true if one did.
-fn set_xattrs(file: &OwnedFd, attributes: &Attributes, warn: &mut dyn FnMut(String)) -> bool {
-    let mut changed = false;
-    for (name, value) in attributes.xattrs.iter().flatten() {
-        let mut has = vec![0; value.len() + 1];
-        if fs::fgetxattr(file, name.as_slice(), has.as_mut_slice()) == Ok(value.len())
-            && has[..value.len()] == *value
-        {
-            continue;
-        }
-        match fs::fsetxattr(file, name.as_slice(), value, XattrFlags::empty()) {
-            Ok(()) => changed = true,
-            Err(e) => {
-                warn(format!("its attribute {} could not be set: {e}", String::from_utf8_lossy(name)));
-            }
-        }
-    }
-    changed
 }
 
 pub(super) fn times(mtime: Time) -> Timestamps {

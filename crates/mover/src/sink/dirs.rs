@@ -139,8 +139,19 @@ pub(super) fn remove_tree(
 ) -> Tried<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = fs::openat(at, name, flags, Mode::empty()).doing("open")?;
+    let removed = remove_within(&dir, path, keep)?;
+    match fs::unlinkat(at, name, AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(removed + 1),
+        // It holds names that stay.
+        Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
+        Err(e) => Err(e).doing("remove"),
+    }
+}
+
+/// Removes what is in a directory, as [`remove_tree`].
+pub(super) fn remove_within(dir: &OwnedFd, path: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Tried<u64> {
     let mut removed = 0;
-    for entry in fs::Dir::read_from(&dir).doing("list")? {
+    for entry in fs::Dir::read_from(dir).doing("list")? {
         let entry = entry.doing("list")?;
         let name = entry.file_name().to_bytes();
         if matches!(name, b"." | b"..") {
@@ -150,18 +161,13 @@ pub(super) fn remove_tree(
         if keep(&below) {
             continue;
         }
-        match fs::unlinkat(&dir, name, AtFlags::empty()) {
+        match fs::unlinkat(dir, name, AtFlags::empty()) {
             Ok(()) => removed += 1,
             Err(Errno::NOENT) => {}
             // By POSIX; Linux says EISDIR.
-            Err(Errno::ISDIR | Errno::PERM) => removed += remove_tree(&dir, name, &below, keep)?,
+            Err(Errno::ISDIR | Errno::PERM) => removed += remove_tree(dir, name, &below, keep)?,
             Err(e) => return Err(e).doing("remove"),
         }
     }
-    match fs::unlinkat(at, name, AtFlags::REMOVEDIR) {
-        Ok(()) => Ok(removed + 1),
-        // It holds names that stay.
-        Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
-        Err(e) => Err(e).doing("remove"),
-    }
+    Ok(removed)
 }

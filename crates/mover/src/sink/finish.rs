@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use super::across;
 use super::ask::looking;
 use super::dirs::{Dirs, kind, look, remove_tree, split};
-use super::place::DISCARDED;
 use super::stage::{self, PREFIX, Stage};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
@@ -56,10 +55,8 @@ impl Directory {
             return Err(e);
         }
         self.leave(staging, unfinished, late.top.as_ref())?;
-        let Some(around) = &self.place.around else { return Ok(()) };
-        remove_tree(around, DISCARDED.as_bytes(), b"", &|_| false)
-            .map(drop)
-            .map_err(|t| t.at(self.place.shown.clone()))
+        let Some((around, own)) = &self.place.around else { return Ok(()) };
+        own.remove(around).map_err(|t| t.at(self.place.shown.clone()))
     }
 
     /// Sees to it that all is on the disk, and removes the staging directory.
@@ -95,9 +92,9 @@ impl Directory {
     fn clear_leftovers(&self, staging: &Staging) -> Result<(), Error> {
         for identity in &self.spec.leftovers {
             let name = stage::name(identity, &self.place);
-            if fs::statat(&staging.base, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-                && let Err(Trouble { doing, error }) =
-                    Stage::open(staging.base.clone(), name.clone()).and_then(|stage| stage.remove())
+            let found = Stage::find(staging.base.clone(), &name);
+            if let Err(Trouble { doing, error }) =
+                found.and_then(|stage| stage.map_or(Ok(()), |stage| stage.remove()))
             {
                 self.problem(name.as_bytes(), format!("cannot {doing} it: {error}"), false);
             }
@@ -146,21 +143,18 @@ impl Directory {
     /// A link where the staging directory is on another file system than what it is a link to.
     fn link_across(&self, from: &OwnedFd, old: &[u8], dir: &OwnedFd, entry: &Entry) -> Tried {
         let (_, name) = split(&entry.path);
-        let aside = across::aside(name);
-        let _ = fs::unlinkat(dir, aside.as_str(), AtFlags::empty());
-        let made = match fs::linkat(from, old, dir, aside.as_str(), AtFlags::empty()) {
+        let aside = across::aside(dir)?;
+        let made = match fs::linkat(from, old, &aside.dir, across::NEW, AtFlags::empty()) {
             Err(Errno::XDEV) => {
                 self.problem(&entry.path, across::UNLINKED.into(), false);
                 self.others.note(dir)?;
-                across::duplicate(from, old, dir, &aside, self.spec.durable == Durable::Each)
+                across::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
             other => other.doing("make the link"),
         };
-        let tried = made.and_then(|()| self.rename(dir, &aside, dir, name, &entry.path));
-        if tried.is_err() {
-            let _ = fs::unlinkat(dir, aside.as_str(), AtFlags::empty());
-        }
-        tried?;
+        let tried = made.and_then(|()| self.rename(&aside.dir, across::NEW, dir, name, &entry.path));
+        let removed = aside.remove(dir);
+        tried.and(removed)?;
         self.counts.entries.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -181,7 +175,7 @@ impl Directory {
     fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
         let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
         let stat = fs::fstat(&dir).doing("look at")?;
-        let mut warn = |what| self.problem(&entry.path, what, false);
+        let mut warn = |lost| self.missing(&entry.path, lost);
         self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
     }
 

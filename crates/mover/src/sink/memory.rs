@@ -300,12 +300,11 @@ impl Memory {
 
     /// All of a file has come, and it is not what the sender has read.
     fn differs(&self, number: u64, cut: &Cut) -> Result<(), Error> {
-        let path = String::from_utf8_lossy(&cut.entry.path).into_owned();
-        let what = "not copied: what has come is not what was read".to_owned();
+        let what = "not copied: what has come is not what was read";
         let mut said = self.said.lock();
         said.failed += 1;
         if said.problems.len() < super::PROBLEMS {
-            said.problems.push(Problem { path, what, failed: true });
+            said.problems.push(Problem::new(&cut.entry.path, what, true));
         } else {
             said.more_problems += 1;
         }
@@ -395,11 +394,8 @@ impl Sink for Memory {
         // The sender has said why, if it knows.
         if walked.failed == 0 {
             said.failed += left.len() as u64;
-            said.problems.extend(left.iter().map(|cut| Problem {
-                path: String::from_utf8_lossy(&cut.entry.path).into_owned(),
-                what: "not copied: parts of it have not come".into(),
-                failed: true,
-            }));
+            let what = "not copied: parts of it have not come";
+            said.problems.extend(left.iter().map(|cut| Problem::new(&cut.entry.path, what, true)));
         }
         Ok(Written {
             problems: said.problems,

@@ -10,12 +10,14 @@ mod attributes;
 mod cut;
 mod dirs;
 mod finish;
+mod guest;
 mod journal;
 mod memory;
 mod null;
 mod numbers;
 mod place;
 mod plan;
+mod private;
 mod stage;
 mod trouble;
 mod write;
@@ -35,15 +37,16 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use tidecast_hash::Digest;
 use tidecast_publish::Exclude;
+use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
 use crate::digest;
 use crate::error::Error;
 use crate::job::{Problem, Sink, Walked, Want, Written};
 use crate::part::{Data, Part, Parts};
-use crate::spec::ReceiveSpec;
+use crate::spec::{Accept, ReceiveSpec};
 
-use attributes::Owners;
+use attributes::{Lost, Owners};
 use cut::Cuts;
 use dirs::Dirs;
 use journal::{Id, Journal, Left};
@@ -76,6 +79,10 @@ pub struct Directory {
     writers: AtomicUsize,
     counts: Counts,
     said: Mutex<Written>,
+    accept: Accept,
+    /// Entries of which it was said what was dropped, and how many have another owner at the sender.
+    told: Mutex<Numbers>,
+    foreign: AtomicU64,
 }
 
 /// What is on disk until the end.
@@ -138,7 +145,15 @@ impl Directory {
     /// # Errors
     /// When it is not a place for what is sent, cannot be written, or another copy of the same is at work there.
     pub fn open(spec: &ReceiveSpec, root: Option<&Path>) -> Result<Self, Error> {
-        Self::open_in(spec, root, &journal::boot())
+        Self::open_for(spec, root, Accept::All)
+    }
+
+    /// The same for a sender from which not everything is taken.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
+        Ok(Self { accept, ..Self::open_in(spec, root, &journal::boot())? })
     }
 
     fn open_in(spec: &ReceiveSpec, root: Option<&Path>, boot: &Digest) -> Result<Self, Error> {
@@ -170,6 +185,9 @@ impl Directory {
             writers: AtomicUsize::new(0),
             counts: Counts::default(),
             said: Mutex::default(),
+            accept: Accept::All,
+            told: Mutex::default(),
+            foreign: AtomicU64::new(0),
             spec: spec.clone(),
         })
     }
@@ -179,10 +197,23 @@ impl Directory {
         let mut said = self.said.lock();
         said.failed += u64::from(failed);
         if said.problems.len() < PROBLEMS {
-            let path = self.place.show(path);
-            said.problems.push(Problem { path, what, failed });
+            said.problems.push(Problem::new(&self.place.show(path), what, failed));
         } else {
             said.more_problems += 1;
+        }
+    }
+
+    /// Something of one name that is not kept.
+    fn lost(&self, path: &[u8], what: String) {
+        self.said.lock().lost += 1;
+        self.problem(path, what, false);
+    }
+
+    /// The same as the system, or its rules, have it.
+    fn missing(&self, path: &[u8], lost: Lost) {
+        match lost {
+            Lost::Attribute(what) => self.lost(path, what),
+            Lost::Rights(what) => self.problem(path, what, false),
         }
     }
 
@@ -219,7 +250,7 @@ impl Directory {
 
 impl Staging {
     fn open(base: Arc<OwnedFd>, spec: &ReceiveSpec, place: &Place, boot: &Digest) -> Result<Self, Trouble> {
-        let stage = Stage::open(base.clone(), stage::name(&spec.offer.identity, place))?;
+        let stage = Stage::open(base.clone(), &stage::name(&spec.offer.identity, place))?;
         let keep = |name: &[u8]| spec.resume && (name == b"journal" || name.starts_with(b"f"));
         stage.clear(&keep)?;
         let (journal, left) = Journal::open(&stage, boot)?;
@@ -248,7 +279,7 @@ fn check(block: &Block, data: &[u8], part: &Part) -> Result<(), Error> {
     if known.unwrap_or_else(|| digest::part(data)) == *digest {
         return Ok(());
     }
-    let path = String::from_utf8_lossy(&part.entry.path);
+    let path = escaped_bytes(&part.entry.path);
     Err(Error::Damaged(format!("a part of {path} does not have its digest")))
 }
 
@@ -271,7 +302,12 @@ impl Sink for Directory {
             let data = &block.payload()[at..at + part.data.payload()];
             at += data.len();
             check(block, data, &part)?;
-            self.take(staging, &mut writer, &part, data, &mut want)?;
+            if matches!(part.data, Data::Ask { .. }) {
+                want.get_or_insert_with(Want::default);
+            }
+            if self.admit(&mut part)? {
+                self.take(staging, &mut writer, &part, data, &mut want)?;
+            }
         }
         writer.part = part;
         self.idle.lock().push(writer);

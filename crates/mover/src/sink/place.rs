@@ -9,6 +9,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use tidecast_text::escaped;
+
+use super::private::Private;
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
 
@@ -25,12 +28,12 @@ pub(super) struct Place {
     pub(super) rename: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether there is nothing yet at the destination.
     pub(super) fresh: bool,
-    /// The directory in which [`DISCARDED`] is the base, with [`ReceiveSpec::discard`].
-    pub(super) around: Option<OwnedFd>,
+    /// With [`ReceiveSpec::discard`]: the directory in which the base is, and the base as one of its own.
+    pub(super) around: Option<(OwnedFd, Private)>,
 }
 
 /// The directory of what is only written to see what that costs. Deletion passes over names that begin this way.
-pub(super) const DISCARDED: &str = ".tidecast-copy-discarded";
+const DISCARDED: &str = ".tidecast-copy-discarded";
 
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
 /// root they cannot lead out of it.
@@ -88,7 +91,7 @@ impl Place {
             (None, Some(_)) if slash => Self::directory(&way, path, spec),
             (Some(false), None) => Err(Error::Usage(format!(
                 "the destination {} is a file: a directory, or several sources, cannot be copied to it",
-                Path::new(&spec.dest).display()
+                escaped(&spec.dest)
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
             (_, Some(single)) => Self::renamed(&way, path, single, spec),
@@ -99,15 +102,11 @@ impl Place {
     /// A directory of its own in the one that was found.
     fn within(mut self, spec: &ReceiveSpec) -> Result<Self, Error> {
         let Some(base) = self.base.take() else { return Ok(self) };
-        let made = match fs::mkdirat(&base, DISCARDED, Mode::from_raw_mode(0o700)) {
-            Err(Errno::EXIST) => Ok(()),
-            other => other,
-        };
-        let opened = made
-            .and_then(|()| fs::openat(&base, DISCARDED, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()))
-            .map_err(|e| refused(&spec.dest, e))?;
-        self.shown.push(DISCARDED);
-        Ok(Self { base: Some(opened), around: Some(base), rename: None, fresh: true, ..self })
+        let own = Private::open(&base, DISCARDED, &|_| true);
+        let own = own.map_err(|t| t.at(Path::new(&spec.dest)))?;
+        let opened = rustix::io::fcntl_dupfd_cloexec(&own.dir, 0).map_err(|e| refused(&spec.dest, e))?;
+        self.shown.push(&own.name);
+        Ok(Self { base: Some(opened), around: Some((base, own)), rename: None, fresh: true, ..self })
     }
 
     fn directory(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
@@ -141,13 +140,9 @@ impl Place {
     }
 
     /// As a person would write the name of an entry.
-    pub(super) fn show(&self, path: &[u8]) -> String {
-        let path = Path::new(OsStr::from_bytes(path));
-        if path.as_os_str().is_empty() {
-            self.shown.display().to_string()
-        } else {
-            self.shown.join(path).display().to_string()
-        }
+    pub(super) fn show(&self, path: &[u8]) -> Vec<u8> {
+        let path = if path.is_empty() { self.shown.clone() } else { self.path(path) };
+        path.into_os_string().into_vec()
     }
 
     /// The same for errors.
@@ -158,7 +153,7 @@ impl Place {
 
 fn refused(dest: &OsStr, errno: Errno) -> Error {
     if errno == Errno::XDEV {
-        let dest = Path::new(dest).display();
+        let dest = escaped(dest);
         return Error::Usage(format!("the destination {dest} is outside of the served directory"));
     }
     Error::io("open", dest)(errno.into())

@@ -23,10 +23,13 @@ impl Directory {
         let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
         let (mut parts, mut part, mut want) = (Parts::new(&block.table, block.len), Part::default(), None);
         while parts.next(&mut part)? {
-            let path = self.named(&part.entry.path)?;
             if matches!(part.data, Data::Ask { .. }) {
                 want = Some(Want::default());
             }
+            if !self.admit(&mut part)? {
+                continue;
+            }
+            let path = self.named(&part.entry.path)?;
             if !self.done.lock().insert(part.file) {
                 continue;
             }
@@ -102,8 +105,7 @@ impl Directory {
         }
         let mut said = self.said.lock();
         if said.planned.len() < CHANGES {
-            let path = self.place.show(path);
-            said.planned.push(Change { path, what: what.to_owned() });
+            said.planned.push(Change::new(&self.place.show(path), what));
         }
     }
 }

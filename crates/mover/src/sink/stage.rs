@@ -15,6 +15,7 @@ use tidecast_hash::sha256;
 use super::attributes::plain;
 use super::dirs::remove_tree;
 use super::place::Place;
+use super::private::{self, Private, is_own_file};
 use super::trouble::{Doing, Tried, Trouble};
 use crate::entry::Entry;
 use crate::part::{Data, Part, Parts, TableWriter};
@@ -56,46 +57,44 @@ fn flock(lock: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 impl Stage {
-    /// Makes it or takes over what an earlier copy has left there.
-    pub(super) fn open(base: Arc<OwnedFd>, name: String) -> Tried<Self> {
+    /// Makes it or takes over what an earlier copy has left there. What is not provably this user's own is left alone, and
+    /// another name is taken.
+    pub(super) fn open(base: Arc<OwnedFd>, name: &str) -> Tried<Self> {
         for _ in 0..8 {
-            let found = match fs::mkdirat(&base, name.as_str(), Mode::from_raw_mode(0o700)) {
-                Ok(()) => false,
-                Err(Errno::EXIST) => true,
-                Err(e) => return Err(e).doing("make the directory"),
-            };
-            let dir = match fs::openat(&base, name.as_str(), DIRECTORY, Mode::empty()) {
-                Err(Errno::NOENT) => continue,
-                other => other.doing("open")?,
-            };
-            plain(&dir).doing("set the mode of")?;
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
-                Err(Errno::NOENT) => continue,
-                other => other.doing("open the lock of")?,
-            };
-            match flock(&lock) {
-                // A file system without locks: going on unlocked beats refusing to work there.
-                Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    let why = "another copy of the same to the same place is running";
-                    return Err(Trouble::because("begin in", why));
-                }
-                Err(e) => return Err(e).doing("lock"),
-            }
-            // Whoever had it before may have removed it meanwhile.
-            let same = |a: &fs::Stat, b: &fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-            let ours = fs::fstat(&dir).doing("look at")?;
-            let there = fs::statat(&base, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-            let locked = fs::statat(&dir, "lock", AtFlags::SYMLINK_NOFOLLOW);
-            let holds = fs::fstat(&lock).doing("look at")?;
-            if there.is_ok_and(|there| same(&there, &ours))
-                && locked.is_ok_and(|locked| same(&locked, &holds))
-            {
-                return Ok(Self { name, base, dir, found, _lock: lock });
+            let private = Private::open(&base, name, &is_known)?;
+            if let Some(stage) = Self::lock(&base, private)? {
+                return Ok(stage);
             }
         }
         Err(Trouble::because("make the directory", "another program removes it all the time"))
+    }
+
+    /// What an earlier copy of this user's has left, if it is there.
+    pub(super) fn find(base: Arc<OwnedFd>, name: &str) -> Tried<Option<Self>> {
+        let found = Private::find(&base, name, &is_known)?;
+        found.map_or(Ok(None), |private| Self::lock(&base, private))
+    }
+
+    /// None if it was removed meanwhile.
+    fn lock(base: &Arc<OwnedFd>, private: Private) -> Tried<Option<Self>> {
+        let Private { name, dir, found } = private;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match fs::openat(&dir, "lock", flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.doing("open the lock of")?,
+        };
+        match flock(&lock) {
+            // A file system without locks: going on unlocked beats refusing to work there.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let why = "another copy of the same to the same place is running";
+                return Err(Trouble::because("begin in", why));
+            }
+            Err(e) => return Err(e).doing("lock"),
+        }
+        // Whoever had it before may have removed it meanwhile.
+        let is_there = private::names(base, &name, &dir)? && private::names(&dir, "lock", &lock)?;
+        Ok(is_there.then(|| Self { name, base: base.clone(), dir, found, _lock: lock }))
     }
 
     /// Removes what an earlier copy has left, but for what `keep` names.
@@ -126,12 +125,32 @@ impl Stage {
 
     /// Removes it with all that is in it.
     pub(super) fn remove(&self) -> Tried {
-        remove_tree(&self.base, self.name.as_bytes(), self.name.as_bytes(), &|_| false).map(drop)
+        private::remove(&self.base, &self.name, &self.dir)
     }
 
-    /// Opens a file in it.
+    /// Opens a file in it. One that this user has not made there, or that has another name too, is removed.
     pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        fs::openat(&self.dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
+        let open = || {
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            fs::openat(&self.dir, name, flags, Mode::from_raw_mode(0o600))
+        };
+        let file = open()?;
+        if is_own_file(&self.dir, &file)? {
+            return Ok(file);
+        }
+        fs::unlinkat(&self.dir, name, AtFlags::empty())?;
+        open()
+    }
+}
+
+/// Names in a staging directory.
+fn is_known(name: &[u8]) -> bool {
+    let all = |rest: &[u8], of: fn(&u8) -> bool| !rest.is_empty() && rest.iter().all(of);
+    match name {
+        b"lock" | b"journal" | b"dirs" | b"made" | b"links" | b"link" => true,
+        [b'w', rest @ ..] => all(rest, u8::is_ascii_digit),
+        [b'f', rest @ ..] => all(rest, u8::is_ascii_hexdigit),
+        _ => false,
     }
 }
 
@@ -141,7 +160,7 @@ pub(super) struct Spool(Mutex<BufWriter<File>>);
 
 impl Spool {
     pub(super) fn new(dir: impl AsFd, name: &str) -> Tried<Self> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(dir, name, flags, Mode::from_raw_mode(0o600)).doing("make")?;
         Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
     }

@@ -143,7 +143,7 @@ impl Directory {
     }
 
     fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, path: &[u8]) -> Tried {
-        self.owners.dress_new(file, attributes, &mut |what| self.problem(path, what, false))?;
+        self.owners.dress_new(file, attributes, &mut |lost| self.missing(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
         }
@@ -215,7 +215,7 @@ impl Directory {
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             let attributes = &cut.entry.attributes;
             let stat = fs::fstat(&file).doing("look at")?;
-            self.owners.dress(&file, &stat, attributes, &mut |what| self.problem(path, what, false))?;
+            self.owners.dress(&file, &stat, attributes, &mut |lost| self.missing(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
@@ -255,7 +255,7 @@ impl Directory {
             }
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
-        let mut warn = |what| self.problem(path, what, false);
+        let mut warn = |lost| self.missing(path, lost);
         let dressed = self.owners.dress_name(stage, at, &entry.attributes, is_link, &mut warn);
         let tried = dressed.and_then(|()| self.rename(stage, &temporary, &dir, name, path));
         writer.tidy(&temporary, tried)
@@ -297,16 +297,18 @@ impl Directory {
         path: &[u8],
     ) -> Tried {
         self.others.note(to)?;
-        let aside = across::aside(name);
+        let aside = across::aside(to)?;
         if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
             self.problem(path, across::UNLINKED.into(), false);
         }
         let tried =
-            across::duplicate(from, temporary.as_bytes(), to, &aside, self.spec.durable == Durable::Each)
-                .and_then(|()| self.rename(to, &aside, to, name, path));
-        let left = if tried.is_ok() { (from, temporary) } else { (to, aside.as_str()) };
-        let _ = fs::unlinkat(left.0, left.1, AtFlags::empty());
-        tried
+            across::duplicate(from, temporary.as_bytes(), &aside.dir, self.spec.durable == Durable::Each)
+                .and_then(|()| self.rename(&aside.dir, across::NEW, to, name, path));
+        if tried.is_ok() {
+            let _ = fs::unlinkat(from, temporary, AtFlags::empty());
+        }
+        let removed = aside.remove(to);
+        tried.and(removed)
     }
 
     /// Whether the user has said that a name is to be left alone.

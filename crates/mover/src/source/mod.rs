@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
 use tidecast_publish::Exclude;
+use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
 use crate::digest::Layer;
@@ -168,7 +169,7 @@ impl Tree {
         if let Some(dest) = &dest
             && let Some(top) = tops.iter().find(|top| top.is_at(dest))
         {
-            let (top, dest) = (&top.shown, dest.shown());
+            let (top, dest) = (escaped_bytes(&top.shown), escaped_bytes(dest.shown()));
             return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
         }
         let single = match tops.as_slice() {
@@ -234,14 +235,10 @@ impl Tree {
 
     /// Something concerns this name.
     fn trouble(&self, dir: &Dir, name: &[u8], what: impl Into<String>, failed: bool) {
-        let top = self.tops.get(dir.top).map(|top| top.shown.as_str()).unwrap_or_default();
+        let top = self.tops.get(dir.top).map(|top| top.shown.as_slice()).unwrap_or_default();
         let below = join(&dir.path, name);
-        let path = if below.is_empty() {
-            top.to_owned()
-        } else {
-            format!("{top}/{}", String::from_utf8_lossy(&below))
-        };
-        self.problem(Problem { path, what: what.into(), failed });
+        let path = if below.is_empty() { top.to_owned() } else { [top, &below].join(&b'/') };
+        self.problem(Problem::new(&path, what, failed));
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
 use rustix::io::Errno;
 use tidecast_hash::sha256;
+use tidecast_text::{escaped, escaped_bytes};
 
 use crate::error::Error;
 use crate::job::Problem;
@@ -31,7 +32,7 @@ pub(super) struct Top {
     /// Its path in the copy; empty if its content goes right into the destination.
     pub(super) inside: Vec<u8>,
     /// As it is called in messages.
-    pub(super) shown: String,
+    pub(super) shown: Vec<u8>,
     /// For its identity.
     path: PathBuf,
 }
@@ -50,7 +51,7 @@ pub(super) fn find(sources: &[OsString], root: Option<&Path>) -> Result<(Vec<Top
                         }
                         _ => format!("not copied: {e}"),
                     };
-                    problems.push(Problem { path: shown(&path), what, failed: true });
+                    problems.push(Problem::new(&path, what, true));
                 }
             }
         }
@@ -58,7 +59,7 @@ pub(super) fn find(sources: &[OsString], root: Option<&Path>) -> Result<(Vec<Top
     if tops.is_empty() {
         let why = problems
             .first()
-            .map_or_else(|| "nothing to copy".to_owned(), |p| format!("{}: {}", p.path, p.what));
+            .map_or_else(|| "nothing to copy".to_owned(), |p| format!("{}: {}", escaped(&p.path), p.what));
         return Err(Error::Nothing(why));
     }
     // Of directories of one name the contents come together, as with rsync; of files one would overwrite the other.
@@ -66,17 +67,11 @@ pub(super) fn find(sources: &[OsString], root: Option<&Path>) -> Result<(Vec<Top
     for top in &tops {
         let name = top.single.as_ref().unwrap_or(&top.inside);
         if !name.is_empty() && !names.insert(name.clone()) && top.single.is_some() {
-            let path = format!("{}/{}", top.shown, String::from_utf8_lossy(name));
-            let what = "left out: an earlier source has this name".to_owned();
-            problems.push(Problem { path, what, failed: false });
+            let path = [top.shown.as_slice(), name].join(&b'/');
+            problems.push(Problem::new(&path, "left out: an earlier source has this name", false));
         }
     }
     Ok((tops, problems))
-}
-
-/// As a person would write it.
-fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 /// What is below a root: absolute paths begin there.
@@ -106,8 +101,8 @@ fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn open(path: &[u8], root: Option<&Path>) -> io::Result<Top> {
     let (parent, name) = split(path);
     let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
-        None => "/".to_owned(),
-        Some(last) => shown(&path[..=last]),
+        None => b"/".to_vec(),
+        Some(last) => path[..=last].to_vec(),
     };
     let full = |path: &[u8]| fs::canonicalize(on_disk(path, root));
     let Some(name) = name else {
@@ -160,7 +155,7 @@ fn expand(source: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>, Error> {
         found = step(&found, part, root)?;
     }
     if found.is_empty() {
-        return Err(Error::Nothing(format!("nothing matches {}", shown(source))));
+        return Err(Error::Nothing(format!("nothing matches {}", escaped_bytes(source))));
     }
     found.sort();
     if slash {
@@ -179,7 +174,7 @@ fn step(from: &[Vec<u8>], part: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8
         let there = from.iter().map(|dir| below(dir, part));
         return Ok(there.filter(|path| is_there(path, root)).collect());
     }
-    let refused = |why: &str| Error::Usage(format!("{}: {why}", shown(part)));
+    let refused = |why: &str| Error::Usage(format!("{}: {why}", escaped_bytes(part)));
     let text = std::str::from_utf8(part).map_err(|_| refused("a pattern must be UTF-8"))?;
     let pattern = GlobBuilder::new(text).literal_separator(true).build();
     let pattern = pattern.map_err(|e| refused(&e.kind().to_string()))?.compile_matcher();
@@ -213,8 +208,8 @@ impl Dest {
         Self { path: path.as_bytes().to_vec(), root: root.map(Path::to_owned) }
     }
 
-    pub(super) fn shown(&self) -> String {
-        shown(&self.path)
+    pub(super) fn shown(&self) -> &[u8] {
+        &self.path
     }
 
     /// Device and inode, if it is a directory.

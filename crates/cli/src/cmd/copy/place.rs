@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use tidecast_mover::end::ServerKey;
+use tidecast_text::{Host, escaped};
 
 use crate::secret::COPY_KEY;
 
@@ -32,7 +32,7 @@ impl std::str::FromStr for Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Local(OsString),
-    Ssh { host: String, path: OsString },
+    Ssh { host: Host, path: OsString },
     Server { server: ServerAt, path: OsString },
 }
 
@@ -40,8 +40,8 @@ pub(super) enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerAt {
     key: Option<ServerKey>,
-    /// Host and port.
-    at: String,
+    /// With a port.
+    at: Host,
 }
 
 impl ServerAt {
@@ -62,8 +62,12 @@ impl ServerAt {
 
     /// Where it listens.
     pub(super) fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
-        let all: Vec<_> =
-            self.at.to_socket_addrs().with_context(|| format!("cannot find {}", self.at))?.collect();
+        let all: Vec<_> = self
+            .at
+            .to_string()
+            .to_socket_addrs()
+            .with_context(|| format!("cannot find {}", self.at))?
+            .collect();
         if all.is_empty() { Err(anyhow!("{} has no address", self.at)) } else { Ok(all) }
     }
 }
@@ -80,13 +84,23 @@ impl Place {
                 false => Ok(vec![Self::Local(text.to_owned())]),
             };
         };
+        if path.first() == Some(&b':') {
+            bail!(
+                "{}: host::module is for an rsync daemon, which copy does not reach; write host:/path, an IPv6 address in \
+                 brackets, or ./{0} for a file of that name",
+                escaped(text)
+            );
+        }
         let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path }).to_owned();
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
-        let place = |host: String| Self::Ssh {
-            host: format!("{user}{}", host.replace(['[', ']'], "")),
-            path: path.clone(),
+        let place = |name: String| {
+            let host = format!("{user}{name}").parse::<Host>()?.without_port()?;
+            Ok(Self::Ssh { host, path: path.clone() })
         };
-        Ok(names(hosts)?.into_iter().map(place).collect())
+        let places: anyhow::Result<_> = names(hosts)?.into_iter().map(place).collect();
+        // A file may have such a name, too.
+        places
+            .with_context(|| format!("{} names no host; for a file of that name write ./{0}", escaped(text)))
     }
 
     /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key. Instead of KEY there may be
@@ -110,17 +124,17 @@ impl Place {
             None => (None, server),
         };
         if at.is_empty() {
-            bail!("tidecast://: of which host?");
+            bail!("missing host in URL tidecast://");
         }
         let slashes = path.iter().take_while(|b| **b == b'/').count();
         let path = [b"/", path.get(slashes..).unwrap_or_default()].concat();
         let server = |at: String| {
-            let has_port = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let at = if has_port { at } else { format!("{at}:{PORT}") };
+            let at =
+                at.parse::<Host>().with_context(|| format!("tidecast://{}", escaped(&at)))?.or_port(PORT);
             let path = OsStr::from_bytes(&path).to_owned();
-            Self::Server { server: ServerAt { key: key.clone(), at }, path }
+            Ok(Self::Server { server: ServerAt { key: key.clone(), at }, path })
         };
-        Ok(names(at)?.into_iter().map(server).collect())
+        names(at)?.into_iter().map(server).collect()
     }
 
     pub(super) fn is_server(&self) -> bool {
@@ -148,8 +162,12 @@ fn names(list: &str) -> anyhow::Result<Vec<String>> {
     if list.starts_with('[') || !list.contains([',', '[']) {
         return Ok(vec![list.to_owned()]);
     }
-    let hosts = tidecast_group::hosts::parse(list).with_context(|| list.to_owned())?;
-    Ok(hosts.iter().map(|host| host.reach().to_owned()).collect())
+    // Servers may have ports, of which a list of bcast's knows nothing.
+    let mut all = Vec::new();
+    for item in tidecast_group::hosts::items(list).with_context(|| escaped(list).to_string())? {
+        all.extend(item);
+    }
+    Ok(all)
 }
 
 /// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.
@@ -162,6 +180,12 @@ fn host(text: &OsStr) -> anyhow::Result<Option<(&str, &[u8])>> {
         _ => 0,
     };
     let after = bytes.get(bracket..).unwrap_or_default();
+    if bytes.starts_with(b"::") {
+        bail!(
+            "{}: an IPv6 address has brackets, as [::1]:/path; for a file of that name write ./{0}",
+            escaped(text)
+        );
+    }
     let Some(colon) = after.iter().position(|b| *b == b':').map(|at| bracket + at) else { return Ok(None) };
     let (host, path) = bytes.split_at(colon);
     if host.is_empty() || host.get(bracket..).unwrap_or_default().contains(&b'/') {
@@ -174,11 +198,11 @@ fn host(text: &OsStr) -> anyhow::Result<Option<(&str, &[u8])>> {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(path) => write!(f, "{}", Path::new(path).display()),
-            Self::Ssh { host, path } => write!(f, "{host}:{}", Path::new(path).display()),
+            Self::Local(path) => write!(f, "{}", escaped(path)),
+            Self::Ssh { host, path } => write!(f, "{host}:{}", escaped(path)),
             // Without the key: this may be logged.
             Self::Server { server, path } => {
-                write!(f, "tidecast://{}{}", server.at, Path::new(path).display())
+                write!(f, "tidecast://{}{}", server.at, escaped(path))
             }
         }
     }
@@ -199,7 +223,7 @@ mod tests {
 
     #[test]
     fn paths_are_read_as_rsync_reads_them() {
-        let ssh = |host: &str, path: &str| Place::Ssh { host: host.into(), path: path.into() };
+        let ssh = |host: &str, path: &str| Place::Ssh { host: host.parse().unwrap(), path: path.into() };
         assert_eq!(parse("/a:b"), Place::Local("/a:b".into()));
         assert_eq!(parse("./a:b"), Place::Local("./a:b".into()));
         assert_eq!(parse("host:/a b/"), ssh("host", "/a b/"));
@@ -210,9 +234,9 @@ mod tests {
         assert_eq!(parse("dir/[a]:b"), Place::Local("dir/[a]:b".into()));
         let strange = OsStr::from_bytes(b"host:/\xff/");
         let path = OsStr::from_bytes(b"/\xff/").to_owned();
-        assert_eq!(Place::all(strange).unwrap(), [Place::Ssh { host: "host".into(), path }]);
+        assert_eq!(Place::all(strange).unwrap(), [Place::Ssh { host: "host".parse().unwrap(), path }]);
         let Place::Server { server, path } = parse("tidecast://host/a/b") else { panic!() };
-        assert_eq!((server.at.as_str(), path.to_str()), ("host:6870", Some("/a/b")));
+        assert_eq!((server.at.to_string().as_str(), path.to_str()), ("host:6870", Some("/a/b")));
         assert_eq!(parse("tidecast://host//a").path(), "/a");
         assert_eq!(parse("tidecast://[::1]:7/a").to_string(), "tidecast://[::1]:7/a");
         let hosts = |text: &str| {
@@ -224,7 +248,7 @@ mod tests {
             hosts("tidecast://a[1-2]:7,b/x"),
             ["tidecast://a1:7/x", "tidecast://a2:7/x", "tidecast://b:6870/x"]
         );
-        assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["::1:/x".into()], vec!["/a,b".into()]));
+        assert_eq!((hosts("[::1]:/x"), hosts("/a,b")), (vec!["[::1]:/x".into()], vec!["/a,b".into()]));
         assert!(is_refused("tidecast://nokey@host/a"));
         assert!(is_refused("tidecast://@host/a") && is_refused("tidecast://@/nowhere/key@host/a"));
         let dir = tempfile::tempdir().unwrap();
@@ -232,6 +256,38 @@ mod tests {
         std::fs::write(&file, format!("{key}\n")).unwrap();
         let named = parse(&format!("tidecast://@{}@h/a/b", file.display()));
         assert_eq!(named, parse(&format!("tidecast://{key}@h/a/b")));
+        for text in [
+            "-oProxyCommand=touch x:y",
+            "-oX:/y",
+            "--ssh=x:y",
+            "me@-oX:path",
+            "-l@host:x",
+            "[-o]:x",
+            "[-a,b]:/x",
+            "-a,b:/x",
+            "a,-b:/x",
+            "me@a,-oX:/x",
+            "-n[1-2]:/x",
+            "a b:/x",
+            "h\n:/x",
+            "h;touch x:/y",
+            "$(x):/y",
+            "host::mod/x",
+            "me@host::mod",
+            "::1:/x",
+            "fe80::1:/x",
+            ".:x",
+            "tidecast://-h/x",
+            "tidecast://a b/x",
+            "tidecast://h:x/y",
+            "tidecast://[-o]:7/x",
+            "tidecast://h\u{1b}[m/x",
+        ] {
+            assert!(is_refused(text), "{text}");
+        }
+        assert_eq!(parse("host:-path"), ssh("host", "-path"));
+        assert_eq!(parse("-x").to_string(), "-x");
+        assert_eq!(parse("./a\u{1b}[m").to_string(), "./a\\x1b[m");
         assert!(parse("a:x").same_host(&parse("a:y")) && !parse("a:x").same_host(&parse("b:x")));
     }
 }

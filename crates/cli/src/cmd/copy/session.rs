@@ -18,6 +18,7 @@ use tidecast_mover::end::{
 use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
+use tidecast_text::{Host, quote_program};
 
 use super::explain::Met;
 use super::memory::Shared;
@@ -443,11 +444,11 @@ fn resolve(names: &[String], port: u16) -> Result<Vec<SocketAddr>, Error> {
 struct Program(Child);
 
 impl Program {
-    fn start(way: &WayArgs, host: &str) -> anyhow::Result<(Self, Pipes)> {
-        let mut words = way.ssh.split_whitespace();
-        let ssh = words.next().context("--ssh names no program")?;
+    fn start(way: &WayArgs, host: &Host) -> anyhow::Result<(Self, Pipes)> {
+        let (ssh, words) = (&way.ssh.program, &way.ssh.words);
         let mut command = Command::new(ssh);
-        command.args(words).arg(host).arg("--").arg(&way.remote_program).arg("copy-end");
+        // The words behind the host are for the shell of the other end, which ssh hands them as one line.
+        command.args(words).arg(host.ssh()).arg("--").arg(quote_program(&way.remote_program)).arg("copy-end");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {ssh}"))?;
         let outgoing = child.stdin.take().context("no pipe")?;
@@ -457,7 +458,7 @@ impl Program {
     }
 
     /// Why there was no answer.
-    fn explain(mut self, error: Error, host: &str, program: &str) -> Error {
+    fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
         if !matches!(error, Error::Network { .. }) {
             self.end();
             return error;

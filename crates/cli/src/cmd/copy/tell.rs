@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
+use tidecast_text::escaped;
 
 use crate::failure::Failure;
 use crate::report::{Parallel, Reporter, SYNCING, Snapshot, object, round};
@@ -58,26 +59,34 @@ pub(super) fn tell(
         "bytes_resumed": written.resumed, "deleted": written.deleted, "blocks_again": outcome.again,
         "transfer_seconds": round(outcome.seconds), "dry_run": dry,
         "limits": { "reading": round(outcome.limits.disk_in), "network": round(outcome.limits.network), "writing": round(outcome.limits.disk_out), "rate": round(outcome.limits.rate) },
-        "problems": problems, "failed": failed, "planned": written.planned,
+        "problems": problems, "failed": failed, "attributes_lost": written.lost, "planned": written.planned,
     }));
     reporter.clear();
     for problem in &problems {
-        reporter.warning(&format!("{}: {}", problem.path, problem.what));
+        // A program has the names as they are in `problems`.
+        let path = if reporter.is_json() { problem.path.clone() } else { escaped(&problem.path).to_string() };
+        reporter.warning(&format!("{path}: {}", problem.what));
     }
     let more = walked.more_problems + written.more_problems;
     if more > 0 {
         reporter.warning(&format!("and {}", count(more, "more problem")));
     }
     for change in &written.planned {
-        reporter.result(&format!("{}: {}", change.what, change.path));
+        reporter.result(&format!("{}: {}", change.what, escaped(&change.path)));
     }
     let (pairs, lines) = pairs.unwrap_or_default();
     if !pairs.is_null() {
         fields.insert("pairs".into(), pairs);
     }
     summary(outcome, dry).iter().chain(&lines).for_each(|line| reporter.result(line));
-    if failed == 0 {
+    if failed == 0 && written.lost == 0 {
         return Ok(fields);
+    }
+    if failed == 0 {
+        let names = count(written.lost, "name");
+        return Err(
+            Failure::from(anyhow!("{names} did not keep all attributes; all data is there")).with(fields)
+        );
     }
     let names = count(failed, "name");
     Err(Failure::from(anyhow!("{names} could not be copied; the rest is there")).with(fields))

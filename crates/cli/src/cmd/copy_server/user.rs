@@ -1,0 +1,121 @@
+//! Another user, whom root becomes.
+
+use std::ffi::CString;
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
+use nix::unistd::{Gid, Uid};
+
+/// A user by name, or by number with or without a group.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct User {
+    text: String,
+    uid: Uid,
+    gid: Gid,
+    /// As the system knows it, if it does.
+    name: Option<CString>,
+}
+
+impl TryFrom<String> for User {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for User {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            // All ones means "unchanged" to the kernel.
+            text.parse::<u32>().ok().filter(|id| plain && *id != u32::MAX)
+        };
+        let (who, group) = match text.split_once(':') {
+            Some((who, group)) => {
+                (who, Some(number(group).ok_or(format!("{group:?} is not the number of a group"))?))
+            }
+            None => (text, None),
+        };
+        let found = match number(who) {
+            Some(uid) => nix::unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten(),
+            None if who.is_empty() => return Err("a user is missing".into()),
+            None => {
+                let found = nix::unistd::User::from_name(who).map_err(|e| e.to_string())?;
+                Some(found.ok_or_else(|| format!("there is no user {who:?} on this host"))?)
+            }
+        };
+        let uid =
+            found.as_ref().map(|user| user.uid).or(number(who).map(Uid::from_raw)).ok_or("no such user")?;
+        let gid = group.map(Gid::from_raw).or(found.as_ref().map(|user| user.gid));
+        let gid = gid.unwrap_or(Gid::from_raw(uid.as_raw()));
+        let name = found.and_then(|user| CString::new(user.name).ok());
+        Ok(Self { text: text.to_owned(), uid, gid, name })
+    }
+}
+
+impl User {
+    /// Whether it is root under any name.
+    fn is_root(&self) -> bool {
+        self.uid.is_root()
+    }
+
+    /// As the user wrote it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Makes this process one of that user, with that user's groups, for good.
+    ///
+    /// # Errors
+    /// Only root can do that.
+    pub(super) fn become_it(&self) -> anyhow::Result<()> {
+        let (now, text) = (Uid::effective(), &self.text);
+        if self.is_root() {
+            bail!("--as {text} is root: write --as-root if that is meant");
+        }
+        if now == self.uid && Uid::current() == self.uid {
+            return Ok(());
+        }
+        if !now.is_root() {
+            bail!("only root can become user {text}");
+        }
+        let groups = match &self.name {
+            Some(name) => nix::unistd::getgrouplist(name, self.gid),
+            None => Ok(vec![self.gid]),
+        };
+        let become_it = || {
+            nix::unistd::setgroups(&groups?)?;
+            nix::unistd::setresgid(self.gid, self.gid, self.gid)?;
+            nix::unistd::setresuid(self.uid, self.uid, self.uid)
+        };
+        become_it().with_context(|| format!("cannot become user {text}"))?;
+        // What root may do must not come back, by a set-id program either.
+        rustix::thread::set_no_new_privs(true).context("cannot give up further rights")?;
+        if nix::unistd::setuid(Uid::from_raw(0)).is_ok() || Uid::effective() != self.uid {
+            bail!("this process could become root again, so it does not serve");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_names_or_numbers() {
+        let ids = |text: &str| text.parse::<User>().map(|user| (user.uid.as_raw(), user.gid.as_raw()));
+        assert_eq!(ids("root"), Ok((0, 0)));
+        assert_eq!(ids("4000001"), Ok((4_000_001, 4_000_001)));
+        assert_eq!(ids("4000001:7"), Ok((4_000_001, 7)));
+        for bad in ["", ":", "no such user", "-1", "4294967295", "root:", "root:x", "1:4294967295", "+5"] {
+            assert!(ids(bad).is_err(), "{bad}");
+        }
+        assert!("root".parse::<User>().unwrap().become_it().unwrap_err().to_string().contains("--as-root"));
+    }
+}

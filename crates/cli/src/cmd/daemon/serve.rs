@@ -1,0 +1,104 @@
+//! The directory that a daemon serves to `tidecast copy`.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Value;
+use tidecast_mover::end::ServerOptions;
+use tidecast_mover::spec::Accept;
+
+use super::Table;
+use crate::cmd::copy::PORT;
+use crate::cmd::copy_server::{self, Keys, Served, User};
+use crate::settings::Listen;
+
+/// The server answers within this time, and ends within it.
+const STARTS: Duration = Duration::from_secs(20);
+const ENDS: Duration = Duration::from_secs(5);
+/// Longest first line of a server.
+const LINE: u64 = 64 << 10;
+
+/// A server, in this process or, as another user, in one of its own. It runs until this is dropped.
+pub(super) enum Directory {
+    Here(Box<Served>),
+    There(Server),
+}
+
+/// A server that is a process of another user.
+pub(super) struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Directory {
+    /// Serves `root` as the configuration says; the keys are in `dir`.
+    pub(super) fn start(root: PathBuf, table: Table, dir: &Path) -> anyhow::Result<Self> {
+        let listen = table.serve_listen.map_or(Listen { ip: None, port: PORT }, |listen| listen.0);
+        copy_server::check_user(table.serve_as.as_ref(), table.serve_as_root, ["serve_as", "serve_as_root"])?;
+        if let Some(user) = &table.serve_as {
+            return Server::start(&root, &table, listen, user, dir).map(Self::There);
+        }
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let accept = if table.serve_trust_metadata { Accept::All } else { Accept::Plain };
+        let options = ServerOptions { root, read_only: table.serve_read_only, plain: false, accept };
+        Ok(Self::Here(Box::new(copy_server::start(options, listen, &Keys::load(dir)?)?)))
+    }
+
+    /// Its URL, with the key.
+    pub(super) fn url(&self) -> &str {
+        match self {
+            Self::Here(served) => &served.url,
+            Self::There(server) => &server.url,
+        }
+    }
+}
+
+impl Server {
+    fn start(root: &Path, table: &Table, listen: Listen, user: &User, dir: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("--json").arg("--state-dir").arg(dir).args(["copy-server", "--while-input", "--root"]);
+        command.arg(root).args(["--listen", &listen.addr().to_string(), "--as", user.text()]);
+        command.args(table.serve_read_only.then_some("--read-only"));
+        command.args(table.serve_trust_metadata.then_some("--trust-metadata"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start the server of the directory")?;
+        let out = child.stdout.take().context("no pipe")?;
+        let mut server = Self { child, url: String::new() };
+        let (say, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let mut out = BufReader::new(out);
+            let read = (&mut out).take(LINE).read_line(&mut line);
+            let _ = say.send(read.map(|_| line));
+            // Whatever it says later is not to break it.
+            let _ = std::io::copy(&mut out, &mut std::io::sink());
+        });
+        let line = heard.recv_timeout(STARTS).context("the server of the directory does not answer")??;
+        let event: Value = serde_json::from_str(&line).context("the server of the directory has ended")?;
+        let text = |key: &str| event.get(key).and_then(Value::as_str);
+        match (text("url"), text("message")) {
+            (Some(url), _) => url.clone_into(&mut server.url),
+            (None, why) => return Err(anyhow!("{}", why.unwrap_or("the server of the directory has ended"))),
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let until = Instant::now() + ENDS;
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,151 @@
+//! What a guest may leave at a server, beside names and bytes ([`Accept::Plain`]).
+
+use super::attributes::Owners;
+use super::{Directory, Relaxed};
+use crate::entry::{Entry, Kind, Owner};
+use crate::error::Error;
+use crate::part::Part;
+use crate::spec::Accept;
+
+/// Set-user-id, set-group-id and sticky.
+const SPECIAL: u32 = 0o7000;
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// Of an access control list as the kernel gives it: its version, the length of its head and of each entry, and the entries of
+/// the owning group and of the mask (linux/posix_acl_xattr.h).
+const ACL_VERSION: u32 = 2;
+const ACL_HEAD: usize = 4;
+const ACL_ENTRY: usize = 8;
+const ACL_GROUP: u16 = 0x04;
+const ACL_MASK: u16 = 0x10;
+
+impl Directory {
+    /// Takes from an entry what a guest may not leave, and says so once. False: all of it.
+    pub(super) fn admit(&self, part: &mut Part) -> Result<bool, Error> {
+        if self.accept == Accept::All {
+            return Ok(true);
+        }
+        if matches!(part.entry.kind, Kind::Fifo | Kind::Device { .. }) {
+            let path = self.named(&part.entry.path)?;
+            if self.done.lock().insert(part.file) {
+                self.lost(path, "skipped: this server takes no pipes and devices (--trust-metadata)".into());
+                // With --delete what has the name stays.
+                self.named.iter().for_each(|named| named.add(path));
+            }
+            return Ok(false);
+        }
+        let Stripped { dropped, owner } = strip(&mut part.entry, &self.owners);
+        if owner && self.foreign.fetch_add(1, Relaxed) == 0 {
+            let what = "owners are not kept: everything belongs to the server's user (--trust-metadata)";
+            self.problem(b"", what.into(), false);
+        }
+        if !dropped.is_empty() && self.told.lock().insert(part.file) {
+            let (path, dropped) = (self.named(&part.entry.path)?, dropped.join(", "));
+            self.lost(
+                path,
+                format!("dropped, since this server does not take it (--trust-metadata): {dropped}"),
+            );
+        }
+        Ok(true)
+    }
+}
+
+/// What was taken from an entry.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Stripped {
+    dropped: Vec<String>,
+    owner: bool,
+}
+
+fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
+    let attributes = &mut entry.attributes;
+    let mut dropped = Vec::new();
+    // The mode of a link means nothing.
+    if attributes.mode & SPECIAL != 0 && !matches!(entry.kind, Kind::Symlink { .. }) {
+        dropped.push("set-id or sticky bit".to_owned());
+    }
+    attributes.mode &= !SPECIAL;
+    let mut group = None;
+    if let Some(xattrs) = &mut attributes.xattrs {
+        xattrs.retain(|(name, value)| {
+            let kept = name.starts_with(b"user.");
+            if !kept {
+                dropped.push(format!("attribute {}", tidecast_text::escaped_bytes(name)));
+            }
+            if name == ACCESS_LIST {
+                group = Some(group_bits(value));
+            }
+            kept
+        });
+    }
+    // Beside a list the bits of the group are its mask: without it they would give the group what only others had.
+    if let Some(bits) = group {
+        attributes.mode &= !0o070 | bits << 3;
+    }
+    let (uid, gid) = owners.own();
+    let owner = owners.resolve(&attributes.owner) != (uid, gid) || attributes.owner.uid != uid;
+    attributes.owner = Owner { uid, gid, ..Owner::default() };
+    Stripped { dropped, owner }
+}
+
+/// The permissions of the owning group in an access control list; none if it is not understood.
+fn group_bits(list: &[u8]) -> u32 {
+    let Some((head, entries)) = list.split_first_chunk::<ACL_HEAD>() else { return 0 };
+    if u32::from_le_bytes(*head) != ACL_VERSION {
+        return 0;
+    }
+    let of = |tag: u16| {
+        entries.chunks_exact(ACL_ENTRY).find_map(|entry| match entry {
+            [t0, t1, p0, p1, ..] if u16::from_le_bytes([*t0, *t1]) == tag => {
+                Some(u32::from(u16::from_le_bytes([*p0, *p1])) & 7)
+            }
+            _ => None,
+        })
+    };
+    of(ACL_GROUP).unwrap_or(0) & of(ACL_MASK).unwrap_or(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Attributes;
+
+    fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let mut all = ACL_VERSION.to_le_bytes().to_vec();
+        for (tag, perm, id) in entries {
+            all.extend(tag.to_le_bytes());
+            all.extend(perm.to_le_bytes());
+            all.extend(id.to_le_bytes());
+        }
+        all
+    }
+
+    #[test]
+    fn a_guest_leaves_no_rights() {
+        let owners = Owners::new();
+        let acl = list(&[(1, 7, 0), (2, 7, 1234), (4, 4, 0), (16, 7, 0), (32, 0, 0)]);
+        let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
+        let xattrs = vec![
+            pair(b"user.note", b"x"),
+            pair(ACCESS_LIST, &acl),
+            pair(b"security.capability", b"x"),
+            pair(b"trusted.x", b"x"),
+        ];
+        let owner = Owner { uid: 77, gid: 78, user: "root".into(), group: "root".into() };
+        let attributes = Attributes { mode: 0o6770, owner, xattrs: Some(xattrs), ..Attributes::default() };
+        let mut entry = Entry { attributes, ..Entry::default() };
+        let stripped = strip(&mut entry, &owners);
+        assert_eq!((stripped.dropped.len(), stripped.owner), (4, true));
+        assert_eq!(entry.attributes.mode, 0o740, "the group has what the list gave it");
+        assert_eq!(entry.attributes.xattrs, Some(vec![pair(b"user.note", b"x")]));
+        assert_eq!(owners.resolve(&entry.attributes.owner), owners.own());
+        assert_eq!(strip(&mut entry, &owners), Stripped::default(), "nothing is left to take");
+    }
+
+    #[test]
+    fn a_list_that_is_not_understood_gives_nothing() {
+        for bad in [&b""[..], b"\x02\0\0", b"\x03\0\0\0\x04\0\x07\0\0\0\0\0", b"\x02\0\0\0\x04\0\x07"] {
+            assert_eq!(group_bits(bad), 0, "{bad:?}");
+        }
+        assert_eq!(group_bits(&list(&[(4, 6, 0)])), 6);
+    }
+}
