@@ -51,11 +51,12 @@ def tree(tmp_path):
 
 @pytest.fixture
 def server(node, port, tmp_path):
-    """server(*flags) -> the URL of a copy-server of `tmp_path/served`; servers of one name have one key."""
-    def begin(*flags, root="served", name="server", listen=None) -> str:
+    """server(*flags) -> the URL of a copy-server of `tmp_path/served`; servers of one name have one key. As root, and with all
+    attributes, unless `trust` says otherwise."""
+    def begin(*flags, root="served", name="server", listen=None, trust=("--as-root", "--trust-metadata")) -> str:
         (tmp_path / root).mkdir(exist_ok=True)
         listen = listen or f"127.0.0.1:{port()}"
-        proc = node(name).run("copy-server", "--root", tmp_path / root, "--listen", listen, *flags)
+        proc = node(name).run("copy-server", "--root", tmp_path / root, "--listen", listen, *trust, *flags)
         url = proc.until("its URL", lambda: proc.out.split("\n")[0] if "\n" in proc.out else "")
         begin.proc = proc
         return url
@@ -290,7 +291,7 @@ def test_explain_climbs_copies_and_leaves_nothing_else(way, here, tree, ssh, tmp
 def test_a_daemon_serves_a_directory_too(built, here, tree, start, port, tmp_path):
     host = Host(built / "tidecast", tmp_path / "host", start, "head")
     (tmp_path / "served").mkdir()
-    (tmp_path / "daemon.toml").write_text(f'[daemon]\nserve_listen = "127.0.0.1:{port()}"\n')
+    (tmp_path / "daemon.toml").write_text(f'[daemon]\nserve_listen = "127.0.0.1:{port()}"\nserve_as_root = true\nserve_trust_metadata = true\n')
     host.env["TIDECAST_CONFIG"] = str(tmp_path / "daemon.toml")
     daemon = host.serve("--serve", tmp_path / "served")
     daemon.until("its URL", lambda: "tidecast://" in daemon.out and daemon.out.endswith("\n"))
@@ -321,7 +322,7 @@ def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_pa
     source.write_bytes(os.urandom(BIG))
     listen = f"{lab.address(0)}:6870"
     server = node("server", lab, 0)
-    proc = server.run("copy-server", "--root", tmp_path / "served", "--listen", listen)
+    proc = server.run("copy-server", "--root", tmp_path / "served", "--listen", listen, "--as-root")
     url = proc.until("its URL", lambda: proc.out.split("\n")[0] if "\n" in proc.out else "")
     server.wait_listening(proc, listen)
     words = (url + "big", tmp_path / "got") if pull else (source, url + "got")

@@ -170,7 +170,7 @@ def test_from_elsewhere(how, tree, copying, node, port, tmp_path, built):
     words = []
     if how == "server":
         listen = f"127.0.0.1:{port()}"
-        proc = node("server").run("copy-server", "--root", tree.parent, "--listen", listen, "--read-only")
+        proc = node("server").run("copy-server", "--root", tree.parent, "--listen", listen, "--read-only", "--as-root")
         source = proc.until("its URL", lambda: proc.out.split("\n")[0] if "\n" in proc.out else "") + "src"
     else:
         script = tmp_path / "ssh"
