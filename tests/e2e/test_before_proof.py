@@ -1,5 +1,6 @@
 """Before proof, little: 2,300 connections of one address that never prove anything keep nobody else out of any listener, and
 cost little memory. The bound on time: twice what it took without them, or a second more where that is nothing."""
+import json
 import os
 import pathlib
 import random
@@ -14,7 +15,7 @@ import urllib.request
 
 import pytest
 from conftest import ROOT
-from support import trees
+from support import hostile, trees
 from support.callers import NOBODY, passable
 from support.daemons import Host
 from support.fieldpeer import Sender, forget, unique
@@ -214,6 +215,22 @@ def test_one_user_keeps_no_other_from_the_daemon(built, tmp_path, start, prefix)
     def ask():
         assert host.http("GET", "/v1/daemon")[0] == 200
     withstand(start, host.daemon.process.pid, str(host.socket), ask, prefix, tries=9, user=NOBODY)
+
+
+def test_a_ticket_holder_far_away_gets_in_during_floods_of_its_own_site(lab, node, start, data, tmp_path):
+    """A round trip of 300 ms, 1 % of packets lost, and floods from its neighbour and from its own address."""
+    lab("up", "bordeaux:1,2@20mbit,delay=150ms,loss=1%")
+    home, far = node("home", lab, 0), node("far", lab, 1)
+    address = lab.address(0)
+    proc, ticket = home.share(data, f"{address}:7000")
+    floods = []
+    for place, silent in ((2, 2000), (1, 200)):
+        script = pathlib.Path(hostile.__file__).with_name("flood.py")
+        words = {"to": [address, 7000], "prefix": CLIENT_HELLO.hex(), "silent": silent, "trickling": silent // 10}
+        floods.append(start(lab.on(place, sys.executable, script, json.dumps(words)), env=lab.env))
+    for flood in floods:
+        flood.until("the flood is there", lambda flood=flood: flood.out.count("up ") > 2)
+    assert timed(getter(far, ticket, tmp_path)) < 60
 
 
 def test_a_handshake_has_one_deadline_and_little_of_it_is_read(tide, port, data):
