@@ -270,6 +270,15 @@ def test_a_private_key_that_others_may_read_is_refused(node, data, kept, tmp_pat
     assert done.returncode == 1 and f"chmod 600 {key}" in done.stderr
 
 
+def test_a_daemon_refuses_a_key_that_others_may_read(node, site, port, tmp_path):
+    pem = site.certificate("host:wide")
+    assert "PRIVATE KEY" in pem.read_text()
+    pem.chmod(0o644)
+    done = run(node("here"), "daemon", "--dir", str(tmp_path / "d"), "--socket", str(tmp_path / "s"), "--name", "wide", "--listen",
+               f"127.0.0.1:{port()}", "--trust", str(site.trust), "--certificate", str(pem))
+    assert done.returncode == 1 and f"chmod 600 {pem}" in done.stderr
+
+
 # One home for all.
 
 def test_owner_and_getters_share_a_home(node, shared, data, tmp_path):

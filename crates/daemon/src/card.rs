@@ -24,6 +24,9 @@ const SOON: u64 = 7 * 24 * 3600;
 pub(crate) fn make(certificate: Option<&Path>, key: &NodeKey) -> Result<String, Error> {
     let Some(path) = certificate else { return Ok(String::new()) };
     let pem = std::fs::read(path).map_err(|source| Error::Dir { path: path.to_owned(), source })?;
+    if pem.windows(11).any(|part| part == b"PRIVATE KEY") {
+        tidecast_identity::read_private(path)?;
+    }
     let (holder, now) = (Holder::from_pem(&pem, key)?, crate::now());
     let unfit = |why: String| Error::Certificate { path: path.to_owned(), why };
     let (from, until) = holder.validity()?;
