@@ -419,16 +419,19 @@ def test_run_shows_the_tree_where_it_was_built(mounts, shared, here, tmp_path):
     script.write_text(f"#!/bin/sh\necho $0; cat {source}/a/b/c/deep | wc -c; pwd; exit 9\n")
     script.chmod(0o755)
     _, ticket = shared(source)
-    moved = source.rename(tmp_path / "elsewhere")
     away = tmp_path / "no/such/place"
-    moved.rename(source)
     words = ["run", ticket, "--cache", here.home / "cache", "--no-lsd"]
-    done = here(*words, "--", script, code=9)
+    # The files that are there stay visible unless the caller says so.
+    assert "not empty" in here(*words, "--", script, code=2).err
+    done = here(*words, "--at", source, "--", script, code=9)
     assert done.out.split("\n")[:2] == [str(script), "40000"]
     assert here(*words, "--at", away, "--", "cat", away / "leaf", code=0).out_path.read_bytes() == (source / "leaf").read_bytes()
-    assert here(*words, "--at", "/no-such-root/x", "--", "stat", "-c", "%s", "/no-such-root/x/leaf").out == "16384\n"
-    assert not away.exists() and not pathlib.Path("/no-such-root").exists()
-    here(*words, "--", "/no/such/program", code=2)
+    assert not (tmp_path / "no").exists()
+    here(*words, "--at", away, "--", "/no/such/program", code=2)
+    # Where it was built, and nothing is now: made for the command, and removed.
+    source.rename(tmp_path / "elsewhere")
+    assert here(*words, "--", script, code=9).out.split("\n")[:2] == [str(script), "40000"]
+    assert not source.exists()
 
 
 def test_commands_that_come_as_the_last_one_ends_find_a_server(shared, here, tmp_path):

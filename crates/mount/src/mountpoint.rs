@@ -15,6 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::error::Error;
 use crate::packets::{self, Packets};
+use crate::place::Place;
 
 /// Our type of file system, as mount tables show it.
 const TYPE: &str = "fuse.tidecast";
@@ -39,14 +40,14 @@ pub struct Mounted {
     pub source: PathBuf,
 }
 
-/// Mounts at an existing directory, and gives the device over which the kernel will ask.
+/// Mounts at a directory, and gives the device over which the kernel will ask.
 ///
 /// # Errors
-/// No FUSE on this host, no right to mount, no such directory.
-pub fn mount(at: &Path, how: &How) -> Result<OwnedFd, Error> {
-    match mount_directly(at, how) {
-        Err(Errno::PERM | Errno::ACCESS) => mount_by_helper(at, how),
-        other => other.map_err(|e| Error::Mount { at: at.into(), why: explain(e) }),
+/// No FUSE on this host, no right to mount.
+pub fn mount(place: &Place, how: &How) -> Result<OwnedFd, Error> {
+    match mount_directly(&place.by_descriptor(), how) {
+        Err(Errno::PERM | Errno::ACCESS) => mount_by_helper(place, how),
+        other => other.map_err(|e| Error::Mount { at: place.path().into(), why: explain(e) }),
     }
 }
 
@@ -76,8 +77,8 @@ fn mount_directly(at: &Path, how: &How) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Has the system's set-user-id helper mount for us; it sends the device over a socket.
-fn mount_by_helper(at: &Path, how: &How) -> Result<OwnedFd, Error> {
-    let failed = |why: String| Error::Mount { at: at.into(), why };
+fn mount_by_helper(place: &Place, how: &How) -> Result<OwnedFd, Error> {
+    let failed = |why: String| Error::Mount { at: place.path().into(), why };
     let (ours, theirs) = UnixDatagram::pair().map_err(|e| failed(e.to_string()))?;
     let mut options = OsString::from("ro,nosuid,nodev,default_permissions,subtype=tidecast,fsname=");
     options.push(OsString::from_vec(escaped(how.source.as_os_str().as_bytes())));
@@ -85,7 +86,8 @@ fn mount_by_helper(at: &Path, how: &How) -> Result<OwnedFd, Error> {
         options.push(",allow_other");
     }
     let mut helper = Command::new(HELPER);
-    helper.arg("-o").arg(options).arg("--").arg(at);
+    // It starts in the directory that was checked, so that no other can take its place.
+    helper.arg("-o").arg(options).arg("--").arg(".").current_dir(place.by_descriptor());
     // As its standard input the socket has a number that we know.
     helper.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
     let output = helper.stderr(Stdio::piped()).output();
@@ -173,13 +175,13 @@ fn parse(table: &[u8]) -> Vec<Mounted> {
         let at = words.nth(4)?;
         let mut rest = words.skip_while(|word| *word != b"-").skip(1);
         let (kind, source) = (rest.next()?, rest.next()?);
-        (kind == TYPE.as_bytes()).then(|| Mounted { at: path(at), source: path(source) })
+        (kind == TYPE.as_bytes()).then(|| Mounted { at: table_path(at), source: table_path(source) })
     };
     table.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
 
 /// A path as mount tables write it: blanks and backslashes are octal.
-fn path(word: &[u8]) -> PathBuf {
+pub fn table_path(word: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((first, after)) = rest.split_first() {

@@ -75,6 +75,8 @@ pub enum Ask {
     Serve {
         /// Where it is.
         at: PathBuf,
+        /// The directory was made for it, and is removed after it.
+        made: bool,
     },
     /// End: whoever waits hears that it failed, and all mounts are dead.
     Stop,
@@ -104,6 +106,8 @@ pub enum Keep {
         number: u32,
         /// Where it is mounted.
         at: PathBuf,
+        /// The directory was made for it, and is removed after it.
+        made: bool,
     },
     /// What notes which files of a mount are open; it comes with the message.
     Opens {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
-use tidecast_mount::{Ask, How, clean, mounted_at, unmount};
+use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
 
 use super::Context;
 use super::source::Given;
@@ -118,12 +118,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(&args.tree, context, reporter) {
         return outcome;
     }
-    let at = place(&args.at)?;
     let given = Given::read(args.tree.source.as_deref())?;
     let home = Home::of(&given.parse()?, &args.tree, context)?;
+    let place = place(&args.at, &guard(&[home.path().to_owned()]))?;
+    let at = place.path().to_owned();
     let server = launch::server(&home, &given, reporter)?;
     let how = How { source: home.socket(), allow_other: args.allow_other };
-    launch::attach(&server, &at, &how)?;
+    launch::attach(&server, &place, &how, false)?;
     let seconds = reporter.seconds();
     let fields = object(json!({ "path": at, "socket": home.socket(), "mount_seconds": round(seconds) }));
     reporter.clear();
@@ -143,20 +144,31 @@ pub(crate) fn other_part(tree: &TreeArgs, context: &Context<'_>, reporter: &mut 
     }
 }
 
-/// The mount point: an absolute path without links, a directory, no mount of ours yet.
-fn place(at: &Path) -> Result<PathBuf, Failure> {
-    if let Ok(absolute) = std::path::absolute(at)
-        && clean(&absolute)?
-    {
+/// What no mount may hide: the system, the caller's home, by `$HOME` and by the user database, and these directories.
+pub(crate) fn guard(more: &[PathBuf]) -> Guard {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten();
+    let mut homes: Vec<PathBuf> = user.map(|user| user.dir).into_iter().chain(std::env::home_dir()).collect();
+    homes.extend_from_slice(more);
+    Guard::new(&homes)
+}
+
+/// The mount point: a directory that may be hidden, made if need be, and no mount of ours yet.
+fn place(at: &Path, guard: &Guard) -> Result<Place, Failure> {
+    let absolute = std::path::absolute(at).with_context(|| format!("cannot mount at {}", at.display()))?;
+    if clean(&absolute)? {
         tracing::info!(at = %absolute.display(), "a mount that nobody served any more was taken away");
     }
-    std::fs::create_dir_all(at).with_context(|| format!("cannot make the mount point {}", at.display()))?;
-    let at = at.canonicalize().with_context(|| format!("cannot mount at {}", at.display()))?;
-    if mounted_at(&at).is_some() {
-        let why = anyhow!("{} is mounted already; `tidecast umount {0}` ends that", at.display());
-        return Err(why.into());
+    if mounted_at(&absolute).is_none() {
+        find(at, guard, Chosen::ByCaller).map_err(Failure::usage)?;
+        std::fs::create_dir_all(at)
+            .with_context(|| format!("cannot make the mount point {}", at.display()))?;
     }
-    Ok(at)
+    let place = Place::open(at, guard, Chosen::ByCaller).map_err(Failure::usage)?;
+    if mounted_at(place.path()).is_some() {
+        let at = place.path().display();
+        return Err(anyhow!("{at} is mounted already; unmount it first: tidecast umount {at}").into());
+    }
+    Ok(place)
 }
 
 /// Until the mount is gone; on Ctrl-C it goes.

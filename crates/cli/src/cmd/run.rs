@@ -1,10 +1,15 @@
 //! `tidecast run TICKET -- COMMAND`: a command in a mount namespace of its own, in which the tree is where it was built,
 //! so that RPATH, `$ORIGIN`, `#!` lines and virtual environments work. It needs no privilege, and leaves nothing behind:
 //! when the last process in the namespace ends, so does the mount.
+//!
+//! The place is a directory that is there, or one that is made for the command (`supervise.rs` removes it), or one in a
+//! view of the directory above (`view.rs`), where the user may make none.
 
-mod place;
+mod supervise;
+mod view;
 
 use std::ffi::OsString;
+use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,14 +18,17 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountPropagationFlags;
-use tidecast_mount::How;
+use tidecast_mount::{Absent, Chosen, Guard, Held, How, Packets, Place, Spot, find};
 
 use super::Context;
 use super::mount::home::Home;
-use super::mount::{TreeArgs, launch, other_part};
+use super::mount::{TreeArgs, guard, launch, other_part};
 use super::source::Given;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
+
+/// How often a directory is made that another command removes at the same time.
+const TRIES: usize = 1000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,8 +36,12 @@ Examples:
 
 const AFTER: &str = "\
 The command sees the tree at the path it was published from, or at --at,
-whether that exists on this host or not; everything else is as it was. Nobody
-else sees it. The exit code is the command's.
+and no other process does. The exit code is the command's.
+
+The place has to be empty or absent, unless --at names it; it is never /, /etc,
+/usr, /home, another system directory or your home. An absent directory is made
+and removed afterwards. Where you may not make it, the command sees the
+directory above with the tree in it: writing beside the tree fails there.
 
 Examples:
   # As it was built, without being root
@@ -44,7 +56,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     tree: TreeArgs,
-    /// Where the command sees the tree [default: where it was published from]
+    /// Where the command sees the tree, even over a directory with files [default: where it was published from]
     #[arg(long, value_name = "PREFIX")]
     at: Option<PathBuf>,
     /// The command and its arguments
@@ -56,24 +68,92 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(&args.tree, context, reporter) {
         return outcome;
     }
+    if let Some(inside) = supervise::Inside::of_environment()? {
+        let server = launch::join(&inside.socket)?;
+        let guard = guard(&[]);
+        separate()?;
+        let place = Place::open(&inside.at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
+        return Err(become_command(args, server, &place, inside.socket, true));
+    }
     let given = Given::read(args.tree.source.as_deref())?;
     let home = Home::of(&given.parse()?, &args.tree, context)?;
+    let guard = guard(&[home.path().to_owned()]);
+    if let Some(at) = &args.at {
+        // What cannot be is said before anything is fetched.
+        find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
+    }
     let server = launch::server(&home, &given, reporter)?;
-    let at = match &args.at {
-        Some(at) => std::path::absolute(at)?,
-        None => prefix(&home)?,
+    let (at, chosen) = match &args.at {
+        Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
+        None => (prefix(&home)?, Chosen::ByManifest),
     };
-    let here = std::env::current_dir().context("cannot tell where this is run")?;
-    separate()?;
-    let at = place::make(&at, &home.scratch()?)?;
-    // What was the same path before may be below something new now.
-    std::env::set_current_dir(&here).with_context(|| format!("cannot go back to {}", here.display()))?;
-    let how = How { source: home.socket(), allow_other: false };
-    launch::attach(&server, &at, &how)?;
+    let place = match settle(&at, &guard, chosen)? {
+        Settled::Held(held) => {
+            let code = supervise::run(held, &home.socket(), &args.command, context)?;
+            drop(server);
+            supervise::end(code)
+        }
+        Settled::There => {
+            separate()?;
+            Place::open(&at, &guard, chosen).map_err(Failure::usage)?
+        }
+        Settled::Shown(absent) => {
+            let here = std::env::current_dir().context("cannot tell the working directory")?;
+            separate()?;
+            let at = view::make(&absent, &home.scratch()?)?;
+            // What was the same path before may be below something new now.
+            std::env::set_current_dir(&here)
+                .with_context(|| format!("cannot enter {} again", here.display()))?;
+            Place::open(&at, &guard, chosen).map_err(Failure::usage)?
+        }
+    };
+    Err(become_command(args, server, &place, home.socket(), false))
+}
+
+/// The place of a tree, before its mount.
+enum Settled {
+    /// A directory that stays.
+    There,
+    /// One that is made for this command, or was for another, and is removed when no command uses it.
+    Held(Held),
+    /// None, and this user may make none: the command is shown one.
+    Shown(Absent),
+}
+
+/// Sees to it that there is a directory for the tree, if this user may make one.
+fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Failure> {
+    for _ in 0..TRIES {
+        let held = match find(at, guard, chosen).map_err(Failure::usage)? {
+            Spot::There(place) => match Held::find(place.path()) {
+                Ok(None) if place.path().is_dir() => return Ok(Settled::There),
+                held => held,
+            },
+            Spot::Absent(absent) => match Held::make(&absent) {
+                Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+                    return Ok(Settled::Shown(absent));
+                }
+                held => held,
+            },
+        };
+        if let Some(held) = held.with_context(|| format!("cannot make {}", at.display()))? {
+            return Ok(Settled::Held(held));
+        }
+    }
+    Err(anyhow!("cannot make {}: other processes make and remove it all the time", at.display()).into())
+}
+
+/// Mounts in this namespace, and goes on as the command; answers why it cannot.
+fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, made: bool) -> Failure {
+    let how = How { source, allow_other: false };
+    if let Err(failure) = launch::attach(&server, place, &how, made) {
+        return failure;
+    }
     drop(server);
-    let (program, rest) = args.command.split_first().ok_or_else(|| anyhow!("there is no command"))?;
-    let error = Command::new(program).args(rest).exec();
-    Err(Failure::usage(anyhow!("cannot run {}: {error}", Path::new(program).display())))
+    let Some((program, rest)) = args.command.split_first() else {
+        return Failure::usage(anyhow!("no command given"));
+    };
+    let error = supervise::Inside::forget(Command::new(program).args(rest)).exec();
+    Failure::usage(anyhow!("cannot run {}: {error}", Path::new(program).display()))
 }
 
 /// Where the tree was published from.
@@ -82,7 +162,7 @@ fn prefix(home: &Home) -> Result<PathBuf, Failure> {
     let prefix = manifest.prefix().map(|p| PathBuf::from(std::ffi::OsStr::from_bytes(p)));
     prefix.filter(|p| p.is_absolute()).ok_or_else(|| {
         Failure::usage(anyhow!(
-            "nobody wrote down where this tree was published from: say where it is to be with --at"
+            "the manifest does not record where this tree was published from; name a place with --at"
         ))
     })
 }

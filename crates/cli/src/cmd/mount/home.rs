@@ -47,6 +47,11 @@ impl Home {
         Ok(Home { dir, told: cache.is_some(), id })
     }
 
+    /// Where all of this is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.dir
+    }
+
     /// Where the server listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join("socket")

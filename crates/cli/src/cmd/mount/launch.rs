@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
-use tidecast_mount::{Answer, Ask, How, Packets, mount};
+use tidecast_mount::{Answer, Ask, How, Packets, Place, mount};
 
 use super::super::source::Given;
 use super::{Home, PART};
@@ -29,13 +29,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// What the server says went wrong: no manifest, no room.
 pub(crate) fn server(home: &Home, given: &Given, reporter: &Reporter) -> Result<Packets, Failure> {
-    if let Found::Stays(server) = find(home)? {
+    if let Found::Stays(server) = find(&home.socket())? {
         return Ok(server);
     }
     let _alone = home.lock()?;
     let until = Instant::now() + PATIENCE;
     loop {
-        match find(home)? {
+        match find(&home.socket())? {
             Found::Stays(server) => return Ok(server),
             Found::Ends => std::thread::sleep(LOOK),
             Found::Nobody => start(home, given, reporter)?,
@@ -54,8 +54,19 @@ enum Found {
     Nobody,
 }
 
-fn find(home: &Home) -> Result<Found, Failure> {
-    let Ok(server) = Packets::connect(&home.socket()) else { return Ok(Found::Nobody) };
+/// A connection to a server that another process of ours has found, and that stays likewise.
+///
+/// # Errors
+/// It has ended meanwhile.
+pub(crate) fn join(socket: &Path) -> Result<Packets, Failure> {
+    match find(socket)? {
+        Found::Stays(server) => Ok(server),
+        _ => Err(anyhow!("the server of this tree has ended").into()),
+    }
+}
+
+fn find(socket: &Path) -> Result<Found, Failure> {
+    let Ok(server) = Packets::connect(socket) else { return Ok(Found::Nobody) };
     if server.send(&Ask::Expect, None).is_err() {
         return Ok(Found::Ends);
     }
@@ -104,13 +115,13 @@ fn start(home: &Home, given: &Given, reporter: &Reporter) -> Result<(), Failure>
     Err(anyhow!("the server did not start; see {}", home.log().display()).into())
 }
 
-/// Mounts, and has the server serve it.
+/// Mounts, and has the server serve it. `made`: the directory is removed after the mount.
 ///
 /// # Errors
 /// It cannot be mounted; the server is gone.
-pub(crate) fn attach(server: &Packets, at: &Path, how: &How) -> Result<(), Failure> {
-    let device = mount(at, how)?;
-    let ask = Ask::Serve { at: at.to_owned() };
+pub(crate) fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<(), Failure> {
+    let device = mount(place, how)?;
+    let ask = Ask::Serve { at: place.path().to_owned(), made };
     server.send(&ask, Some(device.as_fd())).context("the server is gone")?;
     drop(device);
     answer(server).map(drop)

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidecast_metainfo::Manifest;
-use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Keep, Options, Packets, Service};
+use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Held, Keep, Options, Packets, Service};
 use tidecast_net::{Demand, Progress};
 use tidecast_store::{DownloadOptions, Durability, Opened, Select};
 use tokio::sync::{mpsc, watch};
@@ -261,11 +261,26 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
     Ok(())
 }
 
+/// A mount that is served here.
+struct Mounted {
+    at: PathBuf,
+    /// Its directory, if that was made for it.
+    held: Option<Held>,
+}
+
+impl Mounted {
+    fn new(at: PathBuf, made: bool) -> Self {
+        // Where this process sees a mount of its own, looking at it would wait for itself.
+        let made = made && tidecast_mount::mounted_at(&at).is_none();
+        let held = made.then(|| Held::find(&at).ok().flatten()).flatten();
+        Self { at, held }
+    }
+}
+
 #[derive(Default)]
 struct Table {
     next: u32,
-    /// Where they are.
-    devices: BTreeMap<u32, PathBuf>,
+    devices: BTreeMap<u32, Mounted>,
     /// How many are about to bring one.
     expected: usize,
     /// This process ends: no more of them.
@@ -303,10 +318,11 @@ impl Mounts {
         loop {
             let (message, fd) = self.keeper.receive::<Keep>(Some(PATIENCE)).context("the keeper is gone")?;
             match (message, fd) {
-                (Keep::Device { number, at }, Some(device)) => {
+                (Keep::Device { number, at, made }, Some(device)) => {
+                    let mounted = Mounted::new(at, made);
                     let mut table = self.table.lock();
                     table.next = table.next.max(number + 1);
-                    table.devices.insert(number, at);
+                    table.devices.insert(number, mounted);
                     drop(table);
                     let before = Before { backings: backings.remove(&number).unwrap_or_default() };
                     let opens = opens.remove(&number).context("the keeper does not know what is open")?;
@@ -343,7 +359,10 @@ impl Mounts {
     /// A mount is gone; whether it was the last.
     fn gone(&self, number: u32) -> bool {
         let _ = self.keeper.send(&Keep::Gone { number }, None);
-        self.table.lock().devices.remove(&number);
+        let mounted = self.table.lock().devices.remove(&number);
+        if let Some(held) = mounted.and_then(|mounted| mounted.held) {
+            held.release().tidy();
+        }
         self.close(true)
     }
 
@@ -362,7 +381,7 @@ impl Mounts {
     }
 
     fn unmount_all(&self) {
-        let all: Vec<PathBuf> = self.table.lock().devices.values().cloned().collect();
+        let all: Vec<PathBuf> = self.table.lock().devices.values().map(|m| m.at.clone()).collect();
         for at in all {
             if let Err(error) = tidecast_mount::unmount(&at, true) {
                 tracing::error!(%error, "a mount stays, and is dead");
@@ -397,7 +416,7 @@ impl Mounts {
         let (answer, event) = match (ask, device) {
             (Ask::Expect, _) => (Answer::Ending, None),
             (Ask::Status, _) => (Answer::Status(Box::new(self.status())), None),
-            (Ask::Serve { at }, Some(device)) => match self.clone().add(at, device) {
+            (Ask::Serve { at, made }, Some(device)) => match self.clone().add(at, made, device) {
                 Ok(()) => (Answer::Done, None),
                 Err(failure) => (Answer::Failed(failure.error.to_string()), None),
             },
@@ -412,8 +431,9 @@ impl Mounts {
     }
 
     /// Serves one more mount, and has the keeper keep it.
-    fn add(self: Arc<Self>, at: PathBuf, device: OwnedFd) -> Result<(), Failure> {
+    fn add(self: Arc<Self>, at: PathBuf, made: bool, device: OwnedFd) -> Result<(), Failure> {
         let opens = tidecast_mount::opens().context("cannot note what is open")?;
+        let mounted = Mounted::new(at.clone(), made);
         let number = {
             let mut table = self.table.lock();
             if table.closed {
@@ -421,10 +441,10 @@ impl Mounts {
             }
             table.next += 1;
             let number = table.next;
-            table.devices.insert(number, at.clone());
+            table.devices.insert(number, mounted);
             number
         };
-        let kept = self.keeper.send(&Keep::Device { number, at }, Some(device.as_fd()));
+        let kept = self.keeper.send(&Keep::Device { number, at, made }, Some(device.as_fd()));
         if kept.and_then(|()| self.keeper.send(&Keep::Opens { number }, Some(opens.as_fd()))).is_err() {
             tracing::warn!("the keeper is gone: mounts end with this process");
         }
@@ -454,7 +474,7 @@ impl Mounts {
             "connections": now.peers,
             "served_seconds": round(self.began.elapsed().as_secs_f64()),
             "pid": std::process::id(),
-            "mounted": self.table.lock().devices.values().collect::<Vec<_>>(),
+            "mounted": self.table.lock().devices.values().map(|m| m.at.clone()).collect::<Vec<_>>(),
             "peers": peers.iter().take(200).map(of_peer).collect::<Vec<_>>(),
         })));
         Value::Object(fields)

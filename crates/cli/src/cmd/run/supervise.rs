@@ -1,0 +1,114 @@
+//! A command whose place was made for it: this process stays outside of the command's mount namespace, passes signals on,
+//! removes the directory when the command has ended, and ends as the command did.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use tidecast_mount::Held;
+
+use super::super::Context;
+use crate::failure::Failure;
+
+/// Where the process that becomes the command finds its place and its server's socket.
+const AT: &str = "TIDECAST_RUN_AT";
+const SOCKET: &str = "TIDECAST_RUN_SOCKET";
+/// Signals that are for the command.
+const PASSED: [Signal; 7] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+];
+/// The mount goes within milliseconds of the last process that sees it. A process that the command has left behind keeps
+/// it longer; then the server of the tree removes the directory.
+const PATIENCE: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(2);
+/// The code of a signal that the kernel has sent, as it does on Ctrl-C: to all processes of the terminal's group.
+const BY_KERNEL: i32 = 0x80;
+
+/// What the process that becomes the command is told.
+pub(super) struct Inside {
+    pub(super) at: PathBuf,
+    pub(super) socket: PathBuf,
+}
+
+impl Inside {
+    /// Whether this process is to become the command of another one.
+    pub(super) fn of_environment() -> Result<Option<Self>, Failure> {
+        let (Some(at), Some(socket)) = (std::env::var_os(AT), std::env::var_os(SOCKET)) else {
+            return Ok(None);
+        };
+        // It ends with the one that passes signals on.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .context("cannot follow the parent process")?;
+        Ok(Some(Self { at: at.into(), socket: socket.into() }))
+    }
+
+    /// The command does not see what was only for this program.
+    pub(super) fn forget(command: &mut Command) -> &mut Command {
+        command.env_remove(AT).env_remove(SOCKET)
+    }
+}
+
+/// Runs the command in a process of its own, and answers how it has ended.
+pub(super) fn run(
+    held: Held,
+    socket: &Path,
+    command: &[OsString],
+    context: &Context<'_>,
+) -> Result<ExitStatus, Failure> {
+    let mut passed: SigSet = PASSED.into_iter().collect();
+    passed.add(Signal::SIGCHLD);
+    passed.thread_block().context("cannot block signals")?;
+    let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?;
+    let mut inside = Command::new(std::env::current_exe().context("cannot find this program")?);
+    inside.arg("run").args(context.global.json.then_some("--json")).arg("inside").arg("--").args(command);
+    inside.env(AT, held.path()).env(SOCKET, socket);
+    let mut child = inside.spawn().context("cannot start a process")?;
+    let status = wait(&mut child, &signals);
+    let released = held.release();
+    let until = Instant::now() + PATIENCE;
+    while !released.tidy() && Instant::now() < until {
+        std::thread::sleep(LOOK);
+    }
+    status
+}
+
+fn wait(child: &mut Child, signals: &SignalFd) -> Result<ExitStatus, Failure> {
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+            return Ok(status);
+        }
+        let Some(signal) = signals.read_signal().context("cannot wait for signals")? else { continue };
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+        let (Ok(signal), by_kernel) = (Signal::try_from(number), signal.ssi_code == BY_KERNEL) else {
+            continue;
+        };
+        if signal != Signal::SIGCHLD && !by_kernel {
+            let _ = kill(Pid::from_raw(i32::try_from(child.id()).unwrap_or_default()), signal);
+        }
+    }
+}
+
+/// Ends as the command did: with its exit code, or by its signal.
+pub(super) fn end(status: ExitStatus) -> ! {
+    if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
+        // The command has left the core, if one is wanted.
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+        let _ = raise(signal);
+        let _ = SigSet::from(signal).thread_unblock();
+        std::process::exit(128 + signal as i32);
+    }
+    std::process::exit(status.code().unwrap_or(1))
+}

@@ -1,0 +1,219 @@
+//! Directories that are made for the time of a mount, and removed after it.
+//!
+//! They are marked by an extended attribute, so that the last of several commands that use one removes it, whoever has
+//! made it. Each user of such a directory holds a shared lock on it; it is removed under an exclusive one, and only while
+//! it is empty. On a file system that other hosts see too they stay: their locks do not reach this host.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, XattrFlags, fgetxattr, flock, fsetxattr, fstat, fstatfs,
+    mkdirat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::place::Absent;
+
+/// The mark of a directory that goes when its last user has gone.
+const MARK: &str = "user.tidecast.made";
+/// File systems of this host alone, by their magic numbers: ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs, ZFS, F2FS, bcachefs.
+const LOCAL: [u64; 9] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0x2fc1_2fc1,
+    0xf2f5_2010,
+    0xca45_1a4e,
+];
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory that a command uses, and that is there for as long.
+#[derive(Debug)]
+pub struct Held {
+    /// Its lock.
+    _dir: OwnedFd,
+    path: PathBuf,
+    /// How many of the last names of `path` were made here and could not be marked.
+    unmarked: usize,
+}
+
+impl Held {
+    /// Makes the directory at a place. `None` if another process was faster, or is just removing it: look again.
+    ///
+    /// # Errors
+    /// The caller may not write there, no space.
+    pub fn make(absent: &Absent) -> io::Result<Option<Self>> {
+        let mut dir = absent.dir().try_clone()?;
+        let mut path = absent.above().to_owned();
+        let mut unmarked = 0;
+        for name in absent.missing() {
+            match mkdirat(&dir, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {}
+                // What was made so far may have been removed, empty as it is, by a command that ends.
+                Err(Errno::EXIST | Errno::NOENT) => return Ok(None),
+                Err(error) => {
+                    tidy(&path, unmarked);
+                    return Err(error.into());
+                }
+            }
+            path.push(name);
+            dir = match openat(&dir, name, READ, Mode::empty()) {
+                Ok(dir) => dir,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            if is_local(&dir) && fsetxattr(&dir, MARK, b"1", XattrFlags::empty()).is_err() {
+                unmarked += 1;
+            }
+        }
+        Self::lock(dir, path, unmarked)
+    }
+
+    /// The directory at a path, if it is one of those that are removed. `None` if it is not, or is gone.
+    ///
+    /// # Errors
+    /// It cannot be locked.
+    pub fn find(path: &Path) -> io::Result<Option<Self>> {
+        match openat(CWD, path, READ, Mode::empty()) {
+            Ok(dir) if is_marked(&dir) => Self::lock(dir, path.to_owned(), 0),
+            _ => Ok(None),
+        }
+    }
+
+    fn lock(dir: OwnedFd, path: PathBuf, unmarked: usize) -> io::Result<Option<Self>> {
+        // An exclusive lock is held for a moment only, by who removes it.
+        flock(&dir, FlockOperation::LockShared)?;
+        Ok(is_at(&dir, &path).then_some(Self { _dir: dir, path, unmarked }))
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Uses it no more, and removes it unless others do. Whether that is settled: `false` while another uses it.
+    #[must_use]
+    pub fn release(self) -> Released {
+        let Self { _dir, path, unmarked } = self;
+        Released { path, unmarked }
+    }
+}
+
+/// A directory that is used no more by the one who made it.
+#[derive(Debug)]
+pub struct Released {
+    path: PathBuf,
+    unmarked: usize,
+}
+
+impl Released {
+    /// Removes it, if it is empty and nobody uses it. `false` while somebody does.
+    pub fn tidy(&self) -> bool {
+        tidy(&self.path, self.unmarked)
+    }
+}
+
+/// Removes a directory that was made for a mount, and those above it that were made with it. `unmarked`: how many of the
+/// last names of the path are known to be such without their mark. `false` while another process uses it.
+fn tidy(path: &Path, unmarked: usize) -> bool {
+    let mut at = path;
+    for level in 0.. {
+        let Ok(dir) = openat(CWD, at, READ, Mode::empty()) else { return true };
+        if level >= unmarked && !is_marked(&dir) {
+            return true;
+        }
+        if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return false;
+        }
+        let (Some(above), Some(name)) = (at.parent(), at.file_name()) else { return true };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(parent) = openat(CWD, above, flags, Mode::empty()) else { return true };
+        if !is_at(&dir, at) || unlinkat(&parent, name, AtFlags::REMOVEDIR).is_err() {
+            return true;
+        }
+        at = above;
+    }
+    true
+}
+
+fn is_marked(dir: &OwnedFd) -> bool {
+    // Somebody else's directory is none of ours, whatever it says.
+    let ours = fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
+    ours && fgetxattr(dir, MARK, &mut [0u8; 8]).is_ok()
+}
+
+fn is_at(dir: &OwnedFd, path: &Path) -> bool {
+    let same = |a: rustix::fs::Stat, b: rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    matches!((fstat(dir), statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)), (Ok(a), Ok(b)) if same(a, b))
+}
+
+fn is_local(dir: &OwnedFd) -> bool {
+    fstatfs(dir).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::place::{Chosen, Guard, Spot, find};
+
+    fn make(path: &Path) -> Held {
+        let guard = Guard::new(&[]);
+        loop {
+            let held = match find(path, &guard, Chosen::ByManifest).unwrap() {
+                Spot::Absent(absent) => Held::make(&absent).unwrap(),
+                Spot::There(place) => Held::find(place.path()).unwrap(),
+            };
+            if let Some(held) = held {
+                return held;
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_user_removes_what_the_first_has_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        let (first, second) = (make(&path), make(&path));
+        assert!(!first.release().tidy());
+        assert!(path.is_dir(), "the second uses it");
+        assert!(second.release().tidy());
+        assert!(!dir.path().join("a").exists());
+    }
+
+    #[test]
+    fn what_was_written_meanwhile_stays_and_so_does_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("mine")).unwrap();
+        let held = make(&dir.path().join("mine/x/y"));
+        std::fs::write(dir.path().join("mine/x/note"), "").unwrap();
+        assert!(held.release().tidy());
+        assert!(dir.path().join("mine/x/note").exists() && !dir.path().join("mine/x/y").exists());
+        assert!(Held::find(&dir.path().join("mine")).unwrap().is_none());
+    }
+
+    #[test]
+    fn users_that_come_and_go_at_once_always_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let held = make(&path);
+                        assert!(path.is_dir());
+                        held.release().tidy();
+                    }
+                });
+            }
+        });
+        assert!(!dir.path().join("a").exists());
+    }
+}
