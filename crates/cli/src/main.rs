@@ -4,6 +4,7 @@ mod cli;
 mod cmd;
 mod failure;
 mod logging;
+mod names;
 mod report;
 mod secret;
 mod settings;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::report::Reporter;
 use crate::settings::Settings;
 
@@ -43,10 +44,16 @@ fn main() -> ExitCode {
 fn misread(error: &clap::Error) -> ExitCode {
     let asked = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
-    if !(json && error.use_stderr()) {
-        error.exit();
-    }
     let text = error.render().to_string();
+    if !(json && error.use_stderr()) {
+        // A word of the command line may be a name: what it would do to the terminal is written out.
+        let plain = |word: std::ffi::OsString| word.to_str().is_some_and(|word| names::line(word) == word);
+        if !error.use_stderr() || std::env::args_os().all(plain) {
+            error.exit();
+        }
+        text.trim_end().split('\n').for_each(report::complain);
+        return ExitCode::from(Code::Usage as u8);
+    }
     // What follows is how the command is used.
     let what = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more information").next();
     let what = what.unwrap_or_default().trim_start_matches("error: ");

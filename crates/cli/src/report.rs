@@ -4,11 +4,13 @@
 //! Promises: results go to standard output, everything else to standard error, so that piping is safe;
 //! with `--json` standard output holds JSON lines only, first `started` (but for commands that only
 //! answer), last `done` or `error`; progress is bounded in rate whatever the caller does; a closed
-//! pipe ends the program quietly.
+//! pipe ends the program quietly; a line for people is one line, whatever names and messages of peers are
+//! in it (`names.rs`).
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Code, Failure, Outcome};
+use crate::names;
 use crate::units::{Size, Span, bytes_per_second, count};
 
 /// Time between two plain lines of progress.
@@ -160,7 +163,7 @@ impl Reporter {
     /// Any BitTorrent client can join, by this file, at these peers.
     pub(crate) fn open(&self, torrent: &Path, peers: &[SocketAddr]) {
         if self.json {
-            self.event("open", json!({ "torrent": torrent, "peers": peers }), Map::new());
+            self.event("open", json!({ "torrent": names::json(torrent), "peers": peers }), Map::new());
         } else {
             let peers = peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
             self.aside(|| {
@@ -179,8 +182,21 @@ impl Reporter {
     /// A line of the result on standard output; not said with `--json`, where the last event has it all.
     pub(crate) fn result(&self, text: &str) {
         if !self.json {
-            self.aside(|| say(text));
+            self.aside(|| say(&names::line(text)));
         }
+    }
+
+    /// A path as the result: as it is for a program that reads it, printable on a terminal.
+    pub(crate) fn result_path(&self, path: &Path) {
+        if self.json {
+            return;
+        }
+        if std::io::stdout().is_terminal() {
+            return self.result(&path.display().to_string());
+        }
+        let mut bytes = path.as_os_str().as_bytes().to_vec();
+        bytes.push(b'\n');
+        self.aside(|| write(&bytes));
     }
 
     /// Takes the bar away for a moment, so that a line does not tear it.
@@ -232,7 +248,7 @@ impl Reporter {
             all.extend(head);
         }
         all.extend(fields);
-        let line = Value::Object(all).to_string();
+        let line = names::json_line(Value::Object(all));
         match self.early.borrow_mut().as_mut() {
             // Bounded: there are few warnings before the start.
             Some(early) => early.push(line),
@@ -254,15 +270,19 @@ pub(crate) fn in_full(error: &anyhow::Error) -> String {
 
 /// A line on standard output. A reader that has gone ends the program, as it would any filter.
 pub(crate) fn say(text: &str) {
+    write(format!("{text}\n").as_bytes());
+}
+
+fn write(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
         std::process::exit(Code::Cut as i32);
     }
 }
 
 /// A line on standard error. If nobody can hear it, there is nobody to tell.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
 }
 
 /// Milliseconds are enough for people and keep lines short.
@@ -395,7 +415,7 @@ fn draw(bar: &ProgressBar, s: &Snapshot, rates: &Rates) {
         bar.unset_length();
     }
     bar.set_position(s.bytes.min(s.total));
-    bar.set_message(line(s, rates));
+    bar.set_message(names::line(&line(s, rates)));
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 /// Directories without which a host does not work, or whose content all programs trust.
@@ -64,6 +64,9 @@ const OPEN: [&str; 3] = ["/dev/shm", "/run/user", "/usr/local"];
 
 /// The flags of a directory that is only named, not read.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A place that changes is looked at so often.
+const LOOKS: usize = 1000;
 
 /// Who has chosen a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +313,17 @@ impl Absent {
 /// It has to stay visible, or no directory can be there.
 pub fn find(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
     let at = &std::path::absolute(at).map_err(|why| Unfit::system(at, why))?;
+    for _ in 0..LOOKS {
+        match look(at, guard, chosen) {
+            // Made or removed between two looks, as commands do that share a place.
+            Err(Unfit::System { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+    }
+    Err(Unfit::system(at, Errno::NOENT))
+}
+
+fn look(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
     for existing in at.ancestors() {
         let above = match openat(CWD, existing, NAMED, Mode::empty()) {
             Ok(above) => above,
@@ -320,7 +334,10 @@ pub fn find(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Spot, Unfit> {
         let Some(first) = rest.components().next() else {
             return Place::check(above, at, guard, chosen).map(Spot::There);
         };
-        if statat(&above, first.as_os_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if let Ok(stat) = statat(&above, first.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+                return Err(Unfit::system(at, Errno::NOENT));
+            }
             let why = io::Error::other(format!("{} is a link to nothing", existing.join(first).display()));
             return Err(Unfit::system(at, why));
         }

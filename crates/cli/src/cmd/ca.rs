@@ -9,6 +9,7 @@ use tidecast_identity::{CERT_LIFETIME, CertInfo, Identity, NodeId, NodeKey, Site
 
 use super::{Context, now};
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::{Reporter, object};
 use crate::units::{Span, count};
 
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             let (cert, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
             reporter.result(&format!("nodes need {} and {}", cert.display(), crl.display()));
             Ok(object(
-                json!({ "name": ca.name(), "certificate": cert, "crl": crl, "not_after": ca.not_after() }),
+                json!({ "name": ca.name(), "certificate": names::json(&cert), "crl": names::json(&crl), "not_after": ca.not_after() }),
             ))
         }
         What::Issue { dir, identity, node, lifetime, output } => {
@@ -145,7 +146,7 @@ fn revoke(dir: &Path, which: Option<&str>, reporter: &Reporter) -> Outcome {
     serials.iter().for_each(|serial| reporter.result(&format!("{serial} is revoked")));
     let crl = dir.join(SiteCa::CRL);
     reporter.result(&format!("nodes need the new {}", crl.display()));
-    Ok(object(json!({ "revoked": serials, "crl": crl })))
+    Ok(object(json!({ "revoked": serials, "crl": names::json(&crl) })))
 }
 
 fn show(dir: &Path, reporter: &Reporter) -> Outcome {

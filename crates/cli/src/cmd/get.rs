@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Security, Summary};
 use tidecast_store::{DownloadOptions, Durability, Opened, Store};
@@ -19,6 +19,7 @@ use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
 use super::{Context, member, select, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::{Reporter, round};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
@@ -316,7 +317,7 @@ fn report(
     }
     let mut fields = totals(summary);
     fields.extend([
-        ("path".to_owned(), json!(got.path)),
+        ("path".to_owned(), names::json(&got.path)),
         ("files".to_owned(), got.files.into()),
         ("files_kept".to_owned(), got.kept.into()),
         ("get_seconds".to_owned(), round(seconds).into()),

@@ -22,6 +22,7 @@ use super::Context;
 use super::source::Given;
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on};
 use crate::units::Span;
@@ -126,7 +127,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let how = How { source: home.socket(), allow_other: args.allow_other };
     launch::attach(&server, &place, &how, false)?;
     let seconds = reporter.seconds();
-    let fields = object(json!({ "path": at, "socket": home.socket(), "mount_seconds": round(seconds) }));
+    let fields = object(
+        json!({ "path": names::json(&at), "socket": names::json(&home.socket()), "mount_seconds": round(seconds) }),
+    );
     reporter.clear();
     reporter.result(&format!("mounted at {}", at.display()));
     if args.foreground {
@@ -220,7 +223,7 @@ pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
     }
     unmount(&mounted.at, args.lazy || args.abort)?;
     reporter.result(&format!("unmounted {}", mounted.at.display()));
-    Ok(object(json!({ "path": mounted.at })))
+    Ok(object(json!({ "path": names::json(&mounted.at) })))
 }
 
 /// Show how mounts go: what was fetched, from whom, who waits for what
@@ -249,7 +252,7 @@ pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
             continue;
         }
         let mut fields = Map::new();
-        fields.insert("path".to_owned(), json!(mounted.at));
+        fields.insert("path".to_owned(), names::json(&mounted.at));
         match launch::status(&mounted.source) {
             Ok(Value::Object(status)) => fields.extend(status),
             Ok(_) => {}

@@ -12,6 +12,7 @@ use tidecast_metainfo::Manifest;
 use super::describe::{Describe, Extras, describe, open_notice};
 use super::{Context, show};
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::{Reporter, object};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let trackers = trackers(&args.tracker, context)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        reporter.started("publish", object(json!({ "path": args.path })));
+        reporter.started("publish", object(json!({ "path": names::json(&args.path) })));
         let extras = Extras { trackers, private: args.private };
         let published = describe(&args.path, &args.describe, extras, None, context, reporter, &stop).await?;
         let manifest = published.manifest;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         ));
         reporter.result(&format!("format: {}", published.why));
         let mut fields = show::summary(&manifest);
-        fields.insert("manifest".into(), json!(output));
+        fields.insert("manifest".into(), names::json(&output));
         fields.insert("why".into(), published.why.into());
         fields.insert("rate".into(), (rate.round() as u64).into());
         Ok(fields)

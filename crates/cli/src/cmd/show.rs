@@ -1,10 +1,15 @@
 //! `tidecast show MANIFEST|TICKET`: what a manifest describes, or what a ticket leads to.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
 use anyhow::anyhow;
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
 use tidecast_metainfo::{FileRef, Magnet, Manifest, Version};
+use tidecast_text::escaped_bytes;
 
 use super::source::Source;
 use super::{Context, now};
@@ -176,7 +181,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
         rows.push(("ssl torrent", "yes: peers need a certificate that its root signed".into()));
     }
     rows.extend(m.trackers().iter().flatten().map(|url| ("tracker", plain(url))));
-    rows.extend(m.prefix().map(|p| ("built for", plain(&String::from_utf8_lossy(p)))));
+    rows.extend(m.prefix().map(|p| ("built for", escaped_bytes(p).to_string())));
     rows.extend(m.created_by().map(|by| ("created by", plain(by))));
     rows.extend(m.comment().map(|text| ("comment", plain(text))));
     rows
@@ -184,13 +189,12 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
 
 /// A stranger's text without what could move the cursor or change colours.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    crate::names::line(text)
 }
 
 fn file_line(file: FileRef<'_>) -> String {
     let size = Size(file.len()).to_string();
-    let target =
-        file.symlink().map(|t| format!(" -> {}", plain(&String::from_utf8_lossy(&t)))).unwrap_or_default();
+    let target = file.symlink().map(|t| format!(" -> {}", escaped_bytes(&t))).unwrap_or_default();
     let mark = if file.is_executable() { "x" } else { "-" };
     format!("{size:>10} {mark} {}{target}", file.path())
 }
@@ -200,7 +204,7 @@ fn file_json(file: FileRef<'_>) -> Value {
     let mut put = |name: &str, value: Option<Value>| all.extend(value.map(|v| (name.to_owned(), v)));
     put("executable", file.is_executable().then(|| true.into()));
     put("hidden", file.is_hidden().then(|| true.into()));
-    put("symlink", file.symlink().map(|t| String::from_utf8_lossy(&t).into()));
+    put("symlink", file.symlink().map(|t| crate::names::json(Path::new(OsStr::from_bytes(&t)))));
     put("pieces_root", file.pieces_root().map(|r| HEXLOWER.encode(&r).into()));
     put("mode", file.mode().map(|m| format!("{m:04o}").into()));
     put("hard_link", file.hard_link().map(Value::from));

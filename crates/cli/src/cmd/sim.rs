@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let topology = plan::topology(args)?;
     if args.print_topology {
         let text = topology.to_text();
-        reporter.result(text.trim_end());
+        text.trim_end().lines().for_each(|line| reporter.result(line));
         return Ok(object(json!({ "nodes": topology.len(), "topology": text })));
     }
     let plan = Arc::new(Plan::new(args, topology)?);

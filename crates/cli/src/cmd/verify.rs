@@ -11,6 +11,7 @@ use tidecast_publish::{Progress, Report, verify};
 use super::describe::watch;
 use super::{Context, read_manifest};
 use crate::failure::{Failure, Outcome};
+use crate::names;
 use crate::report::{Reporter, object};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, count};
@@ -33,7 +34,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let path = args.path.clone();
     let report = block_on(context.threads(), async {
         let stop = Stop::listen()?;
-        reporter.started("verify", object(json!({ "manifest": args.manifest, "path": args.path })));
+        reporter.started(
+            "verify",
+            object(json!({ "manifest": names::json(&args.manifest), "path": names::json(&args.path) })),
+        );
         let progress = Arc::new(Progress::new());
         let counters = progress.clone();
         let work = move || verify(&manifest, &path, threads, &counters);

@@ -93,9 +93,9 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         }
     };
     reporter.clear();
-    reporter.result(&made.display().to_string());
+    reporter.result_path(&made);
     let mut fields = ready.fields();
-    fields.insert("made".into(), json!(made));
+    fields.insert("made".into(), crate::names::json(&made));
     Ok(fields)
 }
 

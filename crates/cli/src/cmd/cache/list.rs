@@ -46,7 +46,7 @@ pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome
         })
         .collect();
     let lines = table(["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned), &rows);
-    reporter.result(&lines.join("\n"));
+    lines.iter().for_each(|line| reporter.result(line));
     Ok(Map::new())
 }
 

@@ -51,6 +51,8 @@ impl Inside {
         // It ends with the one that passes signals on.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
             .context("cannot follow the parent process")?;
+        // The parent has blocked them, to pass them on.
+        passed().thread_unblock().context("cannot unblock signals")?;
         Ok(Some(Self { at: at.into(), socket: socket.into() }))
     }
 
@@ -67,8 +69,7 @@ pub(super) fn run(
     command: &[OsString],
     context: &Context<'_>,
 ) -> Result<ExitStatus, Failure> {
-    let mut passed: SigSet = PASSED.into_iter().collect();
-    passed.add(Signal::SIGCHLD);
+    let passed = passed();
     passed.thread_block().context("cannot block signals")?;
     let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?;
     let mut inside = Command::new(std::env::current_exe().context("cannot find this program")?);
@@ -82,6 +83,11 @@ pub(super) fn run(
         std::thread::sleep(LOOK);
     }
     status
+}
+
+/// The signals that the process outside waits for.
+fn passed() -> SigSet {
+    PASSED.into_iter().chain([Signal::SIGCHLD]).collect()
 }
 
 fn wait(child: &mut Child, signals: &SignalFd) -> Result<ExitStatus, Failure> {
