@@ -11,6 +11,7 @@ mod settings;
 mod stop;
 mod units;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -46,11 +47,13 @@ fn misread(error: &clap::Error) -> ExitCode {
     let json = asked || Settings::load(None).is_ok_and(|settings| settings.json == Some(true));
     let text = error.render().to_string();
     if !(json && error.use_stderr()) {
-        // A word of the command line may be a name: what it would do to the terminal is written out.
-        let plain = |word: std::ffi::OsString| word.to_str().is_some_and(|word| names::line(word) == word);
-        if !error.use_stderr() || std::env::args_os().all(plain) {
+        // A word of the command line may be a name: it is said as people may see it.
+        let shown = |word: OsString| OsString::from(tidecast_text::escaped(&word).to_string());
+        if !error.use_stderr() || std::env::args_os().all(|word| shown(word.clone()) == word) {
             error.exit();
         }
+        let again = Cli::try_parse_from(std::env::args_os().map(shown)).err();
+        let text = again.map_or(text, |error| error.render().to_string());
         text.trim_end().split('\n').for_each(report::complain);
         return ExitCode::from(Code::Usage as u8);
     }
