@@ -65,6 +65,15 @@ struct Open {
     congestion: Option<String>,
 }
 
+/// What somebody says first on a connection: whether it is a request.
+///
+/// # Errors
+/// It is not understood.
+pub(crate) fn read_open(from: &mut impl std::io::Read) -> Result<bool, Error> {
+    let open: Open = expect_message_within(from, MAX_UNPROVEN)?;
+    Ok(open.purpose == Purpose::Request)
+}
+
 /// On long ways this one keeps its pace when a packet is lost.
 const FAR_CONGESTION: &str = "bbr";
 /// Streams to begin with on a long way: one alone is held up by its window, and to find out takes time.

@@ -16,4 +16,4 @@ mod serve;
 pub use channel::{Breaker, Channel, Pipes};
 pub use local::{Receiving, Sending};
 pub use remote::{Progressed, Remote, Request, Role, VERSION, Way, answer};
-pub use serve::{Secrets, Server, ServerKey, ServerOptions, ask_server};
+pub use serve::{Secrets, Server, ServerKey, ServerOptions, ask_server, read_opening};

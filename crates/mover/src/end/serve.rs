@@ -17,8 +17,8 @@ use super::channel::Channel;
 use super::local::{Receiving, Sending};
 use super::remote::{Answer, End, Request, Role, Way, link, report, told};
 use crate::back::connection::Connection;
-use crate::back::frame::MAX_UNPROVEN;
-use crate::back::link::request;
+use crate::back::frame::{MAX_MESSAGE, MAX_UNPROVEN, expect_message_within};
+use crate::back::link::{read_open, request};
 use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
 use crate::error::Error;
 use crate::spec::Accept;
@@ -76,6 +76,24 @@ struct Challenge {
 #[derive(Debug, Serialize, Deserialize)]
 struct Proof {
     proof: [u8; 32],
+}
+
+/// Reads what a stranger may say to a server, from the first byte to the request. For the fuzzer: how many messages it was, none of
+/// which is acted on.
+#[doc(hidden)]
+#[must_use]
+pub fn read_opening(mut bytes: &[u8]) -> usize {
+    let from = &mut bytes;
+    if !matches!(read_open(from), Ok(true)) {
+        return 0;
+    }
+    if expect_message_within::<Proof>(from, MAX_UNPROVEN).is_err() {
+        return 1;
+    }
+    match expect_message_within::<Request>(from, MAX_MESSAGE) {
+        Ok(request) => 2 + usize::from(request.understood().is_ok()),
+        Err(_) => 2,
+    }
 }
 
 /// A channel to a server at one of these addresses.
