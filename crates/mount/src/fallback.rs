@@ -1,15 +1,15 @@
 //! The last resort: the same tree on a shared file system. What is read there is verified as if a peer had sent it, and
 //! passed on to peers, so that not every node has to read it there.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_metainfo::Manifest;
 use tidecast_net::Demand;
+use tidecast_paths::Root;
 
 use crate::waits::Waits;
 
@@ -64,6 +64,7 @@ impl Fallback {
     fn read(&self, manifest: &Manifest, piece: u32) -> io::Result<Vec<u8>> {
         let len = manifest.piece_len(piece);
         let mut bytes = vec![0; len as usize];
+        let root = Root::open(&self.dir)?;
         let mut rest = bytes.as_mut_slice();
         for span in manifest.spans(piece, 0, len) {
             let (part, after) = rest.split_at_mut_checked(span.len as usize).ok_or(ErrorKind::InvalidData)?;
@@ -73,11 +74,12 @@ impl Fallback {
             }
             let file = manifest.file(span.file).ok_or(ErrorKind::InvalidData)?;
             let path = match manifest.is_single_file() {
-                true => file.path().under(&self.dir),
-                false => file.path().below(&self.dir),
+                true => file.path().under(Path::new("")),
+                false => file.path().below(Path::new("")),
             };
-            let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-            File::open(&path).and_then(|f| f.read_exact_at(part, span.offset)).map_err(named)?;
+            let named =
+                |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", root.full(&path).display()));
+            root.open_file(&path).and_then(|f| f.read_exact_at(part, span.offset)).map_err(named)?;
         }
         Ok(bytes)
     }

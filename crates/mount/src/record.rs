@@ -1,13 +1,13 @@
 //! What a run touched, as a prefetch list for the next one.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use parking_lot::Mutex;
+
+use tidecast_paths::Root;
 
 use crate::list::{Entry, List, MAX_ENTRIES, Name};
 
@@ -102,15 +102,11 @@ impl Touched {
 
 /// Writes the list to `path`: all of it or none, readable as the umask says.
 pub fn save(list: &List, path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".prefetch-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(dir)?;
-    file.write_all(&list.to_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let dir = Root::open(path.parent().unwrap_or(Path::new("")))?;
+    let mut scratch = dir.scratch(name, 0o666)?;
+    scratch.file_mut().write_all(&list.to_bytes())?;
+    scratch.finish()
 }
 
 #[cfg(test)]

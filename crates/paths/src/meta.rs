@@ -47,6 +47,8 @@ pub struct Meta {
     pub gid: u32,
     /// Modification time: seconds and nanoseconds.
     pub mtime: (i64, u32),
+    /// Time of the last change of the inode: seconds and nanoseconds.
+    pub ctime: (i64, u32),
 }
 
 impl Meta {
@@ -63,6 +65,7 @@ impl Meta {
             links: s.st_nlink as u64,
             uid: s.st_uid,
             gid: s.st_gid,
+            ctime: (s.st_ctime as i64, u32::try_from(s.st_ctime_nsec).unwrap_or(0)),
             mtime: (s.st_mtime as i64, u32::try_from(s.st_mtime_nsec).unwrap_or(0)),
         }
     }

@@ -4,6 +4,7 @@
 //! v1 beside it where that is cheap; [`draft`] reads nothing, for those who hash as they send; [`verify`] compares a tree with a manifest. All cores work, progress can be
 //! read at any time, and what is interrupted goes on where it was.
 
+mod base;
 mod engine;
 mod error;
 mod exclude;

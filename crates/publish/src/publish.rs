@@ -1,21 +1,23 @@
 //! From a scanned tree to its manifest: chooses piece length and format, hashes, and builds.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::fstat;
 use tidecast_hash::{Digest, Sha1Digest};
 use tidecast_metainfo::{
     Builder, Entry, Layout, Manifest, Mtime, Version, choose_piece_length, choose_version, merkle,
 };
+use tidecast_paths::Meta;
 
+use crate::base::{Base, output};
 use crate::engine::{self, Job, Piece, Target};
 use crate::scan::identity;
 use crate::state::{self, Known, State};
@@ -246,6 +248,7 @@ struct Source {
 /// Hashing under way.
 struct Hasher<'a> {
     tree: &'a Tree,
+    base: Base,
     layout: &'a Layout,
     version: Version,
     progress: &'a Progress,
@@ -279,6 +282,7 @@ impl<'a> Hasher<'a> {
         };
         let mut hasher = Self {
             tree,
+            base: Base::of(&tree.root).map_err(Error::io("open", &tree.root))?,
             layout,
             version,
             progress,
@@ -411,28 +415,8 @@ fn sources(tree: &Tree, builder: &Builder) -> Vec<Option<Source>> {
 /// Makes the file for all leaf digests, in its full length.
 fn leaf_file(path: &Path, layout: &Layout) -> Result<File, Error> {
     let failed = || Error::io("write the leaf digests to", path);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed())?;
+    let (_, _, file) = output(path, true).map_err(failed())?;
     file.set_len(layout.leaf_count() * 32).map_err(failed())?;
-    Ok(file)
-}
-
-/// Opens a regular file for reading; whatever has taken its place meanwhile cannot block or be followed.
-pub(crate) fn open(path: &Path) -> Result<File, Error> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .map_err(Error::io("open", path))?;
-    // A hint; a file system that does not take it reads all the same.
-    let _ = fadvise(&file, 0, None, Advice::Sequential);
     Ok(file)
 }
 
@@ -454,16 +438,23 @@ impl Target for Hasher<'_> {
     }
 
     fn open(&self, file: u32) -> Result<File, Error> {
-        let handle = open(&self.path(file))?;
+        let path = self.path(file);
+        let handle = match self.base.open(&path) {
+            // What is neither file nor directory by now: it was a file when it was scanned.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                return Err(Error::Changed { path, what: "its kind" });
+            }
+            other => other?,
+        };
         self.settle(file, &handle)?;
         Ok(handle)
     }
 
     fn settle(&self, file: u32, handle: &File) -> Result<(), Error> {
         let path = self.path(file);
-        let meta = handle.metadata().map_err(Error::io("look at", &path))?;
+        let meta = fstat(handle).map_err(|e| Error::io("look at", &path)(e.into()))?;
         let scanned = self.source(file).map(|s| s.identity);
-        match scanned.and_then(|scanned| scanned.difference(&identity(&meta))) {
+        match scanned.and_then(|scanned| scanned.difference(&identity(&Meta::of(&meta)))) {
             Some(what) => Err(Error::Changed { path, what }),
             None => Ok(()),
         }

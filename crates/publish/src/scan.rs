@@ -5,23 +5,27 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Access, SeekFrom, access, seek};
+use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
+use tidecast_paths::{Meta, Root};
+use xattr::FileExt;
 
+use crate::base::Base;
 use crate::exclude::Exclude;
-use crate::publish::open;
 use crate::tree::{Content, Identity, Node, Time, Tree, Warning};
 use crate::{Error, Progress};
 
 /// Most holes in one sparse file that a manifest carries: 16 bytes or so each.
 const MAX_HOLES: usize = 65_536;
+
+/// Directories that stay open on the way down.
+const OPEN: usize = 32;
 
 /// How to scan.
 #[derive(Debug, Clone, Default)]
@@ -43,11 +47,13 @@ pub struct ScanOptions {
 /// # Errors
 /// When something in the tree cannot be read, a pattern is malformed, or the caller cancelled.
 pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<Tree, Error> {
-    let root = fs::canonicalize(path).map_err(Error::io("find", path))?;
-    let meta = fs::metadata(&root).map_err(Error::io("look at", &root))?;
+    let root = path.canonicalize().map_err(Error::io("find", path))?;
+    let base = Base::of(&root).map_err(Error::io("open", &root))?;
+    let meta = base.look(&root).map_err(Error::io("look at", &root))?;
     let own_name = || path.file_name().or(root.file_name()).map(OsStr::to_owned);
     let name = options.name.clone().or_else(own_name).ok_or_else(|| Error::NoName(root.clone()))?;
     let mut walk = Walk {
+        base,
         exclude: Exclude::new(&options.exclude)?,
         skip_outside_links: options.skip_outside_links,
         progress,
@@ -57,7 +63,8 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
     if meta.is_dir() {
         walk.run(&meta, &options.only)?;
     } else if meta.is_file() {
-        walk.file(PathBuf::new(), &root, &meta)?;
+        let handle = walk.base.open(&root)?;
+        walk.file(PathBuf::new(), &root, &handle)?;
     } else {
         return Err(Error::Kind(root));
     }
@@ -66,6 +73,7 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
 
 /// A walk under way.
 struct Walk<'a> {
+    base: Base,
     exclude: Exclude,
     skip_outside_links: bool,
     progress: &'a Progress,
@@ -77,20 +85,36 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Depth first, names in the order of their bytes: the order of BEP 52's file tree. The stack of directories is
     /// on the heap, so that no depth of tree overflows the thread's own.
-    fn run(&mut self, meta: &Metadata, only: &[OsString]) -> Result<(), Error> {
-        let (root, mut names) = self.dir(PathBuf::new(), meta)?;
+    fn run(&mut self, meta: &Meta, only: &[OsString]) -> Result<(), Error> {
+        let root = self.tree.root.clone();
+        let opened = self.base.dir(&root).map_err(Error::io("list the directory", &root))?;
+        let mut top = self.dir(PathBuf::new(), opened, meta)?;
         if !only.is_empty() {
-            let few: Vec<OsString> = names.filter(|name| only.contains(name)).collect();
-            names = few.into_iter();
+            let few: Vec<OsString> = top.names.filter(|name| only.contains(name)).collect();
+            top.names = few.into_iter();
         }
-        let mut stack = vec![(root, names)];
-        while let Some((dir, names)) = stack.last_mut() {
-            let Some(name) = names.next() else {
+        let mut stack = vec![top];
+        while let Some(listing) = stack.last_mut() {
+            let Some(name) = listing.names.next() else {
                 stack.pop();
                 continue;
             };
-            let path = dir.join(name);
-            if let Some(below) = self.entry(path)? {
+            let path = listing.path.join(&name);
+            let dir = match listing.dir.take() {
+                Some(dir) => dir,
+                None => {
+                    let full = self.tree.root.join(&listing.path);
+                    self.base.dir(&full).map_err(Error::io("list the directory", &full))?
+                }
+            };
+            let below = self.entry(&dir, path, &name)?;
+            listing.dir = Some(dir);
+            if let Some(below) = below {
+                // Those far above are opened again on the way back: descriptors are few.
+                let far = stack.len().checked_sub(OPEN);
+                if let Some(above) = far.and_then(|i| stack.get_mut(i)) {
+                    above.dir = None;
+                }
                 stack.push(below);
             }
         }
@@ -111,7 +135,7 @@ impl Walk<'_> {
     }
 
     /// Takes up one entry; what comes back is a directory to go into.
-    fn entry(&mut self, path: PathBuf) -> Result<Option<Listing>, Error> {
+    fn entry(&mut self, dir: &Root, path: PathBuf, name: &OsStr) -> Result<Option<Listing>, Error> {
         if self.exclude.matches(&path) {
             return Ok(None);
         }
@@ -120,14 +144,16 @@ impl Walk<'_> {
         }
         self.progress.add_file();
         let full = self.tree.root.join(&path);
-        let meta = fs::symlink_metadata(&full).map_err(Error::io("look at", &full))?;
-        let kind = meta.file_type();
-        if kind.is_dir() {
-            return self.dir(path, &meta).map(Some);
-        } else if kind.is_file() {
-            self.file(path, &full, &meta)?;
-        } else if kind.is_symlink() {
-            let target = fs::read_link(&full).map_err(Error::io("read the link", &full))?;
+        let meta = dir.stat(name).map_err(Error::io("look at", &full))?;
+        if meta.is_dir() {
+            let opened = dir.sub(name).map_err(Error::io("list the directory", &full))?;
+            return self.dir(path, opened, &meta).map(Some);
+        } else if meta.is_file() {
+            // Better to say now that it cannot be read than after hours of hashing.
+            let handle = dir.open_file(name).map_err(Error::io("read", &full))?;
+            self.file(path, &full, &handle)?;
+        } else if meta.is_symlink() {
+            let target = PathBuf::from(dir.read_link(name).map_err(Error::io("read the link", &full))?);
             if self.skip_outside_links && leads_out(&path, &target) {
                 self.tree.warnings.push(Warning::OutsideLink { path, target });
                 return Ok(None);
@@ -142,51 +168,46 @@ impl Walk<'_> {
             };
             self.tree.files.push(node);
         } else {
-            debug_assert!(
-                kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()
-            );
             self.tree.warnings.push(Warning::Special(path));
         }
         Ok(None)
     }
 
     /// Records a directory and lists it.
-    fn dir(&mut self, path: PathBuf, meta: &Metadata) -> Result<Listing, Error> {
+    fn dir(&mut self, path: PathBuf, dir: Root, meta: &Meta) -> Result<Listing, Error> {
         let full =
             if path.as_os_str().is_empty() { self.tree.root.clone() } else { self.tree.root.join(&path) };
-        let mut names = fs::read_dir(&full)
-            .and_then(|list| list.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>())
-            .map_err(Error::io("list the directory", &full))?;
+        let mut names = dir.list("").map_err(Error::io("list the directory", &full))?;
+        let handle = dir.inode("").map_err(Error::io("open", &full))?;
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         let node = Node {
             path: path.clone(),
-            mode: meta.mode() & 0o7777,
+            mode: meta.mode,
             mtime: mtime(meta),
-            xattrs: self.xattrs(&full, &path)?,
+            xattrs: self.xattrs(&File::from(handle), &full, &path)?,
             kind: (),
         };
         self.tree.dirs.push(node);
-        Ok((path, names.into_iter()))
+        Ok(Listing { path, names: names.into_iter(), dir: Some(dir) })
     }
 
     /// Records a regular file.
-    fn file(&mut self, path: PathBuf, full: &Path, meta: &Metadata) -> Result<(), Error> {
-        // Better to say it now than after hours of hashing.
-        access(full, Access::READ_OK).map_err(|e| Error::io("read", full)(e.into()))?;
+    fn file(&mut self, path: PathBuf, full: &Path, handle: &File) -> Result<(), Error> {
+        let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("look at", full)(e.into()))?);
         let index = self.tree.files.len();
         let identity = identity(meta);
-        let link_of = (meta.nlink() > 1)
+        let link_of = (meta.links > 1)
             .then(|| *self.links.entry((identity.dev, identity.ino)).or_insert(index))
             .filter(|first| *first != index);
-        let sparse = link_of.is_none() && meta.blocks().saturating_mul(512) < meta.len();
-        let holes = if sparse { holes(full, meta.len())? } else { Some(Vec::new()) };
+        let sparse = link_of.is_none() && meta.allocated < meta.len;
+        let holes = if sparse { holes(handle, full, meta.len)? } else { Some(Vec::new()) };
         if holes.is_none() {
             self.tree.warnings.push(Warning::Fragmented(path.clone()));
         }
         let node = Node {
-            mode: meta.mode() & 0o7777,
+            mode: meta.mode,
             mtime: identity.mtime,
-            xattrs: self.xattrs(full, &path)?,
+            xattrs: self.xattrs(handle, full, &path)?,
             kind: Content::File { identity, link_of, holes: holes.unwrap_or_default() },
             path,
         };
@@ -196,8 +217,8 @@ impl Walk<'_> {
 
     /// The attributes that are published. `user.` is free for anyone; the others speak of local users, labels and
     /// privileges, which have no meaning on another machine or must not come from a download.
-    fn xattrs(&mut self, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
-        let names = match xattr::list(full) {
+    fn xattrs(&mut self, handle: &File, full: &Path, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
+        let names = match handle.list_xattr() {
             Ok(names) => names,
             Err(e) if unsupported(&e) => return Ok(Vec::new()),
             Err(e) => return Err(Error::io("list the attributes of", full)(e)),
@@ -211,7 +232,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            match xattr::get(full, &name) {
+            match handle.get_xattr(&name) {
                 Ok(Some(value)) => found.push((name, value)),
                 Ok(None) => {}
                 Err(e) => return Err(Error::io("read the attributes of", full)(e)),
@@ -235,7 +256,12 @@ impl Walk<'_> {
 }
 
 /// A directory's path and the names in it that are yet to be taken up.
-type Listing = (PathBuf, std::vec::IntoIter<OsString>);
+struct Listing {
+    path: PathBuf,
+    names: std::vec::IntoIter<OsString>,
+    /// The directory, while it is open.
+    dir: Option<Root>,
+}
 
 /// File systems without attributes say so in several ways.
 fn unsupported(e: &io::Error) -> bool {
@@ -263,29 +289,28 @@ fn leads_out(path: &Path, target: &Path) -> bool {
 }
 
 /// The modification time in `meta`.
-fn mtime(meta: &Metadata) -> Time {
-    Time { seconds: meta.mtime(), nanos: u32::try_from(meta.mtime_nsec()).unwrap_or(0) }
+fn mtime(meta: &Meta) -> Time {
+    Time { seconds: meta.mtime.0, nanos: meta.mtime.1 }
 }
 
 /// What `meta` says of a file's state.
-pub(crate) fn identity(meta: &Metadata) -> Identity {
+pub(crate) fn identity(meta: &Meta) -> Identity {
     Identity {
-        dev: meta.dev(),
-        ino: meta.ino(),
-        len: meta.len(),
+        dev: meta.id.0,
+        ino: meta.id.1,
+        len: meta.len,
         mtime: mtime(meta),
-        ctime: Time { seconds: meta.ctime(), nanos: u32::try_from(meta.ctime_nsec()).unwrap_or(0) },
+        ctime: Time { seconds: meta.ctime.0, nanos: meta.ctime.1 },
     }
 }
 
 /// The stretches of a file of `len` bytes that hold no data; `None` if there are too many to be worth it.
-fn holes(full: &Path, len: u64) -> Result<Option<Vec<Range<u64>>>, Error> {
-    let file = open(full)?;
+fn holes(file: &File, full: &Path, len: u64) -> Result<Option<Vec<Range<u64>>>, Error> {
     let failed = |e: Errno| Error::io("find the holes of", full)(e.into());
     let mut holes = Vec::new();
     let mut at = 0;
     while at < len {
-        let data = match seek(&file, SeekFrom::Data(at)) {
+        let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data.min(len),
             // Nothing but a hole from here on.
             Err(Errno::NXIO) => len,
@@ -302,7 +327,7 @@ fn holes(full: &Path, len: u64) -> Result<Option<Vec<Range<u64>>>, Error> {
         if data == len {
             break;
         }
-        at = seek(&file, SeekFrom::Hole(data)).map_err(failed)?;
+        at = seek(file, SeekFrom::Hole(data)).map_err(failed)?;
     }
     Ok(Some(holes))
 }

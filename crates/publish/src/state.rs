@@ -6,16 +6,20 @@
 //! changed file costs just its own pieces, and nothing stale is ever believed.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidecast_hash::{Digest, Sha1Digest, sha256};
 use tidecast_metainfo::{Layout, Version};
 
+use tidecast_paths::Root;
+
+use crate::base::output;
 use crate::engine::{self, Piece};
 use crate::tree::{Identity, Node};
 use crate::{Content, Error};
@@ -47,6 +51,9 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub(crate) struct State {
     path: PathBuf,
+    /// Its directory, and its name in there.
+    dir: Root,
+    name: OsString,
     file: File,
     /// Where the next batch goes.
     end: u64,
@@ -59,20 +66,15 @@ impl State {
     /// Opens the log at `path`, made if it is not there, and reads what it knows. `None` if another run has it: then
     /// this one does without.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(Error::io("open the state file", path))?;
+        let (dir, name, file) = output(path, false).map_err(Error::io("open the state file", path))?;
         // A file system without locks is no reason to do without; checksums hold there too.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
         let mut state = Self {
             path: path.to_owned(),
+            dir,
+            name,
             file,
             end: 0,
             waiting: Vec::new(),
@@ -173,12 +175,7 @@ impl State {
 
     /// Removes the log: all is done.
     pub(crate) fn remove(self) -> Result<(), Error> {
-        match fs::remove_file(&self.path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove the state file", &self.path)(e))
-            }
-            _ => Ok(()),
-        }
+        self.dir.remove_file(&self.name).map_err(Error::io("remove the state file", &self.path))
     }
 }
 

@@ -5,21 +5,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, FileType, Metadata};
+use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
 use tidecast_metainfo::{Manifest, Version, merkle};
+use tidecast_paths::Meta;
 
+use crate::base::Base;
 use crate::engine::{self, Job, Piece, Target};
-use crate::publish::open;
 use crate::report::{Kind, Problem, Report, What};
 use crate::{Error, Progress};
 
@@ -35,8 +35,9 @@ pub fn verify(
     progress: &Progress,
 ) -> Result<Report, Error> {
     // Only here is a link followed, as `scan` does.
-    let root = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut check = Check::new(manifest, root);
+    let root = path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(Error::io("find", path))?;
+    let base = Base::of(&root).ok();
+    let mut check = Check::new(manifest, root, base);
     check.dirs();
     check.files(progress)?;
     check.extras(progress)?;
@@ -56,6 +57,8 @@ pub fn verify(
 struct Check<'a> {
     manifest: &'a Manifest,
     root: PathBuf,
+    /// None if the directory above is not there.
+    base: Option<Base>,
     problems: Mutex<Vec<Problem>>,
     /// Files whose bytes cannot be read or need not be, by index.
     unusable: Vec<bool>,
@@ -70,7 +73,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(manifest: &'a Manifest, root: PathBuf) -> Self {
+    fn new(manifest: &'a Manifest, root: PathBuf, base: Option<Base>) -> Self {
         let files = manifest.file_count() as usize;
         let counters = || (0..files).map(|_| AtomicU32::new(0)).collect();
         let missing = manifest.missing_layers();
@@ -85,6 +88,7 @@ impl<'a> Check<'a> {
         Self {
             manifest,
             root,
+            base,
             problems: Mutex::default(),
             unusable: vec![false; files],
             damaged: counters(),
@@ -134,12 +138,16 @@ impl<'a> Check<'a> {
         }
     }
 
+    fn base(&self) -> io::Result<&Base> {
+        self.base.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Looks at one entry; notes and returns `None` if it is not there or not of its kind.
-    fn look(&self, path: &Path, expected: Kind) -> Option<Metadata> {
-        match fs::symlink_metadata(path) {
-            Ok(meta) if Kind::of(meta.file_type()) == expected => return Some(meta),
+    fn look(&self, path: &Path, expected: Kind) -> Option<Meta> {
+        match self.base().and_then(|base| base.look(path)) {
+            Ok(meta) if Kind::of(meta.kind) == expected => return Some(meta),
             Ok(meta) => {
-                let found = Kind::of(meta.file_type());
+                let found = Kind::of(meta.kind);
                 self.problem(path, What::Kind { expected, found });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
@@ -149,8 +157,8 @@ impl<'a> Check<'a> {
     }
 
     /// Compares permission bits. Those for other users' identities are not asked for: not everyone may set them.
-    fn mode(&self, path: &Path, expected: Option<u32>, found: &Metadata) {
-        let (Some(expected), found) = (expected.map(|m| m & 0o777), found.mode() & 0o777) else {
+    fn mode(&self, path: &Path, expected: Option<u32>, found: &Meta) {
+        let (Some(expected), found) = (expected.map(|m| m & 0o777), found.mode & 0o777) else {
             return;
         };
         if expected != found {
@@ -188,7 +196,7 @@ impl<'a> Check<'a> {
         if self.look(path, Kind::Symlink).is_none() {
             return;
         }
-        match fs::read_link(path) {
+        match self.base().and_then(|base| base.read_link(path)) {
             Ok(found) if found.as_os_str().as_bytes() == expected => {}
             Ok(found) => {
                 let expected = PathBuf::from(OsStr::from_bytes(expected));
@@ -204,9 +212,9 @@ impl<'a> Check<'a> {
             return false;
         };
         // Without recorded modes, all that is known is that a file is to be executable.
-        let with_x = meta.mode() & 0o777 | 0o100;
+        let with_x = meta.mode & 0o777 | 0o100;
         self.mode(path, mode.or(executable.then_some(with_x)), &meta);
-        let found = meta.len();
+        let found = meta.len;
         if found != expected {
             self.problem(path, What::Size { expected, found });
         }
@@ -215,7 +223,7 @@ impl<'a> Check<'a> {
 
     /// What is on disk and not in the manifest. A directory that is not in it is named, not what is below.
     fn extras(&self, progress: &Progress) -> Result<(), Error> {
-        if self.manifest.is_single_file() || !self.root.is_dir() {
+        if self.manifest.is_single_file() || !self.is_dir(&self.root) {
             return Ok(());
         }
         let root = &self.root;
@@ -223,21 +231,19 @@ impl<'a> Check<'a> {
         let dirs: HashSet<PathBuf> = self.manifest.dirs().map(|d| d.path().below(root)).collect();
         let mut stack = vec![root.clone()];
         while let Some(dir) = stack.pop() {
-            let listing = fs::read_dir(&dir)
-                .and_then(|l| l.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>());
-            let listing = match listing {
-                Ok(listing) => listing,
+            let listing = match self.base().and_then(|base| base.names(&dir)) {
+                Ok(names) => names,
                 Err(e) => {
                     self.problem(&dir, What::Unreadable(e.to_string()));
                     continue;
                 }
             };
-            for path in listing {
+            for path in listing.into_iter().map(|name| dir.join(name)) {
                 if progress.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
                 if dirs.contains(&path) {
-                    if path.symlink_metadata().is_ok_and(|m| m.is_dir()) {
+                    if self.is_dir(&path) {
                         stack.push(path);
                     }
                 } else if !files.contains(&path) {
@@ -246,6 +252,10 @@ impl<'a> Check<'a> {
             }
         }
         Ok(())
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        self.base().and_then(|base| base.look(path)).is_ok_and(|m| m.is_dir())
     }
 
     /// The files with a part in a piece.
@@ -342,15 +352,12 @@ impl<'a> Check<'a> {
 }
 
 impl Kind {
-    fn of(kind: FileType) -> Self {
-        if kind.is_file() {
-            Self::File
-        } else if kind.is_dir() {
-            Self::Directory
-        } else if kind.is_symlink() {
-            Self::Symlink
-        } else {
-            Self::Special
+    fn of(kind: tidecast_paths::Kind) -> Self {
+        match kind {
+            tidecast_paths::Kind::File => Self::File,
+            tidecast_paths::Kind::Dir => Self::Directory,
+            tidecast_paths::Kind::Symlink => Self::Symlink,
+            tidecast_paths::Kind::Other => Self::Special,
         }
     }
 }
@@ -361,7 +368,8 @@ impl Target for Check<'_> {
     }
 
     fn open(&self, file: u32) -> Result<File, Error> {
-        open(&self.path(file))
+        let path = self.path(file);
+        self.base().map_err(Error::io("open", &path))?.open(&path)
     }
 
     fn settle(&self, _file: u32, _handle: &File) -> Result<(), Error> {
