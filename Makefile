@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon clean
+.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -19,10 +19,11 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-lint: ## format, clippy, and the purity of the pure crates
+lint: ## format, clippy, the purity of the pure crates, and that files are reached by crate paths
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/purity
+	scripts/contained
 	scripts/web check
 
 unit: ## the Rust tests
@@ -36,6 +37,10 @@ fuzz: ## every fuzz target for 10 minutes
 
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
+
+race: build ## swap directories of a store for links while all is done to it (SECONDS_LONG=60)
+	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) cargo test --release -p tidecast-depot --test race -- --nocapture
+	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_swapped.py $(ARGS)
 
 daemon-marathon: ## kill -9 of cache daemons, and power cuts, in the midst of everything (ROUNDS=1000; OLDER=COMMIT: a program of that commit by turns)
 	@scripts/daemon-marathon

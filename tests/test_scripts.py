@@ -1,4 +1,4 @@
-"""The scripts around the project: the purity check finds impurity; each says what it is for."""
+"""The scripts around the project: the purity and containment checks find what they are for; each says what it is for."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -55,6 +55,52 @@ def test_harmless_lines_pass(purity, line):
 def test_a_forbidden_dependency_is_found(purity, monkeypatch):
     monkeypatch.setattr(purity, "dependencies", lambda crate: {"bytes", "tokio"})
     assert purity.main() == 1
+
+
+@pytest.fixture
+def contained(tmp_path, monkeypatch):
+    """The containment script on a tree of its own."""
+    loader = importlib.machinery.SourceFileLoader("contained", str(ROOT / "scripts/contained"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("contained", loader))
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    for crate in module.CRATES:
+        (tmp_path / f"crates/{crate}/src").mkdir(parents=True)
+    module.file = tmp_path / "crates/depot/src/astray.rs"
+    return module
+
+
+@pytest.mark.parametrize("line", [
+    "std::fs::remove_dir_all(path)?;", "fs::rename(from, to)?;", "let f = File::open(&path)?;", "OpenOptions::new().read(true)",
+    "if path.is_dir() {", "if path.exists() {", "let m = path.metadata()?;", "let p = path.canonicalize()?;", "fs::hard_link(a, b)",
+    "tempfile::tempfile()?;", "openat(CWD, path, flags, mode)", "std::os::unix::fs::symlink(a, b)?;", "fs::set_permissions(p, m)?;",
+    "rustix::fs::open(path, flags, mode)?;", "xattr::get(path, name)", "for e in path.read_dir()? {", "std::os::unix::fs::chown(p, u, g)",
+    "let x = self.dir.join(name).symlink_metadata();", "File::create(path)"])
+def test_a_way_around_paths_is_found(contained, line):
+    contained.file.write_text(line + "\n")
+    assert contained.main() == 1
+
+
+@pytest.mark.parametrize("line", [
+    "// std::fs::read(path) would follow links", "let m = file.metadata()?;", "root.open_file(path)?;", "use std::fs::File;",
+    "self.0.layout.is_dir(&path)", "if meta.is_dir() {", "#[cfg(test)]\nmod tests { fn f() { std::fs::read(p); } }"])
+def test_what_goes_by_paths_passes(contained, line):
+    contained.file.write_text(line + "\n")
+    assert contained.main() == 0
+
+
+def test_the_daemons_store_is_looked_at_too(contained):
+    path = contained.ROOT / "crates/daemon/src/api/upload.rs"
+    path.parent.mkdir(parents=True)
+    path.write_text("let f = std::fs::File::create(path)?;\n")
+    assert contained.main() == 1
+
+
+def test_every_exception_is_still_needed(contained):
+    for path, words in contained.ALLOWED.items():
+        there = [f for f in (ROOT / "crates").rglob("*.rs") if str(f.relative_to(ROOT / "crates")).startswith(path)]
+        for text in words:
+            assert any(text in f.read_text() for f in there), (path, text)
 
 
 def test_make_alone_lists_what_it_can():

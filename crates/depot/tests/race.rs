@@ -139,6 +139,10 @@ fn swap(store: &Path, victim: &Path, stop: &AtomicBool) -> u64 {
             if fs::rename(&aside, &dir).is_err() {
                 let _ = fs::remove_dir_all(&aside);
             }
+            // Now and then the store is left alone for long enough to open, and to come to its removals and checks.
+            if swaps.is_multiple_of(7) {
+                std::thread::sleep(Duration::from_micros(swaps * 7919 % 3000));
+            }
         }
     }
     swaps
@@ -157,12 +161,12 @@ fn round(depot: &Depot, manifest: &Manifest, source: &Path, now: u64) {
                 let made = reservation.create(&file.path().below(Path::new("data")));
                 let _ = made.map(|mut f| f.write_all(&bytes));
             }
-            let _ = if now % 5 == 0 {
+            let _ = if now.is_multiple_of(5) {
                 reservation.remove(Path::new("data"))
-            } else if now % 11 == 0 {
+            } else if now.is_multiple_of(11) {
                 reservation.discard()
             } else {
-                reservation.commit(manifest, now % 2 == 0, now).map(drop)
+                reservation.commit(manifest, now.is_multiple_of(2), now).map(drop)
             };
         }
     }
