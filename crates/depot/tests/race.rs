@@ -117,7 +117,7 @@ fn directories(store: &Path) -> Vec<PathBuf> {
 /// Swaps one directory after the other for a link to the victim, and back.
 fn swap(store: &Path, victim: &Path, stop: &AtomicBool) -> u64 {
     let aside = store.with_extension("aside");
-    let mut swaps = 0;
+    let mut swaps = 0_u64;
     while !stop.load(Ordering::Relaxed) {
         for dir in directories(store) {
             if stop.load(Ordering::Relaxed) {
