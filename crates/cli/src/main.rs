@@ -2,6 +2,7 @@
 
 mod cli;
 mod cmd;
+mod confine;
 mod failure;
 mod logging;
 mod names;

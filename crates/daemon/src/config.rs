@@ -8,6 +8,7 @@ use tidecast_net::Caps;
 
 use crate::api::types::Method;
 use crate::catalogue::CatalogueAt;
+use crate::parent::Kin;
 
 /// Whose requests a daemon admits at its socket. It says nothing about privilege: a daemon that serves everyone need not be root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,19 @@ pub struct Config {
     pub busy: f64,
     /// It ends by itself when nobody has asked for anything for so long, and nothing is under way.
     pub idle: Option<Duration>,
+    /// What holds it to its files, and how: for its status.
+    pub confined: String,
+    /// What its user's privilege does not suffice for.
+    pub without: Vec<String>,
     /// Bytes of blocks in memory; of everything, where it has a cgroup.
     pub memory: u64,
+}
+
+impl Config {
+    /// Whether an older daemon of the same user is on this machine now, which may give links into its own store. Asks nobody
+    /// and starts no thread.
+    #[must_use]
+    pub fn has_elder_with_links(&self) -> bool {
+        Kin::new(&self.machine, self.serves, self.host_uid).has_elder_with_links()
+    }
 }

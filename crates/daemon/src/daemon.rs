@@ -366,6 +366,10 @@ impl Daemon {
             came: *self.came.lock(),
             parent: self.parent.lock().clone(),
             limits: self.neighbour.limits(),
+            serves: if self.serves_all() { "everyone" } else { "owner" }.into(),
+            user: rustix::process::geteuid().as_raw(),
+            confined: self.config.confined.clone(),
+            without: self.config.without.clone(),
         })
     }
 

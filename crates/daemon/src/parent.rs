@@ -79,6 +79,13 @@ impl Kin {
         UnixListener::from_std(listener)
     }
 
+    /// Whether an older daemon of the same user is here, from which this one may take links. Asks nobody and starts no thread.
+    pub(crate) fn has_elder_with_links(&self) -> bool {
+        let names = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
+        elders.iter().any(|rank| rank.uid == self.me.uid && sees_the_same(rank.pid))
+    }
+
     /// The first of the elders that answers, one that is believed before others; None: this is the eldest.
     pub(crate) async fn parent(&self) -> Option<Parent> {
         let names = std::fs::read_to_string("/proc/net/unix").ok()?;

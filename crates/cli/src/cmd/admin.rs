@@ -189,6 +189,10 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
         reporter.result(&format!("caches came: {}", super::cache::how_it_came(&status.came)));
     }
     reporter.result(&may_take(&status.limits));
+    reporter.result(&format!("serves {} as uid {}; {}", status.serves, status.user, status.confined));
+    if !status.without.is_empty() {
+        reporter.result(&format!("without {}", status.without.join(", ")));
+    }
     if let Some(parent) = &status.parent {
         reporter.result(&format!("takes caches from {parent}, another daemon of this machine"));
     }

@@ -14,6 +14,7 @@ use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT, Serves};
 
 use self::serve::Directory;
 use super::{Context, copy_server};
+use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::{Listen, Text};
@@ -151,10 +152,16 @@ fn usual_cores() -> f64 {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let config = config(args, context)?;
+    let mut config = config(args, context)?;
     // Threads inherit it; so does the kernel's order of their reads and writes.
     let nice = context.settings.daemon.as_ref().and_then(|table| table.nice).unwrap_or(NICE);
-    let _ = rustix::process::setpriority_process(None, nice);
+    if let Err(error) = rustix::process::setpriority_process(None, nice) {
+        config.without.push(format!("nice {nice} ({error})"));
+    }
+    if !config.without.is_empty() {
+        reporter.note(&format!("runs without {}", config.without.join(", ")));
+    }
+    config.confined = confine(args, context, &config)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let served = serve(args, context, &config.dir)?;
@@ -171,7 +178,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 object(json!({
                     "name": status.name, "node": status.node, "socket": config.socket, "listen": listen,
                     "caches": status.caches, "bytes": status.bytes, "capacity": status.capacity,
-                    "serves": served.as_ref().map(Directory::url),
+                    "serves": served.as_ref().map(Directory::url), "confined": config.confined,
                 })),
             );
             reporter.result(&format!(
@@ -255,8 +262,64 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         },
         idle: args.idle.map(|idle| idle.0),
         busy: table.busy.unwrap_or(BUSY).clamp(0.0, 1.0),
+        confined: String::new(),
+        without: without(serves),
         memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
+}
+
+/// What serving everyone needs privilege for, and this process cannot do.
+fn without(serves: Serves) -> Vec<String> {
+    let is_all = serves == Serves::Owner || rustix::process::geteuid().is_root();
+    if is_all { Vec::new() } else { vec!["bind mounts for other users (needs root)".into()] }
+}
+
+/// Confines this process to its store, its socket and the files that its settings name. To be called before there are threads.
+fn confine(args: &Args, context: &Context<'_>, config: &Config) -> Result<String, Failure> {
+    let table = context.settings.daemon.clone().unwrap_or_default();
+    let made =
+        |dir: &Path| std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()));
+    made(&config.dir)?;
+    let socket = config.socket.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    made(socket)?;
+    if config.has_elder_with_links() {
+        return Ok("not confined: takes links from another daemon of its user on this machine".into());
+    }
+    let mut confinement = Confinement::new().writes(&config.dir).writes(socket);
+    for file in config.trust.iter().chain(&config.certificate) {
+        confinement = confinement.reads_file(file);
+    }
+    for file in config.trust.iter().flat_map(|trust| named_in(trust)) {
+        confinement = confinement.reads_file(&file);
+    }
+    confinement = match &config.catalogue {
+        Some(CatalogueAt::Condor) => confinement.runs_programs(),
+        Some(CatalogueAt::File(file)) => confinement.reads_file(file),
+        Some(CatalogueAt::Etcd(_)) | None => confinement,
+    };
+    if let Some(root) = args.serve.as_ref().or(table.serve.as_ref()) {
+        confinement = if table.serve_read_only { confinement.reads(root) } else { confinement.writes(root) };
+    }
+    Ok(confinement.apply())
+}
+
+/// Files with absolute paths that a file of trust names.
+fn named_in(trust: &Path) -> Vec<PathBuf> {
+    fn add(value: &toml::Value, paths: &mut Vec<PathBuf>) {
+        match value {
+            toml::Value::String(text) if text.starts_with('/') => paths.push(text.into()),
+            toml::Value::Array(all) => all.iter().for_each(|value| add(value, paths)),
+            toml::Value::Table(all) => all.values().for_each(|value| add(value, paths)),
+            _ => {}
+        }
+    }
+    let mut paths = Vec::new();
+    // What is wrong with it is said by who reads it.
+    let text = std::fs::read_to_string(trust).unwrap_or_default();
+    if let Ok(table) = text.parse::<toml::Table>() {
+        add(&toml::Value::Table(table), &mut paths);
+    }
+    paths
 }
 
 const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);

@@ -327,6 +327,14 @@ pub struct Status {
     pub parent: Option<String>,
     /// What it may take from its host now.
     pub limits: Limits,
+    /// `everyone` on its host, or `owner`.
+    pub serves: String,
+    /// The user (uid) who runs it.
+    pub user: u32,
+    /// Whether the kernel holds it to its own files, and how.
+    pub confined: String,
+    /// What it does without, as its user's privilege does not suffice.
+    pub without: Vec<String>,
 }
 
 /// What a check of the store has found, and made of it.
