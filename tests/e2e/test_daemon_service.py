@@ -149,3 +149,49 @@ def test_a_store_that_is_a_file_is_left_as_it_is(built, tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0 and str(tmp_path / "store") in done.stderr
     assert (tmp_path / "store").read_text() == "precious"
+
+
+def test_the_kernel_holds_the_daemon_to_its_own_files(built, tmp_path):
+    """A catalogue's file is replaced by a link to a place that the settings do not name: what it leads to is not read."""
+    outside, named = tmp_path / "outside", tmp_path / "named"
+    outside.mkdir()
+    named.mkdir()
+    (outside / "peers").write_text("# nobody\n")
+    (named / "peers").write_text("# nobody\n")
+    (named / "config.toml").write_text("[daemon]\nconfine = true\n")
+    log = tmp_path / "log"
+    argv = [built / "tidecast", "-v", "--json", "--config", named / "config.toml", "daemon", "--dir", tmp_path / "store", "--socket", tmp_path / "run" / "sock", "--name", "x",
+            "--machine", tmp_path, "--catalogue", f"file:{named}/peers"]
+    with log.open("wb") as out:
+        daemon = subprocess.Popen(argv, stdout=out, stderr=out)
+    try:
+        wait_for("it has started", lambda: '"started"' in log.read_text())
+        started = next(json.loads(line) for line in log.read_text().splitlines() if '"started"' in line)
+        if not started["confined"].startswith("confined: landlock ABI "):
+            pytest.skip(f"SKIPPED: {started['confined']}: that the daemon is held to its files was not seen")
+        (named / "peers").unlink()
+        (named / "peers").symlink_to(outside / "peers")
+        wait_for("the file is not the daemon's to read", lambda: "Permission denied" in log.read_text())
+        status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
+        assert re.search(r"^NoNewPrivs:\t1$", status, re.M)
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(60)
+
+
+def test_an_elder_of_the_same_user_leaves_a_daemon_unconfined(built, tmp_path):
+    """It takes links from the elder's store, which no rule of its own could name."""
+    daemons = []
+    config = tmp_path / "config.toml"
+    config.write_text("[daemon]\nconfine = true\n")
+    try:
+        for name, said in (("elder", "confined: landlock"), ("younger", "not confined: takes links")):
+            argv = [built / "tidecast", "--json", "--config", config, "daemon", "--dir", tmp_path / name, "--socket", tmp_path / f"{name}.sock", "--name", name,
+                    "--machine", tmp_path]
+            daemons.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
+            confined = json.loads(daemons[-1].stdout.readline())["confined"]
+            assert confined.startswith(said) or "kernel" in confined, (name, confined)
+    finally:
+        for daemon in daemons:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(60)
