@@ -4,8 +4,12 @@ With TIDECAST_SHOTS=DIR pictures of the page are kept there."""
 import http.client
 import io
 import json
+import os
 import pathlib
 import signal
+import socket
+import stat
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -76,6 +80,12 @@ def view(node):
     for proc in procs:
         proc.signal(signal.SIGINT)
         proc.exits(0)
+
+
+def opened(url: str) -> tuple[str, str]:
+    """Address and token of a viewer's URL."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.netloc, urllib.parse.parse_qs(parts.query)["token"][0]
 
 
 def image(png: bytes) -> np.ndarray:
@@ -244,12 +254,12 @@ def test_a_receiver_that_has_gone_and_one_that_comes(recv, send, view, node):
 
 def test_the_api_refuses_what_it_should(recv, view):
     name, _ = recv()
-    address = view(name).removeprefix("http://")
+    address, token = opened(view(name))
 
     def ask(path: str, method: str = "GET", **headers) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(address, timeout=60)
         try:
-            connection.request(method, path, headers=headers)
+            connection.request(method, path, headers={"Authorization": f"Bearer {token}", **headers})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -271,3 +281,108 @@ def test_the_api_refuses_what_it_should(recv, view):
         assert b"root:" not in said
     assert ask("/api/state", method="POST")[0] == 405
     assert ask("/api/state")[0] == 200
+
+
+def request(connect, path: str, **headers) -> tuple[int, dict, bytes]:
+    """Status, headers and body; `connect` is an address or a connected socket."""
+    connection = http.client.HTTPConnection(connect if isinstance(connect, str) else "localhost", timeout=60)
+    if not isinstance(connect, str):
+        connection.sock = connect
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def test_nothing_is_shown_without_the_token(recv, view, node):
+    name, _ = recv()
+    url = view(name)
+    address, token = opened(url)
+    cookie = f"tidecast-view-{address.rsplit(':', 1)[1]}"
+    for path in ("/", "/index.html", "/api/state", "/api/volumes/0/cells", "/assets/x.js", "/absent", "/?token=", f"/?token={token[:-1]}", f"/?token={token}0"):
+        for headers in ({}, {"Accept": "text/html"}, {"Cookie": f"other={token}"}, {"Authorization": f"Basic {token}"}, {"Referer": url}):
+            status, heard, said = request(address, path, **headers)
+            assert status == 403 and b"token" in said and len(said) < 2048 and "set-cookie" not in heard, (path, headers, said)
+    status, heard, _ = request(address, f"/?token={token}")
+    assert status == 200 and heard["referrer-policy"] == "no-referrer" and heard["cache-control"] == "no-store"
+    assert heard["set-cookie"] == f"{cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
+    assert request(address, "/api/state", Cookie=f"a=b; {cookie}={token}")[0] == 200
+    assert request(address, "/api/state", Authorization=f"Bearer {token}")[0] == 200
+    # Another viewer shows it only if it shows the token; which is on no command line.
+    other = node("other")
+    for shown, wanted in ((token, True), ("0" * 48, False)):
+        (other.home / "token").write_text(shown)
+        (other.home / "token").chmod(0o600)
+        proc = other.run("--json", "field", "view", "--listen", "127.0.0.1:0", "--remote-token-file", other.home / "token", f"http://{address}/{name}")
+        proc.until("it serves", lambda proc=proc: '"started"' in proc.out)
+        there, own = opened(proc.last("started")["url"])
+        volume = json.loads(request(there, "/api/state", Authorization=f"Bearer {own}")[2])["volumes"][0]
+        assert ("token" in (volume["error"] or "")) != wanted, volume
+        proc.signal(signal.SIGINT)
+        proc.exits(0)
+
+
+def test_a_proxy_reaches_the_viewer_below_a_path_and_by_a_socket(recv, node):
+    name, _ = recv()
+    host = node("viewer")
+    secret = "fixed-token-of-a-test"
+    file = host.home / "token"
+    file.write_text(secret + "\n")
+    file.chmod(0o644)
+    refused = host.run("field", "view", name, "--listen", "127.0.0.1:0", "--token-file", file)
+    assert refused.wait() != 0
+    assert "chmod 600" in refused.err and secret not in refused.err
+    file.chmod(0o600)
+    base = "/node/n7/8765"
+    proc = host.run("--json", "field", "view", name, "--listen", "127.0.0.1:0", "--token-file", file, "--base-path", base + "/",
+                    "--allow-host", "portal.example")
+    proc.until("it serves", lambda: '"started"' in proc.out)
+    url = proc.last("started")["url"]
+    address, token = opened(url)
+    assert token == secret and url == f"http://{address}{base}/?token={secret}"
+    shows = {"Authorization": f"Bearer {secret}"}
+    for path, wanted in {base + "/": 200, base: 307, base + "/api/state": 200, "/api/state": 200, "/": 200, base + "/absent": 404}.items():
+        status, heard, _ = request(address, path, Host="portal.example", **shows)
+        assert status == wanted, path
+        assert status != 307 or heard["location"] == base + "/"
+        assert request(address, path)[0] == 403 and request(address, path, Host="other.example", **shows)[0] == 403
+    assert f"Path={base};" in request(address, f"{base}/?token={secret}")[1]["set-cookie"]
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+    path = host.home / "viewer.sock"
+    proc = host.run("--json", "field", "view", name, "--listen", f"unix:{path}")
+    proc.until("it serves", lambda: '"started"' in proc.out)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_uid == os.geteuid()
+    with socket.socket(socket.AF_UNIX) as there:
+        there.connect(str(path))
+        assert request(there, "/api/state", Host="whatever.example")[0] == 200
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+    assert not path.exists()
+
+
+def test_silent_connections_are_closed_and_keep_nobody_out(recv, view):
+    name, _ = recv()
+    address, token = opened(view(name))
+    where = (address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1]))
+    silent = [socket.create_connection(where, timeout=60) for _ in range(100)]
+    try:
+        silent[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        assert request(address, "/api/state", Authorization=f"Bearer {token}")[0] == 200
+        assert silent[0].recv(1) == b"", "the oldest gives way"
+        # What goes on and on before it has shown the token is cut off, and so is what says nothing.
+        try:
+            for _ in range(64):
+                silent[-1].sendall(b"x" * 1024)
+            assert silent[-1].recv(4096).split(b" ")[1:2] in ([], [b"431"])
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            assert silent[-2].recv(1) == b""
+        except ConnectionResetError:
+            pass
+    finally:
+        for one in silent:
+            one.close()

@@ -27,9 +27,10 @@ def page(url: str, width: int = 1100, height: int = 700):
         try:
             tab = browser.new_page(viewport={"width": width, "height": height})
             faults: list[str] = []
+            origin = "/".join(url.split("/", 3)[:3])
             tab.on("pageerror", lambda error: faults.append(str(error)))
             tab.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-            tab.on("request", lambda request: None if request.url.startswith((url, "blob:", "data:")) else faults.append(request.url))
+            tab.on("request", lambda request: None if request.url.startswith((origin + "/", "blob:", "data:")) else faults.append(request.url))
             tab.set_default_timeout(120_000)
             tab.goto(url)
             yield tab

@@ -22,6 +22,13 @@ export interface Wish {
   step?: number; factor: number; how: string; box?: number[]; range?: [number, number] | null; signal?: AbortSignal;
 }
 
+// The cookie has it now: what stays in the address bar is seen, and bookmarked.
+const shown = new URL(location.href);
+if (shown.searchParams.has('token')) {
+  shown.searchParams.delete('token');
+  history.replaceState(null, '', shown);
+}
+
 async function ask(path: string, signal?: AbortSignal): Promise<Response> {
   const answer = await fetch(path, signal ? { signal } : {});
   if (answer.ok) return answer;

@@ -86,6 +86,23 @@ impl Kind {
         format!("cannot read the {} from {from}", self.name)
     }
 
+    /// The text of a file that nobody else may read.
+    ///
+    /// # Errors
+    /// As [`Kind::resolve`]; others may read it.
+    pub(crate) fn private_file(self, path: &Path) -> Result<String> {
+        let shown = path.display();
+        let owned = path.to_owned();
+        let (text, mode) = bounded(move || read_file(&owned))
+            .with_context(|| format!("cannot read the {} {shown}", self.name))?;
+        match mode.filter(|mode| mode & 0o077 != 0) {
+            Some(mode) => {
+                bail!("{shown} may be read by other users (mode {mode:04o}); run: chmod 600 {shown}")
+            }
+            None => Ok(text),
+        }
+    }
+
     /// The text of a file; whoever else may read it is named.
     pub(crate) fn file(self, path: &Path) -> Result<String> {
         let shown = path.display();

@@ -1,9 +1,10 @@
 //! The API over HTTP: see "Viewer" in `docs/field-format.md`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Path, Query, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
@@ -13,10 +14,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::error::Error;
+use crate::listener::Unproven;
 use crate::page;
 use crate::panel::{Panel, Wish};
 use crate::reduce::How;
 use crate::state::State;
+use crate::token::{Shown, Token, shown};
 
 /// Cells of an answer in float32 at most.
 pub(crate) const FLOATS: usize = 1 << 24;
@@ -34,13 +37,59 @@ pub(crate) struct App {
     panels: Vec<Panel>,
     readers: Semaphore,
     requests: Semaphore,
-    host: String,
+    access: Access,
+}
+
+/// Who is answered, and where.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// What has to be shown; None: the socket admits its user only.
+    pub(crate) token: Option<Token>,
+    /// The cookie in which browsers keep it: another for each port, as they keep one for all ports of a host.
+    pub(crate) cookie: String,
+    /// The path below which proxies see the page: empty, or with a slash in front and none behind.
+    pub(crate) base: String,
+    /// Names by which this host may be asked for; None: by any, at a unix socket.
+    pub(crate) hosts: Option<Hosts>,
 }
 
 impl App {
-    pub(crate) fn new(panels: Vec<Panel>) -> Self {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { panels, readers: Semaphore::new(READERS), requests: Semaphore::new(REQUESTS), host }
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(crate) fn new(panels: Vec<Panel>, access: Access) -> Self {
+        Self { panels, readers: Semaphore::new(READERS), requests: Semaphore::new(REQUESTS), access }
+    }
+}
+
+/// Names of this host. A page elsewhere may have had its name turned to this address (DNS rebinding): it is not among them.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Names that the user has allowed, and this host's own where it listens for others.
+    pub(crate) names: Vec<String>,
+}
+
+impl Hosts {
+    /// Whether a Host header names this host.
+    fn are_named(&self, header: &str) -> bool {
+        let bare = match header.rsplit_once(':') {
+            Some((host, port))
+                if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) =>
+            {
+                host
+            }
+            _ => header,
+        };
+        let ip = bare.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let listens = self.address.ip();
+        ip.is_ok_and(|ip| {
+            let ip = ip.to_canonical();
+            ip.is_loopback() || ip == listens.to_canonical() || listens.is_unspecified()
+        }) || bare.eq_ignore_ascii_case("localhost")
+            || self.names.iter().any(|name| !name.is_empty() && bare.eq_ignore_ascii_case(name))
     }
 }
 
@@ -114,11 +163,19 @@ fn refusal(error: &Error) -> Refused {
     }
 }
 
-/// All that is answered.
+/// All that is answered: below the base path, and without it, as some proxies take it off.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/api/state", get(state))
-        .route("/api/volumes/{number}/cells", get(cells))
+    let mut router = Router::new();
+    let mut bases = vec![app.access.base.as_str()];
+    if !app.access.base.is_empty() {
+        bases.push("");
+    }
+    for base in bases {
+        router = router
+            .route(&format!("{base}/api/state"), get(state))
+            .route(&format!("{base}/api/volumes/{{number}}/cells"), get(cells));
+    }
+    router
         .fallback(files)
         .method_not_allowed_fallback(async || {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "malformed", "only GET is answered")
@@ -127,36 +184,75 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Refuses requests that are for another host (a page elsewhere whose name was turned to this address), and those that are too many.
-async fn guard(Shared(app): Shared<Arc<App>>, request: Request, next: Next) -> Response {
+/// Refuses requests that are for another host, that do not show the token, and those that are too many.
+async fn guard(
+    Shared(app): Shared<Arc<App>>,
+    ConnectInfo(unproven): ConnectInfo<Unproven>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = admit(&app, &unproven, request, next).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    response
+}
+
+async fn admit(app: &App, unproven: &Unproven, request: Request, next: Next) -> Response {
+    let access = &app.access;
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !is_mine(host, &app.host) {
-        let why = format!("{host:?} is not this host's name; use its address");
+    if access.hosts.as_ref().is_some_and(|hosts| !hosts.are_named(host)) {
+        let why = format!("{host:?} is not this host's name; use its address, or --allow-host");
         return refuse(StatusCode::FORBIDDEN, "host", why).into_response();
     }
+    let shown = match &access.token {
+        Some(token) => shown(token, &access.cookie, request.uri(), request.headers()),
+        None => Shown::Else,
+    };
+    if shown == Shown::Not {
+        let as_page = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        return stranger(as_page.is_some_and(|kinds| kinds.contains("text/html")));
+    }
+    unproven.prove();
     let Ok(_permit) = app.requests.try_acquire() else {
         let why = format!("more than {REQUESTS} requests at once");
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();
     };
     let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    if shown == Shown::Url
+        && let Some(cookie) = access.cookie_header()
+    {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     response
 }
 
-/// Whether a Host header names this host: by an address, as localhost, or by its own name.
-fn is_mine(header: &str, own: &str) -> bool {
-    let bare = match header.rsplit_once(':') {
-        Some((host, port)) if port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')) => {
-            host
-        }
-        _ => header,
-    };
-    let address = bare.trim_start_matches('[').trim_end_matches(']');
-    address.parse::<IpAddr>().is_ok()
-        || bare.eq_ignore_ascii_case("localhost")
-        || (!own.is_empty() && bare.eq_ignore_ascii_case(own))
+impl Access {
+    /// Keeps the token in the browser: out of the page's reach, and of other sites'.
+    fn cookie_header(&self) -> Option<HeaderValue> {
+        let path = if self.base.is_empty() { "/" } else { &self.base };
+        let text = format!(
+            "{}={}; Path={path}; HttpOnly; SameSite=Strict",
+            self.cookie,
+            self.token.as_ref()?.text()
+        );
+        let mut value = HeaderValue::from_str(&text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+/// What is said to who does not show the token.
+fn stranger(as_page: bool) -> Response {
+    let close = ("connection", "close");
+    if as_page {
+        let kind = ("content-type", "text/html; charset=utf-8");
+        return (StatusCode::FORBIDDEN, [kind, close], page::STRANGER).into_response();
+    }
+    let why = "the token of this viewer is missing or wrong: open the URL that it has printed";
+    (StatusCode::FORBIDDEN, [close], refuse(StatusCode::FORBIDDEN, "token", why).1).into_response()
 }
 
 fn now() -> u64 {
@@ -261,15 +357,24 @@ fn numbers(text: &str) -> Result<[u64; 6], Error> {
     all.try_into().map_err(|_| wrong())
 }
 
-/// The page.
-async fn files(uri: Uri) -> Response {
-    match page::find(uri.path()) {
+/// The page, and its parts by names relative to it.
+async fn files(Shared(app): Shared<Arc<App>>, uri: Uri) -> Response {
+    let base = &app.access.base;
+    let path = match uri.path().strip_prefix(base.as_str()) {
+        // Names relative to the page are below it only with a slash.
+        Some("") if !base.is_empty() => {
+            let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+            let headers = [("location", format!("{base}/{query}")), ("cache-control", "no-store".into())];
+            return (StatusCode::TEMPORARY_REDIRECT, headers).into_response();
+        }
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => uri.path(),
+    };
+    match page::find(path) {
         Some((kind, content)) => {
             ([("content-type", kind), ("cache-control", "no-cache")], content).into_response()
         }
-        None => {
-            refuse(StatusCode::NOT_FOUND, "absent", format!("there is no {}", uri.path())).into_response()
-        }
+        None => refuse(StatusCode::NOT_FOUND, "absent", format!("there is no {path}")).into_response(),
     }
 }
 
@@ -279,11 +384,18 @@ mod tests {
 
     #[test]
     fn only_this_host_is_answered_for() {
-        for host in
-            ["localhost", "localhost:8765", "127.0.0.1:1", "[::1]:8765", "[::1]", "10.0.0.7:80", "Node7:99"]
-        {
-            assert!(is_mine(host, "node7"), "{host}");
+        let hosts = |address: &str, names: &[&str]| Hosts {
+            address: address.parse().unwrap(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let (here, there, any) =
+            (hosts("127.0.0.1:1", &["gate.example"]), hosts("10.0.0.7:1", &["node7"]), hosts("[::]:1", &[]));
+        for host in ["localhost", "localhost:8765", "127.0.0.1:1", "[::1]:8765", "[::1]"] {
+            assert!(here.are_named(host) && there.are_named(host) && any.are_named(host), "{host}");
         }
+        assert!(here.are_named("Gate.example:443") && !there.are_named("gate.example"));
+        assert!(there.are_named("10.0.0.7:80") && there.are_named("Node7:99") && any.are_named("10.0.0.7"));
+        assert!(!here.are_named("10.0.0.7:80") && !here.are_named("node7"));
         for host in [
             "",
             "evil.example",
@@ -291,10 +403,10 @@ mod tests {
             "localhost.evil.example",
             "127.0.0.1.evil.example",
             "node7.x",
+            "gate.example.evil.example",
         ] {
-            assert!(!is_mine(host, "node7"), "{host}");
+            assert!(!here.are_named(host) && !there.are_named(host) && !any.are_named(host), "{host}");
         }
-        assert!(!is_mine("", ""));
     }
 
     #[test]

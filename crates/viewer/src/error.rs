@@ -51,6 +51,22 @@ pub enum Error {
         /// What is the matter.
         why: String,
     },
+    /// A token that could be guessed, or fits into no URL.
+    #[error("a token has {0} to {1} letters, digits, '-', '_', '.' or '~'")]
+    Token(usize, usize),
+    /// Where proxies see the page.
+    #[error(
+        "{0:?} is no base path: write it as /node/x/8765, of letters, digits, '-', '_', '.', '~', '%' and '/'"
+    )]
+    Base(String),
+    /// Cannot listen at a path.
+    #[error("cannot listen at {path}: {error}", path = .path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// What stands in the way.
+        error: tidecast_socket::BindError,
+    },
     /// Cannot listen.
     #[error("cannot listen on {address}: {error}")]
     Listen {

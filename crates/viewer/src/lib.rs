@@ -8,6 +8,7 @@
 
 mod api;
 mod error;
+mod listener;
 mod page;
 mod panel;
 pub mod record;
@@ -15,6 +16,7 @@ pub mod reduce;
 mod remote;
 pub mod shm;
 mod state;
+mod token;
 mod values;
 
 use std::future::{Future, IntoFuture as _};
@@ -22,9 +24,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use listener::{Doorway, Socket, Unproven};
+use tidecast_socket::Bound;
+use tokio::net::{TcpListener, UnixListener};
 
 pub use error::Error;
+pub use token::Token;
 
 /// What to show, and where.
 #[derive(Debug, Clone)]
@@ -34,13 +39,31 @@ pub struct Options {
     /// Directories of recorded steps.
     pub records: Vec<PathBuf>,
     /// Where to listen.
-    pub listen: SocketAddr,
+    pub listen: Place,
+    /// What has to be shown; None: nothing, at a unix socket that its user alone reaches.
+    pub token: Option<Token>,
+    /// What other viewers among the names want to be shown.
+    pub remote_token: Option<Token>,
+    /// Names, besides its addresses, by which browsers may ask for it.
+    pub allow_hosts: Vec<String>,
+    /// The path below which proxies see the page; empty: none.
+    pub base: String,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// At an address.
+    Tcp(SocketAddr),
+    /// At a path, for this user alone.
+    Unix(PathBuf),
 }
 
 /// One that listens.
 #[derive(Debug)]
 pub struct Viewer {
-    listener: TcpListener,
+    socket: Socket,
+    bound: Option<Bound>,
     app: Arc<api::App>,
     names: Vec<String>,
 }
@@ -58,24 +81,54 @@ impl Viewer {
         if names.is_empty() && options.records.is_empty() {
             names = vec!["field".into()];
         }
-        let mut panels = names.iter().map(|name| panel::Panel::new(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut panels = names
+            .iter()
+            .map(|name| panel::Panel::new(name, options.remote_token.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
         for dir in &options.records {
             panels.push(panel::Panel::record(dir)?);
         }
         let names = panels.iter().map(|panel| panel.name.clone()).collect();
-        let listener = TcpListener::bind(options.listen)
-            .await
-            .map_err(|error| Error::Listen { address: options.listen, error })?;
-        Ok(Self { listener, app: Arc::new(api::App::new(panels)), names })
+        let base = base(&options.base)?;
+        let (socket, bound) = open(&options.listen).await?;
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let mut hosts = None;
+        let mut cookie = "tidecast-view".to_owned();
+        if let Socket::Tcp(listener) = &socket {
+            let address =
+                listener.local_addr().map_err(|error| Error::Listen { address: unknown(), error })?;
+            cookie += &format!("-{}", address.port());
+            let mut names = options.allow_hosts.clone();
+            names.extend((!address.ip().is_loopback()).then_some(own));
+            hosts = Some(api::Hosts { address, names });
+        }
+        // At an address anybody may ask.
+        let is_open = options.token.is_none() && matches!(socket, Socket::Tcp(_));
+        let token = if is_open { Some(Token::random()) } else { options.token.clone() };
+        let access = api::Access { token, cookie, base, hosts };
+        Ok(Self { socket, bound, app: Arc::new(api::App::new(panels, access)), names })
     }
 
-    /// Where it listens.
+    /// Where it listens; None at a path.
     ///
     /// # Errors
     /// When the system does not say.
-    pub fn address(&self) -> Result<SocketAddr, Error> {
-        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        self.listener.local_addr().map_err(|error| Error::Listen { address: unknown, error })
+    pub fn address(&self) -> Result<Option<SocketAddr>, Error> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let address = listener.local_addr();
+                address.map(Some).map_err(|error| Error::Listen { address: unknown(), error })
+            }
+            Socket::Unix(_) => Ok(None),
+        }
+    }
+
+    /// The path of the page, and the token behind it: what belongs behind the address.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let access = self.app.access();
+        let token = access.token.as_ref().map_or(String::new(), |token| format!("?token={}", token.text()));
+        format!("{}/{token}", access.base)
     }
 
     /// What it shows.
@@ -90,11 +143,43 @@ impl Viewer {
 
     /// Answers until `stop`.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let serving = axum::serve(self.listener, api::router(self.app)).into_future();
+        let service = api::router(self.app).into_make_service_with_connect_info::<Unproven>();
+        let serving = axum::serve(Doorway::new(self.socket), service).into_future();
         // Whoever waits for news then is let go: there is nothing to finish.
         tokio::select! {
             _ = serving => {}
             () = stop => {}
         }
+        if let Some(bound) = self.bound {
+            bound.remove();
+        }
     }
+}
+
+fn unknown() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 0))
+}
+
+async fn open(place: &Place) -> Result<(Socket, Option<Bound>), Error> {
+    match place {
+        Place::Tcp(address) => {
+            let bound = TcpListener::bind(address).await;
+            let listener = bound.map_err(|error| Error::Listen { address: *address, error })?;
+            Ok((Socket::Tcp(listener), None))
+        }
+        Place::Unix(path) => {
+            let failed = |error| Error::Socket { path: path.clone(), error };
+            let (listener, bound) = tidecast_socket::listen(path, 0o600).map_err(failed)?;
+            let listener = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+            Ok((Socket::Unix(listener.map_err(|error| failed(error.into()))?), Some(bound)))
+        }
+    }
+}
+
+/// A base path with a slash in front and none behind.
+fn base(text: &str) -> Result<String, Error> {
+    let bare = text.trim_end_matches('/');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '%' | '/');
+    let good = bare.is_empty() || bare.starts_with('/') && !bare.contains("//") && bare.chars().all(plain);
+    if good { Ok(bare.into()) } else { Err(Error::Base(text.into())) }
 }

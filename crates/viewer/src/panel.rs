@@ -13,6 +13,7 @@ use crate::reduce::{Cells, How, Region, reduce};
 use crate::remote::Remote;
 use crate::shm::{Front, Memory};
 use crate::state::State;
+use crate::token::Token;
 use crate::values::InFront;
 
 /// Bytes of cells that are kept.
@@ -54,9 +55,9 @@ enum Part {
 
 impl Panel {
     /// By its name: of shared memory, or `http://host:port/NAME`, or several of these with `+` between.
-    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+    pub(crate) fn new(name: &str, token: Option<&Token>) -> Result<Self, Error> {
         let part = |name: &str| match name.strip_prefix("http://") {
-            Some(rest) => Remote::new(rest).map(Part::Remote),
+            Some(rest) => Remote::new(rest, token.cloned()).map(Part::Remote),
             None => Memory::new(name).map(|memory| Part::Memory(memory, Mutex::default())),
         };
         Ok(Self { name: name.into(), parts: name.split('+').map(part).collect::<Result<_, _>>()? })
@@ -198,9 +199,9 @@ mod tests {
 
     #[test]
     fn names_that_are_none_are_refused() {
-        assert!(Panel::new("a+b").is_ok_and(|panel| panel.parts.len() == 2));
+        assert!(Panel::new("a+b", None).is_ok_and(|panel| panel.parts.len() == 2));
         for name in ["", "a/b", "a+", "../x", "http://", "http://x:y"] {
-            assert!(Panel::new(name).is_err(), "{name}");
+            assert!(Panel::new(name, None).is_err(), "{name}");
         }
     }
 }

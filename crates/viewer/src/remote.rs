@@ -5,6 +5,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::HeaderValue;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::panel::{Level, Wish};
 use crate::reduce::Cells;
 use crate::state::State;
+use crate::token::Token;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -26,11 +28,13 @@ pub(crate) struct Remote {
     address: String,
     /// None: its first.
     name: Option<String>,
+    /// What it wants to be shown.
+    token: Option<Token>,
 }
 
 impl Remote {
     /// Of `host:port` or `host:port/NAME`.
-    pub(crate) fn new(text: &str) -> Result<Self, Error> {
+    pub(crate) fn new(text: &str, token: Option<Token>) -> Result<Self, Error> {
         let (address, name) = text.split_once('/').unwrap_or((text, ""));
         let good = address.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty()
@@ -40,7 +44,7 @@ impl Remote {
         if !good {
             return Err(Error::Name(format!("http://{text}")));
         }
-        Ok(Self { address: address.into(), name: (!name.is_empty()).then(|| name.into()) })
+        Ok(Self { address: address.into(), name: (!name.is_empty()).then(|| name.into()), token })
     }
 
     fn wrong(&self, why: impl ToString) -> Error {
@@ -104,7 +108,14 @@ impl Remote {
         let socket = TcpStream::connect(&self.address).await.map_err(|e| self.wrong(e))?;
         let (mut send, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(|e| self.wrong(e))?;
-        let request = Request::get(path).header("host", &self.address).body(Empty::<Bytes>::new());
+        let mut request = Request::get(path).header("host", &self.address);
+        if let Some(token) = &self.token {
+            let mut value =
+                HeaderValue::try_from(format!("Bearer {}", token.text())).map_err(|e| self.wrong(e))?;
+            value.set_sensitive(true);
+            request = request.header("authorization", value);
+        }
+        let request = request.body(Empty::<Bytes>::new());
         let request = request.map_err(|e| self.wrong(e))?;
         // Its end is that of the answer.
         let driving = tokio::spawn(connection);

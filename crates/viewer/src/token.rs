@@ -1,0 +1,129 @@
+//! Who may see: whoever shows the viewer's token, as the `token` of a URL, in a header, or in the cookie that the URL has left.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::{HeaderMap, Uri, header};
+use data_encoding::HEXLOWER;
+use subtle::ConstantTimeEq;
+
+use crate::error::Error;
+
+/// Fewer characters could be guessed.
+const LEAST: usize = 16;
+const MOST: usize = 256;
+
+/// What whoever may see has to show. It is in no message.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// One that nobody guesses.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(HEXLOWER.encode(&rand::random::<[u8; 24]>()))
+    }
+
+    /// For the URL that opens the page.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// In constant time for texts of its length.
+    fn is(&self, shown: &str) -> bool {
+        self.0.as_bytes().ct_eq(shown.as_bytes()).into()
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        if (LEAST..=MOST).contains(&text.len()) && text.chars().all(plain) {
+            return Ok(Self(text.into()));
+        }
+        Err(Error::Token(LEAST, MOST))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// How a request has shown the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Not at all, or another.
+    Not,
+    /// In the URL: the cookie is to be set.
+    Url,
+    /// By the cookie or a header.
+    Else,
+}
+
+/// Whether a request shows the token.
+pub(crate) fn shown(token: &Token, cookie: &str, uri: &Uri, headers: &HeaderMap) -> Shown {
+    let query = uri.query().unwrap_or_default().split('&').filter_map(|part| part.strip_prefix("token="));
+    if query.into_iter().any(|shown| token.is(shown)) {
+        return Shown::Url;
+    }
+    let texts = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let bearer = texts(header::AUTHORIZATION).filter_map(|text| {
+        let (scheme, shown) = text.split_once(' ')?;
+        let known = scheme.eq_ignore_ascii_case("bearer") || scheme.eq_ignore_ascii_case("token");
+        known.then(|| shown.trim())
+    });
+    let cookies = texts(header::COOKIE).flat_map(|text| text.split(';')).filter_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == cookie).then_some(value)
+    });
+    if bearer.chain(cookies).any(|shown| token.is(shown)) { Shown::Else } else { Shown::Not }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_shown_by_url_header_or_cookie() {
+        let token: Token = "0123456789abcdef".parse().unwrap();
+        let ask = |uri: &str, name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            shown(&token, "view-1", &uri.parse().unwrap(), &headers)
+        };
+        assert_eq!(ask("/?token=0123456789abcdef", "x", ""), Shown::Url);
+        assert_eq!(ask("/a?b=1&token=0123456789abcdef&c", "x", ""), Shown::Url);
+        assert_eq!(ask("/", "authorization", "Bearer 0123456789abcdef"), Shown::Else);
+        assert_eq!(ask("/", "authorization", "token 0123456789abcdef"), Shown::Else);
+        assert_eq!(ask("/", "cookie", "a=b; view-1=0123456789abcdef"), Shown::Else);
+        for (uri, name, value) in [
+            ("/", "x", ""),
+            ("/?token=", "x", ""),
+            ("/?token=0123456789abcdeF", "x", ""),
+            ("/?token=0123456789abcdef0", "x", ""),
+            ("/?nottoken=0123456789abcdef", "x", ""),
+            ("/token=0123456789abcdef", "x", ""),
+            ("/", "authorization", "Basic 0123456789abcdef"),
+            ("/", "authorization", "0123456789abcdef"),
+            ("/", "cookie", "view-2=0123456789abcdef"),
+            ("/", "referer", "http://x/?token=0123456789abcdef"),
+        ] {
+            assert_eq!(ask(uri, name, value), Shown::Not, "{uri} {name}: {value}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_fit_into_urls_and_stay_out_of_messages() {
+        assert_ne!(Token::random().text(), Token::random().text());
+        assert!(Token::random().text().parse::<Token>().is_ok());
+        for text in ["", "short", "with a blank in it", "semi;colon;semi;colon", &"a".repeat(MOST + 1)] {
+            assert!(text.parse::<Token>().is_err(), "{text}");
+        }
+        assert_eq!(format!("{:?}", "0123456789abcdef".parse::<Token>().unwrap()), "Token(..)");
+    }
+}
