@@ -105,17 +105,23 @@ struct Secret {
     kind: Kind,
 }
 
-/// All secrets before `--`.
+/// Commands that take secrets; behind the `--` of the last is a command of somebody else.
+const COMMANDS: [&[u8]; 7] = [b"get", b"mount", b"show", b"revoke", b"copy", b"field", b"run"];
+
+/// All secrets of a command line of ours.
 fn find(words: &[OsString]) -> Vec<Secret> {
     let mut all = Vec::new();
-    let words: Vec<&[u8]> =
-        words.iter().map(|word| word.as_bytes()).take_while(|word| *word != b"--").collect();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let command = words.iter().skip(1).find(|word| COMMANDS.contains(word));
+    let is_run = command.is_some_and(|word| *word == b"run");
+    let own = words.iter().position(|word| is_run && *word == b"--").unwrap_or(words.len());
+    let words = words.get(..own).unwrap_or_default();
     for (place, word) in words.iter().enumerate().skip(1) {
         let before = words.get(place - 1).copied().unwrap_or_default();
         let found = if before == b"--key" && is_plain(word) {
-            Some((0, word.len(), key_of(&words)))
+            Some((0, word.len(), key_of(words)))
         } else if let Some(key) = word.strip_prefix(b"--key=") {
-            is_plain(key).then(|| (word.len() - key.len(), word.len(), key_of(&words)))
+            is_plain(key).then(|| (word.len() - key.len(), word.len(), key_of(words)))
         } else if let Some((from, to)) = key_in_url(word) {
             Some((from, to, COPY_KEY))
         } else {
@@ -221,6 +227,7 @@ mod tests {
         let one = |variable| vec![(ticket.clone(), variable)];
         assert_eq!(found(&format!("tidecast get {ticket} --to d")), one("TIDECAST_TICKET"));
         assert_eq!(found(&format!("tidecast run -q {ticket} -- echo {ticket}")), one("TIDECAST_TICKET"));
+        assert_eq!(found(&format!("tidecast get --to run -- {ticket}")), one("TIDECAST_TICKET"));
         let upper = ticket.to_uppercase();
         assert_eq!(found(&format!("tidecast show {upper}")), [(upper.clone(), "TIDECAST_TICKET")]);
         let key = |variable| vec![("k1".to_owned(), variable)];
@@ -228,6 +235,7 @@ mod tests {
         assert_eq!(found("tidecast field recv --key=k1"), key("TIDECAST_FIELD_KEY"));
         assert_eq!(found("tidecast copy --key k1 a tidecast://h/"), key("TIDECAST_COPY_KEY"));
         assert_eq!(found("tidecast copy a tidecast://k1@[::1]:7/x@y"), key("TIDECAST_COPY_KEY"));
+        assert_eq!(found("tidecast copy --to-memory -- tidecast://k1@h/x"), key("TIDECAST_COPY_KEY"));
         let both = found("tidecast copy tidecast://k1@a,b/x tidecast://k2@c/");
         assert_eq!(both.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>(), ["k1", "k2"]);
     }
