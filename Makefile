@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e fuzz sim-soak classad-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -24,6 +24,7 @@ lint: ## format, clippy, the purity of the pure crates, and that files are reach
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/purity
 	scripts/contained
+	scripts/deny
 	scripts/web check
 
 unit: ## the Rust tests
@@ -31,6 +32,9 @@ unit: ## the Rust tests
 
 e2e: setup ## the end-to-end tests alone (ARGS='-k magnet' chooses)
 	$(PYTHON) -m pytest tests $(ARGS)
+
+advisories: ## known vulnerabilities of other crates (needs the network, and cargo-deny: cargo install --locked cargo-deny)
+	cargo deny check advisories
 
 fuzz: ## every fuzz target for 10 minutes
 	@scripts/fuzz 600
