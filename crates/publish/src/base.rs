@@ -59,9 +59,12 @@ impl Base {
 pub(crate) fn output(path: &Path, anew: bool) -> io::Result<(Root, OsString, File)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     let root = Root::open(path.parent().unwrap_or(Path::new("")))?;
-    if anew {
+    let file = if anew {
         root.remove_file(&name)?;
-    }
-    let file = root.open_or_create(&name, 0o600)?;
+        // Exclusively: in a directory that others write to, a file of theirs would get what is written.
+        root.create(&name, 0o600)?
+    } else {
+        root.open_or_create(&name, 0o600)?
+    };
     Ok((root, name, file))
 }

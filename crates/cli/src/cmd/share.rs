@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let manifest = Arc::new(published.manifest);
         let mut opened = seed::open(&manifest, &args.path, &state_dir)?;
         // Every byte has just been read and hashed.
-        opened.believe(leaves.as_file())?;
+        let hashes = std::fs::File::open(leaves.path()).context("cannot open the file of leaf digests")?;
+        opened.believe(&hashes)?;
         let ssl = manifest.ssl_cert().is_some();
         let (security, authority) = if ssl {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
