@@ -415,7 +415,9 @@ fn sources(tree: &Tree, builder: &Builder) -> Vec<Option<Source>> {
 /// Makes the file for all leaf digests, in its full length.
 fn leaf_file(path: &Path, layout: &Layout) -> Result<File, Error> {
     let failed = || Error::io("write the leaf digests to", path);
-    let (_, _, file) = output(path, true).map_err(failed())?;
+    // The caller may hold a descriptor of it and read that in the end, so the file itself stays.
+    let (_, _, file) = output(path, false).map_err(failed())?;
+    file.set_len(0).map_err(failed())?;
     file.set_len(layout.leaf_count() * 32).map_err(failed())?;
     Ok(file)
 }
