@@ -80,7 +80,7 @@ def test_the_collectors_own_tools_are_asked(site, data, tmp_path, monkeypatch):
           f'$(sed -n \'s/^TidecastAddresses = "\\(.*\\)"/\\1/p\' $f)"; done; echo junk undefined')
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     head, node = site.host("head", "--catalogue", "condor", known=[]), site.host("node1", "--catalogue", "condor", known=[])
-    head.create("nt", data)
+    head.create("nt", data, "--mode", "755")
     head.create("own", data / "part0", "--private")
     wait_for("each other", lambda: "head" in peers(node))
     same(data, node.cache("get", "head/nt", "--wait", "1m")["path"])

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::api::types::{CacheInfo, Create, Created};
+use crate::descriptors::{Descriptors, PROTOCOL};
 use crate::socket::Short;
 
 /// Most bytes of an answer.
@@ -32,6 +33,9 @@ const ANSWER: Duration = Duration::from_secs(120);
 
 /// Of a content something comes within this time.
 const SILENT: Duration = Duration::from_secs(10);
+
+/// A daemon that gives files to as many as it can is asked again after so long.
+const AGAIN: Duration = Duration::from_millis(200);
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -207,6 +211,49 @@ impl Client {
         Ok(Content { from: self.shown(), body: answer.into_body(), _running: running })
     }
 
+    /// The files of a committed cache that have content, open for reading, each content once: in the order of an upload.
+    ///
+    /// # Errors
+    /// As [`Client::post`]; this system or the daemon passes no files.
+    pub async fn files(&self, cache: &str) -> Result<Descriptors, ClientError> {
+        let path = format!("/v1/caches/{cache}/files");
+        let upgrade = [("connection", "upgrade"), ("upgrade", PROTOCOL)];
+        let began = Instant::now();
+        loop {
+            let asked = timeout(ANSWER, self.ask(Method::GET, &path, &upgrade, whole(Vec::new()))).await;
+            let (answer, _running) = asked.map_err(|_| self.broken("it gives no files"))??;
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let upgraded = timeout(ANSWER, hyper::upgrade::on(answer)).await;
+                let upgraded = upgraded.map_err(|_| self.broken("it gives no files"))?;
+                return self.descriptors(upgraded.map_err(|e| self.broken(e))?);
+            }
+            let status = answer.status();
+            match self.refusal(status, &self.whole(answer).await?) {
+                ClientError::Refused { kind, .. } if kind == "wait" && began.elapsed() < ANSWER => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                ClientError::Refused { status: 404, kind, why } if why.contains("no such request") => {
+                    let why =
+                        "this daemon is older than this program and gives no open files: restart it".into();
+                    return Err(ClientError::Refused { status: 404, kind, why });
+                }
+                refused => return Err(refused),
+            }
+        }
+    }
+
+    fn descriptors(&self, upgraded: hyper::upgrade::Upgraded) -> Result<Descriptors, ClientError> {
+        let parts = upgraded.downcast::<TokioIo<UnixStream>>().map_err(|_| self.broken("it is no socket"))?;
+        if !parts.read_buf.is_empty() {
+            return Err(self.broken("files came before they were asked for"));
+        }
+        let stream = parts.io.into_inner().into_std().and_then(|stream| {
+            stream.set_nonblocking(false)?;
+            Descriptors::new(stream)
+        });
+        stream.map_err(|e| self.broken(e))
+    }
+
     async fn ask(
         &self,
         method: Method,
@@ -217,7 +264,7 @@ impl Client {
         let stream = self.connect().await?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(e))?;
-        let running = Running(tokio::spawn(connection));
+        let running = Running(tokio::spawn(connection.with_upgrades()));
         let request = Request::builder().method(method).uri(path).header("host", "daemon");
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(body).map_err(|e| self.broken(e))?;

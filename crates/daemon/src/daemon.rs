@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::ads;
 use crate::api::Door as ApiDoor;
 use crate::api::error::ApiError;
+use crate::api::files::Sessions;
 use crate::api::types::{Came, Event, Limit, Status};
 use crate::api::upload::Uploads;
 use crate::attributes::Attributes;
@@ -79,6 +80,7 @@ pub struct Daemon {
     pub(crate) swarms: Swarms,
     pub(crate) fetches: Fetches,
     pub(crate) uploads: Uploads,
+    pub(crate) sessions: Sessions,
     pub(crate) seekers: Seekers,
     pub(crate) kin: Kin,
     pub(crate) neighbour: Neighbour,
@@ -208,6 +210,7 @@ impl Daemon {
             neighbour,
             fetches: Fetches::new(config.transfers, config.per_source),
             uploads: Uploads::default(),
+            sessions: Sessions::default(),
             seekers: Seekers::default(),
             kin: Kin::new(&config.machine, config.serves, config.host_uid),
             parent: Mutex::default(),

@@ -84,7 +84,6 @@ impl From<tidecast_depot::Error> for ApiError {
             D::Name { .. } | D::Unfit(_) | D::Manifest(_) => (StatusCode::BAD_REQUEST, "malformed"),
             D::Taken { .. } => (StatusCode::FORBIDDEN, "taken"),
             D::Exceeded { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "exceeded"),
-            D::Place { .. } => (StatusCode::FORBIDDEN, "place"),
             D::Wrong { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "wrong"),
             D::InUse(_) | D::Pinned(_) => (StatusCode::CONFLICT, "in_use"),
             D::Declared { .. } => (StatusCode::TOO_MANY_REQUESTS, "denied"),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidecast_depot::{CacheId, Depot, HandOut, Local, Reader};
+use tidecast_depot::{CacheId, Reader};
 use tidecast_identity::NodeId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::api::error::ApiError;
-use crate::api::types::{Get, Got, How, Method, Place, Placed};
+use crate::api::types::{CacheInfo, Get, Got, Method};
 use crate::caller::{Caller, is_stranger};
 use crate::daemon::{Daemon, Mode};
 use crate::name::CacheName;
@@ -224,17 +224,21 @@ impl Daemon {
         wait: Duration,
         get: Get,
     ) -> Result<Got, ApiError> {
-        // Another user's daemon takes the bytes itself: nothing is written anywhere for it, and no process of its is minded.
+        // Another user's daemon takes the bytes itself: no process of its is minded.
         if is_stranger(caller.uid, self.config.serves) && (get.copy_for.is_none() || get.place.is_some()) {
             return Err(ApiError::forbidden("this daemon serves its own user only"));
+        }
+        if get.place.is_some() {
+            let why = "this daemon writes into no directory of its callers: use a tidecast of its version, which makes files \
+                       itself";
+            return Err(ApiError::malformed(why));
         }
         let (user, reader) = match &get.copy_for {
             None => (Some(caller.process(get.pid)?), caller.reader()),
             Some(user) => (None, caller.acts_for(user)?),
         };
-        let place = get.place;
         if let Some(record) = self.here(&name, &reader) {
-            return self.hand(caller, record.id, user, place, (0.0, None)).await;
+            return self.hand(caller, record.id, user, (0.0, None)).await;
         }
         if name.origin.as_ref().is_none_or(|origin| *origin == self.config.name) {
             if let Some(damaged) = self.damaged(&name, &reader) {
@@ -259,9 +263,7 @@ impl Daemon {
         match now {
             Stand::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
             Stand::Failed(failed) => Err(failed.into()),
-            Stand::Done { id, method, seconds } => {
-                self.hand(caller, id, user, place, (seconds, Some(method))).await
-            }
+            Stand::Done { id, method, seconds } => self.hand(caller, id, user, (seconds, Some(method))).await,
         }
     }
 
@@ -270,23 +272,23 @@ impl Daemon {
         caller: &Caller,
         id: CacheId,
         user: Option<tidecast_depot::Use>,
-        place: Option<Place>,
         (seconds, method): (f64, Option<Method>),
     ) -> Result<Got, ApiError> {
-        let reader = caller.reader();
-        let local = rustix::process::geteuid()
-            .is_root()
-            .then_some(tidecast_depot::Local { uid: caller.uid, gid: caller.gid });
-        let hand = move |depot: &Depot| {
-            if let Some(user) = user {
-                depot.begin_use(id, user, &reader, crate::now())?;
-            }
-            place.map(|place| put(depot, id, &place, &reader, local)).transpose()
-        };
         let record = self.readable(caller, id)?;
-        let placed = self.on_disk(hand).await?;
+        let reader = caller.reader();
+        let inode = self
+            .on_disk(move |depot| {
+                match user {
+                    Some(user) => drop(depot.begin_use(id, user, &reader, crate::now())?),
+                    // It is about to be copied: it counts as used.
+                    None => drop(depot.busy(id, crate::now())?),
+                }
+                depot.inode(id)
+            })
+            .await?;
         self.mind_jobs();
-        Ok(Got::Ready { info: Box::new(self.info(&record)), seconds, method, placed })
+        let info = CacheInfo { inode: Some(inode), ..self.info(&record) };
+        Ok(Got::Ready { info: Box::new(info), seconds, method })
     }
 
     /// A committed cache of this name that is here and that `reader` may read. Without an origin, this host's comes first.
@@ -385,29 +387,4 @@ impl Daemon {
         running.insert(key, Fetch { stand: stand.clone(), task, ended: None });
         Ok(stand)
     }
-}
-
-/// Makes files of a cache in a directory of the caller's.
-fn put(
-    depot: &Depot,
-    id: CacheId,
-    place: &Place,
-    reader: &Reader,
-    local: Option<Local>,
-) -> Result<Placed, tidecast_depot::Error> {
-    let how = match place.how {
-        How::Hardlink => tidecast_depot::How::Hardlink,
-        How::Reflink => tidecast_depot::How::Reflink,
-        How::Copy => tidecast_depot::How::Copy,
-    };
-    let name = std::ffi::OsStr::new(&place.name);
-    let wish = HandOut { subpath: &place.subpath, dir: &place.dir, name, how, reader, local };
-    let handed = depot.hand_out(id, &wish, crate::now())?;
-    Ok(Placed {
-        path: handed.path,
-        links: handed.links,
-        reflinks: handed.reflinks,
-        copies: handed.copies,
-        copied: handed.copied,
-    })
 }

@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tidecast_depot::{CacheId, CacheRecord, Reader, Reservation};
 use tidecast_metainfo::Manifest;
+use tidecast_paths::{Copied, Root, fill};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::api::types::{CacheInfo, Came, Get, Got, How, Method, Place};
+use crate::api::types::{CacheInfo, Came, Get, Got, Method};
 use crate::api::upload;
 use crate::client::ClientError;
 use crate::daemon::Daemon;
@@ -32,8 +34,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Somebody else's daemon has something new to say within this time, and all within that.
 const STALLED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(600);
-/// To make links of a large cache takes a while; a parent that is lost is noticed sooner.
-const PLACING: Duration = Duration::from_secs(3600);
 /// Parents tried for one cache.
 const TRIES: usize = 4;
 
@@ -151,19 +151,9 @@ async fn whole(
         Room::Here(id) => return Ok((id, Method::Direct)),
         Room::Kept(reservation, _) => reservation,
     };
-    match std::str::from_utf8(manifest.name_bytes()) {
-        Ok(top) if parent.links => {
-            let place =
-                Place { dir: reservation.dir(), name: top.into(), how: How::Hardlink, ..Place::default() };
-            let get = Get {
-                name: about.full_name(),
-                copy_for: Some(reader.owner.clone()),
-                place: Some(place),
-                ..Get::default()
-            };
-            link(daemon, parent, &get, reservation, &manifest).await
-        }
-        _ => stream(daemon, parent, &info.cache, reservation, &manifest).await,
+    match info.path.filter(|_| parent.links) {
+        Some(view) => link(daemon, &view, reservation, &manifest).await,
+        None => stream(daemon, parent, &info.cache, reservation, &manifest).await,
     }
 }
 
@@ -195,28 +185,45 @@ async fn ready(
     }
 }
 
-/// Has the parent make links in our own staging directory; they become ours as they are.
+/// Links the parent's files, which are our user's as well, into our own staging directory; they become ours as they are.
 async fn link(
     daemon: &Arc<Daemon>,
-    parent: &Parent,
-    get: &Get,
+    view: &Path,
     reservation: Reservation,
     manifest: &Arc<Manifest>,
 ) -> Result<(CacheId, Method), Missed> {
     let reservation = cleared(reservation, manifest).await?;
-    let placing = parent.client.post("/v1/get", get, PLACING);
-    let placed = tokio::select! {
-        placed = placing => match placed? {
-            Got::Ready { placed: Some(placed), .. } => placed,
-            _ => return Err(Missed::Lost("it says nothing of what it made".into())),
-        },
-        () = parent.lost() => return Err(Missed::Lost("it has ended".into())),
-    };
+    let (from, to) = (view.parent().unwrap_or(view).to_owned(), reservation.dir());
+    let linking = manifest.clone();
+    let linked = tokio::task::spawn_blocking(move || link_all(&from, &to, &linking)).await;
+    let linked = linked.map_err(|e| Failed::new("internal", e.to_string()))?;
+    let copied = linked.map_err(|e| Missed::Lost(format!("its files cannot be linked: {e}")))?;
     reservation.take_links();
-    let link = manifest.total_len().saturating_sub(placed.copied);
-    let came = Came { parent: placed.copied, link, ..Came::default() };
+    let link = manifest.total_len().saturating_sub(copied);
+    let came = Came { parent: copied, link, ..Came::default() };
     let id = transfer::commit(daemon, reservation, manifest.clone(), came).await?.id;
-    Ok((id, if placed.copied == 0 { Method::Link } else { Method::Direct }))
+    Ok((id, if copied == 0 { Method::Link } else { Method::Direct }))
+}
+
+/// Links each content once, or copies it where no link can be made; bytes that were copied.
+fn link_all(from: &Path, to: &Path, manifest: &Manifest) -> std::io::Result<u64> {
+    let (from, to) = (Root::open(from)?, Root::open(to)?);
+    let mut copied = 0;
+    for index in crate::local::missing(manifest, &[]) {
+        let Some(file) = manifest.file(index) else { continue };
+        let path = file.path().under(Path::new(""));
+        if let Some(parent) = path.parent() {
+            to.make_dirs(parent, 0o700)?;
+        }
+        if from.link_to(&path, &to, &path).is_ok() {
+            continue;
+        }
+        let (old, new) = (from.open_file(&path)?, to.create(&path, 0o600)?);
+        if fill(&old, &new)? == Copied::Copy {
+            copied += file.len();
+        }
+    }
+    Ok(copied)
 }
 
 /// What an earlier attempt left stands in the way.

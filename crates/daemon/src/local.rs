@@ -77,7 +77,12 @@ impl Daemon {
             return Err(ApiError::forbidden(format!("you are not in the group {other}")));
         }
         let manifest = Manifest::parse(&manifest).map_err(ApiError::malformed)?;
-        self.say_anew(caller, &create, &manifest).await?;
+        // What was found and not asked for changes nothing of a cache that is there.
+        let said = match create.found {
+            true => Create { mode: None, group: None, ..create.clone() },
+            false => create.clone(),
+        };
+        self.say_anew(caller, &said, &manifest).await?;
         let declare = Declare {
             origin: self.config.name.clone(),
             name: create.name.clone(),
@@ -85,7 +90,8 @@ impl Daemon {
             owner: caller.name.clone(),
             local: self.view_of(caller, group.as_deref()),
             group,
-            mode: create.mode.unwrap_or(if create.private { 0o700 } else { 0o755 }) & READ,
+            mode: create.mode.unwrap_or_else(|| if create.private { 0o700 } else { allowed(&manifest) })
+                & READ,
             private: create.private,
             lease: create.lease,
             size: size_of(&manifest),
@@ -179,9 +185,19 @@ impl Daemon {
             users: u32::try_from(self.depot.uses(record.id).len()).unwrap_or(u32::MAX),
             came: attributes.came.unwrap_or_default(),
             path: self.depot.view(record.id).ok(),
+            inode: None,
             ad: None,
         }
     }
+}
+
+/// The mode of a cache for which none is said: open to all if all its files and directories were, else to its owner alone.
+fn allowed(manifest: &Manifest) -> u32 {
+    let files = manifest.files().filter(|file| !file.is_symlink()).map(|file| (file.mode(), 0o044));
+    let dirs = manifest.dirs().map(|dir| (dir.mode(), 0o055));
+    // Of what carries no mode nobody knows whom it was open to.
+    let is_open = |(mode, needs): (Option<u32>, u32)| mode.is_some_and(|mode| mode & needs == needs);
+    if files.chain(dirs).all(is_open) { 0o755 } else { 0o700 }
 }
 
 /// What a manifest's files, links and directories may take.

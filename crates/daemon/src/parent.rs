@@ -149,16 +149,6 @@ impl Kin {
     }
 }
 
-impl Parent {
-    /// Returns when it does not answer any more.
-    pub(crate) async fn lost(&self) {
-        let asked = || timeout(5 * ANSWER, self.client.get::<Status>("/v1/daemon"));
-        while matches!(asked().await, Ok(Ok(_))) {
-            tokio::time::sleep(ANSWER).await;
-        }
-    }
-}
-
 /// Those that come before `me`, of the names that the system lists.
 fn elders(
     names: &str,

@@ -179,6 +179,15 @@ impl Depot {
         layout.beneath(path).and_then(|p| layout.dir.sub(p)).at("open", path)
     }
 
+    /// Device and inode of what is at [`Depot::view`].
+    ///
+    /// # Errors
+    /// As [`Depot::view`].
+    pub fn inode(&self, id: CacheId) -> Result<(u64, u64), Error> {
+        let view = self.view(id)?;
+        Ok(self.0.layout.look(&view).at("look at", &view)?.id)
+    }
+
     /// What is INVALID and was the same version of the same cache.
     pub(crate) fn damaged(&self, of: &CacheRecord) -> Vec<Arc<CacheRecord>> {
         let same = |r: &CacheRecord| {

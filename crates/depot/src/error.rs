@@ -101,14 +101,6 @@ pub enum Error {
     /// The cache is pinned.
     #[error("cache {0} is pinned: unpin it first")]
     Pinned(CacheId),
-    /// The place that something is to be handed out to cannot be used.
-    #[error("{} cannot be handed out to: {why}", path.display())]
-    Place {
-        /// The place.
-        path: PathBuf,
-        /// Why not.
-        why: &'static str,
-    },
     /// What stands in the store is not what was committed.
     #[error("{} was changed by another program ({why}); run: tidecast admin fsck", path.display())]
     Changed {

@@ -8,7 +8,7 @@
 //!                dir()             where the rest goes
 //!                grown(size)       as it comes: more than was declared ends it
 //!                commit(manifest)  -> record, COMMITTED, with its version
-//! view(id)  open_view(id)  hand_out(id, …)   to jobs;  begin_use / end_use while they run
+//! view(id)  open_view(id)      to jobs;  begin_use / end_use while they run
 //! extend  pin  unpin  remove  sweep(now)  fsck
 //! ```
 //!
@@ -39,7 +39,6 @@ mod depot;
 mod error;
 mod evict;
 mod fsck;
-mod handout;
 mod layout;
 mod live;
 mod object;
@@ -61,9 +60,9 @@ pub use depot::Depot;
 pub use error::Error;
 pub use evict::Swept;
 pub use fsck::{Bad, Depth, Report};
-pub use handout::{HandOut, Handed, How};
 pub use record::{CacheId, CacheRecord, Declare, Filter, Local, Past, Reader, Size, State};
 pub use reserve::{Reservation, Reuse};
+pub use root::root_of;
 pub use space::Usage;
 pub use uses::{Use, UseId};
 pub use view::{Busy, View};

@@ -13,7 +13,10 @@ const CHUNK_LEAVES: usize = CHUNK / LEAF;
 
 /// The Merkle root of the first `len` bytes of a file, as a manifest names it. A shorter file is an error; an empty one
 /// has no root, so `len` must not be 0.
-pub(crate) fn root_of(file: &File, len: u64) -> io::Result<Digest> {
+///
+/// # Errors
+/// It cannot be read, or is shorter.
+pub fn root_of(file: &File, len: u64) -> io::Result<Digest> {
     let mut buf = vec![0; CHUNK.min(usize::try_from(len).unwrap_or(CHUNK)).max(1)];
     let mut digests = vec![[0; 32]; CHUNK_LEAVES];
     let mut chunks = Vec::new();

@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::*;
-use tidecast_depot::{CacheId, Declare, Depot, Error, HandOut, Handed, How, Local, Reader, Reuse, Use};
+use tidecast_depot::{CacheId, Declare, Depot, Error, Local, Reader, Reuse, Use};
 use tidecast_metainfo::Manifest;
 
 fn reuse(depot: &Depot, manifest: &Manifest, reader: &Reader) -> Reuse {
@@ -106,10 +105,6 @@ fn forbidden_takes_as_long_as_absent() {
     assert!((0.5..2.0).contains(&(forbidden / absent)), "{absent} {forbidden}");
 }
 
-fn wish<'a>(dir: &'a Path, how: How, reader: &'a Reader) -> HandOut<'a> {
-    HandOut { subpath: Path::new(""), dir, name: OsStr::new("got"), how, reader, local: None }
-}
-
 fn setup(tmp: &Path) -> (Depot, CacheId) {
     let depot = open(&tmp.join("depot"));
     let root = tree(&tmp.join("data"), &[("d/f", &[1; 5000]), ("e", b""), ("l -> d/f", b""), ("x", b"#!")]);
@@ -120,84 +115,11 @@ fn setup(tmp: &Path) -> (Depot, CacheId) {
 }
 
 #[test]
-fn every_way_of_handing_out() {
-    let tmp = tempfile::tempdir().unwrap();
-    let (depot, id) = setup(tmp.path());
-    let alice = Reader::owner("alice");
-    let job = tmp.path().join("job");
-    let view = depot.view(id).unwrap();
-    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Copy] {
-        let handed = depot.hand_out(id, &wish(&job, how, &alice), 2).unwrap();
-        let got = job.join("got");
-        assert_eq!(handed.path, got);
-        assert_eq!(fs::read(got.join("l")).unwrap(), [1; 5000], "{how:?}");
-        assert_eq!(fs::read(got.join("e")).unwrap(), b"");
-        let (mine, theirs) =
-            (fs::metadata(got.join("d/f")).unwrap(), fs::metadata(view.join("d/f")).unwrap());
-        let same = mine.ino() == theirs.ino();
-        assert_eq!(mine.mtime(), 1_000_000);
-        match how {
-            How::Symlink => assert_eq!(fs::read_link(&got).unwrap(), handed.source),
-            How::Hardlink => assert!(same && handed.links == 2 && handed.copies == 1, "{handed:?}"),
-            How::Reflink => assert!(!same && handed.reflinks + handed.copies == 3, "{handed:?}"),
-            _ => {
-                let copies = Handed { copies: 3, copied: 5002, ..handed.clone() };
-                assert!(!same && handed == copies, "{handed:?}");
-                assert_eq!(fs::metadata(got.join("x")).unwrap().mode() & 0o777, 0o755);
-                fs::write(got.join("d/f"), "mine").unwrap();
-            }
-        }
-        // What stands there is never replaced.
-        assert!(matches!(depot.hand_out(id, &wish(&job, how, &alice), 2), Err(Error::Place { .. })));
-        fs::remove_dir_all(&got).or_else(|_| fs::remove_file(&got)).unwrap();
-    }
-    let handed = depot.hand_out(id, &wish(&job, How::Bind, &alice), 2).unwrap();
-    assert!(handed.source == view && job.join("got").is_dir());
-    let part =
-        HandOut { subpath: Path::new("d/f"), name: OsStr::new("part"), ..wish(&job, How::Copy, &alice) };
-    depot.hand_out(id, &part, 2).unwrap();
-    assert_eq!(fs::read(job.join("part")).unwrap(), [1; 5000]);
-    assert_eq!(fs::read_dir(&job).unwrap().count(), 2, "nothing is left behind");
-    assert_clean(&depot);
-}
-
-#[test]
-fn tricks_with_paths_get_nothing() {
-    let tmp = tempfile::tempdir().unwrap();
-    let (depot, id) = setup(tmp.path());
-    let alice = Reader::owner("alice");
-    let job = tmp.path().join("job");
-    fs::write(tmp.path().join("treasure"), "gold").unwrap();
-    for sub in ["..", "../..", "d/../../manifest", "/etc/passwd", "l/x", "none", "d/f/x", "./../x"] {
-        let wish = HandOut { subpath: Path::new(sub), ..wish(&job, How::Copy, &alice) };
-        assert!(matches!(depot.hand_out(id, &wish, 2), Err(Error::Place { .. })), "{sub}");
-    }
-    for name in ["", ".", "..", "a/b", "/etc", "a/"] {
-        let wish = HandOut { name: OsStr::new(name), ..wish(&job, How::Copy, &alice) };
-        assert!(matches!(depot.hand_out(id, &wish, 2), Err(Error::Place { .. })), "{name}");
-    }
-    // A link that was planted at the name is neither followed nor replaced.
-    symlink(tmp.path().join("treasure"), job.join("got")).unwrap();
-    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Bind, How::Copy] {
-        assert!(matches!(depot.hand_out(id, &wish(&job, how, &alice), 2), Err(Error::Place { .. })));
-    }
-    assert_eq!(fs::read(tmp.path().join("treasure")).unwrap(), b"gold");
-    assert_eq!(fs::read_dir(&job).unwrap().count(), 1);
-}
-
-#[test]
 fn whoever_may_not_read_gets_nothing() {
     let tmp = tempfile::tempdir().unwrap();
     let (depot, id) = setup(tmp.path());
     let bob = Reader::owner("bob");
-    let job = tmp.path().join("job");
-    for how in [How::Symlink, How::Hardlink, How::Reflink, How::Bind, How::Copy] {
-        let denied = depot.hand_out(id, &wish(&job, how, &bob), 2);
-        let absent = depot.hand_out(CacheId(999), &wish(&job, how, &bob), 2);
-        assert!(matches!(denied, Err(Error::NoCache(_))) && matches!(absent, Err(Error::NoCache(_))));
-    }
     assert!(matches!(depot.begin_use(id, Use::Until(9), &bob, 2), Err(Error::NoCache(_))));
-    assert_eq!(fs::read_dir(&job).unwrap().count(), 0);
     let may = tidecast_depot::Filter { reader: Some(bob), ..Default::default() };
     assert!(depot.caches(&may).is_empty());
 }
@@ -244,17 +166,6 @@ fn rights_on_disk_are_those_of_the_cache() {
     }
     for file in ["depot.redb", "lock"] {
         assert!(!can_read("4242", "1", &depot.dir().join(file)), "{file}");
-    }
-    // A job's directory has to be the job's, and what is made there is the job's too.
-    let job = tmp.path().join("job");
-    fs::create_dir(&job).unwrap();
-    let alice = Reader::owner("alice");
-    let wish = HandOut { local, ..wish(&job, How::Copy, &alice) };
-    assert!(matches!(depot.hand_out(secret.id, &wish, 2), Err(Error::Place { .. })));
-    std::os::unix::fs::chown(&job, Some(4242), Some(4343)).unwrap();
-    depot.hand_out(secret.id, &wish, 2).unwrap();
-    for path in [job.join("got"), job.join("got/f")] {
-        assert_eq!(fs::metadata(path).unwrap().uid(), 4242);
     }
 }
 

@@ -3,7 +3,8 @@
 mod create;
 mod get;
 mod list;
-pub(crate) mod place;
+mod place;
+mod readers;
 
 use std::time::Duration;
 

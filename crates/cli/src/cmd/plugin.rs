@@ -7,18 +7,18 @@
 
 mod ads;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Map;
-use tidecast_daemon::api::types::{CacheInfo, Get, Got, How, Place};
+use tidecast_daemon::api::types::{CacheInfo, Get, Got};
 use tidecast_daemon::client::{Client, ClientError};
+use tidecast_daemon::materialize;
 use tidecast_daemon::name::CacheName;
 
-use super::cache::place::symlink;
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{in_full, say};
@@ -193,13 +193,16 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     if !is_below {
         return Err(error("Parameter", false, format!("{path:?} is no path in a cache")));
     }
-    // What the job's user can read here can be a link; else the daemon makes a copy.
-    match std::fs::metadata(&source) {
-        Ok(_) => drop(symlink(&source, to).map_err(|e| error("Transfer", false, format!("{e:#}")))?),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && std::fs::metadata(view).is_ok() => {
+    // What the job's user can read here can be a link; else this process makes a copy.
+    match (materialize::sees(&info), std::fs::metadata(&source)) {
+        (Ok(_), Ok(_)) => {
+            let (dir, name) = parts(to)?;
+            materialize::symlink(&source, &dir, name, false).map_err(unmade)?;
+        }
+        (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
         }
-        Err(_) => copy(&asker.client, &info, path, to).await?,
+        _ => copy(&asker.client, &info, path, to).await?,
     }
     let made =
         std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
@@ -274,13 +277,26 @@ fn judged(failed: &ClientError) -> Error {
 }
 
 async fn copy(client: &Client, info: &CacheInfo, path: &str, to: &Path) -> Result<(), Error> {
+    let (dir, name) = parts(to)?;
+    let how = materialize::How::Reflink;
+    let wanted = materialize::Wanted { dir, name: name.to_owned(), subpath: path.into(), how, force: false };
+    materialize::place(client, info, wanted).await.map(|_| ()).map_err(unmade)
+}
+
+/// The directory and the name of what is to be made.
+fn parts(to: &Path) -> Result<(PathBuf, &OsStr), Error> {
     let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = dir.canonicalize().map_err(|e| error("Transfer", false, format!("{}: {e}", dir.display())))?;
-    let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let place = Place { dir, name, subpath: path.into(), how: How::Reflink };
-    let get = Get { name: info.name.clone(), wait: ASK, place: Some(place), ..Get::default() };
-    let long = Duration::from_secs(3600);
-    client.post::<Got>("/v1/get", &get, long).await.map(|_| ()).map_err(|failed| judged(&failed))
+    let name = to.file_name().ok_or_else(|| error("Parameter", false, format!("{to:?} has no name")))?;
+    Ok((dir.to_owned(), name))
+}
+
+fn unmade(failed: materialize::Error) -> Error {
+    match &failed {
+        materialize::Error::Client(client) => judged(client),
+        materialize::Error::Absent(_) => error("Resolution", false, failed),
+        materialize::Error::Malformed(_) => error("Transfer", true, failed),
+        _ => error("Transfer", false, failed),
+    }
 }
 
 fn seconds() -> f64 {

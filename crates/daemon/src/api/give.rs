@@ -1,15 +1,12 @@
 //! A committed cache for programs that keep caches themselves: what it is, and its bytes.
 
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use tidecast_depot::CacheRecord;
+use tidecast_depot::{CacheRecord, View};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
 
@@ -65,11 +62,12 @@ pub(super) async fn content(
     let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
     let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
     let busy = daemon.depot.busy(record.id, crate::now())?;
-    let view = daemon.depot.view(record.id)?;
+    let id = record.id;
+    let view = daemon.on_disk(move |depot| depot.open_view(id)).await?;
     let (chunks, queue) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
         let _busy = busy;
-        if let Err(error) = read(&manifest, &view, &chunks) {
+        if let Err(error) = read(&manifest, view, &chunks) {
             let _ = chunks.blocking_send(Err(error));
         }
     });
@@ -77,7 +75,7 @@ pub(super) async fn content(
     Ok(([("content-type", kind)], Body::new(Chunks(queue))).into_response())
 }
 
-async fn committed(
+pub(super) async fn committed(
     daemon: &Arc<Daemon>,
     caller: &Caller,
     text: &str,
@@ -92,12 +90,11 @@ async fn committed(
 
 fn read(
     manifest: &Manifest,
-    view: &FilePath,
+    mut view: View,
     chunks: &mpsc::Sender<std::io::Result<Bytes>>,
 ) -> std::io::Result<()> {
     for file in crate::local::missing(manifest, &[]).into_iter().filter_map(|index| manifest.file(index)) {
-        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        let mut from = File::options().read(true).custom_flags(nofollow).open(file.path().below(view))?;
+        let mut from = view.open(file).map_err(std::io::Error::other)?;
         let mut left = file.len();
         while left > 0 {
             let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];

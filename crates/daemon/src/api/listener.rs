@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, getrlimit};
 use tidecast_admission::{Admitted, Gate, Limited, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -129,6 +130,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// The socket once more, for one who goes on without HTTP.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.stream.get_ref().as_fd().try_clone_to_owned()
+    }
+
     fn poll_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.proven {
             return Ok(());

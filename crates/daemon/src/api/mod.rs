@@ -3,6 +3,7 @@
 pub(crate) mod act;
 pub(crate) mod error;
 mod extract;
+pub(crate) mod files;
 mod give;
 mod handlers;
 mod listener;
@@ -64,6 +65,7 @@ fn router(daemon: Arc<Daemon>) -> Router {
             put(handlers::content).get(give::content).layer(DefaultBodyLimit::disable()),
         )
         .route("/v1/caches/{id}/manifest", get(give::manifest))
+        .route("/v1/caches/{id}/files", get(files::files))
         .route("/v1/caches/{id}/extend", post(handlers::extend))
         .route("/v1/caches/{id}/pin", post(handlers::pin))
         .route("/v1/caches/{id}/unpin", post(handlers::unpin))

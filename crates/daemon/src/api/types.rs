@@ -60,6 +60,9 @@ pub struct Create {
     pub mode: Option<u32>,
     /// The group for whom the middle digit is; None: the owner's.
     pub group: Option<String>,
+    /// Mode and group are what the files allow, and were not asked for: of a cache that is there already they change nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
 }
 
 impl Create {
@@ -123,6 +126,9 @@ pub struct CacheInfo {
     pub came: Came,
     /// Where its files are on this host.
     pub path: Option<PathBuf>,
+    /// Device and inode of what is at `path`, by which a caller knows whether it sees the same; only in answer to a get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inode: Option<(u64, u64)>,
     /// Its ad, in new syntax; only when one cache is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ad: Option<String>,
@@ -152,56 +158,14 @@ pub struct Get {
     pub wait: u64,
     /// The process, of the caller's user, that will use it: it is kept until that ends. None: the caller's parent.
     pub pid: Option<i32>,
-    /// What the daemon is to make of it in a directory of the caller's.
+    /// What older daemons were to make in a directory of the caller's. It is refused: callers make their own files, from
+    /// descriptors.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<serde_json::Value>,
     /// A daemon of this machine asks, for a copy of its own, on behalf of this user: no process is noted. Only root may name
     /// another than himself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_for: Option<String>,
-}
-
-/// How files come into a directory of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// Directories, and hard links to the store's files; where no link can be made, as `Reflink`.
-    #[default]
-    Hardlink,
-    /// Files of the caller's own that share blocks with the store's; where that cannot be, as `Copy`.
-    Reflink,
-    /// Files of the caller's own.
-    Copy,
-}
-
-/// A place for a cache, or a part of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Place {
-    /// A directory that belongs to the caller.
-    pub dir: PathBuf,
-    /// What it is called there; nothing may stand at that name.
-    pub name: String,
-    /// A path below the published directory; empty for all of it.
-    pub subpath: PathBuf,
-    /// How.
-    pub how: How,
-}
-
-/// What the daemon made of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Placed {
-    /// Where.
-    pub path: PathBuf,
-    /// Files that are hard links.
-    pub links: u64,
-    /// Files that share blocks.
-    pub reflinks: u64,
-    /// Files that were copied, and their bytes.
-    pub copies: u64,
-    /// Bytes of `copies`.
-    pub copied: u64,
 }
 
 /// How far a cache has come.
@@ -216,9 +180,6 @@ pub enum Got {
         seconds: f64,
         /// How it came; None when it was here.
         method: Option<Method>,
-        /// What was made in the caller's directory, if that was asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        placed: Option<Placed>,
     },
     /// It is coming: ask again.
     Wait {

@@ -15,7 +15,7 @@ use tidecast_metainfo::{Manifest, Version};
 use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, Tree};
 use tokio::sync::mpsc;
 
-use super::{Ask, failed};
+use super::{Ask, failed, readers};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::units::{Size, Span, count};
@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// Copies to keep on hosts, the one here among them [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
-    /// Who may read it: 700, 750 or 755, as of a directory [default: 755]
+    /// Who may read it: 700, 750 or 755, as of a directory [default: whoever could read all the files]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     mode: Option<u32>,
     /// The group for whom the mode's middle digit is [default: yours]
@@ -83,7 +83,7 @@ fn expression(text: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let create = Create {
+    let mut create = Create {
         name: args.name.clone(),
         lease: args.lease.map(|lease| lease.0.as_secs()),
         methods: args.methods.clone(),
@@ -93,6 +93,7 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         replicas: args.replicas.unwrap_or(0),
         mode: args.mode,
         group: args.group.clone(),
+        found: false,
     };
     if let Some(why) = create.contradiction() {
         return Err(Failure::usage(anyhow::anyhow!(why)));
@@ -101,6 +102,7 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
     let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
     let (tree, manifest) = watch(hashing, &progress, reporter).await?;
+    let narrowed = open_to(&mut create, &tree)?;
     let wait = Duration::from_millis(manifest.file_count().into());
     let created = ask.client.create(&create, manifest.to_bytes(), wait).await.map_err(failed)?;
     let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
@@ -114,9 +116,53 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         Size(sent),
         info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
     ));
+    // Of a cache that is there already, what was said before holds.
+    let narrowed = narrowed.filter(|_| Some(info.mode) == create.mode);
+    let reason = narrowed.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
+    if let Some(reason) = &reason {
+        reporter.note(&format!(
+            "readable by {} only: {reason}; --mode 755 opens it to all users",
+            readers_of(&info)
+        ));
+    }
     let mut fields = object(json!(info));
+    fields.insert("mode_reason".into(), json!(reason));
     fields.insert("sent".into(), sent.into());
     Ok(fields)
+}
+
+/// Where nothing is said of who may read, those who could read the files; what kept others out.
+fn open_to(create: &mut Create, tree: &Tree) -> Result<Option<(PathBuf, u32)>, Failure> {
+    if create.private || create.mode.is_some() {
+        return Ok(None);
+    }
+    let groups = nix::unistd::getgroups().map_err(std::io::Error::from)?;
+    let mut groups: Vec<u32> = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
+    groups.push(nix::unistd::getegid().as_raw());
+    let readers = readers::of(tree, &groups)?;
+    create.mode = Some(readers.mode);
+    if create.group.is_some() {
+        // Whom they named may read.
+        create.mode = Some(readers.mode | 0o050);
+        return Ok(None);
+    }
+    create.found = true;
+    if let Some(gid) = readers.gid {
+        let named = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)).ok().flatten();
+        create.group = named.map(|group| group.name);
+        if create.group.is_none() {
+            // The daemon knows groups by their names.
+            create.mode = Some(0o700);
+        }
+    }
+    Ok(readers.narrowed_by)
+}
+
+fn readers_of(info: &CacheInfo) -> String {
+    match &info.group {
+        Some(group) if info.mode & 0o040 != 0 => format!("{} and group {group}", info.owner),
+        _ => info.owner.clone(),
+    }
 }
 
 /// Walks and hashes what is given.
@@ -178,13 +224,18 @@ async fn upload(
     let (chunks, queue) = mpsc::channel(CHUNKS);
     let files = created.files.clone();
     let reading = std::thread::spawn(move || {
-        if let Err(error) = read(&tree, &manifest, &files, &chunks) {
-            let _ = chunks.blocking_send(Err(error));
+        let failed = read(&tree, &manifest, &files, &chunks).err();
+        if let Some(error) = &failed {
+            let _ = chunks.blocking_send(Err(error.kind().into()));
         }
+        failed
     });
     let wait = Duration::from_secs(3600 + bytes / RATE);
     let sent = ask.client.upload(&created.cache, queue, wait).await;
-    let _ = reading.join();
+    // What could not be read is the cause, whatever became of the connection.
+    if let Ok(Some(error)) = reading.join() {
+        return Err(anyhow::Error::from(error).into());
+    }
     sent.map_err(failed)
 }
 
@@ -203,7 +254,13 @@ fn read(
         let mut left = file.len();
         while left > 0 {
             let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            from.read_exact(&mut chunk).map_err(named)?;
+            from.read_exact(&mut chunk).map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => named(std::io::Error::new(
+                    std::io::ErrorKind::UnexpectedEof,
+                    "the file has become shorter since it was hashed; create the cache again when it no longer changes",
+                )),
+                _ => named(e),
+            })?;
             left -= chunk.len() as u64;
             if chunks.blocking_send(Ok(chunk.into())).is_err() {
                 return Ok(());

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use serde_json::{Map, json};
-use tidecast_daemon::api::types::{CacheInfo, Get, Got, How, Place, Placed};
+use tidecast_daemon::api::types::{CacheInfo, Get, Got};
+use tidecast_daemon::materialize::{self, How, Made, Wanted};
 use tidecast_daemon::name::CacheName;
 
-use super::place::{bind, symlink};
+use super::place::bind;
 use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
@@ -32,6 +33,9 @@ pub(super) struct Args {
     /// What is made there
     #[arg(long, value_enum, default_value_t = Link::Symlink, requires = "to")]
     link: Link,
+    /// Replace what has its name in that directory, in one step
+    #[arg(long, requires = "to")]
+    force: bool,
     /// Give up when it is not here after so long (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
@@ -43,9 +47,9 @@ pub(super) struct Args {
 /// Ways to hand it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Link {
-    /// A symbolic link
+    /// A symbolic link; where the store cannot be read from here, a copy
     Symlink,
-    /// Directories and hard links; where no link can be made, as reflink
+    /// Directories and hard links; where no link can be made, or it would be open to more users than the file was, as reflink
     Hardlink,
     /// Files of your own that share blocks; where that cannot be, as copy
     Reflink,
@@ -56,41 +60,20 @@ enum Link {
 }
 
 pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let how = match args.link {
-        Link::Hardlink => Some(How::Hardlink),
-        Link::Reflink => Some(How::Reflink),
-        Link::Copy => Some(How::Copy),
-        Link::Symlink | Link::Bind => None,
-    };
     let dir = args
         .to
         .as_ref()
         .map(|dir| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display())));
     let dir = dir.transpose()?;
     let ready = fetch(args, ask, reporter).await?;
-    let path = ready.path()?.to_owned();
-    let top = path.file_name().context("the daemon names no file")?.to_string_lossy().into_owned();
-    let made = match (&dir, how) {
-        (None, _) => path.clone(),
-        (Some(dir), None) if args.link == Link::Bind => bind(&path, &dir.join(top))?,
-        (Some(dir), None) => symlink(&path, &dir.join(top))?,
-        (Some(dir), Some(how)) => {
-            let place = Place { dir: dir.clone(), name: top, how, ..Place::default() };
-            let get = Get {
-                name: ready.info.name.clone(),
-                pid: args.pid,
-                place: Some(place),
-                wait: ASK,
-                copy_for: None,
-            };
-            let wait = Duration::from_secs(3600);
-            let got: Got = ask.client.post("/v1/get", &get, wait).await.map_err(failed)?;
-            let Got::Ready { placed: Some(placed), .. } = got else {
-                return Err(anyhow!("the daemon says nothing of what it made").into());
-            };
-            tell(&placed, reporter);
-            placed.path
+    let made = match &dir {
+        None => {
+            if let Err(why) = materialize::sees(&ready.info) {
+                reporter.note(&format!("{why}; --to DIR makes a copy there"));
+            }
+            ready.path()?.to_owned()
         }
+        Some(dir) => make(args, &ready, dir, ask, reporter).await?,
     };
     reporter.clear();
     reporter.result_path(&made);
@@ -99,10 +82,52 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     Ok(fields)
 }
 
-fn tell(placed: &Placed, reporter: &Reporter) {
-    if placed.copies > 0 {
-        let were = if placed.copies == 1 { "was" } else { "were" };
-        reporter.note(&format!("{} {were} copied, {}", count(placed.copies, "file"), Size(placed.copied)));
+/// Makes in a directory what was asked for, by this process's own rights.
+async fn make(
+    args: &Args,
+    ready: &Ready,
+    dir: &Path,
+    ask: &Ask,
+    reporter: &Reporter,
+) -> Result<PathBuf, Failure> {
+    let path = ready.path()?;
+    let name = path.file_name().context("the daemon names no file")?;
+    let how = match args.link {
+        Link::Hardlink => How::Hardlink,
+        Link::Reflink => How::Reflink,
+        Link::Copy => How::Copy,
+        Link::Bind => return Ok(bind(path, &dir.join(name))?),
+        Link::Symlink => match materialize::sees(&ready.info) {
+            Ok(_) => return materialize::symlink(path, dir, name, args.force).map_err(unmade),
+            Err(why) => {
+                reporter.note(&format!("no symbolic link is made, but a copy: {why}"));
+                How::Reflink
+            }
+        },
+    };
+    let wanted = Wanted {
+        dir: dir.to_owned(),
+        name: name.to_owned(),
+        subpath: PathBuf::new(),
+        how,
+        force: args.force,
+    };
+    let made = materialize::place(&ask.client, &ready.info, wanted).await.map_err(unmade)?;
+    tell(&made, reporter);
+    Ok(made.path)
+}
+
+fn unmade(error: materialize::Error) -> Failure {
+    match error {
+        materialize::Error::Client(error) => failed(error),
+        other => anyhow::Error::from(other).into(),
+    }
+}
+
+fn tell(made: &Made, reporter: &Reporter) {
+    if made.copies > 0 {
+        let were = if made.copies == 1 { "was" } else { "were" };
+        reporter.note(&format!("{} {were} copied, {}", count(made.copies, "file"), Size(made.copied)));
     }
 }
 

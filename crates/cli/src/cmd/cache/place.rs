@@ -1,24 +1,10 @@
 //! Ways to a cache that a process makes by its own rights.
 
 use std::fs;
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
-
-/// A symbolic link at `to`; one that leads there already will do.
-pub(crate) fn symlink(path: &Path, to: &Path) -> Result<PathBuf> {
-    match std::os::unix::fs::symlink(path, to) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            if fs::read_link(to).is_ok_and(|there| there == path) {
-                return Ok(to.to_owned());
-            }
-            bail!("{} stands in the way: remove it, or choose another --to", to.display());
-        }
-        made => made.with_context(|| format!("cannot make the link {}", to.display()))?,
-    }
-    Ok(to.to_owned())
-}
+use anyhow::{Context as _, Result};
 
 /// A read-only bind mount at `to`, which is made for it.
 pub(crate) fn bind(path: &Path, to: &Path) -> Result<PathBuf> {
@@ -30,6 +16,10 @@ pub(crate) fn bind(path: &Path, to: &Path) -> Result<PathBuf> {
             to.display()
         )
     };
+    let id = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    if id(to).is_some() && id(to) == id(path) {
+        return Ok(to.to_owned());
+    }
     if path.is_dir() {
         fs::create_dir(to).with_context(cannot)?;
     } else {

@@ -1,0 +1,147 @@
+//! Who may read a cache if its maker does not say: whoever could read all its files where they are. The narrowest of them
+//! counts, with the directories on the way to them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use tidecast_daemon::acl::{ATTRIBUTE, Acl};
+use tidecast_publish::Tree;
+
+const READ: u32 = 0o4;
+const ENTER: u32 = 0o1;
+
+/// Who may read, and why no more may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Readers {
+    /// 0o700, 0o750 or 0o755.
+    pub(super) mode: u32,
+    /// The group of 0o750.
+    pub(super) gid: Option<u32>,
+    /// What keeps others out, with its mode.
+    pub(super) narrowed_by: Option<(PathBuf, u32)>,
+}
+
+/// One file or directory, and what readers need of it.
+struct Inode {
+    path: PathBuf,
+    mode: u32,
+    gid: u32,
+    needs: u32,
+    /// Rights of its own group.
+    group: u32,
+}
+
+impl Inode {
+    fn of(path: PathBuf, needs: u32) -> anyhow::Result<Self> {
+        let meta =
+            fs::symlink_metadata(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let mode = meta.mode() & 0o7777;
+        let mut group = mode >> 3 & 0o7;
+        // With an access control list these bits are its mask, and say nothing of the group.
+        if group & needs != 0
+            && let Ok(Some(list)) = xattr(&path)
+        {
+            group = u32::from(list.group_rights());
+        }
+        Ok(Self { path, mode, gid: meta.gid(), needs, group })
+    }
+
+    /// Everybody but its owner gets what is needed.
+    fn is_open(&self) -> bool {
+        self.mode & self.needs == self.needs && self.group & self.needs == self.needs
+    }
+
+    fn is_open_to(&self, gid: u32) -> bool {
+        let rights = if self.gid == gid { self.group } else { self.mode };
+        rights & self.needs == self.needs
+    }
+}
+
+fn xattr(path: &Path) -> rustix::io::Result<Option<Acl>> {
+    let mut value = vec![0; 64 << 10];
+    let len = rustix::fs::lgetxattr(path, ATTRIBUTE, value.as_mut_slice())?;
+    Ok(Acl::decode(value.get(..len).unwrap_or_default()))
+}
+
+/// Who could read all of a tree. `groups`: those of this process's user.
+pub(super) fn of(tree: &Tree, groups: &[u32]) -> anyhow::Result<Readers> {
+    let join = |below: &Path| match below.as_os_str().is_empty() {
+        true => tree.root.clone(),
+        false => tree.root.join(below),
+    };
+    let above = tree.root.ancestors().skip(1).map(|path| (path.to_owned(), ENTER));
+    let dirs = tree.dirs.iter().map(|dir| (join(&dir.path), READ | ENTER));
+    let is_file = |kind: &tidecast_publish::Content| matches!(kind, tidecast_publish::Content::File { .. });
+    let files = tree.files.iter().filter(|file| is_file(&file.kind)).map(|file| (join(&file.path), READ));
+    let (mut closed, mut gids) = (None::<Inode>, Vec::new());
+    let mut open_to_group = true;
+    for (path, needs) in above.chain(dirs).chain(files) {
+        let inode = Inode::of(path, needs)?;
+        if inode.is_open() {
+            continue;
+        }
+        if !gids.contains(&inode.gid) {
+            gids.push(inode.gid);
+        }
+        let is_open = gids.len() == 1 && inode.is_open_to(inode.gid);
+        // What keeps a group out tells more than what keeps out everybody else.
+        if closed.is_none() || open_to_group && !is_open {
+            closed = Some(inode);
+        }
+        open_to_group &= is_open;
+    }
+    let Some(closed) = closed else { return Ok(Readers { mode: 0o755, gid: None, narrowed_by: None }) };
+    let gid = gids.first().copied().filter(|gid| open_to_group && groups.contains(gid));
+    let mode = if gid.is_some() { 0o750 } else { 0o700 };
+    Ok(Readers { mode, gid, narrowed_by: Some((closed.path, closed.mode)) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt;
+
+    use tidecast_publish::{Progress, ScanOptions, scan};
+
+    use super::*;
+
+    /// A directory that everybody can reach, with `file` of this mode in `sub` of that one.
+    fn found(dir: u32, file: u32, other: u32) -> (Readers, u32) {
+        let base = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let tree = base.path().join("tree");
+        fs::create_dir_all(tree.join("sub")).unwrap();
+        fs::write(tree.join("sub/file"), "x").unwrap();
+        fs::write(tree.join("other"), "x").unwrap();
+        for (path, mode) in [("sub/file", file), ("other", other), ("sub", dir), ("", 0o755)] {
+            set(&tree.join(path), mode);
+        }
+        set(base.path(), 0o755);
+        let scanned = scan(&tree, &ScanOptions::default(), &Progress::new()).unwrap();
+        let gid = fs::metadata(&tree).unwrap().gid();
+        (of(&scanned, &[gid]).unwrap(), gid)
+    }
+
+    #[test]
+    fn the_narrowest_file_or_directory_counts() {
+        for (dir, file, other, mode, what) in [
+            (0o755, 0o644, 0o755, 0o755, None),
+            (0o755, 0o600, 0o644, 0o700, Some("sub/file")),
+            (0o755, 0o640, 0o644, 0o750, Some("sub/file")),
+            (0o750, 0o644, 0o644, 0o750, Some("sub")),
+            (0o700, 0o644, 0o644, 0o700, Some("sub")),
+            (0o711, 0o644, 0o644, 0o700, Some("sub")),
+            (0o755, 0o640, 0o600, 0o700, Some("other")),
+            (0o755, 0o604, 0o644, 0o700, Some("sub/file")),
+        ] {
+            let (readers, gid) = found(dir, file, other);
+            assert_eq!(readers.mode, mode, "{dir:o} {file:o} {other:o}");
+            assert_eq!(readers.gid, (mode == 0o750).then_some(gid));
+            let by = readers.narrowed_by.map(|(path, _)| path);
+            assert_eq!(by.is_some(), what.is_some());
+            assert!(by.is_none_or(|by| by.ends_with(what.unwrap())), "{dir:o} {file:o} {other:o}");
+        }
+    }
+}
