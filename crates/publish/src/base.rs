@@ -13,13 +13,16 @@ use crate::Error;
 
 /// The directory that holds what is published; paths are given whole.
 #[derive(Debug)]
-pub(crate) struct Base {
+pub struct Base {
     root: Root,
 }
 
 impl Base {
-    /// For what is at `top`, a path without links.
-    pub(crate) fn of(top: &Path) -> io::Result<Self> {
+    /// For what is at `top`, a path without links: [`crate::Tree::root`].
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn of(top: &Path) -> io::Result<Self> {
         Ok(Self { root: Root::open(top.parent().unwrap_or(top))? })
     }
 
@@ -45,7 +48,10 @@ impl Base {
     }
 
     /// Opens a regular file for reading; whatever has taken its place meanwhile cannot block or be followed.
-    pub(crate) fn open(&self, full: &Path) -> Result<File, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Io`]; a link on the way is refused.
+    pub fn open(&self, full: &Path) -> Result<File, Error> {
         let file =
             self.beneath(full).and_then(|p| self.root.open_file(p)).map_err(Error::io("open", full))?;
         // A hint; a file system that does not take it reads all the same.

@@ -17,6 +17,7 @@ mod tree;
 mod verify;
 mod worker;
 
+pub use base::Base;
 pub use error::Error;
 pub use exclude::Exclude;
 pub use progress::Progress;

@@ -1,7 +1,6 @@
 //! `cache create`: the files are read by this process, with its user's rights, and handed to the daemon.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tidecast_daemon::api::types::{CacheInfo, Create, Created, Method};
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_publish::{Format, HashOptions, Progress, ScanOptions, Tree};
+use tidecast_publish::{Base, Format, HashOptions, Progress, ScanOptions, Tree};
 use tokio::sync::mpsc;
 
 use super::{Ask, failed, readers};
@@ -246,11 +245,12 @@ fn read(
     files: &[u32],
     chunks: &mpsc::Sender<std::io::Result<Bytes>>,
 ) -> std::io::Result<()> {
+    let base = Base::of(&tree.root)?;
     for index in files {
         let Some(file) = manifest.file(*index) else { continue };
         let path = if tree.is_single() { tree.root.clone() } else { file.path().below(&tree.root) };
         let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let mut from = File::open(&path).map_err(named)?.take(file.len());
+        let mut from = base.open(&path).map_err(std::io::Error::other)?.take(file.len());
         let mut left = file.len();
         while left > 0 {
             let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
