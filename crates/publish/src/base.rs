@@ -60,17 +60,10 @@ impl Base {
     }
 }
 
-/// Opens a file that the caller names, beneath its directory: a link in its place is refused. One that is to be made `anew`
-/// replaces what is there.
-pub(crate) fn output(path: &Path, anew: bool) -> io::Result<(Root, OsString, File)> {
+/// Opens a file that the caller names beneath its directory, or makes it: a link in its place is refused.
+pub(crate) fn output(path: &Path) -> io::Result<(Root, OsString, File)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     let root = Root::open(path.parent().unwrap_or(Path::new("")))?;
-    let file = if anew {
-        root.remove_file(&name)?;
-        // Exclusively: in a directory that others write to, a file of theirs would get what is written.
-        root.create(&name, 0o600)?
-    } else {
-        root.open_or_create(&name, 0o600)?
-    };
+    let file = root.open_or_create(&name, 0o600)?;
     Ok((root, name, file))
 }

@@ -416,7 +416,7 @@ fn sources(tree: &Tree, builder: &Builder) -> Vec<Option<Source>> {
 fn leaf_file(path: &Path, layout: &Layout) -> Result<File, Error> {
     let failed = || Error::io("write the leaf digests to", path);
     // The caller may hold a descriptor of it and read that in the end, so the file itself stays.
-    let (_, _, file) = output(path, false).map_err(failed())?;
+    let (_, _, file) = output(path).map_err(failed())?;
     file.set_len(0).map_err(failed())?;
     file.set_len(layout.leaf_count() * 32).map_err(failed())?;
     Ok(file)

@@ -66,7 +66,7 @@ impl State {
     /// Opens the log at `path`, made if it is not there, and reads what it knows. `None` if another run has it: then
     /// this one does without.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
-        let (dir, name, file) = output(path, false).map_err(Error::io("open the state file", path))?;
+        let (dir, name, file) = output(path).map_err(Error::io("open the state file", path))?;
         // A file system without locks is no reason to do without; checksums hold there too.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);

@@ -48,8 +48,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let manifest = Arc::new(published.manifest);
         let mut opened = seed::open(&manifest, &args.path, &state_dir)?;
         // Every byte has just been read and hashed.
-        let hashes = std::fs::File::open(leaves.path()).context("cannot open the file of leaf digests")?;
-        opened.believe(&hashes)?;
+        opened.believe(leaves.as_file())?;
         let ssl = manifest.ssl_cert().is_some();
         let (security, authority) = if ssl {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
