@@ -76,6 +76,14 @@ impl Confinement {
         self
     }
 
+    /// This program itself, to be started again.
+    pub(crate) fn runs_itself(mut self) -> Self {
+        self.runs.extend(std::env::current_exe());
+        // The dynamic linker is run with it.
+        self.runs.extend(["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store"].map(PathBuf::from));
+        self
+    }
+
     /// Programs of the system, which read what they like.
     pub(crate) fn runs_programs(mut self) -> Self {
         self.reads.push("/".into());

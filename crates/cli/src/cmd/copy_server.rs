@@ -15,6 +15,7 @@ use tidecast_text::escaped;
 
 use super::Context;
 use super::copy::Cpus;
+use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
@@ -78,8 +79,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let accept = if args.trust_metadata { Accept::All } else { Accept::Plain };
     let root = args.root.clone();
     let options = ServerOptions { root, read_only: args.read_only, plain: args.plain, accept };
+    let reach = Confinement::new();
+    let reach = if args.read_only { reach.reads(&args.root) } else { reach.writes(&args.root) };
+    let confined = reach.apply();
     let served = start(options, args.listen, &keys)?;
     reporter.result(&served.url);
+    reporter.note(&confined);
     reporter.note(&format!("without a key the URL is {}", served.bare));
     if !args.read_only {
         reporter
@@ -90,6 +95,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         "copy-server",
         object(json!({
             "url": served.url, "url_read": served.url_read, "address": served.at, "read_only": args.read_only,
+            "confined": confined,
         })),
     );
     block_on(1, async {

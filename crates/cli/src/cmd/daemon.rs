@@ -143,8 +143,6 @@ pub(crate) struct Table {
 
 /// The share of its caps that a daemon takes while a job uses a cache.
 const BUSY: f64 = 0.06;
-/// Whether a daemon confines itself to its files.
-const CONFINE: bool = false;
 /// Bytes of blocks in memory.
 const MEMORY: u64 = 256 << 20;
 /// Others go first.
@@ -286,7 +284,7 @@ fn confine(args: &Args, context: &Context<'_>, config: &Config) -> Result<String
     made(&config.dir)?;
     let socket = config.socket.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     made(socket)?;
-    if !table.confine.unwrap_or(CONFINE) {
+    if !table.confine.unwrap_or(true) {
         return Ok("not confined: the settings say so".into());
     }
     if config.has_elder_with_links() {
@@ -306,6 +304,9 @@ fn confine(args: &Args, context: &Context<'_>, config: &Config) -> Result<String
     };
     if let Some(root) = args.serve.as_ref().or(table.serve.as_ref()) {
         confinement = if table.serve_read_only { confinement.reads(root) } else { confinement.writes(root) };
+        if table.serve_as.is_some() {
+            confinement = confinement.runs_itself();
+        }
     }
     Ok(confinement.apply())
 }

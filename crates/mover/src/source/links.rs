@@ -22,11 +22,20 @@ pub(super) enum First {
     Other(Box<[u8]>),
 }
 
+/// A file without a name; in memory where the directory for temporary files cannot be used (none, full, or out of reach of
+/// a confined server).
+fn unnamed() -> io::Result<File> {
+    tempfile::tempfile().or_else(|_| {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        Ok(rustix::fs::memfd_create("tidecast-hard-links", flags)?.into())
+    })
+}
+
 impl Links {
     /// What the first name of this inode is; `path` gives the one at hand.
     pub(super) fn first(&mut self, inode: (u64, u64), path: impl FnOnce() -> Vec<u8>) -> io::Result<First> {
         if self.file.is_none() {
-            self.file = Some(tempfile::tempfile()?);
+            self.file = Some(unnamed()?);
         }
         let Some(file) = &self.file else { return Ok(First::This) };
         match self.places.entry(inode) {
