@@ -265,15 +265,9 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
         idle: args.idle.map(|idle| idle.0),
         busy: table.busy.unwrap_or(BUSY).clamp(0.0, 1.0),
         confined: String::new(),
-        without: without(serves),
+        without: Vec::new(),
         memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
     })
-}
-
-/// What serving everyone needs privilege for, and this process cannot do.
-fn without(serves: Serves) -> Vec<String> {
-    let is_all = serves == Serves::Owner || rustix::process::geteuid().is_root();
-    if is_all { Vec::new() } else { vec!["bind mounts for other users (needs root)".into()] }
 }
 
 /// Confines this process to its store, its socket and the files that its settings name. To be called before there are threads.
