@@ -88,6 +88,21 @@ def test_a_server_is_another_user_before_it_listens(here, node, port, place):
     assert "denied" in here(*words, code=1).err
 
 
+def test_the_kernel_holds_a_server_to_its_root(here, node, port, place):
+    """The server's directory is replaced by another one of its name: that is not the server's to read."""
+    root = owned(place / "served", ALICE)
+    (root / "file").write_text("served")
+    proc = begin(node, place, root, f"127.0.0.1:{port()}", "--as", f"{ALICE}:{ALICE}")
+    proc.until("how it is confined", lambda: "confined: " in proc.err)
+    if "confined: landlock ABI" not in proc.err:
+        pytest.skip(f"SKIPPED: {proc.err}: that the server is held to its root was not seen")
+    assert done(here, proc.url + "file", place / "got")["files_copied"] == 1
+    root.rename(place / "aside")
+    (owned(root, ALICE) / "file").write_text("another")
+    assert "denied" in done(here, proc.url + "file", place / "got2", code=1)["message"]
+    assert not (place / "got2").exists()
+
+
 def test_a_root_daemon_serves_as_another_user(built, here, start, port, place):
     from support.daemons import Host
     root = owned(place / "served", ALICE)
