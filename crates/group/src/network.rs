@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tidecast_net::{LocalAddress, Network};
 
+use crate::control::message::Address;
 use crate::reach::Reached;
 
 /// Most networks that are tried.
@@ -198,6 +199,18 @@ fn subnet(ip: IpAddr, prefix: u8) -> String {
         }
     };
     format!("{base}/{prefix}")
+}
+
+impl From<LocalAddress> for Address {
+    fn from(a: LocalAddress) -> Self {
+        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
+    }
+}
+
+impl From<Address> for LocalAddress {
+    fn from(a: Address) -> Self {
+        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
+    }
 }
 
 #[cfg(test)]

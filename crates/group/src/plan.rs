@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
 use tidecast_swarm::Policy;
 use tidecast_swarm::plan::{self, Epoch, Part, Place, Plan, PlanError, Role, Shape};
 
+pub(crate) use crate::control::message::Issue;
 use crate::control::message::Member;
 
 /// How the data goes.
@@ -71,20 +71,6 @@ impl Algorithm {
     pub(crate) fn policy(self) -> Policy {
         if self == Self::Classic { Policy::CLASSIC } else { Policy::TIDECAST }
     }
-}
-
-/// An epoch on its way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Issue {
-    number: u32,
-    source: u32,
-    /// Place and part of each member.
-    members: Vec<(u32, u8)>,
-    /// What each place hangs on, and the rate of that link.
-    places: Vec<(Option<u32>, u64)>,
-    stripes: u16,
-    seed: u64,
-    shape: u8,
 }
 
 const PARTS: [Part; 7] =

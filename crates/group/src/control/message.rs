@@ -1,12 +1,9 @@
-//! What coordinator and workers say to each other.
+//! What coordinator and workers say to each other. Types alone, which name nothing else of this crate: a fuzz target reads them too.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidecast_net::LocalAddress;
-
-use crate::plan::Issue;
 
 /// A worker's first words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,18 +57,6 @@ pub(crate) struct Address {
     pub(crate) loopback: bool,
 }
 
-impl From<LocalAddress> for Address {
-    fn from(a: LocalAddress) -> Self {
-        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
-    }
-}
-
-impl From<Address> for LocalAddress {
-    fn from(a: Address) -> Self {
-        Self { interface: a.interface, ip: a.ip, prefix: a.prefix, speed: a.speed, loopback: a.loopback }
-    }
-}
-
 /// A member of the broadcast, as the others see it. Number 0 is the origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
@@ -106,6 +91,20 @@ pub(crate) struct Start {
     /// This worker serves a share of the source beside its part.
     pub(crate) seat: Option<Seat>,
     pub(crate) news: News,
+}
+
+/// An epoch on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Issue {
+    pub(crate) number: u32,
+    pub(crate) source: u32,
+    /// Place and part of each member.
+    pub(crate) members: Vec<(u32, u8)>,
+    /// What each place hangs on, and the rate of that link.
+    pub(crate) places: Vec<(Option<u32>, u64)>,
+    pub(crate) stripes: u16,
+    pub(crate) seed: u64,
+    pub(crate) shape: u8,
 }
 
 /// A manifest that is long: it comes like data, before the data.
