@@ -16,6 +16,7 @@ use tidecast_metainfo::Manifest;
 use crate::Error;
 use crate::db::{Name, Tables};
 use crate::layout::Layout;
+use crate::near::Near;
 use crate::object::{ObjectKey, Parts};
 use crate::os::Unsynced;
 use crate::place::{Placing, check};
@@ -93,16 +94,17 @@ fn prove(
 ) -> Result<HashMap<ObjectKey, u64>, Error> {
     let objects = depot.0.objects()?;
     let mut proven = HashMap::new();
-    for file in manifest.files().filter(|f| !f.is_empty()) {
-        let Some(key) = ObjectKey::of(file) else { continue };
-        if reused.contains_key(&key.root) || proven.contains_key(&key) || objects.get(&key)?.is_none() {
+    let files = manifest.files().filter(|f| !f.is_empty());
+    // By key: objects of one directory follow each other.
+    let keys: BTreeMap<ObjectKey, u64> = files.filter_map(|f| Some((ObjectKey::of(f)?, f.len()))).collect();
+    let mut near = Near::new(&depot.0.layout);
+    for (key, len) in keys {
+        if reused.contains_key(&key.root) || objects.get(&key)?.is_none() {
             continue;
         }
-        let found = depot
-            .0
-            .layout
+        let found = near
             .open(&depot.0.layout.object(&key))
-            .and_then(|f| Ok((f.metadata()?.ino(), root_of(&f, file.len())?)));
+            .and_then(|f| Ok((f.metadata()?.ino(), root_of(&f, len)?)));
         if let Some((inode, _)) = found.ok().filter(|(_, root)| *root == key.root) {
             proven.insert(key, inode);
         }
@@ -112,10 +114,13 @@ fn prove(
 
 /// Has the bulk of the data on disk.
 fn presync(layout: &Layout, manifest: &Manifest, staged: &Path) -> Result<(), Error> {
-    let mut unsynced = Unsynced::default();
+    let (mut unsynced, mut near) = (Unsynced::default(), Near::new(layout));
     for file in manifest.files().filter(|f| !f.is_empty()) {
+        if unsynced.is_all() {
+            break;
+        }
         let path = file.path().below(staged);
-        if layout.is_file(&path) {
+        if near.look(&path).is_ok_and(|m| m.is_file()) {
             unsynced.file(&path);
         }
     }
@@ -180,6 +185,9 @@ fn assemble<'a>(
         links: reservation.takes_links(),
         scratch: staging.join("scratch"),
         unsynced: Unsynced::default(),
+        sources: Near::new(layout),
+        stored: Near::new(layout),
+        placed: Near::new(layout),
         extra: BTreeMap::new(),
         linked: 0,
     };

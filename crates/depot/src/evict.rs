@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::db::ALL;
 use crate::layout::Layout;
 use crate::live::Live;
+use crate::near::Near;
 use crate::object::{ObjectKey, Parts, object_size};
 use crate::{CacheId, CacheRecord, Depot, Error, Size, State};
 
@@ -293,14 +294,14 @@ fn remove_files<'i>(
         }
         layout.remove_all(&trash.join("tree"))?;
     }
-    let mut held = Size::ZERO;
+    let (mut held, mut near) = (Size::ZERO, Near::new(layout));
     for path in objects {
-        if let Ok(meta) = layout.look(path)
+        if let Ok(meta) = near.look(path)
             && meta.links > 1
         {
             held = held.plus(object_size(meta.len));
         }
-        layout.remove_file(path)?;
+        near.remove_file(path)?;
     }
     for id in ids {
         layout.remove_all(&layout.trash().join(id.to_string()))?;

@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidecast_metainfo::{FileRef, Manifest};
 
+use crate::compare::differing;
 use crate::db::{ALL, Objects, Tables};
 use crate::error::{Context, Error};
 use crate::layout::Layout;
-use crate::object::{self, ObjectKey, Parts, object_size};
+use crate::near::Near;
+use crate::object::{ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
 use crate::reserve::held_in;
 use crate::root::root_of;
@@ -187,10 +188,10 @@ impl Depot {
         let (caches, foreign) = self.manifests(only, &mut report)?;
         let wanted = wanted(&caches);
         report.caches = caches.len() as u64;
-        let mut bad = BTreeSet::new();
+        let (mut bad, mut near) = (BTreeSet::new(), Near::new(&self.0.layout));
         for (key, len) in &wanted {
             report.objects += 1;
-            if !self.good(key, *len, depth.unwrap_or(Depth::Names), &mut report.bytes)?
+            if !self.good(&mut near, (key, *len), depth.unwrap_or(Depth::Names), &mut report.bytes)?
                 && !self.mend_object((key, *len), &wanted, &caches, bring, &mut report)?
             {
                 bad.insert(*key);
@@ -248,9 +249,15 @@ impl Depot {
     }
 
     /// Whether an object is what its key says.
-    fn good(&self, key: &ObjectKey, len: u64, depth: Depth, bytes: &mut u64) -> Result<bool, Error> {
+    fn good(
+        &self,
+        near: &mut Near<'_>,
+        (key, len): (&ObjectKey, u64),
+        depth: Depth,
+        bytes: &mut u64,
+    ) -> Result<bool, Error> {
         let path = self.0.layout.object(key);
-        let file = match self.0.layout.open(&path) {
+        let file = match near.open(&path) {
             // That we have no more room for it says nothing about it.
             Err(e) if os::exhausted(&e) => return Err(e).at("open", &path),
             Err(_) => return Ok(false),
@@ -423,17 +430,15 @@ impl Depot {
                 touched.insert(path);
             }
         }
-        for file in cache.manifest.files() {
+        let mut placed = Near::new(&self.0.layout);
+        for file in differing(&self.0.layout, &cache.manifest, &top) {
             let path = file.path().below(&top);
-            if self.as_said(file, &path)? {
-                continue;
-            }
             let above = path.parent().unwrap_or(&top);
             open_dir(&self.0.layout, above, &mut touched)?;
             self.0.layout.remove_all(&path)?;
             match ObjectKey::of(file).filter(|_| !file.is_empty()) {
                 Some(key) => self.link_again(&key, &path)?,
-                None => empty(&self.0.layout, file, &path)?,
+                None => empty(&mut placed, file, &path)?,
             }
         }
         for path in touched.iter().rev() {
@@ -478,25 +483,6 @@ impl Depot {
             other => other.at("link", path)?,
         }
         Ok(())
-    }
-
-    /// Whether a name in a view is what the manifest says. A content may have several inodes, where links are limited:
-    /// another one than the object's is read.
-    fn as_said(&self, file: FileRef<'_>, path: &Path) -> Result<bool, Error> {
-        let Ok(meta) = self.0.layout.look(path) else { return Ok(false) };
-        if let Some(target) = file.symlink() {
-            return Ok(self.0.layout.read_link(path).is_ok_and(|t| t.as_bytes() == &*target));
-        }
-        let is_right = meta.is_mine() && meta.len == file.len() && meta.mode & 0o777 == object::mode(file);
-        if !meta.is_file() || !is_right {
-            return Ok(false);
-        }
-        let Some(key) = ObjectKey::of(file).filter(|_| !file.is_empty()) else { return Ok(true) };
-        let at = self.0.layout.object(&key);
-        if self.0.layout.look(&at).is_ok_and(|m| m.id == meta.id) {
-            return Ok(true);
-        }
-        Ok(self.0.layout.open(path).and_then(|f| root_of(&f, file.len())).is_ok_and(|root| root == key.root))
     }
 
     /// Counts who has what anew, if the counts are wrong.

@@ -23,6 +23,7 @@ use tidecast_metainfo::Manifest;
 use tidecast_paths::Root;
 
 use crate::error::{Context, Error};
+use crate::near::Near;
 use crate::object::{ObjectKey, Parts};
 use crate::{CacheId, CacheRecord};
 
@@ -155,9 +156,10 @@ pub(crate) fn discard(
 ) -> Result<(), Error> {
     // Without a manifest there cannot be objects of it yet.
     let parts = layout.manifest_in(dir).and_then(|m| Parts::of(&m)).unwrap_or_default();
+    let mut near = Near::new(layout);
     for key in parts.objects.keys() {
         if !known(key)? {
-            layout.remove_file(&layout.object(key))?;
+            near.remove_file(&layout.object(key))?;
         }
     }
     if layout.is_dir(dir) {

@@ -62,16 +62,6 @@ impl Layout {
         self.look(path).is_ok_and(|m| m.is_file())
     }
 
-    /// The text of a symbolic link.
-    pub(crate) fn read_link(&self, path: &Path) -> io::Result<OsString> {
-        self.dir.read_link(self.beneath(path)?)
-    }
-
-    /// Makes a symbolic link.
-    pub(crate) fn symlink(&self, target: &std::ffi::OsStr, path: &Path) -> Result<(), Error> {
-        self.beneath(path).and_then(|p| self.dir.symlink(target, p)).at("create", path)
-    }
-
     /// Gives a file another name.
     pub(crate) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.dir.link(self.beneath(from)?, self.beneath(to)?)
@@ -199,6 +189,11 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
+    /// Whether the whole file system is to be synced, whatever else is added.
+    pub(crate) fn is_all(&self) -> bool {
+        self.files.len() + self.dirs.len() > FEW
+    }
+
     /// A file whose bytes or metadata are new.
     pub(crate) fn file(&mut self, path: &Path) {
         if self.files.len() <= FEW {
@@ -215,7 +210,7 @@ impl Unsynced {
 
     /// Waits until all of it is on disk.
     pub(crate) fn sync(self, layout: &Layout) -> Result<(), Error> {
-        if self.files.len() + self.dirs.len() > FEW {
+        if self.is_all() {
             return layout.dir.sync_all().at("sync", &layout.root);
         }
         // Names after what they name: deepest first.

@@ -15,6 +15,7 @@ use tidecast_metainfo::{FileRef, Manifest, Mtime};
 use crate::db::Objects;
 use crate::error::{Context, Error};
 use crate::layout::Layout;
+use crate::near::Near;
 use crate::object::{self, ObjectKey};
 use crate::os::{self, Unsynced};
 use crate::reserve::Held;
@@ -36,6 +37,10 @@ pub(crate) struct Placing<'a> {
     /// Where copies are made before they get their names.
     pub(crate) scratch: PathBuf,
     pub(crate) unsynced: Unsynced,
+    /// The directories in use: of staged files, of objects, and of the view.
+    pub(crate) sources: Near<'a>,
+    pub(crate) stored: Near<'a>,
+    pub(crate) placed: Near<'a>,
     /// Inodes made beyond the first, by object.
     pub(crate) extra: BTreeMap<ObjectKey, u32>,
     /// Files that needed no inode of their own.
@@ -68,7 +73,7 @@ impl Placing<'_> {
                     self.link(&key, &to)?;
                 }
                 None => {
-                    empty(self.layout, file, &to)?;
+                    empty(&mut self.placed, file, &to)?;
                     if !file.is_symlink() {
                         self.unsynced.file(&to);
                     }
@@ -89,7 +94,7 @@ impl Placing<'_> {
     fn object(&mut self, file: FileRef<'_>, key: &ObjectKey, names: u64) -> Result<(), Error> {
         let at = self.layout.object(key);
         let known = self.objects.get(key)?.is_some_and(|o| o.len == file.len());
-        if let Some(there) = self.layout.look(&at).ok().filter(|_| known) {
+        if let Some(there) = known.then(|| self.stored.look(&at).ok()).flatten() {
             let trusted = self.reused.contains_key(&key.root) || self.proven.get(key) == Some(&there.id.1);
             if there.is_file() && there.len == file.len() && (trusted || self.is_right(file, &at)) {
                 self.linked += 1;
@@ -109,24 +114,35 @@ impl Placing<'_> {
                 // Of equal files only the first has been verified, and need be there.
                 let first = self.manifest.file(file.same_as()).unwrap_or(file);
                 let staged = first.path().below(&self.staged);
-                let meta = self.layout.look(&staged).at("look at", &staged)?;
+                let meta = self.sources.look(&staged).at("look at", &staged)?;
                 // Somebody has another name for it, by which it could be written: it must be ours alone.
                 let shared = !self.links && meta.links > names || !meta.is_mine();
                 let another = first.index() != file.index() && ObjectKey::of(first).as_ref() != Some(key);
                 if shared || another { self.copy(&staged, false)? } else { staged }
             }
         };
-        adorn(&self.layout.open(&source).at("open", &source)?, file, &source)?;
+        adorn(&self.sources.open(&source).at("open", &source)?, file, &source)?;
         if let Some(dir) = at.parent() {
-            self.layout.make_dir(dir)?;
+            if self.stored.find(&at).is_err() {
+                self.layout.make_dir(dir)?;
+            }
             self.unsynced.dir(dir);
             self.unsynced.dir(&self.layout.objects());
         }
         self.unsynced.file(&source);
-        // What stands there was left by a commit that a crash ended.
-        self.layout.remove_file(&at)?;
-        match self.layout.link(&source, &at) {
-            Err(e) if os::unlinkable(&e) => drop(self.layout.duplicate(&source, &at, true).at("copy", &at)?),
+        let linked = match self.sources.link(&source, &mut self.stored, &at) {
+            // A commit that a crash ended left it, or it is damaged.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.stored.remove_file(&at)?;
+                self.sources.link(&source, &mut self.stored, &at)
+            }
+            other => other,
+        };
+        match linked {
+            Err(e) if os::unlinkable(&e) => {
+                self.stored.remove_file(&at)?;
+                self.layout.duplicate(&source, &at, true).at("copy", &at)?;
+            }
             other => other.at("link", &at)?,
         }
         self.unsynced.file(&at);
@@ -134,8 +150,8 @@ impl Placing<'_> {
     }
 
     /// Whether an object that has come since is what it should be.
-    fn is_right(&self, file: FileRef<'_>, at: &Path) -> bool {
-        self.layout
+    fn is_right(&mut self, file: FileRef<'_>, at: &Path) -> bool {
+        self.stored
             .open(at)
             .and_then(|f| root_of(&f, file.len()))
             .is_ok_and(|root| Some(root) == file.pieces_root())
@@ -151,7 +167,7 @@ impl Placing<'_> {
     /// Another name for an object.
     fn link(&mut self, key: &ObjectKey, to: &Path) -> Result<(), Error> {
         let at = self.layout.object(key);
-        match self.layout.link(&at, to) {
+        match self.stored.link(&at, &mut self.placed, to) {
             Err(e) if os::unlinkable(&e) => {}
             other => return other.at("link", to),
         }
@@ -162,7 +178,7 @@ impl Placing<'_> {
         self.layout.rename(&next, &at)?;
         self.unsynced.file(&at);
         *self.extra.entry(*key).or_default() += 1;
-        match self.layout.link(&at, to) {
+        match self.stored.link(&at, &mut self.placed, to) {
             // It is not their number: links cannot be made here.
             Err(e) if os::unlinkable(&e) => {
                 self.layout.duplicate(&at, to, true).at("copy", to)?;
@@ -175,12 +191,14 @@ impl Placing<'_> {
 }
 
 /// Makes an empty file or a symbolic link: not worth sharing.
-pub(crate) fn empty(layout: &Layout, file: FileRef<'_>, to: &Path) -> Result<(), Error> {
+pub(crate) fn empty(near: &mut Near<'_>, file: FileRef<'_>, to: &Path) -> Result<(), Error> {
+    let (dir, name) = near.find(to).at("create", to)?;
     if let Some(target) = file.symlink() {
-        layout.symlink(OsStr::from_bytes(&target), to)?;
-        return set_time(layout, to, file.mtime());
+        dir.symlink(OsStr::from_bytes(&target), name).at("create", to)?;
+        let Some(time) = file.mtime() else { return Ok(()) };
+        return dir.set_time(name, (time.secs, time.nanos)).at("set the time of", to);
     }
-    adorn(&layout.create(to, 0o600).at("create", to)?, file, to)
+    adorn(&dir.create(name, 0o600).at("create", to)?, file, to)
 }
 
 /// How many files have each content.
@@ -215,7 +233,7 @@ fn times(mtime: Mtime) -> Timestamps {
     }
 }
 
-/// Sets the time of a directory or of a symbolic link itself.
+/// Sets the time of a directory.
 pub(crate) fn set_time(layout: &Layout, path: &Path, mtime: Option<Mtime>) -> Result<(), Error> {
     let Some(time) = mtime else { return Ok(()) };
     layout.set_time(path, (time.secs, time.nanos))
@@ -234,10 +252,10 @@ pub(crate) fn check(
         .filter(|f| !f.is_empty() && f.same_as() == f.index())
         .filter(|f| f.pieces_root().is_some_and(|r| !reused.contains_key(&r)))
         .collect();
-    let one = |file: &FileRef<'_>| -> Result<(), Error> {
+    let one = |near: &mut Near<'_>, file: &FileRef<'_>| -> Result<(), Error> {
         let path = file.path().below(staged);
         let wrong = |why| Error::Wrong { path: path.clone(), why };
-        let open = match layout.open(&path) {
+        let open = match near.open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(wrong("it is missing")),
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => return Err(wrong("it is no file")),
             other => other.at("open", &path)?,
@@ -251,13 +269,15 @@ pub(crate) fn check(
         Ok(())
     };
     if !hash || files.len() < 2 {
-        return files.iter().try_for_each(one);
+        let mut near = Near::new(layout);
+        return files.iter().try_for_each(|file| one(&mut near, file));
     }
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let work = || {
+        let mut near = Near::new(layout);
         while let Some(file) = files.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            one(file)?;
+            one(&mut near, file)?;
         }
         Ok(())
     };
