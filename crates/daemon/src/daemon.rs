@@ -174,7 +174,7 @@ impl Daemon {
             let (dir, limits) =
                 (config.dir.clone(), tidecast_depot::Config { origin, ..config.depot.clone() });
             let open = move || -> Result<_, Error> {
-                std::fs::create_dir_all(&dir).map_err(|source| Error::Dir { path: dir.clone(), source })?;
+                crate::home::secure(&dir)?;
                 let key = NodeKey::load_or_create(&dir)?;
                 let depot = Depot::open(&dir.join("depot"), limits)?;
                 allow_what_is_kept(&depot);

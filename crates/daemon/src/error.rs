@@ -20,6 +20,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// What is in its directory, or that itself, is another user's.
+    #[error("{} belongs to user {owner}, who could change what this daemon does; remove it or choose another --dir", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
     /// Its socket.
     #[error("cannot listen at {}: {source}", path.display())]
     Socket {

@@ -31,6 +31,7 @@ mod descriptors;
 mod error;
 mod fetch;
 mod grant;
+mod home;
 mod inherit;
 mod local;
 pub mod materialize;
