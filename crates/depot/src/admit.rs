@@ -99,6 +99,8 @@ impl Depot {
         if let Some(m) = manifest {
             self.within_declared(&record, raw_size(m))?;
         }
+        // A disk that was full may have taken it.
+        self.0.layout.keep_spare();
         let need = match manifest {
             Some(m) => self.to_bring(&Parts::of(m)?, reader)?,
             None => worst(record.declared),
