@@ -78,15 +78,19 @@ impl Confinement {
 
     /// This program itself, to be started again.
     pub(crate) fn runs_itself(mut self) -> Self {
-        self.runs.extend(std::env::current_exe());
+        let program = std::env::current_exe().ok();
+        self.reads.extend(program.clone());
+        self.runs.extend(program);
         // The dynamic linker is run with it.
         self.runs.extend(["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store"].map(PathBuf::from));
         self
     }
 
-    /// Programs of the system, which read what they like.
+    /// Programs of the system, which read what they like, and write in the directory for temporary files: HTCondor's prove
+    /// there whose they are (its method FS).
     pub(crate) fn runs_programs(mut self) -> Self {
         self.reads.push("/".into());
+        self.writes.push(std::env::temp_dir());
         self.runs.push("/".into());
         self
     }
