@@ -339,10 +339,11 @@ def test_a_receiver_that_was_killed_is_known_to_be_dead(tide, recv, tmp_path):
     sent = tide.run(*words)
     wait_for("it is there", lambda: name in tidecast.field.names())
     view = tide.run("--json", "field", "view", name, "--listen", "127.0.0.1:0")
-    url = view.until("it serves", lambda: '"started"' in view.out and view.last("started"))["url"]
+    url, _, token = view.until("it serves", lambda: '"started"' in view.out and view.last("started"))["url"].partition("?token=")
+    state = urllib.request.Request(f"{url}api/state", headers={"Authorization": f"Bearer {token}"})
 
     def receiving() -> bool:
-        with urllib.request.urlopen(f"{url}/api/state", timeout=60) as answer:
+        with urllib.request.urlopen(state, timeout=60) as answer:
             return json.load(answer)["volumes"][0]["receiving"]
 
     with tidecast.field.open(name) as here:
@@ -553,7 +554,7 @@ def test_datagrams_fit_the_way(built, tmp_path, start):
     # The last one becomes narrower under way.
     for mtu, most in ((1500, 1472), (9000, 8972), (1280, 1252), ("9000; (sleep 0.7; ip link set lo mtu 1500) &", 1472)):
         send = f"{built}/tidecast --json field send {tmp_path}/a.raw --shape 64,64,8 --to 127.0.0.1:9 --plain --loop --rate 1mbit"
-        proc = start(["unshare", "-n", "sh", "-c", f"ip link set lo up mtu {mtu}\nexec timeout --foreground -s INT 2 {send}"])
+        proc = start(["unshare", "-n", "sh", "-c", f"ip link set lo up mtu {mtu}\nexec timeout --foreground -s INT 4 {send}"])
         proc.wait()
         done = proc.last("error")
         assert done["code"] == 3 and most - 4 < done["datagram"] <= most and done["steps"] > 0
