@@ -64,6 +64,8 @@ impl Server {
         command.arg(root).args(["--listen", &listen.addr().to_string(), "--as", user.text()]);
         command.args(table.serve_read_only.then_some("--read-only"));
         command.args(table.serve_trust_metadata.then_some("--trust-metadata"));
+        // All it has to know is in these words; a confined process cannot read the configuration again.
+        command.env("TIDECAST_CONFIG", "/dev/null");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server of the directory")?;
         let out = child.stdout.take().context("no pipe")?;
