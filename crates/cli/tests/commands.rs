@@ -212,7 +212,7 @@ fn help_teaches_every_command_and_exit_code() {
         assert!(help.contains(&format!("\n  {word} ")), "{word} is not in the list:\n{help}");
         assert!(done(tidecast(dir.path(), &[word, "--help"])).contains("Example"), "{word}");
     }
-    for words in ["Exit codes:", "timed out", "TIDECAST_CONFIG", "tidecast get tidecast1"] {
+    for words in ["Exit codes:", "timed out", "TIDECAST_CONFIG", "tidecast get @ticket"] {
         assert!(help.contains(words), "{words}");
     }
     assert!(done(tidecast(dir.path(), &["--version"])).starts_with("tidecast "));
