@@ -95,7 +95,7 @@ impl Admitted {
         Limited::new(stream, self.allowance())
     }
 
-    /// The peer has proved what it must: from now on the connection is closed for nobody, and all of it is read.
+    /// The peer has authenticated: its connection no longer gives way to others, and has no limit of bytes.
     pub fn prove(self) {
         self.allowance.lift();
     }

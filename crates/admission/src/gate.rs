@@ -88,7 +88,7 @@ impl Gate {
         self.0.open.lock().len()
     }
 
-    /// Whether there are none.
+    /// Whether the gate holds no connection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

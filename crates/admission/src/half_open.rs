@@ -91,7 +91,7 @@ impl<T> HalfOpen<T> {
         self.connections.len()
     }
 
-    /// Whether there are none.
+    /// Whether no connection is half open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()

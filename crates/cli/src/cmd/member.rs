@@ -68,10 +68,10 @@ pub(crate) fn ssl(manifest: &Manifest, args: &SwarmArgs, state_dir: &Path) -> Re
 /// For how long and for how many a new ticket is good.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub(crate) struct TicketArgs {
-    /// The ticket lets nobody in after so long (e.g. 12h, 7d); default: until it is revoked
+    /// Expire the ticket after this time (e.g. 12h, 7d); default: valid until revoked
     #[arg(long, value_name = "DURATION")]
     expires: Option<Span>,
-    /// The ticket lets in so many nodes; default: no limit
+    /// Limit the number of nodes that may enrol; default: no limit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_USES)))]
     uses: Option<u32>,
 }

@@ -115,7 +115,7 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         Size(sent),
         info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
     ));
-    // Of a cache that is there already, what was said before holds.
+    // A cache that exists keeps its mode and group unless the caller names others.
     let narrowed = narrowed.filter(|_| Some(info.mode) == create.mode);
     let reason = narrowed.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
     if let Some(reason) = &reason {
@@ -130,7 +130,7 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     Ok(fields)
 }
 
-/// Where nothing is said of who may read, those who could read the files; what kept others out.
+/// Sets the mode and group that the files allow, unless the caller names others. Gives the path and mode that narrow them.
 fn open_to(create: &mut Create, tree: &Tree) -> Result<Option<(PathBuf, u32)>, Failure> {
     if create.private || create.mode.is_some() {
         return Ok(None);

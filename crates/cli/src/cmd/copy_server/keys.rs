@@ -98,7 +98,7 @@ fn read(path: &Path) -> anyhow::Result<Option<(Secret, Option<ServerKey>)>> {
     Ok(Some((key.secret, Some(key))))
 }
 
-/// A key that others can read or change is nobody's secret.
+/// Refuses a key file that other users can read or change.
 fn check(file: &File, path: &Path) -> anyhow::Result<()> {
     let meta = file.metadata().with_context(|| format!("cannot look at {}", escaped(path)))?;
     let word = quote(&path.to_string_lossy());
