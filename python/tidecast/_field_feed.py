@@ -13,6 +13,7 @@ import sys
 from typing import Any, Callable, Iterator, Protocol, TextIO
 
 from ._field_cf import Meaning
+from ._field_values import NotReal, check, put
 
 _PACKAGES = {".nc": "h5netcdf", ".nc4": "h5netcdf", ".h5": "h5py", ".hdf5": "h5py", ".he5": "h5py", ".zarr": "zarr"}
 #: Names that are listed at most.
@@ -62,6 +63,7 @@ class Generated:
         self.shape: tuple[int, ...] = tuple(getattr(first, "shape", ()))
         if len(self.shape) != 3:
             raise Wrong(f"it yields {type(first).__name__} of shape {self.shape}: NumPy arrays of three axes are needed")
+        check(package("numpy").asanyarray(first).dtype)
         self.steps: int | None = None
         self._iterator = itertools.chain([first], self._iterator)
 
@@ -169,7 +171,7 @@ def serve(source: Source, name: str, memory: str, slots: int, requests: TextIO, 
             continue
         if np.shape(array) != tuple(source.shape):
             raise Wrong(f"step {asked['step']} has the shape {np.shape(array)}, not {source.shape}")
-        volumes[asked["fill"]] = array
+        put(array, volumes[asked["fill"]])
         say({"filled": asked["fill"], "step": asked["step"]})
 
 
@@ -194,6 +196,6 @@ def main() -> int:
     except (BrokenPipeError, KeyboardInterrupt):
         return 1
     except Exception as error:
-        say({"error": str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"})
+        say({"error": str(error) if isinstance(error, (Wrong, NotReal)) else f"{type(error).__name__}: {error}"})
         return 1
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._field_memory import FieldError
+from ._field_values import check, put
 
 #: Volumes in the shared memory.
 SLOTS = 3
@@ -94,12 +95,14 @@ class Sender:
 
     def put(self, array: Any, step: int | None = None, timeout: float = 0.0) -> bool:
         """Gives a step to be sent; the array may be changed at once. True if there was room for it within ``timeout`` seconds, else
-        it is dropped.
+        it is dropped. Masked values of a masked array arrive as NaN.
 
         :param step: its number, which rises; by default those that were put are counted, dropped ones too
         :raises FieldError: the program has ended
+        :raises TypeError: its values are no real numbers
         """
-        array = np.asarray(array)
+        array = np.asanyarray(array)
+        check(array.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the array has the shape {array.shape}, not {self.shape}")
         step = self._next if step is None else int(step)
@@ -114,7 +117,7 @@ class Sender:
         try:
             if slot is None:
                 raise BrokenPipeError
-            self._slots[slot] = array
+            put(array, self._slots[slot])
             self._tell({"filled": slot, "step": step})
         except BrokenPipeError:
             self._free.put(None)

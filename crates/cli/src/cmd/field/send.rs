@@ -21,7 +21,8 @@ use crate::units::{Rate, Size, count};
 ///
 /// SOURCE is a file of raw float32 (with --shape), several of them, NumPy .npy, `file.nc:variable`, `file.h5:/group/variable`,
 /// `dir.zarr:array`, `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute
-/// a field of N x N x N. Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.
+/// a field of N x N x N. Missing values, by the conventions that xarray knows, arrive as NaN; values that are no real numbers are refused.
+/// Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -62,7 +62,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
 
 /// The kind of number and its byte order of `<f4` and the like.
 fn number(descr: &str) -> Result<(Kind, bool), String> {
-    let unknown = || format!("its values are {descr:?}: only real numbers can be sent (astype(\"float32\"))");
+    let unknown = || format!("its values are {descr:?}: only real numbers can be sent");
     let mut letters = descr.chars();
     let (order, kind) = (letters.next().ok_or_else(unknown)?, letters.next().ok_or_else(unknown)?);
     let size = match letters.as_str() {
