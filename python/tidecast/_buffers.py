@@ -1,9 +1,15 @@
-"""Where an object's bytes lie: by the buffer protocol, else by DLPack. Nothing is copied."""
+"""Where an object's bytes lie: as NumPy says, by the buffer protocol, or by DLPack. Nothing is copied.
+
+NumPy's own arrays are asked directly: the buffer protocol knows no times, none of the number formats of other packages (bfloat16, float8) and
+not every name of a field, but all of them have a fixed size and go as bytes.
+"""
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import math
+import re
+import sys
 from typing import Any, Iterator
 
 _ND, _STRIDES, _ANY_CONTIGUOUS, _FORMAT, _WRITABLE = 0x8, 0x18, 0x98, 0x4, 0x1
@@ -32,6 +38,12 @@ class _DLVersioned(ctypes.Structure):
 #: Devices whose memory is the host's: kDLCPU, kDLCUDAHost, kDLROCMHost.
 _HOST_DEVICES = (1, 3, 11)
 _READ_ONLY, _COPIED = 1, 2
+#: Letters of a buffer's format for what is elsewhere: objects, pointers, functions, text of C.
+_ADDRESSES = set("O&PXz")
+
+_SCATTERED = "the buffer is not contiguous: its bytes do not lie in one piece (numpy.ascontiguousarray makes a copy that does)"
+_READ = "the buffer is read-only, and this rank is to receive"
+_OBJECTS = "the buffer holds Python objects or pointers; only addresses would be sent"
 
 
 @contextlib.contextmanager
@@ -41,6 +53,10 @@ def located(obj: Any, writable: bool) -> Iterator[tuple[int, int]]:
     :raises ValueError: it does not lie in one piece in host memory, or is read-only and must not be
     :raises TypeError: it has neither protocol
     """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(obj, numpy.ndarray):
+        yield _of_array(obj, writable, isinstance(obj, numpy.ma.MaskedArray))
+        return
     try:
         memoryview(obj).release()
     except TypeError:
@@ -53,16 +69,28 @@ def located(obj: Any, writable: bool) -> Iterator[tuple[int, int]]:
             yield found
 
 
+def _of_array(array: Any, writable: bool, masked: bool) -> tuple[int, int]:
+    if masked:
+        raise ValueError("the array is masked, and its mask lies elsewhere: broadcast its .data and .mask, one after the other")
+    if array.dtype.hasobject:
+        raise ValueError(_OBJECTS)
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError(_SCATTERED)
+    if writable and not array.flags.writeable:
+        raise ValueError(_READ)
+    return array.__array_interface__["data"][0], array.nbytes
+
+
 @contextlib.contextmanager
 def _by_protocol(obj: Any, writable: bool) -> Iterator[tuple[int, int]]:
     with memoryview(obj) as view:
         if not view.contiguous:
-            raise ValueError("the buffer is not contiguous: its bytes do not lie in one piece "
-                             "(numpy.ascontiguousarray makes a copy that does)")
+            raise ValueError(_SCATTERED)
         if writable and view.readonly:
-            raise ValueError("the buffer is read-only, and this rank is to receive")
-        if "O" in view.format:
-            raise ValueError("the buffer holds Python objects; only their addresses would be sent")
+            raise ValueError(_READ)
+        # Names of fields are between colons.
+        if set(re.sub(":[^:]*:", "", view.format)) & _ADDRESSES:
+            raise ValueError(_OBJECTS)
     get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
     get.argtypes, get.restype = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int], ctypes.c_int
     release.argtypes, release.restype = [ctypes.POINTER(_PyBuffer)], None

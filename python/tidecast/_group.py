@@ -59,13 +59,14 @@ class Group:
         return lib().tidecast_address(self._handle).decode()
 
     def bcast(self, buffer: Any, root: int = 0, *, timeout: float | None = None) -> list[int]:
-        """Brings the root's ``buffer`` into that of every rank, in place; all have the same length in bytes.
+        """Brings the root's ``buffer`` into that of every rank, in place; all have the same length in bytes. It goes as the bytes that lie
+        there, whatever they mean; what has only addresses there (Python objects) is refused.
 
         :param timeout: seconds that ranks wait for each other to call, by default the group's; the transfer then takes
             as long as it takes, and fails when nothing moves for a minute
         :returns: at the root, the ranks that do not have it (``[]``: all have); elsewhere ``[]``. A small buffer (all
             copies together at most 4 MiB) has by then been sent, not received, as with MPI.
-        :raises ValueError: the buffer will not do here (not in one piece, read-only); the other ranks need not wait
+        :raises ValueError: the buffer will not do here (not in one piece, read-only, objects, masked); the other ranks need not wait
         :raises Lost: this rank is no longer of the group
         :raises Error: this broadcast failed for this rank
         """

@@ -245,6 +245,51 @@ def test_buffers_of_all_kinds_are_filled_in_place(tidecast, port):
     assert on_threads(tidecast, port(), root, other) == [None, "all"]
 
 
+def test_every_kind_of_a_fixed_size_goes_as_its_bytes(tidecast, port):
+    """Also those for which NumPy gives no buffer: times, number formats of other packages, any names of fields."""
+    import ml_dtypes
+    import numpy as np
+    kinds = ["M8[s]", "m8[ns]", "M8", ">f8", "c16", "?", "g", "U7", "S3", "V5", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4,
+             [("Order", "i4"), ("CO2", "f4"), ("O", "u1")], [("a:b", "f4", (2, 3)), ("when", "M8[D]")], ("f4", (3,)),
+             np.dtype([("x", "u1"), ("y", "f8")], align=True)]
+    shapes = [(4, 3), (), (0, 2)]
+
+    def sent(kind, shape):
+        made = np.zeros(shape, kind)
+        return np.random.default_rng(1).integers(0, 64, made.nbytes, np.uint8), made
+
+    def root(group):
+        return [group.bcast(sent(kind, shape)[0]) for kind in kinds for shape in shapes]
+
+    def other(group):
+        for kind in kinds:
+            for shape in shapes:
+                data, place = sent(kind, shape)
+                group.bcast(place)
+                assert place.tobytes() == data.tobytes(), (kind, shape)
+        return "all"
+
+    assert on_threads(tidecast, port(), root, other) == [[[]] * len(kinds) * len(shapes), "all"]
+
+
+def test_what_is_not_all_in_the_buffer_is_refused(tidecast):
+    import ctypes
+
+    import numpy as np
+    refused = [np.zeros(4, object), np.zeros(4, [("n", "i4"), ("o", object)]), np.zeros(2, [("in", [("o", object, (2,))])]),
+               np.zeros(3, np.dtypes.StringDType()), (ctypes.py_object * 2)(), (ctypes.c_char_p * 2)(), (ctypes.c_void_p * 2)()]
+    with tidecast.Group(group=":0", rank=0, size=1, secret="s") as group:
+        for buffer in refused:
+            with pytest.raises(ValueError, match="objects or pointers"):
+                group.bcast(buffer)
+        with pytest.raises(ValueError, match="mask lies elsewhere"):
+            group.bcast(np.ma.masked_equal(np.arange(4), 2))
+        scattered = np.zeros((8, 8), "M8[s]")[:, ::2]
+        with pytest.raises(ValueError, match="not contiguous"):
+            group.bcast(scattered)
+        assert group.bcast(np.ma.arange(4).data) == [] and group.bcast(np.arange(6).reshape(2, 3).T) == []
+
+
 def test_what_will_not_do_is_refused_and_the_others_go_on(tidecast, port):
     import numpy as np
     strided, fixed = np.zeros((8, 8), np.uint8)[:, ::2], np.zeros(32, np.uint8)
