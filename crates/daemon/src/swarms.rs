@@ -92,9 +92,9 @@ pub(crate) struct Fetching {
 }
 
 impl Fetching {
-    /// Another node that has (some of) it; it must be admitted too.
-    pub(crate) async fn add(&self, addr: SocketAddr) {
-        self.finder.found(addr).await;
+    /// Another node that has (some of) it and admits this one; it must be admitted too.
+    pub(crate) async fn add(&self, addresses: Vec<SocketAddr>) {
+        self.finder.call(addresses).await;
     }
 }
 
@@ -122,7 +122,7 @@ impl Swarms {
     pub(crate) async fn call(&self, id: &SwarmId, addr: SocketAddr) {
         let finder = self.running.lock().get(id).map(|running| running.swarm.finder());
         if let Some(finder) = finder {
-            finder.found(addr).await;
+            finder.call(vec![addr]).await;
         }
     }
 

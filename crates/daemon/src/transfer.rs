@@ -292,9 +292,7 @@ pub(crate) async fn transfer(
     };
     let (id, fetching) = begin(daemon, manifest, start).await?;
     daemon.swarms.admit(id, grant.link.peer.node);
-    for addr in addresses(&grant.link) {
-        fetching.add(addr).await;
-    }
+    fetching.add(addresses(&grant.link)).await;
     let joining = async {
         if !grant.link.peer.called {
             call_back(grant, want, &id).await;
@@ -413,9 +411,7 @@ async fn join(daemon: &Arc<Daemon>, grant: &Grant, want: &Want, id: &[u8; 32], f
 async fn meet(daemon: &Daemon, link: &Link, want: &Want, id: &[u8; 32], fetching: &Fetching) {
     if let Ok((Answer::Ok, _)) = link.ask(&Ask::Join(want.clone()), Bytes::new()).await {
         daemon.swarms.admit(*id, link.peer.node);
-        for addr in addresses(link) {
-            fetching.add(addr).await;
-        }
+        fetching.add(addresses(link)).await;
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) async fn run(
         outgoing: established.outgoing,
         takes_offers: established.takes_offers,
         gathers: established.gathers,
+        enrolled: established.enrolled,
         greeting,
         outbox: outbox.clone(),
     };

@@ -71,8 +71,16 @@ pub(crate) async fn dial(
     let stream = timeout(CONNECT, connect(addr, source)).await.map_err(late)??;
     let first = local.hashes.first().copied().unwrap_or_default();
     let (transport, node) = secure(stream, security, first, cpu).await?;
-    let opening = Opening::call(local, transport, cpu).await?;
+    let opening = Opening::call(local, transport, cpu).await.map_err(|error| turned_away(security, error))?;
     establish(local, security, opening, node).await
+}
+
+/// Where nodes are known by their keys, whoever ends the connection after TLS has judged ours.
+fn turned_away(security: &Security, error: ConnError) -> ConnError {
+    match (security, &error) {
+        (Security::Known(_), ConnError::Closed | ConnError::Io(_)) => ConnError::TurnedAway,
+        _ => error,
+    }
 }
 
 async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<TcpStream> {

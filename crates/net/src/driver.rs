@@ -55,13 +55,15 @@ pub(crate) enum Input {
     /// A connection is established.
     Up(Box<NewPeer>),
     /// A stock client has introduced itself.
-    Hello { peer: PeerId, client: Option<String>, port: Option<u16> },
+    Hello { peer: PeerId, client: Option<String>, port: Option<u16>, upload_only: bool },
     /// It has ended.
     Down { peer: PeerId, why: Option<ConnError> },
     /// A dial failed.
     DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
     /// Addresses of one node that were heard of.
     Found { addresses: Vec<SocketAddr>, told: bool },
+    /// A node with these addresses may be dialled now, whatever came of it before.
+    Call { addresses: Vec<SocketAddr> },
     /// Our part in a new epoch of the plan, and its members.
     Plan { role: Arc<Role>, members: Vec<Member> },
     /// About the plan of a group.
@@ -102,6 +104,8 @@ pub(crate) struct NewPeer {
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
+    /// It has just given this node its credential.
+    pub(crate) enrolled: bool,
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
@@ -144,12 +148,16 @@ struct Conn {
     sent: u64,
     /// Neighbours it has been told of: a position in `Driver::met`.
     introduced: usize,
+    /// Candidates whose addresses lead to it too.
+    others: Vec<Candidate>,
 }
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
 const MAX_REPORTS: usize = 4096;
 /// Listening addresses that are passed on.
 const MAX_MET: usize = 16_384;
+/// Addresses of one peer that are noted beside the one that it is connected by.
+const MAX_OTHERS: usize = 8;
 /// Departed peers that may still be blamed for what they sent.
 const MAX_GONE: usize = 256;
 
@@ -299,7 +307,12 @@ impl Driver {
                 self.counted(verdict);
             }
             Input::Up(new) => self.up(*new),
-            Input::Hello { peer, client, port } => self.hello(peer, client, port),
+            Input::Hello { peer, client, port, upload_only } => {
+                self.hello(peer, client, port);
+                if upload_only {
+                    self.engine_event(Event::UploadOnly { peer });
+                }
+            }
             Input::Down { peer, why } => {
                 if let Some((addr, node)) = self.conns.get(&peer).map(|c| (c.addr, c.node)) {
                     self.judge(addr, node, why.as_ref());
@@ -307,6 +320,7 @@ impl Driver {
                 self.down(peer, why.map(|e| e.to_string()).as_deref());
             }
             Input::DialFailed { candidate, last } => {
+                let refused = last.as_ref().is_some_and(|(_, why)| why.is_refusal());
                 if let Some((addr, why)) = last {
                     tracing::debug!(%addr, %why, "dial failed");
                     self.judge(
@@ -315,7 +329,16 @@ impl Driver {
                         Some(&why).filter(|w| !matches!(w, ConnError::Late { what: CONNECTING, .. })),
                     );
                 }
-                self.engine_event(Event::DialFailed { candidate });
+                self.engine_event(match refused {
+                    true => Event::DialRefused { candidate },
+                    false => Event::DialFailed { candidate },
+                });
+            }
+            Input::Call { addresses } => {
+                let known = addresses.iter().find_map(|a| self.book.find(*a));
+                if let Some(candidate) = self.book.enter(&addresses).or(known) {
+                    self.engine_event(Event::Retry { candidate });
+                }
             }
             Input::Found { addresses, told } => {
                 if told {
@@ -388,9 +411,12 @@ impl Driver {
             tracing::debug!(addr = %new.addr, why, "connection turned away");
             let _ = new.outbox.try_send(Out::Close);
             if let Some(candidate) = new.candidate {
-                self.engine_event(Event::DialFailed { candidate });
+                self.met_already(candidate, new.remote_id);
             }
             return;
+        }
+        if new.enrolled {
+            self.engine_event(Event::Admitted);
         }
         let NewPeer { peer, addr, listens, protocol, .. } = new;
         tracing::debug!(%addr, client = new.client, ?protocol, "peer up");
@@ -411,6 +437,7 @@ impl Driver {
             received: 0,
             sent: 0,
             introduced: 0,
+            others: Vec::new(),
         };
         let candidate = new.candidate.or_else(|| self.candidate_of(&conn));
         self.conns.insert(peer, conn);
@@ -438,6 +465,16 @@ impl Driver {
         self.close(twin);
         self.down(twin, Some("another connection to it takes its place"));
         Ok(())
+    }
+
+    /// An address leads to a node that is connected by another one, or that is this node: it is of use when that other
+    /// connection has ended.
+    pub(super) fn met_already(&mut self, candidate: Candidate, remote_id: [u8; 20]) {
+        let met = self.conns.values_mut().find(|c| c.remote_id == remote_id);
+        if let Some(conn) = met.filter(|c| c.others.len() < MAX_OTHERS && !c.others.contains(&candidate)) {
+            conn.others.push(candidate);
+        }
+        self.engine_event(Event::DialRefused { candidate });
     }
 
     fn hello(&mut self, peer: PeerId, client: Option<String>, port: Option<u16>) {
@@ -491,6 +528,9 @@ impl Driver {
             self.ended.push(conn.report());
         }
         self.engine_event(Event::PeerDown { peer });
+        if !self.engine.is_complete() {
+            conn.others.iter().for_each(|&candidate| self.engine_event(Event::Retry { candidate }));
+        }
         self.ungather(peer);
     }
 

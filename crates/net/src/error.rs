@@ -25,6 +25,10 @@ pub(crate) enum ConnError {
     Denied(String),
     #[error("it is not a member: {0}")]
     NotMember(String),
+    #[error(
+        "it closed the connection before its handshake: it does not serve this swarm, or not to this node"
+    )]
+    TurnedAway,
     #[error("it is for another swarm")]
     OtherSwarm,
     #[error("{0}")]
@@ -50,6 +54,11 @@ impl ConnError {
             ConnError::Late { .. } => Some(Fault::Stalled),
             _ => None,
         }
+    }
+
+    /// The peer is there and does not want us: to try again soon changes nothing.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, ConnError::Denied(_) | ConnError::NotMember(_) | ConnError::TurnedAway)
     }
 }
 

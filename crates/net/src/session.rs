@@ -324,6 +324,11 @@ impl Finder {
     pub async fn found(&self, address: SocketAddr) -> bool {
         self.inbox.send(Input::Found { addresses: vec![address], told: false }).await.is_ok()
     }
+
+    /// Dials one node now by its addresses, whatever came of it before: it asks for us, or has been told to admit us.
+    pub async fn call(&self, addresses: Vec<SocketAddr>) {
+        let _ = self.inbox.send(Input::Call { addresses }).await;
+    }
 }
 
 fn limits(planned: bool) -> Limits {

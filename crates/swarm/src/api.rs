@@ -178,6 +178,13 @@ pub enum Event {
     Candidate { candidate: Candidate, told: bool },
     /// A dial asked for by [`Action::Dial`] came to nothing.
     DialFailed { candidate: Candidate },
+    /// The dial reached a peer that refuses us, that is connected already, or that is this node itself: nothing changes
+    /// that soon.
+    DialRefused { candidate: Candidate },
+    /// What a dial came to before counts no more: the peer asks for us, or has been told to admit us.
+    Retry { candidate: Candidate },
+    /// This node has a new right to take part: what refused it before is tried again.
+    Admitted,
     /// A connection is ready: handshakes are done, availability not yet exchanged.
     PeerUp { peer: PeerId, protocol: Protocol, candidate: Option<Candidate> },
     /// A connection has ended, for whatever reason; nothing more will come from it but results of
@@ -204,6 +211,8 @@ pub enum Event {
     Interested { peer: PeerId },
     /// The peer wants nothing of ours.
     NotInterested { peer: PeerId },
+    /// The peer will not download any more (BEP 21), whether or not it has all.
+    UploadOnly { peer: PeerId },
     /// The peer asks for a block.
     Requested { peer: PeerId, block: Block },
     /// The peer asks for whole pieces, in order (Tidecast).
@@ -267,7 +276,7 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are their types; each variant says what it means")]
 pub enum Action {
-    /// Connect to this address; answered by `PeerUp` or `DialFailed`.
+    /// Connect to this address; answered by `PeerUp`, `DialFailed` or `DialRefused`.
     Dial { candidate: Candidate },
     /// Close the connection; answered by `PeerDown`.
     Disconnect { peer: PeerId, reason: Reason },

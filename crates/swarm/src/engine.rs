@@ -212,8 +212,13 @@ impl Engine {
             Event::Tick => {}
             Event::Candidate { candidate, told } => self.on_candidate(candidate, told),
             Event::DialFailed { candidate } => {
-                self.neighbours.failed(self.now, candidate, &mut self.rng);
+                self.neighbours.failed(self.now, candidate, false, &mut self.rng);
             }
+            Event::DialRefused { candidate } => {
+                self.neighbours.failed(self.now, candidate, true, &mut self.rng);
+            }
+            Event::Retry { candidate } => self.neighbours.retry(self.now, candidate),
+            Event::Admitted => self.neighbours.admitted(self.now),
             Event::PeerUp { peer, protocol, candidate } => self.on_peer_up(peer, protocol, candidate),
             Event::PeerDown { peer } => self.on_peer_down(peer),
             Event::Stored { peer, block, proven } => self.on_stored(peer, block, proven),
@@ -254,6 +259,7 @@ impl Engine {
             Event::Unchoked { peer } => self.on_unchoked(peer),
             Event::Interested { peer } => self.on_interested(peer, true),
             Event::NotInterested { peer } => self.on_interested(peer, false),
+            Event::UploadOnly { peer } => self.on_upload_only(peer),
             Event::Requested { peer, block } => self.on_requested(peer, block),
             Event::RequestedPieces { peer, pieces } => self.on_requested_pieces(peer, pieces),
             Event::Canceled { peer, block } => self.on_canceled(peer, block),
@@ -383,19 +389,24 @@ impl Engine {
     }
 
     fn on_peer_down(&mut self, id: PeerId) {
-        if !self.peers.contains_key(&id) {
-            return;
-        }
+        let Some(peer) = self.peers.get(&id) else { return };
+        // Whichever of the two lets go first, neither calls the other again.
+        let end = if self.is_useless(peer) { End::Useless } else { peer.end };
         self.retire(id);
         if let Some(peer) = self.peers.remove(&id) {
             self.blame.departed(id, peer.candidate);
             if let Some(candidate) = peer.candidate {
-                let end = (peer.since, peer.end);
-                self.neighbours.down(self.now, candidate, id, end, &mut self.rng);
+                self.neighbours.down(self.now, candidate, id, (peer.since, end), &mut self.rng);
             }
         }
         self.given_to_departed(id);
         self.fill_slots();
+    }
+
+    /// Neither side will have anything more for the other.
+    fn is_useless(&self, peer: &Peer) -> bool {
+        let sated = peer.have.is_all() || peer.upload_only && !peer.wants_ours;
+        self.complete && sated && peer.end == End::Lost && !self.on_demand()
     }
 
     /// Closes a connection.
@@ -467,7 +478,7 @@ impl Engine {
                     // Looked at again, though nothing may be requested.
                     self.restless |= self.outstanding == 0;
                 }
-            } else if complete && peer.have.is_all() && peer.queue.len() == 0 && !self.on_demand() {
+            } else if self.is_useless(peer) && peer.queue.len() == 0 {
                 if now.since(peer.since) >= USELESS && now.since(peer.patience.last()) >= USELESS {
                     useless.push(peer.id);
                 } else {
@@ -530,6 +541,7 @@ fn peer_of(event: &Event) -> Option<PeerId> {
         | Event::Unchoked { peer }
         | Event::Interested { peer }
         | Event::NotInterested { peer }
+        | Event::UploadOnly { peer }
         | Event::Requested { peer, .. }
         | Event::RequestedPieces { peer, .. }
         | Event::Canceled { peer, .. }

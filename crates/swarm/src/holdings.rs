@@ -274,4 +274,11 @@ impl Engine {
             self.fill_slots();
         }
     }
+
+    pub(crate) fn on_upload_only(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.upload_only = true;
+            self.restless = true;
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Whom to dial: everyone we were told of, for good; of the others a few, by chance.
 //!
 //! Promises: at most `DIALING` dials at once; a failed address is tried again after 0.25 s, doubling
-//! to a minute; one of the random ones that keeps failing is forgotten; the table is bounded.
+//! to a minute, or where the peer refuses us to an hour; one of the random ones that keeps failing is forgotten; the
+//! table is bounded. Who refused us is dialled at once when there is a reason to (`retry`, `admitted`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +20,8 @@ const TOLD_MOST: usize = 1 << 17;
 /// First pause after a failure, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MOST: Duration = Duration::from_secs(60);
+/// The longest pause where the peer refuses us: every try costs both a handshake.
+const REFUSED_MOST: Duration = Duration::from_secs(3600);
 /// Failures in a row after which a random address is forgotten, unless we know of few others: they may be all
 /// there are, behind a link that comes back.
 const FAILS_MOST: u32 = 8;
@@ -42,6 +45,8 @@ struct Known {
     told: bool,
     state: State,
     fails: u32,
+    /// The last dial got through and was refused.
+    refused: bool,
 }
 
 /// Why a connection has ended.
@@ -119,7 +124,7 @@ impl Neighbours {
         let told_known = self.known.len() - self.random_known;
         let full = if told { told_known >= TOLD_MOST } else { self.random_known >= RANDOM_MOST };
         if !full {
-            self.enter(candidate, Known { told, state: State::Due(at), fails: 0 });
+            self.enter(candidate, Known { told, state: State::Due(at), fails: 0, refused: false });
         }
     }
 
@@ -210,20 +215,42 @@ impl Neighbours {
         [told, random].into_iter().flatten().min()
     }
 
-    fn pause(fails: u32, rng: &mut Rng) -> Duration {
+    fn pause(fails: u32, most: Duration, rng: &mut Rng) -> Duration {
         if planted(Bug::EndlessRetry) {
             return Duration::ZERO;
         }
-        let pause = PAUSE.saturating_mul(1 << fails.min(10)).min(PAUSE_MOST);
+        let pause = PAUSE.saturating_mul(1 << fails.min(14)).min(most);
         // Up to a quarter more, so that a thousand nodes do not come back at the same instant.
         pause + pause * rng.below(256) / 1024
     }
 
-    /// A dial came to nothing.
-    pub(crate) fn failed(&mut self, now: Time, candidate: Candidate, rng: &mut Rng) {
-        if let Some(&Known { state: State::Dialing, fails, .. }) = self.known.get(&candidate) {
-            let at = now.after(Self::pause(fails, rng));
-            self.turn(candidate, State::Due(at), fails.saturating_add(1));
+    /// A dial came to nothing. `refused`: somebody was there.
+    pub(crate) fn failed(&mut self, now: Time, candidate: Candidate, refused: bool, rng: &mut Rng) {
+        let Some(known) = self.known.get_mut(&candidate).filter(|k| k.state == State::Dialing) else {
+            return;
+        };
+        known.refused = refused;
+        let (fails, most) = (known.fails, if refused { REFUSED_MOST } else { PAUSE_MOST });
+        let at = now.after(Self::pause(fails, most, rng));
+        self.turn(candidate, State::Due(at), fails.saturating_add(1));
+    }
+
+    /// There is a reason to dial it now, whatever came of it before.
+    pub(crate) fn retry(&mut self, now: Time, candidate: Candidate) {
+        match self.known.get(&candidate).map(|k| k.state) {
+            None => self.add(now, candidate, false),
+            Some(State::Due(_) | State::Resting) => self.turn(candidate, State::Due(now), 0),
+            // Should it fail, it was perhaps too early.
+            Some(State::Dialing) => self.turn(candidate, State::Dialing, 0),
+            Some(State::Live(_) | State::Banned) => {}
+        }
+    }
+
+    /// Whoever refused us may not any more.
+    pub(crate) fn admitted(&mut self, now: Time) {
+        let refused = self.known.iter().filter(|(_, k)| k.refused && matches!(k.state, State::Due(_)));
+        for candidate in refused.map(|(&c, _)| c).collect::<Vec<_>>() {
+            self.turn(candidate, State::Due(now), 0);
         }
     }
 
@@ -254,7 +281,7 @@ impl Neighbours {
             End::Useless => self.turn(candidate, State::Resting, 0),
             End::Poor => self.turn(candidate, State::Due(now.after(PAUSE_MOST)), fails),
             End::Lost => {
-                let at = now.after(Self::pause(fails, rng));
+                let at = now.after(Self::pause(fails, PAUSE_MOST, rng));
                 self.turn(candidate, State::Due(at), fails.saturating_add(1));
             }
         }
@@ -305,7 +332,7 @@ mod tests {
         let (mut now, mut pauses) = (Time(0), Vec::new());
         for _ in 0..30 {
             assert_eq!(n.dial(now, 9, &mut rng), vec![Candidate(1)]);
-            n.failed(now, Candidate(1), &mut rng);
+            n.failed(now, Candidate(1), false, &mut rng);
             n.check().unwrap();
             let next = n.wakeup().unwrap();
             assert!(n.dial(Time(next.0 - 1), 9, &mut rng).is_empty());
@@ -340,7 +367,7 @@ mod tests {
         let mut now = Time(0);
         for _ in 0..FAILS_MOST as usize * FEW * 2 {
             for candidate in n.dial(now, 9, &mut rng) {
-                n.failed(now, candidate, &mut rng);
+                n.failed(now, candidate, false, &mut rng);
             }
             now = now.after(PAUSE_MOST * 2);
         }
@@ -355,7 +382,7 @@ mod tests {
         n.add(now, Candidate(0), false);
         for _ in 0..FAILS_MOST {
             assert_eq!(n.dial(now, 9, &mut rng), [Candidate(0)]);
-            n.failed(now, Candidate(0), &mut rng);
+            n.failed(now, Candidate(0), false, &mut rng);
             now = now.after(PAUSE_MOST * 2);
         }
         // One that fails is kept where there are few, and now there are not.
@@ -364,7 +391,7 @@ mod tests {
         n.check().unwrap();
         n.add(now, Candidate(0), false);
         assert_eq!(n.dial(now, 9, &mut rng), []);
-        n.failed(now, Candidate(0), &mut rng);
+        n.failed(now, Candidate(0), false, &mut rng);
         assert_eq!(n.len(), FEW * 2 - 1);
     }
 
@@ -381,6 +408,55 @@ mod tests {
         assert_eq!(n.dial(Time(900 * S), 9, &mut rng), vec![Candidate(3)]);
         n.rouse(Time(901 * S));
         assert_eq!(n.dial(Time(901 * S), 9, &mut rng), vec![Candidate(1)]);
+        n.check().unwrap();
+    }
+
+    #[test]
+    fn who_refuses_us_is_left_alone_for_longer_and_longer_until_something_changes() {
+        let (mut n, mut rng, c) = (Neighbours::new(0), Rng::new(1), Candidate(1));
+        n.add(Time(0), c, true);
+        let (mut now, mut dials) = (Time(0), 0);
+        while now.0 < 24 * 3600 * S {
+            assert_eq!(n.dial(now, 9, &mut rng), [c]);
+            n.failed(now, c, true, &mut rng);
+            n.check().unwrap();
+            (now, dials) = (n.wakeup().unwrap(), dials + 1);
+        }
+        // Fourteen pauses that double, to more than an hour together, then one an hour.
+        assert!((30..40).contains(&dials), "{dials} in a day");
+        for again in [Neighbours::admitted, |n: &mut Neighbours, now| n.retry(now, Candidate(1))] {
+            now = n.wakeup().unwrap();
+            assert_eq!(n.dial(now, 9, &mut rng), [c]);
+            n.failed(now, c, true, &mut rng);
+            now = now.after(PAUSE / 2);
+            assert_eq!(n.dial(now, 9, &mut rng), []);
+            again(&mut n, now);
+            assert_eq!(n.dial(now, 9, &mut rng), [c]);
+            n.failed(now, c, true, &mut rng);
+        }
+        // Who is not there at all is not refusing.
+        n.retry(now, c);
+        n.dial(now, 9, &mut rng);
+        n.failed(now, c, false, &mut rng);
+        n.admitted(now);
+        assert_eq!(n.dial(now, 9, &mut rng), []);
+    }
+
+    #[test]
+    fn one_that_rests_is_dialled_when_it_asks_for_us() {
+        let (mut n, mut rng) = (Neighbours::new(1), Rng::new(5));
+        let (c, peer) = (Candidate(1), PeerId(1));
+        n.add(Time(0), c, false);
+        n.dial(Time(0), 9, &mut rng);
+        n.up(c, peer);
+        n.down(Time(S), c, peer, (Time(0), End::Useless), &mut rng);
+        assert_eq!(n.dial(Time(900 * S), 9, &mut rng), []);
+        n.retry(Time(901 * S), c);
+        assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [c]);
+        // One that was never heard of, too.
+        n.retry(Time(901 * S), Candidate(2));
+        n.failed(Time(901 * S), c, false, &mut rng);
+        assert_eq!(n.dial(Time(901 * S), 9, &mut rng), [Candidate(2)]);
         n.check().unwrap();
     }
 }

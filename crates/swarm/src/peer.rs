@@ -73,6 +73,8 @@ pub(crate) struct Peer {
     pub(crate) relapses: u32,
     pub(crate) chokes_us: bool,
     pub(crate) wants_ours: bool,
+    /// It has said that it downloads nothing any more.
+    pub(crate) upload_only: bool,
     pub(crate) we_choke: bool,
     pub(crate) we_want: bool,
     /// When it last told us of something that we lack.
@@ -134,6 +136,7 @@ impl Peer {
             relapses: 0,
             chokes_us: stock,
             wants_ours: false,
+            upload_only: false,
             we_choke: stock,
             we_want: false,
             useful: now,

@@ -640,3 +640,42 @@ fn a_stock_peer_is_sent_no_more_requests_than_it_queues() {
     let asked = asked(&one.give(Event::Unchoked { peer: A }), A);
     assert!((4..=8).contains(&asked.len()), "{asked:?}");
 }
+
+/// What is dialled within an hour after a connection with a node that was dialled has ended by the other side.
+fn dialled_again(have: u32, protocol: Protocol, said: &[Event]) -> usize {
+    let mut one = One::new(setup(4, have));
+    let candidate = Candidate(7);
+    one.give(Event::Candidate { candidate, told: true });
+    one.pass(25 * MS);
+    one.give(Event::PeerUp { peer: A, protocol, candidate: Some(candidate) });
+    said.iter().for_each(|event| drop(one.give(event.clone())));
+    one.pass(1000 * MS);
+    one.give(Event::PeerDown { peer: A });
+    let dials = one.pass(3_600_000 * MS);
+    dials.iter().filter(|a| matches!(a, Action::Dial { .. })).count()
+}
+
+#[test]
+fn two_that_have_all_part_for_good_whoever_lets_go_first() {
+    let half = Event::HasExactly { peer: A, pieces: vec![0..2] };
+    let upload_only = Event::UploadOnly { peer: A };
+    assert_eq!(dialled_again(4, TIDE, &[Event::HasAll { peer: A }]), 0);
+    assert_eq!(dialled_again(4, FAST, &[half.clone(), upload_only.clone()]), 0);
+    assert_eq!(dialled_again(4, TIDE, &[half.clone()]), 1, "it may want the rest");
+    assert_eq!(
+        dialled_again(4, FAST, &[half.clone(), upload_only.clone(), Event::Interested { peer: A }]),
+        1
+    );
+    assert_eq!(dialled_again(2, TIDE, &[Event::HasAll { peer: A }]), 1, "it has the rest");
+    assert_eq!(dialled_again(2, FAST, &[half, upload_only]), 1, "others may come to it");
+}
+
+#[test]
+fn who_downloads_nothing_any_more_is_let_go_by_a_seed() {
+    let mut one = One::new(setup(4, 4));
+    one.up(A, FAST);
+    one.give(Event::HasExactly { peer: A, pieces: vec![0..2] });
+    assert_eq!(one.pass(10_000 * MS), []);
+    one.give(Event::UploadOnly { peer: A });
+    assert_eq!(one.pass(10_000 * MS), [Action::Disconnect { peer: A, reason: Reason::Useless }]);
+}

@@ -58,6 +58,8 @@ pub(crate) struct Established {
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
     pub(crate) gathers: bool,
+    /// It has given this node its credential.
+    pub(crate) enrolled: bool,
     pub(crate) node: Option<NodeId>,
     pub(crate) client: String,
     /// The port it listens on, if it says so.
@@ -187,6 +189,7 @@ async fn shake_hands(
         outgoing,
         takes_offers: false,
         gathers: false,
+        enrolled: false,
         node,
         client: client_of(&theirs.peer_id),
         port: None,
@@ -291,7 +294,7 @@ impl Established {
                 Message::KeepAlive => {}
                 Message::Tidecast(ext::Message::Credential { credential, .. }) if enrolling => {
                     membership.accept(&credential).map_err(ConnError::Denied)?;
-                    self_proven = true;
+                    (self_proven, self.enrolled) = (true, true);
                 }
                 Message::Tidecast(ext::Message::Credential { credential, .. }) => {
                     self.judge(membership.check(node, Some(&credential))).await?;

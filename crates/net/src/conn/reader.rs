@@ -170,7 +170,8 @@ impl Reading {
             }
             Message::ExtHandshake(hello) => {
                 *self.link.ids.lock() = ids;
-                let input = Input::Hello { peer, client: hello.client, port: hello.port };
+                let (client, port, upload_only) = (hello.client, hello.port, hello.upload_only);
+                let input = Input::Hello { peer, client, port, upload_only };
                 self.link.shared.inbox.send(input).await.map_err(|_| ConnError::Stopping)?;
                 match hello.reqq {
                     Some(requests) => Event::QueueLimit { peer, requests },

@@ -80,8 +80,11 @@ impl Driver {
     fn dial(&mut self, candidate: Candidate) {
         let addresses = self.book.addresses(candidate);
         let banned = addresses.iter().any(|a| self.book.is_banned(&Culprit::new(None, *a)));
-        if banned || self.is_met(addresses) {
+        if banned {
             return self.engine_event(Event::DialFailed { candidate });
+        }
+        if let Some(met) = self.met_at(addresses) {
+            return self.met_already(candidate, met);
         }
         crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
     }

@@ -124,13 +124,13 @@ impl Driver {
         listens.or_else(|| member()?.addrs.iter().find_map(|a| self.book.find(*a)))
     }
 
-    /// Whether a node with one of these addresses is connected.
-    pub(super) fn is_met(&self, addresses: &[SocketAddr]) -> bool {
+    /// The peer id of a node with one of these addresses, if it is connected.
+    pub(super) fn met_at(&self, addresses: &[SocketAddr]) -> Option<[u8; 20]> {
         let of_member = |c: &Conn| c.member.and_then(|m| self.members.get(m)).map(|m| m.addrs.as_slice());
         let known = |c: &Conn, a: &SocketAddr| {
             c.listens == Some(*a) || of_member(c).is_some_and(|addrs| addrs.contains(a))
         };
-        self.conns.values().any(|c| addresses.iter().any(|a| known(c, a)))
+        self.conns.values().find(|c| addresses.iter().any(|a| known(c, a))).map(|c| c.remote_id)
     }
 
     /// Tells the engine which member a connection is, once. A peer that takes no offers has no part
@@ -188,6 +188,7 @@ mod tests {
             received: 0,
             sent: 0,
             introduced: 0,
+            others: Vec::new(),
         }
     }
 
