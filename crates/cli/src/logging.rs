@@ -1,12 +1,21 @@
-//! The log, on standard error: warnings of Tidecast unless more (`-v`), less (`-q`) or a filter is asked for.
+//! The log, on standard error: warnings of Tidecast unless more (`-v`), less (`-q`) or a filter is asked for. Warnings and
+//! errors that repeat are counted (`repeat.rs`), here and so for every part of the program.
 
 use std::io::{IsTerminal as _, Write};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
+use tracing::callsite::Identifier;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::cli::Global;
 use crate::names;
+use crate::repeat::{PAUSE, Repeats};
 use crate::settings::Settings;
 
 /// Starts the log. `-v` shows what is done, `-vv` why, `-vvv` everything; `TIDECAST_LOG` (or `log` in the
@@ -28,7 +37,7 @@ pub(crate) fn start(global: &Global, settings: &Settings) -> Result<()> {
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Lines)
+        .with_writer(Lines)
         .with_ansi(colours)
         .with_target(true);
     // When nobody reads standard error any more, complaining about that would end the program.
@@ -36,19 +45,101 @@ pub(crate) fn start(global: &Global, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// What has been written, by the place in the program that wrote it.
+static REPEATS: LazyLock<Mutex<Repeats<Identifier>>> = LazyLock::new(|| Mutex::new(Repeats::new()));
+
+fn repeats() -> MutexGuard<'static, Repeats<Identifier>> {
+    // Counts are worth having whatever ended another thread.
+    REPEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the counts that have not been written: the program ends.
+pub(crate) fn finish() {
+    let rest = repeats().rest();
+    rest.iter().for_each(|line| write(&format!("{} {line}\n", now())));
+}
+
+/// Writes counts when they are due, on a thread that lasts as long as there are any.
+fn count_on() {
+    loop {
+        std::thread::sleep(PAUSE);
+        let (due, waiting) = {
+            let mut repeats = repeats();
+            (repeats.due(Instant::now()), repeats.is_waiting())
+        };
+        due.iter().for_each(|line| write(&format!("{} {line}\n", now())));
+        let mut counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting && !repeats().is_waiting() {
+            *counting = false;
+            return;
+        }
+    }
+}
+
+/// Whether the thread runs.
+static COUNTING: Mutex<bool> = Mutex::new(false);
+
+fn start_counting() {
+    let mut counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*counting {
+        // Without a thread the counts are written at the end.
+        *counting = std::thread::Builder::new().name("log".into()).spawn(count_on).is_ok();
+    }
+}
+
+/// The time, as at the beginning of each line.
+fn now() -> String {
+    let mut text = String::new();
+    // Only a clock before 1970 has no text.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
+}
+
 /// Standard error, for whole events: each is one line, without control characters but the colours of the log itself.
 struct Lines;
 
-impl Write for Lines {
+/// One event's. Its place, if its repetitions are counted: what somebody asked for with `-v` is written as it comes.
+struct Event(Option<Identifier>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Event;
+
+    fn make_writer(&'a self) -> Event {
+        Event(None)
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Event {
+        Event(Some(meta.callsite()).filter(|_| *meta.level() <= Level::WARN))
+    }
+}
+
+impl Write for Event {
     fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
         // The formatter hands over an event at once, and escapes escape sequences of its fields itself.
-        std::io::stderr().write_all(printable(event).as_bytes())?;
+        let text = printable(event);
+        let written = match (&self.0, text.trim_end().split_once(' ')) {
+            (Some(place), Some((_, rest))) => {
+                let clock = now().get(11..16).map(|clock| format!("{clock}Z")).unwrap_or_default();
+                repeats().hear(Instant::now(), &clock, place, rest)
+            }
+            _ => true,
+        };
+        if written {
+            write(&text);
+        } else {
+            start_counting();
+        }
         Ok(event.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stderr().flush()
     }
+}
+
+/// If nobody reads it, there is nobody to tell.
+fn write(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn printable(event: &[u8]) -> String {

@@ -6,6 +6,7 @@ mod confine;
 mod failure;
 mod logging;
 mod names;
+mod repeat;
 mod report;
 mod secret;
 mod settings;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Ok(settings) => run(&cli, &settings, &mut reporter),
         Err(error) => Err(Failure::usage(error)),
     };
+    logging::finish();
     ExitCode::from(reporter.finish(outcome))
 }
 

@@ -12,6 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -27,6 +28,9 @@ const LINES: Duration = Duration::from_secs(2);
 const EVENTS: Duration = Duration::from_millis(250);
 /// How far back the rates look.
 const WINDOW: Duration = Duration::from_secs(4);
+
+/// Different warnings whose repetitions are counted.
+const WARNINGS: usize = 200;
 
 /// A state of the work, as often as the caller likes.
 #[derive(Debug, Clone, Default)]
@@ -81,6 +85,8 @@ pub(crate) struct Reporter {
     rates: Rates,
     /// JSON events that came before `started`; none once that was said.
     early: RefCell<Option<Vec<String>>>,
+    /// Warnings, and how many times each came again.
+    said: RefCell<Vec<(String, u64)>>,
 }
 
 impl Reporter {
@@ -92,7 +98,8 @@ impl Reporter {
             bar
         });
         let early = RefCell::new(Some(Vec::new()));
-        Self { json, quiet, bar, began: Instant::now(), last: None, rates: Rates::default(), early }
+        let (rates, said) = (Rates::default(), RefCell::default());
+        Self { json, quiet, bar, began: Instant::now(), last: None, rates, early, said }
     }
 
     /// True with `--json`.
@@ -146,8 +153,31 @@ impl Reporter {
         }
     }
 
-    /// Something the user should know; the work goes on.
+    /// Something the user should know; the work goes on. What was said already is counted, and said again at the end.
     pub(crate) fn warning(&self, text: &str) {
+        let mut said = self.said.borrow_mut();
+        if let Some((_, times)) = said.iter_mut().find(|(known, _)| known == text) {
+            *times += 1;
+            return;
+        }
+        // What comes after so many is not counted any more, but said.
+        if said.len() < WARNINGS {
+            said.push((text.to_owned(), 0));
+        }
+        drop(said);
+        self.warn(text);
+    }
+
+    /// What was said more than once, and how often.
+    fn warn_of_repeats(&self) {
+        let said = self.said.take();
+        let again = |times: u64| if times == 1 { "once more".into() } else { format!("{times} times more") };
+        said.iter()
+            .filter(|(_, n)| *n > 0)
+            .for_each(|(text, n)| self.warn(&format!("{text} ({})", again(*n))));
+    }
+
+    fn warn(&self, text: &str) {
         if self.json {
             self.event("warning", json!({ "message": text }), Map::new());
         } else {
@@ -218,6 +248,7 @@ impl Reporter {
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
         self.early.take().unwrap_or_default().iter().for_each(|line| say(line));
+        self.warn_of_repeats();
         let seconds = round(self.seconds());
         match outcome {
             Ok(fields) => {
@@ -268,14 +299,21 @@ pub(crate) fn in_full(error: &anyhow::Error) -> String {
     text
 }
 
-/// A line on standard output. A reader that has gone ends the program, as it would any filter.
+/// The work goes on when nobody reads standard output any more: other hosts are in it.
+pub(crate) fn outlive_reader() {
+    OUTLIVES.store(true, Ordering::Relaxed);
+}
+
+static OUTLIVES: AtomicBool = AtomicBool::new(false);
+
+/// A line on standard output. A reader that has gone ends the program, as it would any filter, unless it is to outlive it.
 pub(crate) fn say(text: &str) {
     write(format!("{text}\n").as_bytes());
 }
 
 fn write(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() && !OUTLIVES.load(Ordering::Relaxed) {
         std::process::exit(Code::Cut as i32);
     }
 }

@@ -137,6 +137,17 @@ impl Store {
         }
         Ok(())
     }
+
+    /// How many source files are still what they were, of how many that have bytes.
+    pub fn sources_left(&self) -> (usize, usize) {
+        let stamps = self.stamps.read().clone();
+        let sources = (0..).zip(stamps).filter_map(|(file, stamp)| Some((file, stamp?)));
+        let same = |(file, known)| {
+            let now = self.disk.stat(&self.map.file_path(&self.home, file));
+            now.is_ok_and(|meta| meta.stamp == known)
+        };
+        sources.fold((0, 0), |(left, all), source| (left + usize::from(same(source)), all + 1))
+    }
 }
 
 /// The disk and the place on it of what was published. Links in the user's own path are followed.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_metainfo::Manifest;
 use tidecast_net::Security;
@@ -124,13 +124,20 @@ pub(crate) async fn serve(
         show::plain(&manifest.name()),
         listen.join(", ")
     ));
+    let mut changed = None;
     loop {
         tokio::select! {
             () = stop.wait() => break,
             notice = running.notice() => {
                 // One file that is gone or changed does not stop the others from being served.
                 if let Some(error) = running.tell(notice, reporter) {
+                    changed = changed.or(Some(error.to_string()).filter(|_| error.is_source_changed()));
                     running.warn(error.to_string(), reporter);
+                    let store = running.swarm.store().clone();
+                    let looked = tokio::task::spawn_blocking(move || store.sources_left()).await;
+                    if error.is_source_changed() && looked.is_ok_and(|(left, _)| left == 0) {
+                        break;
+                    }
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {
@@ -147,6 +154,9 @@ pub(crate) async fn serve(
     reporter.note(&format!("stopped; {sent} sent to {}", count(takers as u64, "peer")));
     let mut fields = totals(&summary);
     fields.insert("damaged_pieces".to_owned(), damaged.into());
-    // For a seed, being told to stop is the normal end.
-    Ok(fields)
+    match changed {
+        Some(why) => Err(Failure::from(anyhow!(why)).with(fields)),
+        // For a seed, being told to stop is the normal end.
+        None => Ok(fields),
+    }
 }
