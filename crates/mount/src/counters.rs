@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use crate::status::Failed;
 
 /// Kinds of requests of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ const KINDS: [&str; 11] = [
 
 /// Files whose waiting is kept one by one; later ones count in the totals only.
 const FILES: usize = 1 << 16;
+/// Reasons of failures that are kept.
+const REASONS: usize = 20;
 
 /// How long processes have waited for a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +54,22 @@ pub(crate) struct Counters {
     read: AtomicU64,
     errors: AtomicU64,
     files: Mutex<HashMap<u32, Waited>>,
+    failures: Mutex<HashMap<String, Failure>>,
+}
+
+/// What has failed for one reason: how often, and the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(crate) times: u64,
+    pub(crate) file: u32,
+    pub(crate) last: Instant,
+}
+
+impl Failure {
+    /// As it is told.
+    pub(crate) fn told(&self, why: String, path: String) -> Failed {
+        Failed { why, times: self.times, path, seconds: self.last.elapsed().as_secs_f64() }
+    }
 }
 
 impl Counters {
@@ -75,8 +95,26 @@ impl Counters {
         }
     }
 
-    pub(crate) fn failed(&self) {
+    /// An open or a read of a file has failed.
+    pub(crate) fn failed(&self, file: u32, why: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
+        let mut failures = self.failures.lock();
+        if failures.len() >= REASONS
+            && !failures.contains_key(why)
+            && let Some(oldest) = failures.iter().min_by_key(|(_, of)| of.last).map(|(why, _)| why.clone())
+        {
+            failures.remove(&oldest);
+        }
+        let failure =
+            failures.entry(why.to_owned()).or_insert(Failure { times: 0, file, last: Instant::now() });
+        *failure = Failure { times: failure.times + 1, file, last: Instant::now() };
+    }
+
+    /// Why opens and reads have failed, the last in front.
+    pub(crate) fn failures(&self) -> Vec<(String, Failure)> {
+        let mut all: Vec<_> = self.failures.lock().iter().map(|(why, of)| (why.clone(), *of)).collect();
+        all.sort_by_key(|(_, of)| std::cmp::Reverse(of.last));
+        all
     }
 
     pub(crate) fn gave(&self, bytes: usize) {

@@ -47,6 +47,26 @@ pub(crate) enum Fault {
     Lost,
 }
 
+/// What is known of the peers when they do not give what is waited for.
+pub(crate) struct Peers {
+    pub(crate) connected: Box<dyn Fn() -> usize + Send + Sync>,
+    /// What was heard last of a peer that was refused, or refused this node.
+    pub(crate) last: Mutex<Option<String>>,
+    pub(crate) timeout: Duration,
+}
+
+impl Peers {
+    /// Why nothing came.
+    fn why(&self) -> String {
+        let within = self.timeout.as_secs();
+        let last = self.last.lock().as_ref().map(|last| format!("; {last}")).unwrap_or_default();
+        match (self.connected)() {
+            0 => format!("no peer is connected, and none came within {within} s{last}"),
+            n => format!("none of the connected peers ({n}) supplied the data within {within} s{last}"),
+        }
+    }
+}
+
 /// See the head of the file.
 pub(crate) struct Files {
     pub(crate) tree: Arc<Tree>,
@@ -59,6 +79,7 @@ pub(crate) struct Files {
     /// The pieces of all contents, each once, and how many of them, from the first, were found to be here.
     contents: Vec<u32>,
     found: AtomicUsize,
+    peers: Peers,
 }
 
 impl Files {
@@ -69,11 +90,16 @@ impl Files {
         prefetch: Arc<Prefetch>,
         recorder: Option<Recorder>,
         contents: Vec<Range<u32>>,
+        peers: Peers,
     ) -> Files {
         let (counters, ahead) = (Counters::default(), Mutex::default());
         let contents = contents.into_iter().flatten().collect();
         let found = AtomicUsize::new(0);
-        Files { tree, store, waits, counters, recorder, prefetch, ahead, contents, found }
+        Files { tree, store, waits, counters, recorder, prefetch, ahead, contents, found, peers }
+    }
+
+    pub(crate) fn heard_of_peer(&self, why: String) {
+        *self.peers.last.lock() = Some(why);
     }
 
     fn manifest(&self) -> &Manifest {
@@ -170,22 +196,15 @@ impl Files {
                 Ok(())
             }
             Err(Vain::Killed) => Err(Fault::Interrupted),
-            Err(why) => {
-                self.counters.failed();
+            Err(vain) => {
                 let path = String::from_utf8_lossy(&self.tree.path(asker.file)).into_owned();
                 let missing = pieces.filter(|piece| !self.store.has(*piece)).count();
-                match why {
-                    Vain::Late => tracing::error!(
-                        path,
-                        missing,
-                        "nobody gave these pieces in time: no peer, not the origin, nothing to fall back on"
-                    ),
-                    _ => tracing::error!(
-                        path,
-                        missing,
-                        "these pieces cannot be had: the cache is full, or the mount is ending"
-                    ),
-                }
+                let why = match vain {
+                    Vain::Late => self.peers.why(),
+                    _ => self.waits.trouble().unwrap_or_else(|| "the mount is ending".to_owned()),
+                };
+                self.counters.failed(asker.file, &why);
+                tracing::error!(path, missing, why, "cannot read a file");
                 Err(Fault::Lost)
             }
         }
@@ -271,7 +290,7 @@ impl Files {
                     give(Ok(bytes));
                 }
                 Err(error) => {
-                    self.counters.failed();
+                    self.counters.failed(content, &error.to_string());
                     let path = String::from_utf8_lossy(&self.tree.path(content)).into_owned();
                     tracing::error!(path, %error, "the cache cannot be read");
                     give(Err(Fault::Lost));

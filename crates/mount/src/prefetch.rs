@@ -77,6 +77,13 @@ impl Prefetch {
         }
     }
 
+    /// What was asked for is not coming: all that is not here is asked for again.
+    pub(crate) fn begin_again(&self) {
+        let mut queue = self.queue.lock();
+        (queue.next, queue.out_bytes) = (0, 0);
+        queue.out.clear();
+    }
+
     /// A piece is verified: whether there is room for more by now. Never waits.
     pub(crate) fn arrived(&self, piece: u32) -> bool {
         let mut queue = self.queue.lock();

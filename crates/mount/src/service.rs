@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidecast_net::{Demand, OnVerified};
 use tidecast_store::Store;
 
 use crate::closure::{Closure, Environment};
 use crate::error::Error;
 use crate::fallback::Fallback;
-use crate::files::Files;
+use crate::files::{Files, Peers};
 use crate::fs::Fs;
 use crate::list::{List, ListError};
 use crate::passthrough::{Before, OnBacking, Passthrough};
@@ -44,6 +45,8 @@ pub struct Options {
     pub record: bool,
     /// Where to read what no peer gives.
     pub fallback: Option<Fallback>,
+    /// How many peers are connected.
+    pub connected: Box<dyn Fn() -> usize + Send + Sync>,
     /// Whom the files belong to: user, group.
     pub owner: (u32, u32),
 }
@@ -63,8 +66,11 @@ impl Arrivals {
         let hooks = self.0.clone();
         Box::new(move |piece| {
             if let Some(Hooks { waits, prefetch }) = hooks.get() {
-                waits.arrived(piece);
-                if prefetch.arrived(piece) {
+                let again = waits.arrived(piece);
+                if again {
+                    prefetch.begin_again();
+                }
+                if prefetch.arrived(piece) || again {
                     let (prefetch, of) = (prefetch.clone(), waits.clone());
                     waits.later(move || prefetch.fill(&of));
                 }
@@ -105,7 +111,8 @@ impl Service {
         // A second service of the same swarm would hear nothing; there is none.
         let first = arrivals.0.set(hooks).is_ok();
         debug_assert!(first, "arrivals are told to one service only");
-        let files = Files::new(tree, store, waits, prefetch.clone(), recorder, contents);
+        let about = Peers { connected: options.connected, last: Mutex::default(), timeout: options.timeout };
+        let files = Files::new(tree, store, waits, prefetch.clone(), recorder, contents, about);
         Ok(Service { files: Arc::new(files), prefetch })
     }
 
@@ -165,9 +172,14 @@ impl Service {
         begin(device, fs)?.run().map_err(Error::Device)
     }
 
-    /// The cache can take no more: whoever needs what is not here gets an error from now on.
-    pub fn fail_all(&self) {
-        self.files.waits.fail_all();
+    /// The cache did not take what came: whoever waits for it gets an error. What is asked for later is tried again.
+    pub fn fail_all(&self, why: String) {
+        self.files.waits.fail_all(why);
+    }
+
+    /// A peer was refused, or refused this node: for the reason of a read that fails later.
+    pub fn heard_of_peer(&self, why: String) {
+        self.files.heard_of_peer(why);
     }
 
     /// Ends all waiting, for good.
@@ -258,6 +270,8 @@ impl Service {
             waiting: waiting.len(),
             waits: holds.collect(),
             slowest: slowest.collect(),
+            trouble: files.waits.trouble(),
+            failures: counters.failures().into_iter().map(|(why, of)| of.told(why, path(of.file))).collect(),
         }
     }
 }

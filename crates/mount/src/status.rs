@@ -36,6 +36,25 @@ pub struct Status {
     pub waits: Vec<Hold>,
     /// Files over which most time was lost.
     pub slowest: Vec<Wait>,
+    /// Why the cache did not take what came last, until it takes something again.
+    #[serde(default)]
+    pub trouble: Option<String>,
+    /// Why opens and reads have failed, the last in front.
+    #[serde(default)]
+    pub failures: Vec<Failed>,
+}
+
+/// Opens and reads that have failed for one reason.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Failed {
+    /// The reason.
+    pub why: String,
+    /// How often.
+    pub times: u64,
+    /// The file of the last one.
+    pub path: String,
+    /// Seconds since the last one.
+    pub seconds: f64,
 }
 
 /// Somebody who waits now.

@@ -19,6 +19,8 @@ use tidecast_store::Store;
 
 /// How often those who wait are looked at.
 const LOOK: Duration = Duration::from_millis(250);
+/// When the cache has not taken what came, nothing is asked for so long.
+const RETRY: Duration = Duration::from_secs(1);
 /// Threads that answer.
 const ANSWERING: usize = 2;
 
@@ -83,8 +85,14 @@ pub(crate) struct Waits {
     work: Sender<Work>,
     timeout: Duration,
     stopped: AtomicBool,
-    /// The cache took no more. What was then on its way is neither here nor asked for again, so this stays as it is.
-    full: AtomicBool,
+    /// The cache does not take what comes.
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why the cache did not take what came, and when that was last.
+struct Trouble {
+    why: String,
+    last: Instant,
 }
 
 impl Waits {
@@ -92,8 +100,8 @@ impl Waits {
     pub(crate) fn start(store: Arc<Store>, demand: Demand, timeout: Duration) -> std::io::Result<Arc<Waits>> {
         // Not bounded here, but by the kernel: one entry for each request that it has sent and not heard of.
         let (work, queue) = unbounded();
-        let (stopped, full) = (AtomicBool::new(false), AtomicBool::new(false));
-        let waits = Waits { store, demand, table: Mutex::default(), work, timeout, stopped, full };
+        let (stopped, trouble) = (AtomicBool::new(false), Mutex::default());
+        let waits = Waits { store, demand, table: Mutex::default(), work, timeout, stopped, trouble };
         let waits = Arc::new(waits);
         for n in 0..ANSWERING {
             let queue: Receiver<Work> = queue.clone();
@@ -140,7 +148,7 @@ impl Waits {
             drop(table);
             return then(Ok(Duration::ZERO));
         }
-        if self.full.load(Ordering::Relaxed) {
+        if self.is_troubled() {
             drop(table);
             return then(Err(Vain::Failed));
         }
@@ -167,14 +175,15 @@ impl Waits {
 
     /// Asks for pieces that nobody waits for.
     pub(crate) fn want(&self, pieces: Range<u32>, urgency: Urgency) {
-        if !self.full.load(Ordering::Relaxed) && pieces.clone().any(|piece| !self.store.has(piece)) {
+        if !self.is_troubled() && pieces.clone().any(|piece| !self.store.has(piece)) {
             self.demand.want(pieces, urgency);
         }
     }
 
-    /// A piece is verified. Never waits.
-    pub(crate) fn arrived(&self, piece: u32) {
+    /// A piece is verified. Never waits. Answers whether the cache takes again what it did not take before.
+    pub(crate) fn arrived(&self, piece: u32) -> bool {
         let now = Instant::now();
+        let recovered = self.trouble.lock().take().is_some();
         let mut table = self.table.lock();
         for id in table.by_piece.remove(&piece).unwrap_or_default() {
             let Some(wait) = table.waits.get_mut(&id) else { continue };
@@ -186,6 +195,7 @@ impl Waits {
                 let _ = self.work.send(Work::Answer(wait.then, Ok(took)));
             }
         }
+        recovered
     }
 
     /// Those who wait now, the one who came first in front.
@@ -217,10 +227,27 @@ impl Waits {
         self.fail(|_, _| Some(Vain::Failed));
     }
 
-    /// The cache took no more: all who wait hear it, and all who ask for what is not here from now on.
-    pub(crate) fn fail_all(&self) {
-        self.full.store(true, Ordering::Relaxed);
+    /// The cache did not take what came: all who wait hear it, and all who ask for what is not here within [`RETRY`].
+    /// Nothing is fetched any more but what is asked for after that: if it can be kept, there is room again.
+    pub(crate) fn fail_all(self: &Arc<Self>, why: String) {
+        *self.trouble.lock() = Some(Trouble { why, last: Instant::now() });
         self.fail(|_, _| Some(Vain::Failed));
+        let waits = self.clone();
+        self.later(move || {
+            if waits.is_troubled() {
+                waits.demand.want(0..waits.store.manifest().piece_count(), Urgency::Never);
+            }
+        });
+    }
+
+    /// Why the cache did not take what came last, until it takes something.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().as_ref().map(|trouble| trouble.why.clone())
+    }
+
+    /// Whether it is too soon to try again.
+    fn is_troubled(&self) -> bool {
+        self.trouble.lock().as_ref().is_some_and(|trouble| trouble.last.elapsed() < RETRY)
     }
 
     /// Ends waits that are in vain.

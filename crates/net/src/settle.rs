@@ -279,10 +279,12 @@ impl Shared {
     fn write(&self, peer: PeerId, block: Block, bytes: &[u8], proven: bool, desk: &mut Desk) {
         let written = self.cpu.measure(Stage::Disk, || self.store.write(block.piece, block.begin, bytes));
         if let Err(error) = written {
-            // The store has said that it cannot go on; the verdict only keeps the books balanced.
+            // The verdict keeps the books balanced. That the store cannot go on is heard first, so that whoever asked
+            // can take that back before more is asked for.
             self.table.forget(block);
             desk.say(Event::Duplicate { peer, block });
-            return desk.heard.push(Input::StoreFailed(error));
+            desk.heard.push(Input::StoreFailed(error));
+            return desk.say(Event::PieceDropped { piece: block.piece });
         }
         let stored = Event::Stored { peer, block, proven };
         match self.table.stored(block, proven) {
@@ -320,9 +322,10 @@ impl Shared {
                 Event::PieceFailed { piece }
             }
             Err(error) => {
-                self.table.failed(piece, settled);
+                // A trouble of this host says nothing about the peers that sent the piece.
+                self.table.dropped(piece);
                 desk.heard.push(Input::StoreFailed(error));
-                Event::PieceFailed { piece }
+                Event::PieceDropped { piece }
             }
         }
     }

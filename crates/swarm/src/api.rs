@@ -241,6 +241,9 @@ pub enum Event {
     PieceVerified { piece: u32 },
     /// All blocks were there and the piece does not match; its blocks are gone.
     PieceFailed { piece: u32 },
+    /// Blocks of a piece that is not verified could not be kept on our disk: nobody is to blame, and all of it is fetched
+    /// again if it is wanted.
+    PieceDropped { piece: u32 },
     /// Verified data turned out to be lost or changed on our disk.
     PieceLost { piece: u32 },
     /// What an earlier run may have left of the pieces below this one is judged: `PieceVerified` has said what is right.

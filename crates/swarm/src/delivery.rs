@@ -130,6 +130,19 @@ impl Engine {
         self.check_complete();
     }
 
+    /// Our disk did not take it: it counts as never asked for.
+    pub(crate) fn on_piece_dropped(&mut self, piece: u32) {
+        if piece >= self.pieces.count() || self.pieces.verified(piece) {
+            return;
+        }
+        self.forget_piece(piece);
+        if self.on_demand() {
+            // The plan has given it, and will not of its own accord.
+            self.await_piece(piece, false);
+        }
+        self.wanting_again();
+    }
+
     /// What we had is lost: nobody need ask us for it, and it is fetched again if it is wanted.
     pub(crate) fn on_piece_lost(&mut self, piece: u32) {
         if self.pieces.state(piece) == State::Verified {

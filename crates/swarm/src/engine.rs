@@ -227,6 +227,7 @@ impl Engine {
             Event::Received { peer, block } => self.on_received(peer, block),
             Event::PieceVerified { piece } => self.on_piece_verified(piece),
             Event::PieceFailed { piece } => self.on_piece_failed(piece),
+            Event::PieceDropped { piece } => self.on_piece_dropped(piece),
             Event::PieceLost { piece } => self.on_piece_lost(piece),
             Event::Judged { below } => self.on_judged(below),
             Event::Priority { pieces, priority } => self.on_priority(pieces, priority),

@@ -293,6 +293,16 @@ impl Running {
     }
 }
 
+/// Why a peer gives nothing, if that is what the notice says.
+pub(crate) fn about_peer(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),
+        Notice::Refused { addr, why } => Some(format!("peer {addr} refused this node: {why}")),
+        Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
+        Notice::Damaged { .. } | Notice::Store { .. } => None,
+    }
+}
+
 /// What the reporter shows of the swarm's state. While pieces are still to be checked, that is the stage.
 pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
     let stage = if now.unchecked_pieces > 0 { "check" } else { stage };

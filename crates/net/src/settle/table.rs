@@ -191,6 +191,14 @@ impl Table {
         }
     }
 
+    /// The piece could not be kept: it starts again, and nobody is blamed.
+    pub(super) fn dropped(&self, piece: u32) {
+        if let Some(entry) = self.lock(piece).get_mut(&piece) {
+            entry.leaves.clear();
+            entry.stored = 0;
+        }
+    }
+
     pub(super) fn has_suspects(&self, piece: u32) -> bool {
         self.lock(piece).get(&piece).is_some_and(|e| !e.attempts.is_empty())
     }

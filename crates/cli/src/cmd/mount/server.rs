@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use super::super::Context;
 use super::super::get::{by_manifest, find, open};
 use super::super::source::{Given, Origin, Source, right};
-use super::super::swarm::{Choices, Part, Running};
+use super::super::swarm::{Choices, Part, Running, about_peer};
 use super::keeper::RESTART;
 use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
@@ -139,8 +139,10 @@ async fn begin(
         .fallback
         .as_ref()
         .map(|dir| Fallback { dir: dir.clone(), alone: Box::new(move || alone.borrow().peers == 0) });
+    let connected = running.swarm.progress();
     let options = Options {
         timeout,
+        connected: Box::new(move || connected.borrow().peers),
         fallback,
         bulk: args.mode == "bulk",
         record: args.record.is_some(),
@@ -229,9 +231,13 @@ async fn until_the_end(
                 None => return Event::Stop,
             },
             notice = running.notice() => {
+                if let Some(why) = about_peer(&notice) {
+                    mounts.service.heard_of_peer(why);
+                }
                 if let Some(error) = running.tell(notice, reporter) {
-                    mounts.service.fail_all();
-                    running.warn(format!("{error}; make room, then `tidecast status MOUNTPOINT --restart`"), reporter);
+                    let cache = running.swarm.store().path();
+                    mounts.service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
+                    running.warn(format!("{error}; reads are tried again"), reporter);
                 }
             }
             () = stop.wait() => {

@@ -50,6 +50,19 @@ pub(crate) fn show(status: &Map<String, Value>, reporter: &Reporter) {
         let seconds = of.get(key).and_then(Value::as_f64).unwrap_or_default();
         Span(std::time::Duration::from_secs_f64(seconds.max(0.0)))
     };
+    if status.get("trouble").is_some_and(Value::is_string) {
+        reporter.result(&format!("  {}", text("trouble")));
+    }
+    for failed in list("failures").iter().take(SLOWEST) {
+        let times = failed.get("times").and_then(Value::as_u64).unwrap_or_default();
+        reporter.result(&format!(
+            "  failed {}, last {} ago on {}: {}",
+            count(times, "time"),
+            seconds(failed, "seconds"),
+            field(failed, "path"),
+            field(failed, "why"),
+        ));
+    }
     for hold in list("waits").iter().take(SLOWEST) {
         let pid = hold.get("pid").and_then(Value::as_u64).unwrap_or_default();
         reporter.result(&format!(
