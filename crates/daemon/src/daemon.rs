@@ -19,7 +19,7 @@ use crate::api::Door as ApiDoor;
 use crate::api::error::ApiError;
 use crate::api::files::Sessions;
 use crate::api::types::{Came, Event, Limit, Status};
-use crate::api::upload::Uploads;
+use crate::api::upload::{Uploads, forget_broken};
 use crate::attributes::Attributes;
 use crate::audit::Audit;
 use crate::caller::Caller;
@@ -173,11 +173,13 @@ impl Daemon {
             let origin = Some(config.name.clone());
             let (dir, limits) =
                 (config.dir.clone(), tidecast_depot::Config { origin, ..config.depot.clone() });
+            let name = config.name.clone();
             let open = move || -> Result<_, Error> {
                 crate::home::secure(&dir)?;
                 let key = NodeKey::load_or_create(&dir)?;
                 let depot = Depot::open(&dir.join("depot"), limits)?;
                 allow_what_is_kept(&depot);
+                forget_broken(&depot, &name);
                 let mode = Mode::of(depot.kept(MODE)?);
                 Ok((key, depot, mode))
             };
@@ -457,7 +459,7 @@ async fn keep(daemon: Arc<Daemon>) {
     let mut carded = crate::now();
     loop {
         tick.tick().await;
-        daemon.uploads.tidy();
+        daemon.forget_stale_uploads().await;
         daemon.mind_jobs();
         daemon.rest_if_idle();
         *daemon.parent.lock() = daemon.kin.parent().await.map(|parent| parent.name);

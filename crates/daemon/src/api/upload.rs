@@ -13,7 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tidecast_depot::{Admission, CacheId, Declare, Reader, Reservation, Size};
+use tidecast_depot::{Admission, CacheId, Declare, Depot, Filter, Reader, Reservation, Size, State};
 use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
 
@@ -52,13 +52,49 @@ impl Upload {
 pub(crate) struct Uploads(Mutex<HashMap<CacheId, Upload>>);
 
 impl Uploads {
-    /// Gives back the room of those that nobody goes on with.
-    pub(crate) fn tidy(&self) {
-        self.0.lock().retain(|_, upload| upload.begun.elapsed() < WAITING);
+    /// Takes out those that nobody goes on with.
+    fn stale(&self) -> Vec<(CacheId, Upload)> {
+        self.0.lock().extract_if(|_, upload| upload.begun.elapsed() >= WAITING).collect()
+    }
+}
+
+/// Removes what uploads left that a daemon before this one had begun: their clients have lost their connection, and begin
+/// anew under another number. What is fetched is another's, and goes on where it was. Blocks on the disk.
+pub(crate) fn forget_broken(depot: &Depot, origin: &str) {
+    for state in [State::Uncommitted, State::Uploading] {
+        let own = Filter { origin: Some(origin.to_owned()), state: Some(state), ..Filter::default() };
+        depot.caches(&own).iter().for_each(|record| forget(depot, record.id));
+    }
+}
+
+/// Removes a cache whose upload has failed, and all that came of it. One that is INVALID stays, to say so, without its bytes.
+fn forget(depot: &Depot, id: CacheId) {
+    if depot.cache(id).is_some_and(|record| record.state == State::Invalid) {
+        return;
+    }
+    if let Err(error) = depot.remove(id, crate::now()) {
+        tracing::warn!(%error, cache = %id, "cannot remove what a broken upload left");
     }
 }
 
 impl Daemon {
+    /// Gives back the room of uploads that nobody goes on with.
+    pub(crate) async fn forget_stale_uploads(&self) {
+        let stale = self.uploads.stale();
+        if stale.is_empty() {
+            return;
+        }
+        let forget_all = move |depot: &Depot| {
+            for (id, upload) in stale {
+                drop(upload);
+                forget(depot, id);
+            }
+            Ok::<_, tidecast_depot::Error>(())
+        };
+        // Only a thread that failed has an error.
+        let _ = self.on_disk(forget_all).await;
+    }
+
     /// Declares a cache and makes room for it.
     pub(crate) async fn begin_upload(
         &self,
@@ -118,7 +154,18 @@ pub(super) async fn take(
     id: CacheId,
     mut body: Body,
 ) -> Result<CacheInfo, ApiError> {
-    let taken = take_in(daemon, caller, id, &mut body).await;
+    let begun = daemon.owned(caller, id).map(|_| daemon.uploads.0.lock().remove(&id))?;
+    let upload = begun.ok_or_else(|| {
+        ApiError::new(
+            axum::http::StatusCode::CONFLICT,
+            "state",
+            "nothing was begun for this cache: create it first",
+        )
+    });
+    let taken = match upload {
+        Ok(upload) => take_in(daemon, id, upload, &mut body).await,
+        Err(error) => Err(error),
+    };
     if taken.is_err() {
         // Who still sends would not hear why.
         let _ = tokio::time::timeout(LINGER, drain(body)).await;
@@ -139,21 +186,20 @@ async fn drain(mut body: Body) {
 
 async fn take_in(
     daemon: &Arc<Daemon>,
-    caller: &Caller,
     id: CacheId,
+    upload: Upload,
     body: &mut Body,
 ) -> Result<CacheInfo, ApiError> {
-    daemon.owned(caller, id)?;
-    let upload = daemon.uploads.0.lock().remove(&id);
-    let upload = upload.ok_or_else(|| {
-        ApiError::new(
-            axum::http::StatusCode::CONFLICT,
-            "state",
-            "nothing was begun for this cache: create it first",
-        )
-    })?;
     let (chunks, queue) = mpsc::channel(CHUNKS);
-    let writing = tokio::task::spawn_blocking(move || write(upload, queue));
+    let depot = daemon.depot.clone();
+    // On the thread that writes: whatever ends this task (the client is gone, the connection is cut), it goes on to here.
+    let writing = tokio::task::spawn_blocking(move || {
+        let written = write(upload, queue);
+        if written.is_err() {
+            forget(&depot, id);
+        }
+        written
+    });
     let sent = feed(daemon, body, chunks).await;
     let written = writing.await.map_err(ApiError::internal)?;
     let committed = sent.and(written)?;
@@ -198,7 +244,7 @@ impl Incoming {
     }
 }
 
-/// Writes the files and commits. What is not committed here can be gone on with by creating it again.
+/// Writes the files and commits.
 pub(crate) fn write(
     upload: Upload,
     queue: mpsc::Receiver<Option<Bytes>>,
