@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak field-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -44,6 +44,9 @@ classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor'
 
 field-soak: setup ## what a field shows of 6,000 fresh random files, beside xarray and netCDF4
 	@TIDECAST_FRESH=20 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_field_missing.py -k those_of
+
+hosts-soak: setup build ## 40 fresh random host lists, compared with what getaddrinfo says of their names (as root)
+	@TIDECAST_NO_BUILD=1 TIDECAST_FRESH=40 $(PYTHON) -m pytest -q tests/e2e/test_bcast_hosts.py -k addresses_say
 
 race: build ## swap directories of a store for links while all is done to it (SECONDS_LONG=60)
 	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) cargo test --release -p tidecast-depot --test race -- --nocapture

@@ -11,6 +11,7 @@ mod origin;
 mod places;
 mod planning;
 mod prelude;
+mod roster;
 mod start;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,11 +30,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub(crate) use self::begin::hostname;
-use self::launching::LAUNCHES;
+use self::launching::{LAUNCHES, WAITING};
 use self::origin::Origin;
 use self::places::{Door, Finding};
 use self::planning::Planning;
 use self::prelude::Prelude;
+use self::roster::Roster;
+pub(crate) use self::roster::machine;
 use crate::channel::BEAT;
 use crate::control::message::{Met, ToWorker};
 use crate::control::server::{ConnId, Heard};
@@ -127,6 +130,15 @@ pub enum Event {
     State(State),
     /// Something odd that stops nobody.
     Warning(String),
+    /// Workers of some hosts have not come; told from time to time while that is so.
+    Waiting(Waiting),
+    /// Other names of the list are this host: it is served once.
+    Aliases {
+        /// The name by which it is served.
+        host: String,
+        /// The others.
+        names: Vec<String>,
+    },
     /// The network is chosen: its name, and its known link speed in bits per second (0: unknown).
     Network(String, u64),
     /// Which hosts are together, as far as was found out; told only where there are several places.
@@ -140,6 +152,19 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+}
+
+/// Hosts whose workers have not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// They, and since when each has been launched; those longest ago in front.
+    pub hosts: Vec<(String, Duration)>,
+    /// Hosts whose launch has its turn still to come.
+    pub queued: usize,
+    /// Programs that launch them.
+    pub launchers: Vec<String>,
+    /// What the launcher of the first one said last.
+    pub said: String,
 }
 
 /// What the coordinator hears.
@@ -200,6 +225,7 @@ struct Group {
     key: NodeKey,
     local: Vec<LocalAddress>,
     nodes: Vec<Node>,
+    roster: Roster,
     /// Which host a connection belongs to.
     conns: HashMap<ConnId, usize>,
     inbox: mpsc::Sender<Input>,
@@ -233,6 +259,8 @@ struct Group {
     /// Sources that have still to say what they have sent, and since when they are asked.
     counting: Option<(Instant, usize)>,
     last_beat: Instant,
+    /// When it is to be told next for whom the launch waits, and the pause after that.
+    tell_waiting: (Instant, Duration),
 }
 
 impl Group {
@@ -243,13 +271,20 @@ impl Group {
         let (inbox, inputs) = mpsc::channel(INBOX);
         let key = NodeKey::generate()?;
         let local = local_addresses().map_err(system("list this host's networks"))?;
+        let roster = Roster::of(&options).await?;
+        let hosts = roster.hosts();
+        let options = Options { hosts, ..options };
         let now = Instant::now();
-        let nodes = options.hosts.iter().map(|h| Node::new(h.clone(), now)).collect();
+        let nodes: Vec<Node> = options.hosts.iter().map(|h| Node::new(h.clone(), now)).collect();
+        for (node, names) in nodes.iter().zip(&roster.aliases).filter(|(_, names)| !names.is_empty()) {
+            tell(Event::Aliases { host: node.host.name.clone(), names: names.clone() });
+        }
         let mut group = Self {
             options,
             key,
             local,
             nodes,
+            roster,
             conns: HashMap::new(),
             inbox,
             tasks: JoinSet::new(),
@@ -274,6 +309,7 @@ impl Group {
             started: None,
             counting: None,
             last_beat: now,
+            tell_waiting: (now + WAITING, WAITING),
         };
         group.open_door()?;
         let ticket = group.open_control()?;
@@ -289,7 +325,8 @@ impl Group {
         let beat = now - self.last_beat >= BEAT;
         for node in &mut self.nodes {
             if let Some(why) = node.overdue(now, others) {
-                node.fail(why);
+                let source = self.origin.as_ref().and_then(Origin::trouble);
+                node.fail(source.map_or(why.clone(), |trouble| format!("{why}; the origin: {trouble}")));
             }
             if beat {
                 node.say(ToWorker::Alive);
@@ -298,6 +335,7 @@ impl Group {
         if beat {
             self.last_beat = now;
         }
+        self.tell_waiting(now, tell);
         tell(Event::State(self.state()));
     }
 
@@ -333,7 +371,11 @@ impl Group {
         let now = Instant::now();
         self.launch_more();
         if let Some(error) = self.origin.as_mut().and_then(Origin::failure) {
-            return Err(error);
+            if !self.nodes.iter().any(|n| matches!(n.stage, Stage::Done(..))) {
+                return Err(error);
+            }
+            // Those that have it keep it, and are in the report.
+            self.nodes.iter_mut().for_each(|node| node.fail(error.to_string()));
         }
         if self.started.is_none()
             && self.source.is_some()

@@ -23,14 +23,6 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The metainfo file for other clients cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Torrent {
-        /// The path that was given.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
     /// The destination is no path for a file.
     #[error("{} is no place on a node: give the path that the file or tree shall have", .0.display())]
     Dest(PathBuf),

@@ -26,13 +26,14 @@ mod node;
 mod plan;
 mod reach;
 mod report;
+mod resolve;
 mod source;
 mod worker;
 
-pub use broadcast::{Event, Options, State, run};
+pub use broadcast::{Event, Options, State, Waiting, run};
 pub use control::ticket::{GroupTicket, NoTicket};
 pub use error::Error;
 pub use plan::Algorithm;
-pub use report::{HostReport, Outcome, Report};
+pub use report::{Action, HostReport, Outcome, Report};
 pub use source::piece_length;
 pub use worker::{Placed, work};

@@ -52,6 +52,8 @@ pub(crate) struct Node {
     pub(crate) stage: Stage,
     /// What its launcher said; shared by hosts with one launcher.
     pub(crate) words: LastWords,
+    /// The program that launches it, and where, if that is another host.
+    pub(crate) launched_by: String,
     /// Held until its worker has come.
     pub(crate) turn: Option<OwnedSemaphorePermit>,
     pub(crate) conn: Option<(ConnId, mpsc::Sender<ToWorker>)>,
@@ -76,6 +78,7 @@ impl Node {
             seat: None,
             stage: Stage::Queued,
             words: LastWords::default(),
+            launched_by: String::new(),
             turn: None,
             conn: None,
             who: None,
@@ -152,7 +155,12 @@ impl Node {
         };
         match self.stage {
             Stage::Launched(at) if now - at > REPORT => {
-                Some(format!("its worker did not report within {} s{said}", REPORT.as_secs()))
+                let by = if self.launched_by.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", self.launched_by)
+                };
+                Some(format!("its worker, launched{by}, did not report within {} s{said}", REPORT.as_secs()))
             }
             Stage::Running => {
                 let p = &self.progress;

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+pub use crate::control::message::Action;
+
 /// How one host fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReport {
     /// Its name.
     pub name: String,
+    /// Other names of the list that are this host.
+    pub aliases: Vec<String>,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -28,6 +32,8 @@ pub enum Outcome {
         corrupt: u64,
         /// Files that were right already.
         kept: u64,
+        /// What was done to the copy.
+        action: Action,
     },
     /// It does not have it.
     Failed {
@@ -135,8 +141,9 @@ mod tests {
             duplicate,
             corrupt: 0,
             kept: 0,
+            action: Action::Delivered,
         };
-        let host = |name: &str, outcome| HostReport { name: name.into(), outcome };
+        let host = |name: &str, outcome| HostReport { name: name.into(), aliases: Vec::new(), outcome };
         Report {
             bytes: 1_000_000,
             files: 1,

@@ -23,7 +23,7 @@ use self::errands::Errands;
 use self::prelude::Prelude;
 use self::session::Session;
 use self::source::Offer;
-use crate::broadcast::hostname;
+use crate::broadcast::{hostname, machine};
 use crate::channel::BEAT;
 use crate::control::client::Client;
 use crate::control::message::{Hello, Met, News, Progress, Start, ToCoordinator, ToWorker};
@@ -67,7 +67,9 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
     let offer = Offer::look(ticket)?;
     let hello = Hello {
         host,
+        scheduled: std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()),
         hostname: hostname(),
+        machine: machine(),
         addresses: local.iter().cloned().map(Into::into).collect(),
         port: listener.local_addr().map_err(system("listen"))?.port(),
         answers: door.local_addr().map_err(system("listen"))?.port(),

@@ -82,6 +82,18 @@ pub fn local_addresses() -> std::io::Result<Vec<LocalAddress>> {
     Ok(found)
 }
 
+/// Every address of this machine, those that are link-local with their link.
+///
+/// # Errors
+/// When the kernel will not list its interfaces.
+pub fn own_addresses() -> std::io::Result<Vec<SocketAddr>> {
+    let whole = |address: &nix::sys::socket::SockaddrStorage| match address.as_sockaddr_in6() {
+        Some(v6) => Some(SocketAddr::V6((*v6).into())),
+        None => to_ip(address).map(|ip| (ip, 0).into()),
+    };
+    Ok(getifaddrs()?.filter_map(|entry| entry.address.as_ref().and_then(whole)).collect())
+}
+
 /// Orders the addresses of one remote node for dialling: those on a network that we share come
 /// first, the fastest of our links first among them; the rest keep their order.
 pub fn order_for_dialling(remote: &mut [SocketAddr], local: &[LocalAddress]) {

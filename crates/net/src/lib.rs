@@ -40,7 +40,7 @@ pub use driver::plan::{Complained, Member};
 pub use driver::progress::{Notice, PeerReport, Progress, Summary};
 pub use error::Error;
 pub use fetch::{Fetch, fetch_manifest};
-pub use iface::{LocalAddress, Network, local_addresses, order_for_dialling};
+pub use iface::{LocalAddress, Network, local_addresses, order_for_dialling, own_addresses};
 pub use roots::RootsKey;
 pub use security::{Known, Membership, Security};
 pub use session::{Finder, Swarm, SwarmOptions};

@@ -8,13 +8,13 @@ use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use tidecast_group::hosts::{Host, job, parse, parse_file};
 use tidecast_group::launch::Launch;
-use tidecast_group::{Algorithm, Event, Options, State};
+use tidecast_group::{Algorithm, Event, Options, Report, State};
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
 
 use super::Context;
 use crate::failure::{Code, Failure, Outcome};
-use crate::report::{Reporter, Snapshot, object};
+use crate::report::{Reporter, Snapshot, object, outlive_reader};
 use crate::stop::{Stop, block_on};
 use crate::units::{Rate, count};
 
@@ -52,6 +52,9 @@ Hosts:
   node[001-064,100]      ranges, several brackets, commas between hosts
   a=10.0.0.1             a name, and where to reach it
   @FILE                  a list on each line; # begins a comment
+  Names with the same addresses are one host, which is served once (unless
+  {host} in DEST gives each name a path of its own); a name whose addresses
+  are all this machine's is this host. A short name never decides.
   Without --hosts: SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE,
   LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE, or Open MPI's default host file.
 
@@ -98,14 +101,17 @@ Events with --json, one a line:
   progress  seconds, stage (hash, launch, bcast), bytes, total (of all hosts),
             rate, hosts, hosts_done, hosts_failed
   warning   message
+  waiting   seconds, hosts [name, seconds], queued, launchers, said: workers
+            that have not come, after 10 s, 30 s, 70 s and so on
   open      torrent, peers: any client can join
   done      seconds (whole command), bytes, files, piece_length, algorithm,
             network, hash_seconds, gather_seconds (launching), transfer_seconds
             (all ready to last verified), rate (bytes a second and host),
             received, duplicate, corrupt, origin_sent, origin_copies, sources
             [name, sent: of origin_sent], hosts
-            [name, ok, seconds, received, sent, kept, or reason], hosts_done,
-            hosts_failed; where the manifest was long and was broadcast before
+            [name, ok, action (delivered, replaced, unchanged, failed),
+            aliases (other names of it in the list), seconds, received, sent,
+            kept, or reason], hosts_done, hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
             bound_seconds and efficiency
   error     seconds, code, kind, message; if hosts failed, all of done";
@@ -174,6 +180,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let fields = json!({ "source": args.source, "dest": dest, "hosts": hosts });
+        outlive_reader();
         reporter.started("bcast", object(fields));
         let mut tell = |event| show(event, reporter);
         let report = match tidecast_group::run(options, stop.wait(), &mut tell).await {
@@ -186,12 +193,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let whole = reporter.seconds();
         reporter.clear();
-        if let Some((path, places)) = args.save_topology.as_ref().zip(report.places.as_ref()) {
-            let written = std::fs::write(path, table::rules(places));
-            written.with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        table::text(&report, whole).iter().for_each(|line| reporter.result(line));
         let fields = table::json(&report);
+        table::text(&report, whole).iter().for_each(|line| reporter.result(line));
+        // What the broadcast did stands, whether or not more can be written about it.
+        if let Some(path) = &args.save_topology {
+            save_topology(path, &report, reporter);
+        }
         match report.hosts.len() - report.done() {
             0 => Ok(fields),
             failed => {
@@ -200,6 +207,17 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             }
         }
     })
+}
+
+fn save_topology(path: &Path, report: &Report, reporter: &Reporter) {
+    let path_shown = path.display();
+    match report.places.as_ref().map(|places| std::fs::write(path, table::rules(places))) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => reporter.warning(&format!("cannot write {path_shown} (--save-topology): {error}")),
+        None => reporter.warning(&format!(
+            "{path_shown} is not written (--save-topology): the transfer was too short to find out where hosts are"
+        )),
+    }
 }
 
 /// The user's wishes, flags over settings.
@@ -300,6 +318,11 @@ fn show(event: Event, reporter: &mut Reporter) {
     match event {
         Event::State(state) => reporter.progress(&snapshot(&state)),
         Event::Warning(text) => reporter.warning(&text),
+        Event::Waiting(waiting) if reporter.is_json() => {
+            reporter.happened("waiting", table::waiting_json(&waiting))
+        }
+        Event::Waiting(waiting) => reporter.note(&table::waiting(&waiting)),
+        Event::Aliases { host, names } => reporter.note(&table::aliases(&host, &names)),
         Event::Network(name, speed) => {
             let speed = if speed > 0 { format!(", links of {}", Rate(speed)) } else { String::new() };
             reporter.note(&format!("network: {name}{speed}"));

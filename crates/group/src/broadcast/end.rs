@@ -110,6 +110,7 @@ impl Group {
                 duplicate: done.progress.duplicate,
                 corrupt: done.progress.corrupt,
                 kept: done.kept,
+                action: done.action,
             },
             Stage::Failed(reason) => Outcome::Failed { reason },
             _ => Outcome::Failed { reason: "it was not done".into() },
@@ -139,7 +140,8 @@ impl Group {
             hosts: self
                 .nodes
                 .into_iter()
-                .map(|n| HostReport { name: n.host.name, outcome: outcome(n.stage) })
+                .zip(self.roster.aliases)
+                .map(|(n, aliases)| HostReport { name: n.host.name, aliases, outcome: outcome(n.stage) })
                 .collect(),
         }
     }

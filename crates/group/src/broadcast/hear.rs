@@ -8,11 +8,11 @@ use tidecast_swarm::Complaint;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::roster::stranger;
 use super::{Event, Group, Input};
 use crate::control::message::{Hello, ToCoordinator, ToWorker};
 use crate::control::server::{ConnId, Heard};
 use crate::error::Error;
-use crate::launch::find_host;
 use crate::network::ties;
 use crate::node::{Node, Stage};
 use crate::reach::{Reached, dial_back, try_rates};
@@ -54,17 +54,16 @@ impl Group {
     }
 
     fn joined(&mut self, conn: ConnId, id: NodeId, hello: Hello, to: mpsc::Sender<ToWorker>) {
-        let addresses: Vec<_> = hello.addresses.iter().map(|a| a.ip).collect();
-        let place = match &hello.host {
-            Some(name) => self.nodes.iter().position(|n| n.host.name == *name),
-            None => find_host(&self.options.hosts, &hello.hostname, &addresses),
-        };
         let free = |n: &Node| n.conn.is_none() && matches!(n.stage, Stage::Queued | Stage::Launched(_));
-        let Some((place, node)) = place.and_then(|p| Some((p, self.nodes.get_mut(p).filter(|n| free(n))?)))
-        else {
-            let _ = to.try_send(ToWorker::Stop("this host has no part, or has a worker already".into()));
-            return;
+        let place = self.roster.place(&hello, |place| self.nodes.get(place).is_some_and(free));
+        let refuse = |why| drop(to.try_send(ToWorker::Stop(why)));
+        let Some((place, node)) = place.and_then(|p| Some((p, self.nodes.get_mut(p)?))) else {
+            return refuse(stranger(&hello));
         };
+        if !free(node) {
+            return refuse(format!("{} has a worker already, or was given up", node.host.name));
+        }
+        let addresses: Vec<_> = hello.addresses.iter().map(|a| a.ip).collect();
         node.turn = None;
         node.stage = Stage::Joined;
         node.conn = Some((conn, to));

@@ -4,14 +4,17 @@
 //! A worker that cannot start another (it may have no key for `ssh`) hands it back, and the coordinator starts it. When
 //! some have failed at it, nobody is asked any more.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use super::{Event, Group, Input, Options, begin::hostname};
+use super::{Event, Group, Input, Options, Waiting};
 use crate::control::message::{Errand, ToWorker};
 use crate::control::ticket::GroupTicket;
 use crate::launch::run::{self, LastWords};
 use crate::launch::{Here, Job, Launch, jobs};
-use crate::node::Stage;
+use crate::node::{Node, Stage};
 
 /// Launches that the coordinator has under way at once.
 pub(super) const LAUNCHES: usize = 32;
@@ -20,7 +23,35 @@ const SHARE: usize = 8;
 /// Launches by workers that may fail before they are asked no more.
 const FAILURES: usize = 3;
 
+/// It is told for whom the launch waits after so long, and again after pauses that double.
+pub(super) const WAITING: Duration = Duration::from_secs(10);
+
 impl Group {
+    /// Tells from time to time which hosts have not come, since when, and who launches them.
+    pub(super) fn tell_waiting(&mut self, now: Instant, tell: &mut (dyn FnMut(Event) + Send)) {
+        if now < self.tell_waiting.0 {
+            return;
+        }
+        let pause = self.tell_waiting.1 * 2;
+        self.tell_waiting = (now + pause, pause);
+        let launched = |node: &&Node| matches!(node.stage, Stage::Launched(at) if now - at >= WAITING);
+        let late: Vec<&Node> = self.nodes.iter().filter(launched).collect();
+        let Some(first) = late.first() else { return };
+        let since = |node: &Node| match node.stage {
+            Stage::Launched(at) => now - at,
+            _ => Duration::ZERO,
+        };
+        let mut hosts: Vec<_> = late.iter().map(|node| (node.host.name.clone(), since(node))).collect();
+        hosts.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
+        let launchers: BTreeSet<String> = late.iter().map(|node| node.launched_by.clone()).collect();
+        tell(Event::Waiting(Waiting {
+            hosts,
+            queued: self.nodes.iter().filter(|node| node.stage == Stage::Queued).count(),
+            launchers: launchers.into_iter().filter(|by| !by.is_empty()).collect(),
+            said: first.words.text(),
+        }));
+    }
+
     /// Lines up the launches.
     pub(super) fn launch_all(&mut self, ticket: GroupTicket, tell: &mut (dyn FnMut(Event) + Send)) {
         if self.options.launch == Launch::Themselves {
@@ -29,11 +60,7 @@ impl Group {
             self.nodes.iter_mut().for_each(|node| node.stage = Stage::Launched(now));
             return tell(Event::Ticket(Box::new(ticket)));
         }
-        let here = Here {
-            hostname: hostname(),
-            addresses: self.local.iter().map(|a| a.ip).collect(),
-            in_slurm: std::env::var_os("SLURM_JOB_ID").is_some(),
-        };
+        let here = Here { places: self.roster.here(), in_slurm: std::env::var_os("SLURM_JOB_ID").is_some() };
         let Options { launch, hosts, program, .. } = &self.options;
         self.waiting = jobs(launch, hosts, program, &here).into();
         self.ticket = ticket.to_string();
@@ -51,6 +78,7 @@ impl Group {
                 if let Some(node) = self.nodes.get_mut(*place).filter(|n| n.stage == Stage::Queued) {
                     node.stage = Stage::Launched(Instant::now());
                     node.words = words.clone();
+                    node.launched_by = job.argv.first().cloned().unwrap_or_default();
                     node.turn = turn.take();
                 }
             }
@@ -68,6 +96,7 @@ impl Group {
             return;
         }
         let mut errands = Vec::new();
+        let launching = self.nodes.get(place).map(|node| node.host.name.clone()).unwrap_or_default();
         while errands.len() < SHARE
             && let Some(job) = self.waiting.pop_back_if(|job| job.anywhere)
         {
@@ -77,6 +106,7 @@ impl Group {
             };
             errands.push(Errand { place: target as u32, argv: job.argv.clone() });
             node.stage = Stage::Launched(Instant::now());
+            node.launched_by = format!("{} on {launching}", job.argv.first().map_or("", String::as_str));
             node.launcher = Some((place, job));
         }
         if let Some(node) = self.nodes.get_mut(place).filter(|_| !errands.is_empty()) {
@@ -102,7 +132,7 @@ impl Group {
 
     /// Lines a host up again, if it was to be started by that one and has not come.
     fn take_back(&mut self, by: usize, place: usize) -> bool {
-        let coming = |node: &&mut crate::node::Node| matches!(node.stage, Stage::Launched(_));
+        let coming = |node: &&mut Node| matches!(node.stage, Stage::Launched(_));
         let Some(node) = self.nodes.get_mut(place).filter(coming) else { return false };
         let Some((_, job)) = node.launcher.take_if(|(launcher, _)| *launcher == by) else { return false };
         node.stage = Stage::Queued;

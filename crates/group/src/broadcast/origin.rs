@@ -21,6 +21,7 @@ pub(super) struct Origin {
     notices: Option<mpsc::Receiver<Notice>>,
     /// The source is hashed as it is sent.
     drafted: bool,
+    trouble: Option<String>,
     /// None: the data travels in the open, and nobody needs a right.
     owner: Option<Owner>,
     /// Where it listens.
@@ -68,7 +69,7 @@ impl Origin {
         })?;
         let port = swarm.listen_addrs().first().map_or(0, std::net::SocketAddr::port);
         let notices = swarm.notices();
-        Ok(Self { swarm, notices, drafted, owner, port })
+        Ok(Self { swarm, notices, drafted, trouble: None, owner, port })
     }
 
     /// The right of a member, by its key.
@@ -99,17 +100,22 @@ impl Origin {
         self.swarm.hashing_took()
     }
 
-    /// Why the source cannot be hashed to its end. When it has been, others may have what is lost here.
+    /// Why the source cannot be read to its end: it changed, or has not been hashed yet. When it has been and cannot be
+    /// read for a while, others may have what is lost here; then it is only remembered.
     pub(super) fn failure(&mut self) -> Option<Error> {
         while let Some(Ok(notice)) = self.notices.as_mut().map(mpsc::Receiver::try_recv) {
-            if let Notice::Store { error } = notice
-                && self.drafted
-                && self.hashing_took().is_none()
-            {
+            let Notice::Store { error } = notice else { continue };
+            self.trouble = Some(error.to_string());
+            if error.is_source_changed() || (self.drafted && self.hashing_took().is_none()) {
                 return Some(Error::Reading(error));
             }
         }
         None
+    }
+
+    /// Why the source could not be read last.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// Payload sent so far, bytes.

@@ -25,7 +25,8 @@ impl Group {
         let choice = self.choose()?;
         tell(Event::Network(choice.name.clone(), choice.speed));
         self.choice = Some(choice);
-        self.invite(tell)
+        self.invite(tell);
+        Ok(())
     }
 
     /// Starts the origin, which hashes what has not been hashed, whether or not anybody is there to take it.
@@ -44,15 +45,16 @@ impl Group {
         Ok(())
     }
 
-    /// Lets any BitTorrent client join, if the user wants that.
-    fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
-        let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return Ok(()) };
-        let written = std::fs::write(path, &self.manifest);
-        written.map_err(|source| Error::Torrent { path: path.clone(), source })?;
+    /// Lets any BitTorrent client join, if the user wants that. The hosts need no file for it.
+    fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) {
+        let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return };
+        if let Err(error) = std::fs::write(path, &self.manifest) {
+            let why = format!("cannot write {}: {error}; no other client can join", path.display());
+            return tell(Event::Warning(why));
+        }
         if let Some(origin) = self.members().into_iter().next() {
             tell(Event::Open(path.clone(), origin.addresses));
         }
-        Ok(())
     }
 
     fn choose(&self) -> Result<Choice, Error> {

@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Hello {
     /// What the coordinator called this host, where it said so.
     pub(crate) host: Option<String>,
+    /// What the scheduler that started this worker calls the host, where it says so.
+    pub(crate) scheduled: Option<String>,
     /// What the host calls itself.
     pub(crate) hostname: String,
+    /// Which machine it is, as long as it runs: no two have the same.
+    pub(crate) machine: Option<String>,
     /// Its addresses.
     pub(crate) addresses: Vec<Address>,
     /// Where it takes connections of other members.
@@ -162,6 +166,17 @@ pub(crate) struct Progress {
     pub(crate) waiting: bool,
 }
 
+/// What was done to the copy on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Action {
+    /// Nothing had its name.
+    Delivered,
+    /// Another version had: it is replaced, or what differed in it.
+    Replaced,
+    /// It was right already.
+    Unchanged,
+}
+
 /// A worker has all of it in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
@@ -171,6 +186,7 @@ pub(crate) struct Done {
     pub(crate) files: u64,
     /// Files that were right already.
     pub(crate) kept: u64,
+    pub(crate) action: Action,
     pub(crate) warnings: Vec<String>,
 }
 

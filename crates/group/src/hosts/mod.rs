@@ -12,6 +12,7 @@
 
 mod expand;
 pub mod job;
+pub mod roster;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,6 +36,13 @@ impl Host {
     #[must_use]
     pub fn reach(&self) -> &str {
         self.address.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The user to log in as, where one is given, and the name or address.
+    #[must_use]
+    pub fn login(&self) -> (Option<&str>, &str) {
+        let reach = self.reach();
+        reach.rsplit_once('@').map_or((None, reach), |(user, name)| (Some(user), name))
     }
 }
 

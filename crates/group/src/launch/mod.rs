@@ -6,7 +6,7 @@
 pub(crate) mod run;
 mod template;
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -58,22 +58,10 @@ impl FromStr for Launch {
 
 /// What of this machine matters to launching.
 pub(crate) struct Here {
-    pub(crate) hostname: String,
-    pub(crate) addresses: Vec<IpAddr>,
+    /// Which of the hosts are this machine, by their place in the list.
+    pub(crate) places: BTreeSet<usize>,
     /// This is a process of a Slurm job.
     pub(crate) in_slurm: bool,
-}
-
-impl Here {
-    /// Whether a host is this one. A name is looked up only if it says so itself.
-    fn is(&self, host: &Host) -> bool {
-        let reach = host.reach();
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        if let Ok(ip) = reach.parse::<IpAddr>() {
-            return ip.is_loopback() || self.addresses.contains(&ip);
-        }
-        reach == "localhost" || short(reach) == short(&self.hostname)
-    }
 }
 
 /// One process to start, for one host or for several.
@@ -104,10 +92,9 @@ pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here)
         Launch::Auto if here.in_slurm => jobs(&Launch::Srun, hosts, Path::new(&program), here),
         Launch::Auto | Launch::Ssh => {
             let ssh: Template = SSH.parse().unwrap_or_else(|_| unreachable!("a constant that a test parses"));
-            let local = |host: &Host| *launch == Launch::Auto && here.is(host);
             let one = |(place, host): (usize, &Host)| {
                 let command = worker(&program, host);
-                let here = local(host);
+                let here = *launch == Launch::Auto && here.places.contains(&place);
                 let argv = if here { command } else { ssh.fill(host, &command) };
                 Job { argv, hosts: vec![place], by_stdin: true, anywhere: !here }
             };
@@ -144,29 +131,16 @@ fn worker(program: &str, host: &Host) -> Vec<String> {
     [program, "worker", "--host", &host.name].map(str::to_owned).into()
 }
 
-/// The host that a worker belongs to, which a scheduler started without saying: by name, else by short name, else by
-/// address.
-pub(crate) fn find_host(hosts: &[Host], hostname: &str, addresses: &[IpAddr]) -> Option<usize> {
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    let by = |fits: &dyn Fn(&Host) -> bool| hosts.iter().position(fits);
-    by(&|h| h.name == hostname)
-        .or_else(|| by(&|h| short(&h.name) == short(hostname)))
-        .or_else(|| by(&|h| h.reach().parse().is_ok_and(|ip: IpAddr| addresses.contains(&ip))))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::hosts::parse;
 
-    fn here(in_slurm: bool) -> Here {
-        Here { hostname: "head.site".into(), addresses: vec!["10.0.0.1".parse().unwrap()], in_slurm }
-    }
-
     fn argvs(launch: &str, hosts: &str, in_slurm: bool) -> Vec<String> {
         let hosts = parse(hosts).unwrap();
-        let jobs = jobs(&launch.parse().unwrap(), &hosts, Path::new("/opt/tidecast"), &here(in_slurm));
+        let here = Here { places: [1, 3].into(), in_slurm };
+        let jobs = jobs(&launch.parse().unwrap(), &hosts, Path::new("/opt/tidecast"), &here);
         assert_eq!(
             jobs.iter().flat_map(|j| j.hosts.clone()).collect::<Vec<_>>(),
             (0..hosts.len()).collect::<Vec<_>>()
@@ -176,10 +150,13 @@ mod tests {
 
     #[test]
     fn this_host_needs_no_ssh() {
-        let argvs = argvs("auto", "n1,head,b=10.0.0.1,c=127.0.0.2,localhost", false);
+        let argvs = argvs("auto", "n1,head,head.other,b=10.0.0.1", false);
         assert!(argvs[0].starts_with("ssh ") && argvs[0].ends_with(" n1 /opt/tidecast worker --host n1"));
-        assert_eq!(argvs[1], "/opt/tidecast worker --host head");
-        assert!(argvs[1..].iter().all(|argv| argv.starts_with("/opt/")), "{argvs:?}");
+        assert!(argvs[2].starts_with("ssh "), "{argvs:?}");
+        assert_eq!(
+            [&argvs[1], &argvs[3]],
+            ["/opt/tidecast worker --host head", "/opt/tidecast worker --host b"]
+        );
     }
 
     #[test]
@@ -200,15 +177,5 @@ mod tests {
         assert_eq!("srun".parse(), Ok(Launch::Srun));
         assert!("rsh".parse::<Launch>().unwrap_err().contains("rsh"));
         assert!("rsh {host}".parse::<Launch>().unwrap_err().contains("{command}"));
-    }
-
-    #[test]
-    fn a_worker_finds_its_name() {
-        let hosts = parse("n1.site,n2,c=10.0.0.9").unwrap();
-        assert_eq!(find_host(&hosts, "n2", &[]), Some(1));
-        assert_eq!(find_host(&hosts, "n1", &[]), Some(0));
-        assert_eq!(find_host(&hosts, "N2.site", &[]), Some(1));
-        assert_eq!(find_host(&hosts, "x", &["10.0.0.9".parse().unwrap()]), Some(2));
-        assert_eq!(find_host(&hosts, "x", &[]), None);
     }
 }

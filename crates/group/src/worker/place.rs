@@ -26,24 +26,27 @@ pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.to_owned(), name))
 }
 
-/// Opens the destination, waiting for its turn.
+/// Opens the destination, waiting for its turn; answers whether something has its name.
 pub(super) async fn open(
     manifest: &Arc<Manifest>,
     dest: &Path,
     durable: bool,
     line: &mut Line,
     aside: &mut Vec<News>,
-) -> Result<Opened, Error> {
+) -> Result<(Opened, bool), Error> {
     let (dir, name) = split(dest)?;
     let durability = if durable { Durability::Batched } else { Durability::None };
     let options = DownloadOptions { select: Select::All, durability, name: Some(name), ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
         // What is there is known before anybody sends us anything.
+        let target = dest.to_owned();
         let opening = tokio::task::spawn_blocking(move || {
             let mut opened = Store::download(manifest, &dir, &options)?;
+            // Under the store's lock: another worker of this host may have put it there a moment ago.
+            let was_there = target.symlink_metadata().is_ok();
             opened.check()?;
-            Ok(opened)
+            Ok((opened, was_there))
         });
         let opened = line.during(opening, aside).await?;
         let opened = opened.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))?;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::source::{Offer, Source};
 use super::{Left, Line, Word, place};
-use crate::control::message::{Done, Member, News, Right, Start, ToCoordinator};
+use crate::control::message::{Action, Done, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
 
 /// Without a coordinator: how long nothing may move before an incomplete worker gives up, and a complete one leaves.
@@ -43,6 +43,8 @@ pub(super) struct Session {
     moved: (u64, Instant),
     placing: Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
     placed: bool,
+    /// Something had the name of the copy before.
+    was_there: bool,
 }
 
 impl Session {
@@ -74,7 +76,8 @@ impl Session {
         let source_notices = source.as_mut().and_then(|s| s.notices.take());
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
-        let opened = place::open(&manifest, dest.as_ref(), start.durable, line, &mut news).await?;
+        let (opened, was_there) =
+            place::open(&manifest, dest.as_ref(), start.durable, line, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
         options.planned = planned;
@@ -101,6 +104,7 @@ impl Session {
             moved,
             placing,
             placed,
+            was_there,
         };
         for news in news {
             session.learn(news).await?;
@@ -239,6 +243,11 @@ impl Session {
             millis: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             files: summary.files,
             kept: summary.kept,
+            action: match self.was_there {
+                false => Action::Delivered,
+                true if summary.kept >= summary.files => Action::Unchanged,
+                true => Action::Replaced,
+            },
             warnings: summary.warnings,
         };
         line.say(&ToCoordinator::Done(Box::new(done))).await;

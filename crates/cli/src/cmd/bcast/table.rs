@@ -1,9 +1,10 @@
 //! The end of a broadcast, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tidecast_group::{HostReport, Outcome, Report};
+use tidecast_group::{Action, HostReport, Outcome, Report, Waiting};
 
 use crate::cmd::show::plain;
 use crate::report::{object, round};
@@ -62,8 +63,33 @@ pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
     } else if report.done() > 0 {
         lines.push("nothing had to be sent: it was there already".into());
     }
+    lines.extend(actions(report));
     lines.extend(failures(report));
     lines
+}
+
+/// What was done to the copy of each host: a line for each kind.
+fn actions(report: &Report) -> Vec<String> {
+    let mut by_action: BTreeMap<Action, Vec<&str>> = BTreeMap::new();
+    for host in &report.hosts {
+        if let Outcome::Done { action, .. } = &host.outcome {
+            by_action.entry(*action).or_default().push(&host.name);
+        }
+    }
+    let line = |(action, hosts): (Action, Vec<&str>)| {
+        let named: Vec<_> = hosts.iter().take(NAMED).map(|name| plain(name)).collect();
+        let more = if hosts.len() > NAMED { " .." } else { "" };
+        format!("{}: {} ({}{more})", word(action), count(hosts.len() as u64, "host"), named.join(" "))
+    };
+    by_action.into_iter().map(line).collect()
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Delivered => "delivered",
+        Action::Replaced => "replaced",
+        Action::Unchanged => "unchanged",
+    }
 }
 
 /// Which hosts are together.
@@ -75,6 +101,42 @@ pub(super) fn places(places: &[Vec<String>]) -> String {
     };
     let all: Vec<_> = places.iter().take(NAMED).map(named).collect();
     format!("hosts found to be together: {}; --save-topology FILE keeps it", all.join(", "))
+}
+
+/// For whom the launch waits.
+pub(super) fn waiting(waiting: &Waiting) -> String {
+    let named = |(name, since): &(String, Duration)| format!("{} ({})", plain(name), Span(*since));
+    let hosts: Vec<_> = waiting.hosts.iter().take(SLOWEST).map(named).collect();
+    let more = waiting.hosts.len().saturating_sub(SLOWEST);
+    let more = if more > 0 { format!(" and {}", count(more as u64, "more host")) } else { String::new() };
+    let queued = match waiting.queued {
+        0 => String::new(),
+        queued => format!("; {} not launched yet", count(queued as u64, "host")),
+    };
+    let by = match waiting.launchers.is_empty() {
+        true => String::new(),
+        false => format!(", launched by {}", plain(&waiting.launchers.join(", "))),
+    };
+    let said = if waiting.said.is_empty() { String::new() } else { format!(": {}", plain(&waiting.said)) };
+    format!("waiting for the worker of {}{more}{queued}{by}{said}", hosts.join(", "))
+}
+
+pub(super) fn waiting_json(waiting: &Waiting) -> Map<String, Value> {
+    let host =
+        |(name, since): &(String, Duration)| json!({ "name": name, "seconds": round(since.as_secs_f64()) });
+    object(json!({
+        "hosts": waiting.hosts.iter().map(host).collect::<Vec<_>>(),
+        "queued": waiting.queued,
+        "launchers": waiting.launchers,
+        "said": waiting.said,
+    }))
+}
+
+/// Which names of the list are one host.
+pub(super) fn aliases(host: &str, names: &[String]) -> String {
+    let more = if names.len() > NAMED { " .." } else { "" };
+    let named: Vec<_> = names.iter().take(NAMED).map(|name| plain(name)).collect();
+    format!("{}{more}: the same host as {} by address, served once", named.join(", "), plain(host))
 }
 
 /// The same as rules, which `--topology` reads.
@@ -178,11 +240,21 @@ pub(super) fn json(report: &Report) -> Map<String, Value> {
 }
 
 fn host(host: &HostReport) -> Value {
+    let mut fields = outcome(host);
+    if let (false, Some(fields)) = (host.aliases.is_empty(), fields.as_object_mut()) {
+        fields.insert("aliases".into(), json!(host.aliases));
+    }
+    fields
+}
+
+fn outcome(host: &HostReport) -> Value {
     match &host.outcome {
-        Outcome::Done { after, received, sent, duplicate, corrupt, kept } => json!({
-            "name": host.name, "ok": true, "seconds": round(after.as_secs_f64()), "received": received,
-            "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
+        Outcome::Done { after, received, sent, duplicate, corrupt, kept, action } => json!({
+            "name": host.name, "ok": true, "action": word(*action), "seconds": round(after.as_secs_f64()),
+            "received": received, "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
         }),
-        Outcome::Failed { reason } => json!({ "name": host.name, "ok": false, "reason": reason }),
+        Outcome::Failed { reason } => {
+            json!({ "name": host.name, "ok": false, "action": "failed", "reason": reason })
+        }
     }
 }

@@ -1,0 +1,108 @@
+//! The hosts of a broadcast: which entries of the list are one host, which are this one, and which a worker runs on.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use tidecast_net::own_addresses;
+
+use super::Options;
+use crate::control::message::Hello;
+use crate::error::{Error, system};
+use crate::hosts::Host;
+use crate::hosts::roster::{Address, Addresses, Identity, Told, find, hosts};
+use crate::launch::Launch;
+use crate::resolve::resolve;
+
+/// The hosts of a broadcast, each once.
+pub(super) struct Roster {
+    entries: Vec<(Host, Identity)>,
+    /// Other names of each in the list.
+    pub(super) aliases: Vec<Vec<String>>,
+    machine: Option<String>,
+}
+
+impl Roster {
+    /// Finds out which entries of the list are one host. Where a command of the user's or the workers themselves decide
+    /// what a name means, addresses say nothing about it; where each name has a path of its own, each is served.
+    pub(super) async fn of(options: &Options) -> Result<Self, Error> {
+        let by_address = !matches!(options.launch, Launch::Template(_) | Launch::Themselves);
+        let own: Addresses = own_addresses()
+            .map_err(system("list this host's networks"))?
+            .into_iter()
+            .map(Into::into)
+            .collect();
+        let names = options.hosts.iter().map(|host| host.login().1.to_owned());
+        let found = match by_address {
+            true => resolve(names.collect()).await,
+            false => names.map(|name| name.parse::<IpAddr>().into_iter().map(Into::into).collect()).collect(),
+        };
+        let identify = |(host, found): (&Host, &Addresses)| (host.clone(), Identity::of(host, found, &own));
+        let entries: Vec<_> = options.hosts.iter().zip(&found).map(identify).collect();
+        let groups = match by_address && !names_its_host(&options.dest) {
+            true => hosts(&entries),
+            false => (0..entries.len()).map(|place| vec![place]).collect(),
+        };
+        let aliases = groups.iter().map(|group| others(group, &entries)).collect();
+        let firsts: BTreeSet<usize> = groups.iter().filter_map(|group| group.first().copied()).collect();
+        let once = entries.into_iter().enumerate().filter(|(place, _)| firsts.contains(place));
+        Ok(Self { entries: once.map(|(_, entry)| entry).collect(), aliases, machine: machine() })
+    }
+
+    /// Each host once.
+    pub(super) fn hosts(&self) -> Vec<Host> {
+        self.entries.iter().map(|(host, _)| host.clone()).collect()
+    }
+
+    /// Those that are this machine, for this user.
+    pub(super) fn here(&self) -> BTreeSet<usize> {
+        let here =
+            |(host, identity): &(Host, Identity)| *identity == Identity::Here && host.login().0.is_none();
+        self.entries.iter().enumerate().filter(|(_, entry)| here(entry)).map(|(place, _)| place).collect()
+    }
+
+    /// The host that a worker runs on.
+    pub(super) fn place(&self, hello: &Hello, free: impl Fn(usize) -> bool) -> Option<usize> {
+        if let Some(name) = &hello.host {
+            return self.entries.iter().position(|(host, _)| host.name == *name);
+        }
+        let told = Told {
+            scheduled: hello.scheduled.as_deref(),
+            hostname: &hello.hostname,
+            addresses: hello.addresses.iter().map(|a| Address::from(a.ip)).collect(),
+            here: self.machine.is_some() && self.machine == hello.machine,
+        };
+        find(&self.entries, &told, free)
+    }
+}
+
+/// The names in a group but the first.
+fn others(group: &[usize], entries: &[(Host, Identity)]) -> Vec<String> {
+    let names = group.iter().skip(1).filter_map(|place| entries.get(*place));
+    names.map(|(host, _)| host.name.clone()).collect()
+}
+
+/// Whether each host has a path of its own.
+fn names_its_host(dest: &Path) -> bool {
+    dest.as_os_str().as_bytes().windows(b"{host}".len()).any(|word| word == b"{host}")
+}
+
+/// Which machine this is: the kernel's random number of this boot, and the network that processes share. What is written
+/// in files of an image (a host name, a machine id) would be the same on its clones.
+pub(crate) fn machine() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let network = std::fs::read_link("/proc/self/ns/net").ok()?;
+    Some(format!("{} {}", boot.trim(), network.display()))
+}
+
+/// What a worker says of a host that is in no list.
+pub(super) fn stranger(hello: &Hello) -> String {
+    let name = hello.scheduled.as_ref().unwrap_or(&hello.hostname);
+    let addresses: Vec<String> =
+        hello.addresses.iter().filter(|a| !a.loopback).map(|a| a.ip.to_string()).collect();
+    format!(
+        "no host of this broadcast has an address of {name} ({}); give it as NAME=ADDRESS with --hosts",
+        addresses.join(" ")
+    )
+}

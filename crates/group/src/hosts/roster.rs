@@ -1,0 +1,261 @@
+//! Which entries of a host list are one host, and which of them a worker runs on.
+//!
+//! Only addresses decide. `node1.a.example` and `node1.b.example` share a first label and nothing else, images that were
+//! cloned share whole names, and `/etc/hosts` may give one machine five names. So an entry is what its addresses say:
+//! this machine if all of them are this machine's, another entry if both have the same ones. An entry whose name was not
+//! resolved is known by the text that its launcher gets, and by nothing shorter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use super::Host;
+
+/// An address of a host in its one form: an IPv4 address is never written as IPv6, and a link-local one has its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    ip: IpAddr,
+    scope: u32,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(at: SocketAddr) -> Self {
+        let scope = match at {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
+            _ => 0,
+        };
+        Self { ip: at.ip().to_canonical(), scope }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        Self { ip: ip.to_canonical(), scope: 0 }
+    }
+}
+
+impl Address {
+    /// No other host can be meant by it.
+    fn loops_back(&self) -> bool {
+        self.ip.is_loopback() || self.ip.is_unspecified()
+    }
+}
+
+/// The addresses of one host.
+pub type Addresses = BTreeSet<Address>;
+
+/// What an entry of a host list stands for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Identity {
+    /// This machine: all of its addresses are here.
+    Here,
+    /// The host with these addresses.
+    At(Addresses),
+    /// A host of which only the name is known.
+    Named(String),
+}
+
+impl Identity {
+    /// What an entry stands for. `found`: what its name was resolved to, `own`: this machine's addresses.
+    #[must_use]
+    pub fn of(host: &Host, found: &Addresses, own: &Addresses) -> Self {
+        if found.is_empty() {
+            return Self::Named(undotted(host.login().1).to_ascii_lowercase());
+        }
+        match found.iter().all(|at| at.loops_back() || own.contains(at)) {
+            true => Self::Here,
+            false => Self::At(found.clone()),
+        }
+    }
+}
+
+/// The entries of each host, in the order of first mention. Two users of one host are two receivers.
+#[must_use]
+pub fn hosts(entries: &[(Host, Identity)]) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for (at, (host, identity)) in entries.iter().enumerate() {
+        let group = *known.entry((host.login().0, identity)).or_insert(all.len());
+        match all.get_mut(group) {
+            Some(group) => group.push(at),
+            None => all.push(vec![at]),
+        }
+    }
+    all
+}
+
+/// A worker that a scheduler started, without the list's name for its host.
+#[derive(Clone, Debug)]
+pub struct Told<'a> {
+    /// What the scheduler calls the host, where it says so to its tasks.
+    pub scheduled: Option<&'a str>,
+    /// What the host calls itself.
+    pub hostname: &'a str,
+    /// The host's addresses.
+    pub addresses: Addresses,
+    /// It runs on this machine.
+    pub here: bool,
+}
+
+/// The entry that a worker serves: the one that its scheduler names; else one that has an address of the worker's host;
+/// else, of those without any known address, the one that has exactly the host's own name. `free`: an entry has no worker.
+#[must_use]
+pub fn find(entries: &[(Host, Identity)], told: &Told<'_>, free: impl Fn(usize) -> bool) -> Option<usize> {
+    let at = |fits: &dyn Fn(&Host, &Identity) -> bool| {
+        let fit =
+            |(place, (host, identity)): (usize, &(Host, Identity))| fits(host, identity).then_some(place);
+        entries.iter().enumerate().filter_map(fit).collect::<Vec<_>>()
+    };
+    let named = |host: &Host, name: &str| undotted(&host.name).eq_ignore_ascii_case(undotted(name));
+    if let Some(name) = told.scheduled
+        && let [one] = at(&|host, _| named(host, name))[..]
+    {
+        return Some(one);
+    }
+    let proven = at(&|_, identity| match identity {
+        Identity::Here => told.here,
+        Identity::At(addresses) => addresses.iter().any(|a| !a.loops_back() && told.addresses.contains(a)),
+        Identity::Named(_) => false,
+    });
+    if !proven.is_empty() {
+        let own = |place: &&usize| entries.get(**place).is_some_and(|(host, _)| named(host, told.hostname));
+        let open = || proven.iter().filter(|place| free(**place));
+        return open().find(own).or_else(|| open().next()).or(proven.first()).copied();
+    }
+    let unknown = at(&|host, identity| matches!(identity, Identity::Named(_)) && named(host, told.hostname));
+    unknown.first().copied()
+}
+
+/// The DNS takes a name with a dot at its end for the same, in whatever case its letters are.
+fn undotted(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::hosts::parse;
+    use proptest::prelude::*;
+
+    fn addresses(list: &str) -> Addresses {
+        list.split_whitespace().map(|ip| Address::from(ip.parse::<IpAddr>().unwrap())).collect()
+    }
+
+    /// Entries `name address address`, on a machine that has 10.0.0.1 and fd00::1.
+    fn entries(lines: &[&str]) -> Vec<(Host, Identity)> {
+        let own = addresses("10.0.0.1 fd00::1 172.17.0.1");
+        let entry = |line: &&str| {
+            let (name, found) = line.split_once(' ').unwrap_or((line, ""));
+            let host = parse(name).unwrap().remove(0);
+            let identity = Identity::of(&host, &addresses(found), &own);
+            (host, identity)
+        };
+        lines.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn addresses_decide_and_short_names_never() {
+        let all = entries(&[
+            "node1.a.example 10.0.0.5",
+            "node1.b.example 10.0.0.6",
+            "node1",
+            "alias 10.0.0.6",
+            "both 10.0.0.5 10.0.0.6",
+            "NODE1.",
+            "node1.c.example",
+        ]);
+        assert_eq!(hosts(&all), [vec![0], vec![1, 3], vec![2, 5], vec![4], vec![6]]);
+    }
+
+    #[test]
+    fn one_address_has_many_forms() {
+        let all = entries(&[
+            "a ::ffff:10.0.0.9",
+            "b 10.0.0.9",
+            "c 0:0:0:0:0:0:0:1",
+            "d ::1",
+            "e 127.0.1.1",
+            "f 10.0.0.1 fd00::1",
+            "g 0.0.0.0",
+            "h 10.0.0.1 10.0.0.9",
+        ]);
+        assert_eq!(
+            hosts(&all),
+            [vec![0, 1], vec![2, 3, 4, 5, 6], vec![7]],
+            "one address elsewhere is elsewhere"
+        );
+    }
+
+    #[test]
+    fn a_link_local_address_belongs_to_a_link() {
+        let at = |text: &str| Address::from(text.parse::<SocketAddr>().unwrap());
+        assert_ne!(at("[fe80::1%2]:0"), at("[fe80::1%3]:0"));
+        assert_eq!(at("[fd00::1%2]:0"), at("[fd00::1%3]:0"));
+    }
+
+    #[test]
+    fn two_users_of_a_host_are_two() {
+        let all = entries(&["a=me@h 10.0.0.9", "b=you@h 10.0.0.9", "c=me@i 10.0.0.9", "d 10.0.0.9"]);
+        assert_eq!(hosts(&all), [vec![0, 2], vec![1], vec![3]]);
+    }
+
+    fn place(
+        all: &[(Host, Identity)],
+        scheduled: Option<&str>,
+        hostname: &str,
+        at: &str,
+        here: bool,
+    ) -> Option<usize> {
+        find(all, &Told { scheduled, hostname, addresses: addresses(at), here }, |_| true)
+    }
+
+    #[test]
+    fn a_worker_finds_its_entry() {
+        let all = entries(&["n1 10.0.0.5", "n2.site 10.0.0.6", "head 127.0.1.1", "far", "far.site"]);
+        assert_eq!(place(&all, None, "n1.site", "10.0.0.5 172.17.0.1", false), Some(0));
+        assert_eq!(
+            place(&all, None, "n1", "10.0.0.6", false),
+            Some(1),
+            "a cloned image has its original's name"
+        );
+        assert_eq!(place(&all, None, "n1", "10.9.9.9", false), None, "another host of that name");
+        assert_eq!(place(&all, None, "localhost", "127.0.0.1 10.0.0.1", true), Some(2));
+        assert_eq!(
+            place(&all, None, "x", "127.0.0.1 127.0.1.1 172.17.0.1", false),
+            None,
+            "everyone has those"
+        );
+        assert_eq!(place(&all, Some("N2.site"), "x", "", false), Some(1));
+        assert_eq!(place(&all, None, "FAR.site.", "10.9.9.9", false), Some(4));
+        assert_eq!(place(&all, None, "far.other", "10.9.9.9", false), None);
+    }
+
+    #[test]
+    fn several_entries_of_one_machine_are_served_one_after_the_other() {
+        let all = entries(&["a 10.0.0.5", "b 10.0.0.6", "c 10.0.0.6 10.0.0.5"]);
+        let told =
+            Told { scheduled: None, hostname: "b", addresses: addresses("10.0.0.5 10.0.0.6"), here: false };
+        assert_eq!(find(&all, &told, |_| true), Some(1));
+        assert_eq!(find(&all, &told, |place| place != 1), Some(0));
+        assert_eq!(find(&all, &told, |_| false), Some(0), "that one has a worker");
+    }
+
+    proptest! {
+        #[test]
+        fn entries_are_together_when_their_addresses_are(sets in prop::collection::vec(prop::collection::btree_set(0u8..5, 0..3), 1..20)) {
+            let line = |(at, set): (usize, &BTreeSet<u8>)| {
+                let list: Vec<_> = set.iter().map(|n| format!("10.0.0.{n}")).collect();
+                format!("h{at} {}", list.join(" "))
+            };
+            let lines: Vec<String> = sets.iter().enumerate().map(line).collect();
+            let all = entries(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            let groups = hosts(&all);
+            let group = |at: usize| groups.iter().position(|g| g.contains(&at));
+            for (a, one) in sets.iter().enumerate() {
+                for (b, other) in sets.iter().enumerate() {
+                    prop_assert_eq!(group(a) == group(b), a == b || (!one.is_empty() && one == other));
+                }
+            }
+        }
+    }
+}
