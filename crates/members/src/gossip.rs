@@ -4,7 +4,9 @@
 //! a new incarnation; lists are compared now and then and fetched whole where they differ, as memberlist's push-pull
 //! does, so that thousands of members know the same ones soon (rendezvous hashing needs that) and learn of every death:
 //! when many die at once, gossip does not tell everybody of each, and probing takes as many periods as there are
-//! members; seeds that are not members are called again, which heals what gossip has forgotten; and memory is bounded.
+//! members; whoever a hint speaks against is asked at once ([`Watch`]); time that this node has not seen counts for
+//! nobody ([`Clock`]); seeds that are not members are called again, which heals what gossip has forgotten; and memory is
+//! bounded.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::num::{NonZeroU8, NonZeroUsize};
@@ -12,19 +14,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foca::{
-    Codec as _, Config, Foca, Member, NoCustomBroadcast, Notification, PeriodicParams, Runtime, State, Timer,
+    Codec as _, Config, Foca, Header, Member, Message, NoCustomBroadcast, Notification, PeriodicParams,
+    Runtime, State, Timer,
 };
 use tidecast_identity::NodeId;
 
+use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::frame::{FULL, Frame, put_member};
-use crate::{Dice, Keys, Limits, Peer};
+use crate::watch::Watch;
+use crate::{Dice, Key, Keys, Limits, Peer};
 
 /// Longest packet of foca, bytes. Channels are streams: it needs to fit no datagram.
 pub(crate) const MAX_PACKET: usize = 8 << 10;
 
 /// No packet has more members in it: each is longer than 64 bytes.
 const MOST_IN_PACKET: usize = MAX_PACKET / 64;
+
+/// Members that are asked at once whether they live, after a probe has failed; and that hear a goodbye first-hand.
+const SOME: usize = 64;
+/// Members that are asked to probe one that does not answer.
+const HELPERS: usize = 3;
+/// Beyond so many silent ones nobody is asked to help.
+const FEW_SILENT: usize = 8;
+/// A question that every version answers, and whose answer nobody waits for: any sign of life will do.
+const ARE_YOU_THERE: Frame = Frame::Ask(0, Key([0; 32]));
 
 /// What happened to the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +61,16 @@ pub(crate) struct Gossip<K: Keys> {
     asked: Asked,
     timers: BinaryHeap<Due>,
     count: u64,
+    clock: Clock,
+    watch: Watch,
+    /// Whom foca probes, and since when, until it is late.
+    probed: Option<(NodeId, u64)>,
+    /// Those that this node will declare dead if they do not refute it.
+    suspected: BTreeSet<NodeId>,
+    /// When those whose time is over were asked a last time.
+    last_call: BTreeMap<NodeId, u64>,
+    /// Makes foca's timers count.
+    token: u8,
     /// When a dead one is forgotten: one entry each, however often it died.
     forget: BTreeMap<NodeId, (u64, Peer)>,
     seeds: BTreeSet<NodeId>,
@@ -130,6 +154,12 @@ impl<K: Keys> Gossip<K> {
             asked: Asked::default(),
             timers: BinaryHeap::new(),
             count: 0,
+            clock: Clock::new(now),
+            watch: Watch::new(2 * limits.probe_every, now),
+            probed: None,
+            suspected: BTreeSet::new(),
+            last_call: BTreeMap::new(),
+            token: 0,
             forget: BTreeMap::new(),
             seeds: BTreeSet::new(),
             alive: BTreeMap::new(),
@@ -160,8 +190,56 @@ impl<K: Keys> Gossip<K> {
         self.alive.contains_key(&node) || self.forget.contains_key(&node)
     }
 
+    /// The time by the clock that does not jump.
+    fn time(&mut self, now: u64) -> u64 {
+        let due = self.due();
+        self.clock.read(now, due)
+    }
+
+    /// `node` has sent something.
+    pub(crate) fn hear(&mut self, node: NodeId, now: u64) {
+        let now = self.time(now);
+        self.note(node, now);
+    }
+
+    fn note(&mut self, node: NodeId, now: u64) {
+        if self.alive.contains_key(&node) {
+            self.watch.hear(node, now);
+            if self.suspected.contains(&node) {
+                self.warn(node);
+            }
+        }
+    }
+
+    /// Tells a suspect what is said of it, so that it refutes that: while it was cut off, nobody could.
+    fn warn(&mut self, node: NodeId) {
+        let known = self.known(node).filter(|known| known.state() == State::Suspect).cloned();
+        if let Some(known) = known {
+            let told = self.told(&known.id().clone(), Message::Gossip, Some(&known));
+            self.out.extend(told);
+        } else {
+            self.suspected.remove(&node);
+        }
+    }
+
+    /// The last channel to `node` has ended.
+    pub(crate) fn lost(&mut self, node: NodeId, now: u64) {
+        let now = self.time(now);
+        if self.alive.contains_key(&node) && !self.left {
+            self.ask(node, None, now);
+        }
+    }
+
+    /// Asks a member whether it lives; see [`Watch`].
+    fn ask(&mut self, node: NodeId, said: Option<Member<Peer>>, now: u64) {
+        if self.watch.ask(node, said, now) {
+            self.out.push((node, ARE_YOU_THERE));
+        }
+    }
+
     /// Calls `seed`, now and whenever it is no member.
     pub(crate) fn join(&mut self, seed: NodeId, now: u64) {
+        let now = self.time(now);
         if seed == self.me().node() || self.left {
             return;
         }
@@ -178,13 +256,23 @@ impl<K: Keys> Gossip<K> {
 
     /// Says goodbye.
     pub(crate) fn leave(&mut self, now: u64) {
+        let now = self.time(now);
         let _ = self.foca.leave_cluster(&mut self.asked);
+        // First-hand it needs no second look; see `doubts`.
+        let me = self.me().clone();
+        let others = self.alive.values().filter(|peer| **peer != me).take(SOME).cloned();
+        for peer in others.collect::<Vec<_>>() {
+            let down = Member::down(me.clone());
+            let told = self.told(&peer, Message::Gossip, Some(&down));
+            self.out.extend(told);
+        }
         self.left = true;
         self.settle(now);
     }
 
     /// Describes this node anew.
     pub(crate) fn become_new(&mut self, me: Peer, now: u64) {
+        let now = self.time(now);
         if self.foca.change_identity(me.clone(), &mut self.asked).is_ok() {
             self.insert(me);
             // Whom we tell it, tells us who is there.
@@ -197,16 +285,12 @@ impl<K: Keys> Gossip<K> {
 
     /// The incarnation that outbids all that were ever heard of.
     pub(crate) fn next_incarnation(&self, now: u64) -> u64 {
-        now.max(self.me().incarnation().saturating_add(1)).max(self.heard().saturating_add(1))
-    }
-
-    fn heard(&self) -> u64 {
-        self.codec.own()
+        now.max(self.me().incarnation().saturating_add(1)).max(self.codec.own().saturating_add(1))
     }
 
     /// True when the others hold this node for dead, or know a later life of it: it must describe itself anew.
     pub(crate) fn must_renew(&self) -> bool {
-        !self.left && (self.asked.defunct || self.heard() > self.me().incarnation())
+        !self.left && (self.asked.defunct || self.codec.own() > self.me().incarnation())
     }
 
     /// A packet of `from`; false if it is none.
@@ -214,46 +298,87 @@ impl<K: Keys> Gossip<K> {
         if self.left {
             return true;
         }
-        let Some(packet) = self.filter(from, packet) else { return false };
+        let now = self.time(now);
+        let Some(packet) = self.filter(from, packet, now) else { return false };
         let taken = self.foca.handle_data(&packet, &mut self.asked);
         self.settle(now);
         !matches!(taken, Err(foca::Error::MalformedPacket | foca::Error::Decode(_)))
     }
 
-    /// The packet, if it is the sender's own, without members for which there is no room.
-    fn filter(&mut self, from: NodeId, packet: &[u8]) -> Option<Vec<u8>> {
+    /// The packet, if it is the sender's own, without members for which there is no room, or of which more must be known.
+    fn filter(&mut self, from: NodeId, packet: &[u8], now: u64) -> Option<Vec<u8>> {
         let mut rest = packet;
         let header = self.codec.decode_header(&mut rest).ok()?;
-        if header.src.node() != from {
+        let size = self.foca.iter_membership_state().len();
+        // Who speaks has shown its card: there is as much room again for those.
+        if header.src.node() != from || !(self.is_known(from) || size < 2 * self.limits.members) {
             return None;
         }
-        let size = self.foca.iter_membership_state().len();
-        let mut out = Vec::new();
-        if rest.len() < 2 || size + MOST_IN_PACKET < self.limits.members {
-            out = packet.to_vec();
-        } else {
-            let (count, mut tail) = rest.split_at(2);
-            let count = count.iter().fold(0, |all, b| all << 8 | usize::from(*b));
-            let mut kept = Vec::new();
-            for _ in 0..count {
-                let member = self.codec.decode_member(&mut tail).ok()?;
-                let (node, room) = (member.id().node(), size + kept.len() < self.limits.members);
-                // Only of itself does a node say that it lives where it was never heard of; see `own`.
-                if room || self.is_known(node) || node == self.me().node() {
-                    kept.push(member);
-                }
-            }
-            self.codec.encode_header(&header, &mut out).ok()?;
-            out.extend(u16::try_from(kept.len()).ok()?.to_be_bytes());
-            kept.iter().for_each(|member| put_member(&mut out, member));
+        if let Message::ForwardedAck { origin, .. } = &header.message {
+            self.note(origin.node(), now);
         }
-        // Who speaks has shown its card: there is as much room again for those.
-        let known = self.is_known(from) || size < 2 * self.limits.members;
-        known.then_some(out)
+        let Some((count, mut tail)) = rest.split_at_checked(2) else { return Some(packet.to_vec()) };
+        let count = count.iter().fold(0, |all, b| all << 8 | usize::from(*b));
+        let mut kept = Vec::new();
+        for _ in 0..count {
+            let member = self.codec.decode_member(&mut tail).ok()?;
+            let (node, room) = (member.id().node(), size + MOST_IN_PACKET < self.limits.members);
+            let room = room || size + kept.len() < self.limits.members;
+            // Only of itself does a node say that it lives where it was never heard of; see `own`.
+            let admitted = room || self.is_known(node) || node == self.me().node();
+            if admitted && !self.doubts(from, &member, now) {
+                kept.push(member);
+            }
+        }
+        if kept.len() == count {
+            return Some(packet.to_vec());
+        }
+        let mut out = Vec::new();
+        self.codec.encode_header(&header, &mut out).ok()?;
+        out.extend(u16::try_from(kept.len()).ok()?.to_be_bytes());
+        kept.iter().for_each(|member| put_member(&mut out, member));
+        Some(out)
+    }
+
+    /// Whether `from` calls a member dead that was no suspect: then that one is asked first. It has left, and somebody
+    /// passes that on; or `from` was cut off, and comes back with a list of dead who live.
+    fn doubts(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
+        let node = said.id().node();
+        let doubtful = said.state() == State::Down && node != from && self.state(node) == Some(State::Alive);
+        if doubtful {
+            self.ask(node, Some(said.clone()), now);
+        }
+        doubtful
+    }
+
+    fn state(&self, node: NodeId) -> Option<State> {
+        self.known(node).map(Member::state)
+    }
+
+    fn known(&self, node: NodeId) -> Option<&Member<Peer>> {
+        self.foca.iter_membership_state().find(|member| member.id().node() == node)
+    }
+
+    /// A message of foca's that it does not send by itself.
+    fn told(
+        &mut self,
+        to: &Peer,
+        message: Message<Peer>,
+        about: Option<&Member<Peer>>,
+    ) -> Option<(NodeId, Frame)> {
+        let header = Header { src: self.me().clone(), src_incarnation: 0, dst: to.clone(), message };
+        let mut out = Vec::new();
+        self.codec.encode_header(&header, &mut out).ok()?;
+        if let Some(member) = about {
+            out.extend(1_u16.to_be_bytes());
+            put_member(&mut out, member);
+        }
+        Some((to.node(), Frame::Gossip(out)))
     }
 
     /// "Is your list the same?"
     pub(crate) fn compare(&mut self, from: NodeId, digest: u64, now: u64) {
+        let now = self.time(now);
         let recent = self.gave_list.get(&from).is_some_and(|at| now < at + self.limits.compare_every / 4);
         if self.left || digest == self.digest || recent || !self.alive.contains_key(&from) {
             return;
@@ -280,6 +405,7 @@ impl<K: Keys> Gossip<K> {
         if self.asked_list != Some(from) || self.left {
             return true;
         }
+        let now = self.time(now);
         let mut room = self.limits.members.saturating_sub(self.foca.iter_membership_state().len());
         let mut taken = Vec::new();
         for member in members {
@@ -287,7 +413,8 @@ impl<K: Keys> Gossip<K> {
             let (node, known) = (member.id().node(), self.is_known(member.id().node()));
             // A death that was missed counts; of the others' dead nobody needs to hear.
             let dead = member.state() == State::Down && !self.alive.contains_key(&node);
-            if node == self.me().node() || dead || (!known && room == 0) {
+            let refused = node == self.me().node() || dead || (!known && room == 0);
+            if refused || self.doubts(from, &member, now) {
                 continue;
             }
             room -= usize::from(!known);
@@ -300,32 +427,132 @@ impl<K: Keys> Gossip<K> {
 
     /// When there is something to do by itself.
     pub(crate) fn next(&self) -> u64 {
+        self.clock.outer(self.due())
+    }
+
+    fn due(&self) -> u64 {
         let timer = self.timers.peek().map_or(u64::MAX, |due| due.0);
-        self.compare_at.min(timer)
+        self.compare_at.min(timer).min(self.watch.next())
     }
 
     pub(crate) fn tick(&mut self, now: u64) {
+        let now = self.time(now);
         while self.timers.peek().is_some_and(|due| due.0 <= now) {
             let Some(Due(_, _, timer)) = self.timers.pop() else { break };
+            if let Some(at) = self.put_off(&timer, now) {
+                self.schedule(at, timer);
+                continue;
+            }
             let _ = self.foca.handle_timer(timer, &mut self.asked);
             self.settle(now);
         }
+        self.look_after_silent(now);
         if now >= self.compare_at && !self.left {
-            self.compare_at =
-                now + self.limits.compare_every / 2 + self.dice.below(self.limits.compare_every.max(1));
-            let dead: Vec<_> =
-                self.forget.iter().filter(|(_, (at, _))| *at <= now).map(|(n, _)| *n).collect();
-            for node in dead {
-                if let Some((_, peer)) = self.forget.remove(&node) {
-                    let _ = self.foca.handle_timer(Timer::RemoveDown(peer), &mut self.asked);
+            self.compare_lists(now);
+        }
+    }
+
+    /// When to look at a timer again that is due, if there is reason to wait.
+    fn put_off(&mut self, timer: &Timer<Peer>, now: u64) -> Option<u64> {
+        match timer {
+            // The end of a probe that was not answered: it gets another period, and so do all who were not heard lately.
+            Timer::ProbeRandomMember(_) => {
+                let (node, since) = self.probed.take()?;
+                if self.left || !self.alive.contains_key(&node) || self.watch.was_heard(node, since) {
+                    return None;
                 }
+                self.ask_silent(now);
+                Some(now + self.limits.probe_every)
             }
-            self.ask_list();
-            let lost: Vec<_> = self.seeds.iter().filter(|s| !self.alive.contains_key(s)).copied().collect();
-            let lost = lost.get(self.dice.below(lost.len().max(1) as u64) as usize).copied();
-            lost.into_iter().for_each(|seed| self.announce(seed));
+            Timer::ChangeSuspectToDown { member_id, .. } => self.reprieve(member_id.node(), now),
+            _ => None,
+        }
+    }
+
+    /// When to look again at a suspect whose time is over.
+    fn reprieve(&mut self, node: NodeId, now: u64) -> Option<u64> {
+        let patience = 2 * self.limits.probe_every;
+        self.known(node).filter(|known| known.state() == State::Suspect)?;
+        // Who hears nobody at all may be cut off itself.
+        let silence = self.watch.silence(now);
+        if silence > patience && silence < self.limits.alone_for {
+            return Some(now + self.limits.probe_every);
+        }
+        // It was cut off, or this node was, and is heard again: it will refute what it is told.
+        let heard = self.watch.was_heard(node, now.saturating_sub(patience));
+        let called = self.last_call.get(&node).filter(|at| !heard && now <= **at + 2 * patience);
+        match called {
+            Some(at) => Some(at + patience).filter(|end| now < *end),
+            None => {
+                self.last_call.insert(node, now);
+                self.ask(node, None, now);
+                Some(now + patience)
+            }
+        }
+    }
+
+    /// Where one does not answer, others may be gone with it.
+    fn ask_silent(&mut self, now: u64) {
+        if !self.watch.may_sweep(5 * self.limits.probe_every, now) {
+            return;
+        }
+        let (me, since) = (self.me().node(), now.saturating_sub(2 * self.limits.probe_every));
+        let silent = self.alive.keys().filter(|n| **n != me && !self.watch.was_heard(**n, since));
+        let mut silent: Vec<_> = silent.copied().collect();
+        for at in 0..silent.len().min(SOME) {
+            let other = at + self.dice.below((silent.len() - at) as u64) as usize;
+            silent.swap(at, other);
+        }
+        silent.into_iter().take(SOME).for_each(|node| self.ask(node, None, now));
+    }
+
+    /// Who was asked whether it lives, and does not answer.
+    fn look_after_silent(&mut self, now: u64) {
+        for node in self.watch.unhelped(FEW_SILENT, now) {
+            let Some(target) = self.alive.get(&node).cloned() else { continue };
+            for _ in 0..HELPERS {
+                let helper = self.anyone().filter(|n| *n != node).and_then(|n| self.alive.get(&n).cloned());
+                let Some(helper) = helper else { continue };
+                let message = Message::PingReq { target: target.clone(), probe_number: 0 };
+                let told = self.told(&helper, message, None);
+                self.out.extend(told);
+            }
+        }
+        for (node, said) in self.watch.overdue(now) {
+            let Some(known) = self.known(node).filter(|known| known.state() != State::Down) else { continue };
+            let (member_id, incarnation) = (known.id().clone(), known.incarnation());
+            let suspect = Member::new(member_id.clone(), incarnation, State::Suspect);
+            let end = Timer::ChangeSuspectToDown { member_id, incarnation, token: self.token };
+            let new = known.state() == State::Alive || !self.suspected.contains(&node);
+            if said.is_none() && new {
+                self.suspected.insert(node);
+                self.schedule(now + self.limits.suspect_for, end);
+            }
+            let _ = self.foca.apply_many([said.unwrap_or(suspect)].into_iter(), true, &mut self.asked);
             self.settle(now);
         }
+    }
+
+    fn schedule(&mut self, at: u64, timer: Timer<Peer>) {
+        self.count += 1;
+        self.timers.push(Due(at, self.count, timer));
+    }
+
+    /// Forgets the dead, compares lists with one, and calls a seed that is lost.
+    fn compare_lists(&mut self, now: u64) {
+        self.compare_at =
+            now + self.limits.compare_every / 2 + self.dice.below(self.limits.compare_every.max(1));
+        let dead: Vec<_> = self.forget.iter().filter(|(_, (at, _))| *at <= now).map(|(n, _)| *n).collect();
+        for node in dead {
+            if let Some((_, peer)) = self.forget.remove(&node) {
+                let _ = self.foca.handle_timer(Timer::RemoveDown(peer), &mut self.asked);
+            }
+        }
+        self.ask_list();
+        let lost: Vec<_> = self.seeds.iter().filter(|s| !self.alive.contains_key(s)).copied().collect();
+        let lost = lost.get(self.dice.below(lost.len().max(1) as u64) as usize).copied();
+        lost.into_iter().for_each(|seed| self.announce(seed));
+        self.settle(now);
     }
 
     fn ask_list(&mut self) {
@@ -344,12 +571,21 @@ impl<K: Keys> Gossip<K> {
     fn settle(&mut self, now: u64) {
         for (after, timer) in std::mem::take(&mut self.asked.timers) {
             let at = now.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-            if let Timer::RemoveDown(peer) = timer {
-                self.forget.insert(peer.node(), (at, peer));
-                continue;
+            match timer {
+                Timer::RemoveDown(peer) => {
+                    self.forget.insert(peer.node(), (at, peer));
+                    continue;
+                }
+                Timer::SendIndirectProbe { ref probed_id, .. } => {
+                    self.probed = Some((probed_id.node(), now));
+                }
+                Timer::ProbeRandomMember(token) => self.token = token,
+                Timer::ChangeSuspectToDown { ref member_id, .. } => {
+                    self.suspected.insert(member_id.node());
+                }
+                _ => {}
             }
-            self.count += 1;
-            self.timers.push(Due(at, self.count, timer));
+            self.schedule(at, timer);
         }
         let packets = std::mem::take(&mut self.asked.send);
         self.out.extend(packets.into_iter().map(|(to, packet)| (to, Frame::Gossip(packet))));
@@ -387,6 +623,9 @@ impl<K: Keys> Gossip<K> {
         if let Some(old) = self.alive.remove(&node) {
             self.digest ^= digest(&old);
         }
+        self.watch.forget(node);
+        self.suspected.remove(&node);
+        self.last_call.remove(&node);
     }
 }
 
@@ -400,7 +639,7 @@ fn config(limits: &Limits) -> Config {
     Config {
         probe_period: Duration::from_millis(limits.probe_every),
         probe_rtt: Duration::from_millis(limits.probe_every / 2),
-        num_indirect_probes: some(3),
+        num_indirect_probes: some(HELPERS),
         max_transmissions: NonZeroU8::new(12).unwrap_or(NonZeroU8::MIN),
         suspect_to_down_after: Duration::from_millis(limits.suspect_for),
         remove_down_after: Some(Duration::from_millis(limits.forget_after)),

@@ -24,6 +24,7 @@
 //! Promises: no socket, no clock, no thread, no unseeded randomness: bytes and the time go in, bytes, events and the
 //! time of the next tick come out. Memory is bounded by [`Limits`]; every decoder is bounded and canonical.
 
+mod clock;
 mod codec;
 mod dice;
 mod frame;
@@ -39,6 +40,7 @@ mod rank;
 mod record;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub(crate) use dice::Dice;
 pub use frame::MAX_FRAME;

@@ -7,13 +7,15 @@ pub struct Limits {
     pub members: usize,
     /// Most seeds that are remembered.
     pub seeds: usize,
-    /// How often a member is probed; half of it is the time for the first answer, which crowded links need: who is
-    /// suspected wrongly has to say to all that it lives.
+    /// How often a member is probed. Half of it is the time for the first answer, twice as much for any: crowded links
+    /// need that, and who is suspected wrongly has to say to all that it lives.
     pub probe_every: u64,
     /// How often news are passed on.
     pub gossip_every: u64,
-    /// How long a suspect may refute.
+    /// How long a suspect may refute, before it is asked a last time, for two periods.
     pub suspect_for: u64,
+    /// How long a member that hears nobody at all takes that for its own fault, and declares nobody dead.
+    pub alone_for: u64,
     /// How long a dead member is remembered.
     pub forget_after: u64,
     /// How often lists are compared, seeds and the dead called.
@@ -43,9 +45,10 @@ impl Default for Limits {
         Self {
             members: 8_192,
             seeds: 64,
-            probe_every: 3_000,
+            probe_every: 1_000,
             gossip_every: 500,
             suspect_for: 8_000,
+            alone_for: 15_000,
             forget_after: 3_600_000,
             compare_every: 30_000,
             copies: 5,

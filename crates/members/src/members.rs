@@ -116,6 +116,12 @@ impl<K: Keys> Members<K> {
         self.settle(now);
     }
 
+    /// The daemon's last channel to `node` has ended. Whether that one is dead, or only the channel, is found out.
+    pub fn lost(&mut self, node: NodeId, now: u64) {
+        self.gossip.lost(node, now);
+        self.settle(now);
+    }
+
     /// Has another card or other addresses from now on.
     pub fn describe(&mut self, card: [u8; 32], addresses: Vec<SocketAddr>, now: u64) {
         (self.describe.card, self.describe.addresses) = (card, addresses);
@@ -205,6 +211,7 @@ impl<K: Keys> Members<K> {
 
     /// A frame of `from`, whom TLS has proven and whose card is good.
     pub fn receive(&mut self, from: NodeId, bytes: &[u8], now: u64) {
+        self.gossip.hear(from, now);
         let fine = match Frame::decode(bytes) {
             None => Frame::is_newer(bytes),
             Some(Frame::Gossip(packet)) => self.gossip.packet(from, &packet, now),
@@ -287,7 +294,8 @@ impl<K: Keys> Members<K> {
     /// The time has come, or gone by.
     pub fn tick(&mut self, now: u64) {
         self.gossip.tick(now);
-        if now >= self.round_at {
+        // Also when the clock was set back.
+        if now >= self.round_at || self.round_at > now + ROUND {
             self.round_at = now + ROUND;
             self.kept.expire(now);
             let due = self.own.round(&*self.keys, &mut self.dice, now);
