@@ -20,7 +20,7 @@ use crate::peer::message::Ask;
 /// Words that may wait for the circle; further frames are dropped (gossip is repeated), further requests wait.
 const QUEUE: usize = 4096;
 /// Members dialled at once to tell them something.
-const DIALS: usize = 32;
+const DIALS: usize = 128;
 /// Daemons whose addresses are known, alive or not.
 const PLACES: usize = 16_384;
 /// That this host holds something is said for so long, milliseconds, and again at half time.
@@ -37,6 +37,8 @@ enum Word {
     Heard(NodeId, Bytes),
     /// A daemon is reached: whoever it knows is to be known here.
     Met(NodeId, Vec<SocketAddr>),
+    /// The last channel to it has ended.
+    Lost(NodeId),
     Say(Claim, u64),
     Withdraw(Slot),
     Carry(Record),
@@ -110,6 +112,11 @@ impl Circle {
     /// A daemon is reached.
     pub(crate) fn met(&self, node: NodeId, addresses: Vec<SocketAddr>) {
         let _ = self.words.try_send(Word::Met(node, addresses));
+    }
+
+    /// The last channel to a daemon has ended: it may be dead.
+    pub(crate) fn lost(&self, node: NodeId) {
+        let _ = self.words.try_send(Word::Lost(node));
     }
 
     /// This host holds (`complete`) a cache from now on, or is getting it; see [`crate::named::held`].
@@ -190,7 +197,8 @@ impl Driver {
     pub(crate) async fn run(mut self, daemon: Arc<Daemon>) {
         loop {
             let wait = self.members.next_tick().saturating_sub(millis());
-            let tick = Instant::now() + Duration::from_millis(wait.min(60_000));
+            // The clock by which it was reckoned may be set back.
+            let tick = Instant::now() + Duration::from_millis(wait.min(1_000));
             let mut left = None;
             tokio::select! {
                 word = self.queue.recv() => match word {
@@ -221,6 +229,7 @@ impl Driver {
                     self.members.join(node, now);
                 }
             }
+            Word::Lost(node) => self.members.lost(node, now),
             Word::Say(claim, life) => {
                 if self.members.say(claim, life, now).is_none() {
                     tracing::warn!("a cache has a name that is too long to be told to others");

@@ -107,6 +107,12 @@ impl Serve for Daemon {
         self.circle.met(link.peer.node, link.peer.hello.addresses.clone());
     }
 
+    fn ended(&self, node: NodeId) {
+        if self.peers.to(node).is_none() {
+            self.circle.lost(node);
+        }
+    }
+
     fn turned_away(&self, who: &str, why: &str) {
         self.note(who, "connect", "", &format!("refused: {why}"));
     }

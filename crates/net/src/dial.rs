@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls_pki_types::ServerName;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
 use tidecast_swarm::Candidate;
@@ -23,6 +23,8 @@ use crate::security::Security;
 use crate::shared::Shared;
 use crate::transport::{Booked, Transport};
 
+/// A control channel ends when nothing was acknowledged for so long.
+const GONE: Duration = Duration::from_secs(5);
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
 /// What a peer that does not answer at all is late with; it may be down, which is no offence.
@@ -99,6 +101,15 @@ pub(crate) fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
+}
+
+/// A connection that only talks ends within seconds when its other end, or the link, is gone: what was sent is acknowledged
+/// within [`GONE`], and so is a probe of the kernel's on an idle one. Otherwise TCP would wait longer and longer between
+/// two tries, and go on long after the link is back.
+pub fn end_when_gone(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_user_timeout(Some(GONE));
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(2 * GONE).with_interval(GONE / 5));
 }
 
 /// Buffers for a peer that is proven, or that we have dialled.

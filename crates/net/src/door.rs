@@ -18,7 +18,7 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::accept::encrypt;
 use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
-use crate::dial::tune;
+use crate::dial::{end_when_gone, tune};
 use crate::error::ConnError;
 use crate::security::proven;
 use crate::shared::Shared;
@@ -118,6 +118,7 @@ impl Door {
         let session = stream.get_ref().1;
         let node = proven(session.peer_certificates())?;
         if session.alpn_protocol() != Some(ALPN) {
+            end_when_gone(stream.get_ref().0.as_ref());
             return Ok(Welcomed::Visitor(Box::pin(stream), node));
         }
         let opening = Opening::answer(Transport::Tls(Box::new(stream)), &self.cpu).await?;

@@ -119,6 +119,12 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
     }
 }
 
+impl<S: AsRef<TcpStream>> AsRef<TcpStream> for Intake<S> {
+    fn as_ref(&self) -> &TcpStream {
+        self.socket.inner.as_ref()
+    }
+}
+
 impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,

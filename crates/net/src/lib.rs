@@ -34,6 +34,7 @@ mod transport;
 pub use accept::listen;
 pub use cpu::{Cpu, Stage};
 pub use demand::{Demand, OnVerified, Urgency};
+pub use dial::end_when_gone;
 pub use door::{Door, Stream, Visitor};
 pub use driver::gather::Group;
 pub use driver::plan::{Complained, Member};

@@ -98,6 +98,9 @@ pub(crate) trait Serve: Send + Sync + 'static {
     /// A channel is up.
     fn met(&self, _link: &Arc<Link>) {}
 
+    /// A channel has ended.
+    fn ended(&self, _node: NodeId) {}
+
     /// Somebody was turned away. Not more often than may be written down.
     fn turned_away(&self, _who: &str, _why: &str) {}
 

@@ -27,7 +27,10 @@ use refusals::{Refusals, Whose, who};
 pub(crate) const PROTOCOL: &[u8] = b"tidecast-daemon/1";
 /// Channels remembered at most; further ones serve who made them, and nobody else.
 const MOST: usize = 4096;
-/// An address answers and has shaken hands within this time.
+/// An address answers within this time: a second try a second after the first, and no waiting for a third, so that a link
+/// that comes back is used at once.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Hands are shaken within this time.
 const DIAL: Duration = Duration::from_secs(5);
 
 /// Why another daemon cannot be spoken with.
@@ -228,6 +231,7 @@ impl Peers {
         let config = self.tls.client_speaking(PROTOCOL, None).map_err(|e| unreachable(e.to_string()))?;
         let connect = async {
             stream.set_nodelay(true)?;
+            tidecast_net::end_when_gone(&stream);
             TlsConnector::from(config).connect(placeholder_name(), stream).await
         };
         let stream = match timeout(DIAL, connect).await {
@@ -298,14 +302,19 @@ impl Peers {
             }
         }
         serve.met(&link);
+        let serve = serve.clone();
+        let run = async move {
+            run.await;
+            serve.ended(node);
+        };
         (link, run)
     }
 }
 
 async fn connect(addr: SocketAddr) -> Result<TcpStream, PeerError> {
-    let connected = timeout(DIAL, TcpStream::connect(addr)).await;
+    let connected = timeout(CONNECT, TcpStream::connect(addr)).await;
     let connected =
-        connected.map_err(|_| unreachable(addr, format!("no answer within {} s", DIAL.as_secs())))?;
+        connected.map_err(|_| unreachable(addr, format!("no answer within {} s", CONNECT.as_secs())))?;
     connected.map_err(|error| unreachable(addr, error))
 }
 
