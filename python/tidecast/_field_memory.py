@@ -14,7 +14,7 @@ _DIR = pathlib.Path("/dev/shm")
 _PREFIX = "tidecast-field-"
 _MAGIC = int.from_bytes(b"TCFIELD1", "little")
 #: Places of words, in bytes.
-_FRONT, _STEP, _CLOSED, _STATE, _MADE, _LAST, _TITLE, _RATE = 88, 96, 104, 112, 120, 128, 136, 256
+_FRONT, _STEP, _CLOSED, _STATE, _MADE, _LAST, _TITLE, _RATE, _MAPS, _HOLES = 88, 96, 104, 112, 120, 128, 136, 256, 264, 280
 #: Between two looks of a wait, seconds.
 _LOOK = 0.002
 
@@ -64,9 +64,10 @@ class Entry(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """A copy of a volume, and the number of its step."""
+    """A copy of a volume, the number of its step, and which values are not of it: ``numpy.ma.array(volume.array, mask=volume.mask)``."""
     array: np.ndarray
     step: int
+    mask: np.ndarray
 
 
 class Field:
@@ -93,6 +94,9 @@ class Field:
             raise FieldError(f"{self._path} is damaged")
         self._volumes = [np.frombuffer(self._map, "<f4", count, first + n * apart).reshape(self.shape)
                          for n in range(self._word(64))]
+        # Of a receiver that has none, nothing is known.
+        maps, size = self._word(_MAPS), self._word(_MAPS + 8)
+        self._maps = [np.frombuffer(self._map, "u1", -(-count // 8), maps + n * size) for n in range(len(self._volumes))] if maps else []
         self._seen = self.closed
 
     def _word(self, offset: int) -> int:
@@ -103,6 +107,18 @@ class Field:
         """The volume to read, as it is now: a read-only view, nothing is copied. With ``field recv --volume live`` it changes all the
         time; else it is a step that has closed, and is left alone for one more step at least. Ask again for a newer one."""
         return self._volumes[min(self._word(_FRONT), len(self._volumes) - 1)]
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Which values of :attr:`array` are not of the step in front, True for each, as ``numpy.ma`` has it: they were lost, and are NaN or
+        those of an earlier step. Of a volume that always changes, those that are neither of the step that closed last nor of a later one."""
+        return self._mask(min(self._word(_FRONT), len(self._volumes) - 1))
+
+    def _mask(self, volume: int) -> np.ndarray:
+        if not self._maps or self._word(_HOLES + 8 * volume) == 0:
+            return np.broadcast_to(np.False_, self.shape)
+        count = self.shape[0] * self.shape[1] * self.shape[2]
+        return np.unpackbits(self._maps[volume], count=count, bitorder="little").reshape(self.shape) == 0
 
     @property
     def step(self) -> int:
@@ -174,27 +190,28 @@ class Field:
         return self._seen
 
     def read(self, timeout: float = 10.0) -> Volume:
-        """A copy of the volume in front, all of it of one step, and its number. (A volume that always changes is copied as it is.)
+        """A copy of the volume in front, with the number of its step and a mask of what is not of that step. (A volume that always changes
+        is copied as it is.)
 
         :raises FieldError: steps come so fast that none could be copied whole within ``timeout`` seconds
         """
         if len(self._volumes) == 1:
-            return Volume(self.array.copy(), self.step)
+            return Volume(self.array.copy(), self.step, self.mask)
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             front, step = self._word(_FRONT), self.step
             sequence = self._word(224 + 8 * front)
             if sequence % 2 == 0:
-                copy = self._volumes[front].copy()
+                copy, mask = self._volumes[front].copy(), self._mask(front)
                 # A step may have come to the front between the two words.
                 if self._word(224 + 8 * front) == sequence and (self._word(_FRONT), self.step) == (front, step):
-                    return Volume(copy, step)
+                    return Volume(copy, step, mask)
             time.sleep(_LOOK)
         raise FieldError(f"{self.name}: no step could be copied whole within {timeout} s")
 
     def close(self) -> None:
         """Lets go of the memory. Arrays that are still in use keep it."""
-        self._volumes, self._words = [], np.zeros(64, "<u8")
+        self._volumes, self._maps, self._words = [], [], np.zeros(64, "<u8")
         self._file.close()
         try:
             self._map.close()

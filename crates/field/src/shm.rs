@@ -30,6 +30,8 @@ const SLABS: usize = 4096;
 pub const HISTORY: u64 = 4096;
 /// Bytes of one.
 const ENTRY: usize = 64;
+/// Maps of volumes begin at multiples of it.
+const PAGE: usize = 4096;
 /// Volumes begin at multiples of it, so that they can lie on large pages.
 const ALIGN: usize = 2 << 20;
 
@@ -47,6 +49,8 @@ pub mod head {
     pub const LAST: usize = 128;
     /// Bits a second that the sender says it sends.
     pub const RATE: usize = 256;
+    pub(super) const MAPS: usize = 264;
+    pub(super) const HOLES: usize = 280;
     pub(super) const NAME: usize = 136;
     pub(super) const WRITTEN: usize = 216;
     pub(super) const SEQUENCES: usize = 224;
@@ -153,6 +157,11 @@ pub struct Shared {
     volumes: usize,
     first_volume: usize,
     volume_size: usize,
+    /// Where the maps of the volumes begin, and bytes of one: a bit for each value.
+    first_map: usize,
+    map_size: usize,
+    /// The first value here, and behind the last.
+    span: (usize, usize),
     history: usize,
 }
 
@@ -176,9 +185,11 @@ impl Shared {
         let history = (SLABS + slabs.len() * SLAB).next_multiple_of(ENTRY);
         let first_volume = (history + HISTORY as usize * ENTRY).next_multiple_of(ALIGN);
         let volume_size = (shape.values() as usize * VALUE).next_multiple_of(ALIGN);
-        let size = first_volume + volumes * volume_size;
+        let first_map = first_volume + volumes * volume_size;
+        let map_size = (shape.values() as usize).div_ceil(8).next_multiple_of(PAGE);
+        let size = first_map + volumes * map_size;
         let (begin, end) = span(slabs);
-        let needed = (first_volume + volumes * (end - begin) * VALUE) as u64;
+        let needed = (first_volume + volumes * ((end - begin) * VALUE + (end - begin) / 8 + PAGE)) as u64;
         let room = rustix::fs::statvfs(DIR).map_err(|e| io("look at")(e.into()))?;
         if room.f_bavail.saturating_mul(room.f_frsize) < needed {
             return Err(Error::Full(needed));
@@ -199,12 +210,24 @@ impl Shared {
         reserve(0, first_volume)?;
         for volume in 0..volumes {
             reserve(first_volume + volume * volume_size + begin * VALUE, (end - begin) * VALUE)?;
+            reserve(first_map + volume * map_size + begin / 8, end.div_ceil(8) - begin / 8)?;
         }
         let map = MmapOptions::new().len(size).map_raw(&file).map_err(io("map"))?;
         // Fewer faults where the system has large pages for shared memory; else nothing is lost.
         let _ = map.advise(Advice::HugePage);
-        let shared =
-            Self { map, _file: file, path, slabs: slabs.len(), volumes, first_volume, volume_size, history };
+        let shared = Self {
+            map,
+            _file: file,
+            path,
+            slabs: slabs.len(),
+            volumes,
+            first_volume,
+            volume_size,
+            first_map,
+            map_size,
+            span: (begin, end),
+            history,
+        };
         shared.fill_head(shape, slabs, title);
         shared.appear()?;
         Ok(shared)
@@ -229,9 +252,12 @@ impl Shared {
             (120, made),
             (200, self.history as u64),
             (208, HISTORY),
+            (head::MAPS, self.first_map as u64),
+            (head::MAPS + 8, self.map_size as u64),
         ];
         words.iter().for_each(|(offset, value)| self.set(*offset, *value));
         self.set_title(title);
+        (0..self.volumes).for_each(|volume| self.set_holes(volume, (self.span.1 - self.span.0) as u64));
         for (number, (stream, slab)) in slabs.iter().enumerate() {
             self.set_slab(number, 0, slab.begin.into());
             self.set_slab(number, 8, slab.end.into());
@@ -351,6 +377,59 @@ impl Shared {
         }
     }
 
+    /// Says how many values here are not of the step that a volume has; of one that is always changing, whether there may be any.
+    pub fn set_holes(&self, volume: usize, holes: u64) {
+        debug_assert!(volume < self.volumes);
+        self.set(head::HOLES + 8 * volume, holes);
+    }
+
+    /// Says whether the values of all slabs here are of the step that a volume has.
+    pub fn map_all(&self, volume: usize, of_step: bool) {
+        self.map_values(volume, self.span.0, self.span.1 - self.span.0, of_step);
+    }
+
+    /// Says whether values from `place` on are of the step that a volume has. Neighbours may do so at the same time.
+    pub fn map_values(&self, volume: usize, place: usize, values: usize, of_step: bool) {
+        let (mut place, end) = (place, place.saturating_add(values));
+        while place < end {
+            let bit = place % 64;
+            let count = (64 - bit).min(end - place);
+            let bits = (u64::MAX >> (64 - count) << bit).to_le();
+            let Some(word) = self.map_word(volume, place) else { return };
+            match (count, of_step) {
+                (64, true) => word.store(u64::MAX, Ordering::Relaxed),
+                (_, true) => drop(word.fetch_or(bits, Ordering::Relaxed)),
+                (_, false) => drop(word.fetch_and(!bits, Ordering::Relaxed)),
+            }
+            place += count;
+        }
+    }
+
+    /// Names the values, of so many from `place` on, that are not of the step that a volume has.
+    pub fn each_hole(&self, volume: usize, place: usize, values: usize, mut found: impl FnMut(usize)) {
+        let (mut at, end) = (place, place.saturating_add(values));
+        while at < end {
+            let next = (at - at % 64 + 64).min(end);
+            let Some(word) = self.map_word(volume, at) else { return };
+            let bits = u64::from_le(word.load(Ordering::Relaxed));
+            if bits != u64::MAX {
+                (at..next).filter(|at| bits >> (at % 64) & 1 == 0).for_each(&mut found);
+            }
+            at = next;
+        }
+    }
+
+    fn map_word(&self, volume: usize, place: usize) -> Option<&AtomicU64> {
+        let within = place / 64 * 8;
+        let offset = self.first_map + volume * self.map_size + within;
+        if volume >= self.volumes || within + 8 > self.map_size {
+            return None;
+        }
+        // SAFETY: aligned, for the map begins on a page, and so do volumes' maps within it; within the map, by the check above and by the
+        // length that `create` gave it; reached as atomic words only; the map lives as long as `self`.
+        Some(unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) })
+    }
+
     /// Where the value at `place` of a volume is, if so many bytes from there are within the volume.
     #[inline]
     fn at(&self, volume: usize, place: usize, bytes: usize) -> Option<*mut u8> {
@@ -396,6 +475,32 @@ mod tests {
 
     fn unique(what: &str) -> Name {
         Name::take(&format!("test-{what}-{}", std::process::id())).unwrap()
+    }
+
+    #[test]
+    fn the_map_has_a_bit_for_each_value() {
+        let name = unique("map");
+        let shape = Shape::new(16, 16, 4).unwrap();
+        let slabs = [(2, shape.slab(2, 4).unwrap()), (3, shape.slab(3, 4).unwrap())];
+        let shared = Shared::create(&name, shape, &slabs, 3, "").unwrap();
+        let (begin, end) = shared.span;
+        let holes = |volume| {
+            let mut holes = Vec::new();
+            shared.each_hole(volume, begin, end - begin, |place| holes.push(place));
+            holes
+        };
+        assert_eq!(holes(1), (begin..end).collect::<Vec<_>>(), "nothing has come yet");
+        shared.map_all(1, true);
+        assert!(holes(1).is_empty());
+        shared.map_values(1, begin + 3, 130, false);
+        shared.map_values(1, begin + 60, 10, true);
+        let expected: Vec<_> = (3..60).chain(70..133).map(|n| begin + n).collect();
+        assert_eq!(holes(1), expected);
+        assert_eq!(holes(0).len(), end - begin, "each volume has its own");
+        // What lies outside is passed over.
+        shared.map_values(1, shared.map_size * 8, 10, true);
+        shared.map_values(7, 0, 10, true);
+        shared.retire(true);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Layout {
     slabs: [u64; 3],
     volumes: [u64; 3],
     history: [u64; 2],
+    /// Of which values are of the step: where the first volume's map is, and bytes of one; 0: there are none.
+    maps: [u64; 2],
     made: u64,
 }
 
@@ -53,6 +55,7 @@ impl Layout {
             slabs: [word(40)?, word(48)?, word(56)?],
             volumes: [word(64)?, word(72)?, word(80)?],
             history: [word(200)?, word(208)?],
+            maps: [word(264)?, word(272)?],
             made: word(120)?,
         };
         layout.check(len).map(|()| layout)
@@ -82,7 +85,15 @@ impl Layout {
         if !(1..=1 << 20).contains(&entries) {
             return Err(format!("its history has {entries} entries"));
         }
-        within("history", first, 64, entries, 64)
+        within("history", first, 64, entries, 64)?;
+        let ([first, each], bytes) = (self.maps, (size / 4).div_ceil(8));
+        if first == 0 {
+            return Ok(());
+        }
+        if volumes > 1 && each < bytes {
+            return Err(format!("its maps are {each} bytes apart"));
+        }
+        within("maps", first, each, volumes, bytes)
     }
 }
 
@@ -113,6 +124,8 @@ pub(crate) struct Front {
     volume: u64,
     sequence: u64,
     last: u64,
+    /// Whether values may be of another step.
+    holed: bool,
     pub(crate) step: u64,
 }
 
@@ -213,16 +226,40 @@ impl Open {
         let sequence = if single { 0 } else { get(224 + 8 * volume as usize) };
         // A volume that is always changing is another with each packet.
         let last = if single { get(128) } else { 0 };
-        let front = Front { made: self.layout.made, volume, sequence, last, step: get(96) };
+        let holed = self.layout.maps[0] != 0 && get(280 + 8 * volume as usize) != 0;
+        let front = Front { made: self.layout.made, volume, sequence, last, holed, step: get(96) };
         Ok((sequence % 2 == 0).then_some(front))
     }
 
     /// Values of a row, from `x` on, as bytes.
-    pub(crate) fn values(&self, front: &Front, [x, y, z]: [u64; 3], bytes: &mut [u8]) -> Result<(), Error> {
-        let [nx, ny, _] = self.layout.shape;
-        let place = (z * ny + y) * nx + x;
+    pub(crate) fn values(&self, front: &Front, place: [u64; 3], bytes: &mut [u8]) -> Result<(), Error> {
         let [_, first, each] = self.layout.volumes;
-        self.read(bytes, first + front.volume * each + place * 4)
+        self.read(bytes, first + front.volume * each + self.place(place) * 4)
+    }
+
+    /// Makes NaN of the values of a row that are not of the step in front: they would show what was elsewhere in time.
+    pub(crate) fn blank(&self, front: &Front, place: [u64; 3], values: &mut [f32]) -> Result<(), Error> {
+        if !front.holed {
+            return Ok(());
+        }
+        let [first, each] = self.layout.maps;
+        let place = self.place(place);
+        let skipped = (place % 8) as usize;
+        crate::values::with_bytes((skipped + values.len()).div_ceil(8), |bits| {
+            self.read(bits, first + front.volume * each + place / 8)?;
+            for (n, value) in values.iter_mut().enumerate() {
+                let at = skipped + n;
+                if bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 0) {
+                    *value = f32::NAN;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn place(&self, [x, y, z]: [u64; 3]) -> u64 {
+        let [nx, ny, _] = self.layout.shape;
+        (z * ny + y) * nx + x
     }
 
     /// The planes that slabs here have, and of which something has come: the rest was never filled.
@@ -331,6 +368,9 @@ mod tests {
         for word in wrong.iter().chain(&[(64, 0), (64, 9), (72, u64::MAX), (80, 255), (200, end), (208, 0)]) {
             assert!(Layout::parse(&head(&[*word]), end).is_err(), "{word:?}");
         }
+        let mapped = |first, each| Layout::parse(&head(&[(264, first), (272, each)]), end);
+        assert!(mapped(end - 24, 8).is_ok());
+        assert!(mapped(end - 16, 8).is_err() && mapped(4096, 7).is_err() && mapped(u64::MAX, 8).is_err());
     }
 
     #[test]

@@ -16,13 +16,23 @@ pub(crate) fn fill(
     values: &mut [f32],
     read: impl FnOnce(&mut [u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    BYTES.with_borrow_mut(|bytes| {
-        bytes.resize(values.len() * 4, 0);
+    with_bytes(values.len() * 4, |bytes| {
         read(bytes)?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
         }
         Ok(())
+    })
+}
+
+/// Lends so many bytes that are kept from one call to the next.
+pub(crate) fn with_bytes(
+    count: usize,
+    work: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    BYTES.with_borrow_mut(|bytes| {
+        bytes.resize(count, 0);
+        work(bytes)
     })
 }
 
@@ -44,6 +54,7 @@ impl Values for InFront {
             values.fill(f32::NAN);
             return Ok(());
         }
-        fill(values, |bytes| self.open.values(&self.front, place, bytes))
+        fill(values, |bytes| self.open.values(&self.front, place, bytes))?;
+        self.open.blank(&self.front, place, values)
     }
 }

@@ -97,8 +97,11 @@ impl Run {
         }
         closed.shown = closed.missing == 0 || !self.policy.complete;
         if closed.shown {
+            self.map_step(open.volume, closed.missing);
             for (index, gaps) in gaps.iter().enumerate() {
-                gaps.iter().for_each(|gap| self.fill(index, open, *gap, front));
+                for gap in gaps {
+                    self.fill(index, open, *gap, front);
+                }
             }
         }
         self.show(&mut closed, front);
@@ -142,28 +145,52 @@ impl Run {
         u64::from(last + values - rank)
     }
 
-    /// Fills units that have not come: NaN, or what the step before had there.
-    fn fill(&self, index: usize, open: &Open, (first, count): (u32, u32), front: usize) {
+    /// Begins the map of a step that readers are to see: all of it has come, but for the gaps that are filled next.
+    fn map_step(&self, volume: usize, missing: u64) {
+        let shared = &self.area.shared;
+        if self.policy.volumes == Volumes::Live {
+            return;
+        }
+        shared.set_holes(volume, missing);
+        if let Some(holed) = self.area.holed.lock().get_mut(volume) {
+            if *holed {
+                shared.map_all(volume, true);
+            }
+            *holed = missing > 0;
+        }
+    }
+
+    /// Fills units that have not come: NaN, or what the step before had there. The map says which they are.
+    fn fill(&self, index: usize, open: &Open, gap: (u32, u32), front: usize) {
         let (Some(slot), Some(ranks)) = (self.slot(index), self.ranks.get(index)) else { return };
         let (shared, offset) = (&self.area.shared, ranks.slab().offset() as usize);
         let live = self.policy.volumes == Volumes::Live;
-        if !self.shows_holes() {
-            if !live {
-                let (rank, _) = self.values_of(index, first);
-                let values = self.values_between(index, (first, count)) as u32;
+        if !live {
+            self.map(index, open.volume, gap, false);
+            if !self.shows_holes() {
+                let (rank, _) = self.values_of(index, gap.0);
+                let values = self.values_between(index, gap) as u32;
                 ranks.runs(rank, values, |place, length| {
                     shared.carry(front, open.volume, offset + place, length)
                 });
+                return;
             }
-            return;
         }
         // Where there is one volume, values of a later step may come at the same time.
+        let (first, count) = gap;
         let stride = (STRIDE / self.terms.unit).max(1);
         let nan: Vec<u8> = f32::NAN.to_le_bytes().repeat(self.terms.unit as usize);
         for begin in (first..first + count).step_by(stride as usize) {
-            let slot = slot.lock();
+            let mut slot = slot.lock();
             for unit in begin..(begin + stride).min(first + count) {
-                if !(live && slot.is_newer(open.batch, unit)) {
+                if live && slot.is_newer(open.batch, unit) {
+                    continue;
+                }
+                if live {
+                    slot.age(unit);
+                    self.map(index, open.volume, (unit, 1), false);
+                }
+                if self.shows_holes() {
                     let (rank, values) = self.values_of(index, unit);
                     self.place(index, open.volume, rank, nan.get(..values as usize * 4).unwrap_or_default());
                 }

@@ -242,7 +242,6 @@ fn restore(hub: &Hub, run: &Run, batch: u32, packet: Packet, values: &[u8]) {
     if slot.run != run.id || run.is_closed(batch) {
         return;
     }
-    let covered = run.area.shared.volumes() == 1 && slot.is_newer(batch, packet.number);
     if slot.part(batch).is_none() {
         // Of this stream nothing has come at all.
         let Some(open) = run.oldest().filter(|open| open.batch == batch) else { return };
@@ -256,7 +255,7 @@ fn restore(hub: &Hub, run: &Run, batch: u32, packet: Packet, values: &[u8]) {
         counts.recovered.add(1);
         let (rank, count) = run.values_of(index, packet.number);
         let volume = part.volume;
-        if !covered {
+        if !run.is_covered(&mut slot, index, batch, packet.number) {
             run.place(index, volume, rank, values.get(..count as usize * VALUE).unwrap_or(values));
         }
     }

@@ -12,7 +12,7 @@ use super::counts::{Count, Counts};
 use super::fec::Job;
 use super::record::Take;
 use super::run::{Run, Terms};
-use super::slot::{Area, Part, Slot};
+use super::slot::{Area, Part};
 use super::{Event, Options, Policy, Progress};
 use crate::control::Hello;
 use crate::key::{ControlKey, Secret};
@@ -266,8 +266,7 @@ impl Hub {
             None => {
                 let shared =
                     Shared::create(&self.name, terms.shape, &slabs, self.policy.volumes.count(), title)?;
-                let slots = slabs.iter().map(|_| Mutex::new(Slot::default())).collect();
-                Arc::new(Area { shared, slots })
+                Arc::new(Area::new(shared, slabs.len()))
             }
         };
         area.shared.set_title(title);

@@ -1,4 +1,5 @@
-//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf`.
+//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf`. What has not come is NaN there,
+//! whatever readers see.
 //!
 //! A step is copied out of the volume before it is written, so that a slow disk costs steps of the recording and nothing else.
 
@@ -109,7 +110,8 @@ fn next(hub: &Hub, takes: &crossbeam_channel::Receiver<Take>) -> Option<Take> {
     }
 }
 
-/// Copies the planes here; false if a later step has come into the volume meanwhile.
+/// Copies the planes here, with NaN for what has not come: other steps' values must not look like this one's. False if a later step has come
+/// into the volume meanwhile.
 fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
     let (shared, closed) = (&take.area.shared, &take.closed);
     let plane = take.shape.plane() as usize;
@@ -117,7 +119,16 @@ fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
     if shared.sequence(closed.volume) != closed.sequence {
         return false;
     }
-    shared.read(closed.volume, take.planes.0 as usize * plane, buffer);
+    let first = take.planes.0 as usize * plane;
+    shared.read(closed.volume, first, buffer);
+    if closed.missing > 0 {
+        let values = buffer.as_chunks_mut::<VALUE>().0;
+        shared.each_hole(closed.volume, first, values.len(), |place| {
+            if let Some(value) = values.get_mut(place - first) {
+                *value = f32::NAN.to_le_bytes();
+            }
+        });
+    }
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     shared.sequence(closed.volume) == closed.sequence
 }

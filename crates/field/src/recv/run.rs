@@ -152,7 +152,7 @@ impl Run {
     ) -> Result<Self, crate::geometry::Error> {
         let slabs = terms.slabs()?;
         let ranks: Vec<Ranks> = slabs.iter().map(|(_, slab)| Ranks::new(*slab, terms.order)).collect();
-        let units = slabs.iter().map(|(_, slab)| slab.values().div_ceil(terms.unit)).collect();
+        let units: Vec<u32> = slabs.iter().map(|(_, slab)| slab.values().div_ceil(terms.unit)).collect();
         let fec = match terms.parity {
             None => None,
             Some(rate) => Some(Fec::new(
@@ -162,8 +162,13 @@ impl Run {
         };
         let front = area.shared.get(head::FRONT) as usize;
         let spare = (0..area.shared.volumes()).filter(|volume| *volume != front).collect();
-        for slot in &area.slots {
-            *slot.lock() = Slot { run: id, ..Slot::default() };
+        let live = policy.volumes == Volumes::Live;
+        for (slot, units) in area.slots.iter().zip(&units) {
+            *slot.lock() = Slot::new(id, *units, live);
+        }
+        if live {
+            // What an earlier session has left there is of no step of this one.
+            area.shared.map_all(0, false);
         }
         // Where packets come seldom, silence is longer.
         let bits = terms.packing.datagram(terms.unit, true) as u64 * 8 * u64::from(terms.streams);
@@ -215,6 +220,31 @@ impl Run {
             self.area.shared.write(volume, offset + place, values.get(at..end).unwrap_or_default());
             at = end;
         });
+    }
+
+    /// Says of units whether they are of the step that a volume has.
+    pub(super) fn map(&self, index: usize, volume: usize, (first, count): (u32, u32), of_step: bool) {
+        let Some(ranks) = self.ranks.get(index) else { return };
+        let offset = ranks.slab().offset() as usize;
+        let (rank, _) = self.values_of(index, first);
+        let (last, values) = self.values_of(index, first + count - 1);
+        ranks.runs(rank, last + values - rank, |place, length| {
+            self.area.shared.map_values(volume, offset + place, length, of_step);
+        });
+    }
+
+    /// Whether a later step has a unit already, in the slab that is held: then there is no place for it. Else it counts as come.
+    pub(super) fn is_covered(&self, slot: &mut Slot, index: usize, batch: u32, unit: u32) -> bool {
+        if self.policy.volumes != Volumes::Live {
+            return false;
+        }
+        if slot.is_newer(batch, unit) {
+            return true;
+        }
+        if slot.renew(unit) {
+            self.map(index, 0, (unit, 1), true);
+        }
+        false
     }
 
     pub(super) fn is_closed(&self, batch: u32) -> bool {

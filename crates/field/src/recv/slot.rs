@@ -12,6 +12,15 @@ use crate::shm::Shared;
 pub(super) struct Area {
     pub(super) shared: Shared,
     pub(super) slots: Vec<Mutex<Slot>>,
+    /// Of each volume, whether its map has values that are not of its step. One at a time closes steps.
+    pub(super) holed: Mutex<Vec<bool>>,
+}
+
+impl Area {
+    pub(super) fn new(shared: Shared, slabs: usize) -> Self {
+        let holed = Mutex::new(vec![true; shared.volumes()]);
+        Self { shared, slots: (0..slabs).map(|_| Mutex::default()).collect(), holed }
+    }
 }
 
 /// The steps of one slab that are under way: two at most, for what comes of the last one while the next has begun.
@@ -22,9 +31,34 @@ pub(super) struct Slot {
     pub(super) parts: Vec<Part>,
     /// The newest batch of which something has come, and since when (ns).
     pub(super) newest: Option<(u32, u64)>,
+    /// With one volume: a bit for each unit that the map says is not of the step closed last, nor of a later one.
+    stale: Vec<u64>,
 }
 
 impl Slot {
+    /// For the packets of a run, of which nothing has come; `live`: where there is one volume.
+    pub(super) fn new(run: u64, units: u32, live: bool) -> Self {
+        let words = if live { units.div_ceil(64) as usize } else { 0 };
+        Self { run, stale: vec![u64::MAX; words], ..Self::default() }
+    }
+
+    /// Notes that a unit is of no step that counts any more.
+    pub(super) fn age(&mut self, unit: u32) {
+        if let Some(word) = self.stale.get_mut(unit as usize / 64) {
+            *word |= 1 << (unit % 64);
+        }
+    }
+
+    /// Notes that a unit has come; true if the map says that it is an old one.
+    #[inline]
+    pub(super) fn renew(&mut self, unit: u32) -> bool {
+        let Some(word) = self.stale.get_mut(unit as usize / 64) else { return false };
+        let bit = 1 << (unit % 64);
+        let old = *word & bit != 0;
+        *word &= !bit;
+        old
+    }
+
     pub(super) fn part(&mut self, batch: u32) -> Option<&mut Part> {
         self.parts.iter_mut().find(|part| part.batch == batch)
     }

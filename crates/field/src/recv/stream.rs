@@ -191,7 +191,7 @@ impl Stream {
         &self,
         run: &Run,
         batch: u32,
-        work: impl FnOnce(&mut super::slot::Part, bool, &dyn Fn(u32) -> bool) -> T,
+        work: impl FnOnce(&mut super::slot::Part, bool, &mut dyn FnMut(u32) -> bool) -> T,
     ) -> Result<T, Fate> {
         let Some(lock) = run.slot(self.index) else { return Err(Fate::Rejected) };
         let mut slot = lock.lock();
@@ -213,8 +213,7 @@ impl Stream {
         let late = slot.newest.is_some_and(|(newest, _)| newest > batch);
         // The part, apart from the others, which say what is newer.
         let Some(mut part) = slot.take(batch) else { return Err(Fate::Stale) };
-        let live = run.area.shared.volumes() == 1;
-        let done = work(&mut part, late, &|unit| live && slot.is_newer(batch, unit));
+        let done = work(&mut part, late, &mut |unit| run.is_covered(&mut slot, self.index, batch, unit));
         slot.parts.push(part);
         Ok(done)
     }
@@ -223,7 +222,7 @@ impl Stream {
         let Some(counts) = self.hub.counts.get(self.index) else { return Fate::Rejected };
         let units = run.units.get(self.index).copied().unwrap_or_default();
         let packet = Packet { stream: self.index as u32, number: unit };
-        let done = self.with_part(run, batch, |part, late, newer| {
+        let done = self.with_part(run, batch, |part, late, covered| {
             if !part.claim(unit) {
                 return None;
             }
@@ -231,7 +230,7 @@ impl Stream {
             part.bytes += bytes as u64;
             counts.reordered.add(u64::from(late || unit < part.highest));
             part.highest = part.highest.max(unit);
-            if !newer(unit) {
+            if !covered(unit) {
                 match run.terms.packing {
                     crate::packet::Packing::Run => {
                         run.place(self.index, part.volume, unit * run.terms.unit, body);
@@ -310,11 +309,11 @@ impl Stream {
         self.believed(batch, bytes);
         run.largest.fetch_max(count, Ordering::Relaxed);
         let units = slab.values();
-        let done = self.with_part(run, batch, |part, late, newer| {
+        let done = self.with_part(run, batch, |part, late, covered| {
             let before = part.filled;
             for quad in body.as_chunks().0.iter().map(Quad::read) {
                 let Some(place) = slab.place(quad.x, quad.y, quad.z) else { continue };
-                if part.claim(place) && !newer(place) {
+                if part.claim(place) && !covered(place) {
                     run.area.shared.write(part.volume, slab.offset() as usize + place as usize, &quad.value);
                 }
             }

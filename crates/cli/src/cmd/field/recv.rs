@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// What readers see: one volume that is always changing, or steps when they have closed [default: live]
     #[arg(long, value_name = "WHAT", value_parser = ["live", "steps"])]
     volume: Option<String>,
-    /// What is where values have not come: those of the step before, or NaN
+    /// What readers find where values have not come: those of the step before, or NaN; a map says where, and recordings have NaN
     #[arg(long, value_name = "WHAT", default_value = "keep", value_parser = ["keep", "nan"])]
     missing: String,
     /// Show only steps of which nothing is missing; --volume steps goes with it
