@@ -245,4 +245,7 @@ def test_a_lower_capacity_takes_nothing_that_is_still_wanted(host, tmp_path):
     host.daemon.kill()
     host.serve("--capacity", "1MiB")
     time.sleep(6)
-    assert host.names() == ["head/kept@1"] and host.http("GET", "/v1/daemon")[1]["capacity"] > 2 * MIB
+    assert host.names() == ["head/kept@1"]
+    status = host.http("GET", "/v1/daemon")[1]
+    assert status["capacity"] > 2 * MIB and status["configured"] == MIB
+    assert "capacity 1 MiB, exceeded until" in host("admin", "status").out

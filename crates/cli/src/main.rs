@@ -1,5 +1,6 @@
 //! The `tidecast` program: reads the command line, runs one command, and ends with its exit code.
 
+mod batch;
 mod cli;
 mod cmd;
 mod confine;

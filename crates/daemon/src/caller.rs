@@ -3,13 +3,15 @@
 use std::io;
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
-use tidecast_depot::{Local, Reader, Use};
+use tidecast_depot::{Local, Process, Reader, Use};
 use tokio::net::unix::UCred;
 
 use crate::api::error::ApiError;
 use crate::config::Serves;
 
 const HOUR: u64 = 3600;
+/// Bytes of a job's name.
+const MAX_JOB: usize = 128;
 
 /// A process of this host that asks something, and its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,19 +66,30 @@ impl Caller {
         Ok(Reader { owner: user.into(), groups, all: false })
     }
 
-    /// The process that a cache is kept for: `pid`, if it is the caller's own, else the parent of the process that asks.
+    /// The process that a cache is kept for: `pid`, if it is the caller's own, else what leads the job of the process that asks.
+    /// `job`: what the caller says that its job is called. Reads what the kernel tells of processes.
     ///
     /// # Errors
     /// There is no such process, or it is another user's.
-    pub(crate) fn process(&self, pid: Option<i32>) -> Result<Use, ApiError> {
-        let pid = match pid {
-            Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => Some(pid),
+    pub(crate) fn process(&self, pid: Option<i32>, job: Option<String>) -> Result<Use, ApiError> {
+        let positive = |pid: i32| u32::try_from(pid).ok().filter(|pid| *pid > 1);
+        let found = match pid {
+            Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => {
+                positive(pid).and_then(Process::running)
+            }
             Some(pid) => return Err(ApiError::forbidden(format!("process {pid} is not yours"))),
-            None => self.pid.and_then(parent_of),
+            None => self.pid.and_then(positive).and_then(crate::holder::of),
         };
-        // A parent of another container or of init's kind is not seen: then for an hour.
-        let found = pid.filter(|pid| *pid > 1).and_then(|pid| Use::process(pid.unsigned_abs()));
-        Ok(found.unwrap_or_else(|| Use::Until(crate::now() + HOUR)))
+        // A process of another container, or that of init, is not seen: then for an hour.
+        let Some(process) = found else { return Ok(Use::Until(crate::now() + HOUR)) };
+        let job =
+            job.filter(|job| job.len() <= MAX_JOB && job.bytes().all(|b| b.is_ascii_graphic() || b == b' '));
+        Ok(Use::Process(Process { user: Some(self.name.clone()), job, since: crate::now(), ..process }))
+    }
+
+    /// Whether it is the caller's to know that `user` uses a cache of `owner`.
+    pub(crate) fn may_know(&self, owner: &str, user: Option<&str>) -> bool {
+        self.rules() || owner == self.name || user == Some(&self.name)
     }
 
     /// The administrator of this daemon: root, or the user whose daemon it is.
@@ -106,11 +119,6 @@ fn names(gids: Vec<Gid>) -> Vec<String> {
 fn owner_of(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
-}
-
-fn parent_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A group of this host by its name.

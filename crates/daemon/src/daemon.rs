@@ -343,7 +343,8 @@ impl Daemon {
             );
             return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "leased", why));
         }
-        self.depot.configure(tidecast_depot::Config { max_bytes: Some(capacity), ..self.depot.config() });
+        let limits = self.depot.config();
+        self.depot.configure(tidecast_depot::Config { max_bytes: Some(capacity), excess: None, ..limits });
         Ok(())
     }
 
@@ -362,10 +363,12 @@ impl Daemon {
             caches: self.depot.caches(&Filter::default()).len() as u64,
             bytes: usage.kept.bytes,
             capacity: usage.capacity.bytes,
+            configured: self.depot.config().max_bytes,
             reserved: usage.promised.bytes,
             members: self.circle.alive().len() as u64 + 1,
             peers: self.peers.all().iter().map(|link| link.peer.hello.name.clone()).collect(),
             transfers: self.fetches.names(|_| true),
+            uses: self.all_uses(|_, _| true),
             sent,
             received,
             came: *self.came.lock(),
@@ -441,14 +444,12 @@ impl Daemon {
 
 /// A capacity that is too small for what was made here and is still wanted is not taken at its word.
 fn allow_what_is_kept(depot: &Depot) {
-    let (limits, least) = (depot.config(), depot.least_capacity(crate::now()));
-    if let Some(capacity) = limits.max_bytes.filter(|max| *max < least) {
+    if let (Some(capacity), Some(meanwhile)) = (depot.config().max_bytes, depot.allow_excess(crate::now())) {
         tracing::warn!(
             capacity,
-            least,
-            "the store keeps more than its capacity: the leases of caches made here last"
+            meanwhile,
+            "the store keeps more than its capacity until leases of caches that were made here end, or others need the room"
         );
-        depot.configure(tidecast_depot::Config { max_bytes: Some(least), ..limits });
     }
 }
 

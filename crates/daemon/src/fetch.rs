@@ -58,7 +58,7 @@ impl Failed {
 impl From<Failed> for ApiError {
     fn from(failed: Failed) -> Self {
         let status = match failed.kind {
-            "absent" => axum::http::StatusCode::NOT_FOUND,
+            "absent" | "unknown" => axum::http::StatusCode::NOT_FOUND,
             "denied" => axum::http::StatusCode::INSUFFICIENT_STORAGE,
             "rejected" => axum::http::StatusCode::FORBIDDEN,
             _ => axum::http::StatusCode::BAD_GATEWAY,
@@ -234,7 +234,11 @@ impl Daemon {
             return Err(ApiError::malformed(why));
         }
         let (user, reader) = match &get.copy_for {
-            None => (Some(caller.process(get.pid)?), caller.reader()),
+            None => {
+                let (who, pid, job) = (caller.clone(), get.pid, get.job.clone());
+                let found = tokio::task::spawn_blocking(move || who.process(pid, job)).await;
+                (Some(found.map_err(ApiError::internal)??), caller.reader())
+            }
             Some(user) => (None, caller.acts_for(user)?),
         };
         if let Some(record) = self.here(&name, &reader) {
@@ -257,7 +261,8 @@ impl Daemon {
         let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
         let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
         if let Ok(Err(_)) = settled {
-            return Err(ApiError::internal("the fetch ended without a word"));
+            let why = "the daemon is being stopped; ask again when it has started";
+            return Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "stopping", why));
         }
         let now = stand.borrow().clone();
         match now {
@@ -279,7 +284,7 @@ impl Daemon {
         let inode = self
             .on_disk(move |depot| {
                 match user {
-                    Some(user) => drop(depot.begin_use(id, user, &reader, crate::now())?),
+                    Some(user) => crate::uses::begin(depot, id, user, &reader)?,
                     // It is about to be copied: it counts as used.
                     None => drop(depot.busy(id, crate::now())?),
                 }

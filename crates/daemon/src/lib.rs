@@ -31,6 +31,7 @@ mod descriptors;
 mod error;
 mod fetch;
 mod grant;
+mod holder;
 mod home;
 mod inherit;
 mod local;
@@ -51,6 +52,7 @@ mod sources;
 mod swarms;
 mod transfer;
 mod trust;
+mod uses;
 
 pub use catalogue::CatalogueAt;
 pub use config::{Config, Serves};

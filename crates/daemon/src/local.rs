@@ -40,7 +40,8 @@ impl Daemon {
     pub(crate) async fn show(&self, caller: &Caller, id: CacheId) -> Result<CacheInfo, ApiError> {
         let record = self.readable(caller, id)?;
         let ad = ads::cache(&record).map_err(crate::Error::from)?;
-        Ok(CacheInfo { ad: Some(ad.to_string()), ..self.info(&record) })
+        let uses = Some(self.uses_of(caller, &record));
+        Ok(CacheInfo { ad: Some(ad.to_string()), uses, ..self.info(&record) })
     }
 
     /// Makes a cache known, and room for it. What its owner may read already need not be uploaded.
@@ -132,9 +133,10 @@ impl Daemon {
         if let Some(content) = record.content {
             self.swarms.stop(&content).await;
         }
+        self.end_terminals(caller, id).await?;
         let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
         self.changed.notify_one();
-        done.map(|_| ())
+        done.map(|_| ()).map_err(|error| self.by_whom(error, caller, &record))
     }
 
     async fn change(
@@ -182,7 +184,8 @@ impl Daemon {
             private: record.private,
             replicas: attributes.replicas,
             used: record.last_used,
-            users: u32::try_from(self.depot.uses(record.id).len()).unwrap_or(u32::MAX),
+            users: u32::try_from(self.depot.uses(record.id, crate::now()).len()).unwrap_or(u32::MAX),
+            uses: None,
             came: attributes.came.unwrap_or_default(),
             path: self.depot.view(record.id).ok(),
             inode: None,

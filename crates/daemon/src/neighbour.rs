@@ -101,6 +101,6 @@ impl Neighbour {
 impl Daemon {
     /// Looks whether a job uses a cache. To be called when one may have begun, and again and again.
     pub(crate) fn mind_jobs(&self) {
-        self.neighbour.mind(self.depot.in_use(crate::now()));
+        self.neighbour.mind(self.depot.has_jobs(crate::now()));
     }
 }

@@ -175,7 +175,7 @@ impl Daemon {
         attributes.offered
             && !record.pinned
             && record.committed.is_some_and(|at| record.last_used <= at)
-            && self.depot.uses(record.id).is_empty()
+            && self.depot.uses(record.id, crate::now()).is_empty()
     }
 
     /// Lets a copy go, if all of these still have it: what is heard of them may be old.

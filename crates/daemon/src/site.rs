@@ -74,10 +74,11 @@ impl Daemon {
             return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", why));
         }
         if !caller.rules() {
-            // What is on its way elsewhere is not for everybody to know.
-            told.iter_mut()
-                .filter_map(|ruled| ruled.status.as_mut())
-                .for_each(|status| status.transfers.clear());
+            // What is on its way elsewhere, and who uses what, is not for everybody to know.
+            told.iter_mut().filter_map(|ruled| ruled.status.as_mut()).for_each(|status| {
+                status.transfers.clear();
+                status.uses.clear();
+            });
         }
         told.sort_by(|a, b| a.host.cmp(&b.host));
         Ok(told)

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::Size;
+use crate::{Excess, Size};
 
 /// The limits of a store. All may change while it runs ([`crate::Depot::configure`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Most bytes in the store; `None`: what the file system has.
     pub max_bytes: Option<u64>,
+    /// What the store may hold beyond `max_bytes` for a while ([`Depot::allow_excess`](crate::Depot::allow_excess)).
+    pub excess: Option<Excess>,
     /// Most inodes in the store; `None`: what the file system has.
     pub max_inodes: Option<u64>,
     /// Bytes of the file system that are left to others; of a small one, at most a twentieth.
@@ -39,6 +41,7 @@ impl Default for Config {
         const DAY: u64 = 86_400;
         Config {
             max_bytes: None,
+            excess: None,
             max_inodes: None,
             reserve_bytes: 1 << 30,
             reserve_inodes: 10_000,

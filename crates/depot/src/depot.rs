@@ -219,7 +219,7 @@ impl Depot {
         let mut live = self.0.live.write();
         live.get(id).ok_or(Error::NoCache(id))?;
         live.touch(id, now);
-        live.uses.begin(&self.0.layout, id, what)
+        live.uses.begin(&self.0.layout, id, what, now)
     }
 
     /// Ends a use; one that is over already is fine.
@@ -230,13 +230,25 @@ impl Depot {
         self.0.live.write().uses.end(&self.0.layout, id)
     }
 
-    /// The uses of a cache.
+    /// The uses of a cache that last.
     #[must_use]
-    pub fn uses(&self, id: CacheId) -> Vec<(UseId, Use)> {
-        self.0.live.read().uses.of(id).map(|(id, what)| (*id, what.clone())).collect()
+    pub fn uses(&self, id: CacheId, now: u64) -> Vec<(UseId, Use)> {
+        self.0.live.read().uses.lasting(id, now)
     }
 
-    /// Whether a running job uses any cache.
+    /// The uses of all caches that last.
+    #[must_use]
+    pub fn all_uses(&self, now: u64) -> Vec<(UseId, Use)> {
+        self.0.live.read().uses.all_lasting(now)
+    }
+
+    /// Whether a job uses any cache; a shell at its terminal is none.
+    #[must_use]
+    pub fn has_jobs(&self, now: u64) -> bool {
+        self.0.live.read().uses.any_job(now)
+    }
+
+    /// Whether any cache is in use.
     #[must_use]
     pub fn in_use(&self, now: u64) -> bool {
         self.0.live.read().uses.any_at_all(now)
@@ -344,10 +356,15 @@ impl Depot {
     /// # Errors
     /// What the file system reports.
     pub fn usage(&self) -> Result<Usage, Error> {
+        self.usage_by(&self.config())
+    }
+
+    /// As [`Depot::usage`], by other limits.
+    pub(crate) fn usage_by(&self, config: &Config) -> Result<Usage, Error> {
         let free = self.0.free()?;
         let live = self.0.live.read();
         let (staged, promised) = live.promised();
-        Ok(Usage::new(&self.0.config.read(), live.kept(), staged, promised, free))
+        Ok(Usage::new(config, live.kept(), staged, promised, free))
     }
 
     /// What an owner's caches occupy; what they share among themselves counts once, what is shared with other owners'

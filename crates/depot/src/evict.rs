@@ -1,15 +1,16 @@
 //! Making room: who has to go, and how a cache goes.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::capacity::promised;
 use crate::db::ALL;
 use crate::layout::Layout;
 use crate::live::Live;
 use crate::near::Near;
 use crate::object::{ObjectKey, Parts, object_size};
-use crate::{CacheId, CacheRecord, Depot, Error, Size, State};
+use crate::{CacheId, CacheRecord, Config, Depot, Error, Size, State};
 
 /// Caches that go in one transaction at most.
 const BATCH: usize = 64;
@@ -99,12 +100,14 @@ impl Depot {
         for (owner, over) in self.over_quota() {
             swept.add(self.evict(over, |r| r.owner == owner, now)?);
         }
+        self.shrink_excess(now);
         let surplus = self.usage()?.surplus();
         if surplus != Size::ZERO {
-            let origin = self.config().origin;
-            swept.add(self.evict(surplus, |r| !promised(r, origin.as_deref(), now), now)?);
-            // Others have filled the disk.
-            swept.add(self.evict(surplus.minus(swept.freed), |_| true, now)?);
+            let config = self.config();
+            swept.add(self.evict(surplus, |r| !promised(r, config.origin.as_deref(), now), now)?);
+            // Others have filled the disk: that leaves no choice, as a capacity does.
+            let disk = Config { max_bytes: None, max_inodes: None, ..config };
+            swept.add(self.evict(self.usage_by(&disk)?.surplus(), |_| true, now)?);
         }
         self.0.layout.keep_spare();
         Ok(swept)
@@ -122,19 +125,6 @@ impl Depot {
         let whole: HashSet<_> =
             live.caches.values().filter(of(State::Committed)).map(|r| version(r)).collect();
         damaged.filter(|r| !r.pinned && whole.contains(&version(r))).map(|r| r.id).collect()
-    }
-
-    /// The least capacity, in bytes, with which no sweep takes a cache that was made here before its lease is over.
-    #[must_use]
-    pub fn least_capacity(&self, now: u64) -> u64 {
-        let config = self.config();
-        let promised: Vec<_> = {
-            let live = self.0.live.read();
-            live.caches.values().filter(|r| promised(r, config.origin.as_deref(), now)).cloned().collect()
-        };
-        let kept = self.extent(&promised).bytes;
-        let low = u128::from(config.low.min(config.high).clamp(1, 100));
-        u64::try_from((u128::from(kept) * 100).div_ceil(low)).unwrap_or(u64::MAX)
     }
 
     /// Owners who have more than they may, and by how much.
@@ -295,6 +285,7 @@ fn remove_files<'i>(
         layout.remove_all(&trash.join("tree"))?;
     }
     let (mut held, mut near) = (Size::ZERO, Near::new(layout));
+    let mut dirs = BTreeSet::new();
     for path in objects {
         if let Ok(meta) = near.look(path)
             && meta.links > 1
@@ -302,7 +293,9 @@ fn remove_files<'i>(
             held = held.plus(object_size(meta.len));
         }
         near.remove_file(path)?;
+        dirs.extend(path.parent());
     }
+    dirs.into_iter().for_each(|dir| layout.remove_if_empty(dir));
     for id in ids {
         layout.remove_all(&layout.trash().join(id.to_string()))?;
         layout.remove_all(&layout.staging(*id))?;
@@ -320,11 +313,6 @@ impl Swept {
 /// What an upload that broke off left.
 fn left_of(live: &Live, r: &CacheRecord) -> Size {
     live.promises.get(&r.id).map_or(Size::ZERO, |p| p.staged)
-}
-
-/// It was made here, and its lease lasts: there may be no other copy.
-fn promised(r: &CacheRecord, origin: Option<&str>, now: u64) -> bool {
-    r.is_committed() && !r.expired(now) && origin == Some(&*r.origin)
 }
 
 /// A cache that gives room when it goes.

@@ -311,6 +311,7 @@ impl Depot {
         self.0.layout.make_dir(dir)?;
         self.0.layout.rename(&scratch, &at)?;
         self.0.layout.sync(dir)?;
+        self.0.layout.sync(&self.0.layout.objects())?;
         // The views still have the old inode: `mend_view` sees that it is another.
         report.mended.push(bad);
         Ok(true)
@@ -534,6 +535,7 @@ impl Depot {
                     removed += 1;
                 }
             }
+            self.0.layout.remove_if_empty(&dir);
         }
         Ok(removed)
     }

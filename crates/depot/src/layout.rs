@@ -14,6 +14,7 @@
 //!       uses/                   a file for each use by a running job
 //! ```
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -157,11 +158,15 @@ pub(crate) fn discard(
     // Without a manifest there cannot be objects of it yet.
     let parts = layout.manifest_in(dir).and_then(|m| Parts::of(&m)).unwrap_or_default();
     let mut near = Near::new(layout);
+    let mut dirs = BTreeSet::new();
     for key in parts.objects.keys() {
         if !known(key)? {
-            near.remove_file(&layout.object(key))?;
+            let object = layout.object(key);
+            near.remove_file(&object)?;
+            dirs.extend(object.parent().map(Path::to_owned));
         }
     }
+    dirs.iter().for_each(|dir| layout.remove_if_empty(dir));
     if layout.is_dir(dir) {
         layout.chmod(dir, 0o700)?;
     }

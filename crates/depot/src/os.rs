@@ -116,6 +116,12 @@ impl Layout {
         self.beneath(path).and_then(|p| self.dir.remove_all(p)).at("remove", path)
     }
 
+    /// Removes a directory of objects that has become empty. Whoever makes one again holds the lock under which this is called, or
+    /// the store is being opened. One that cannot be removed is no harm.
+    pub(crate) fn remove_if_empty(&self, path: &Path) {
+        let _ = self.beneath(path).and_then(|p| self.dir.remove_dir(p));
+    }
+
     /// Removes a file; none there is fine.
     pub(crate) fn remove_file(&self, path: &Path) -> Result<(), Error> {
         self.beneath(path).and_then(|p| self.dir.remove_file(p)).at("remove", path)

@@ -34,6 +34,10 @@ impl Depot {
         for name in layout.names(&layout.trash())? {
             discard(layout, &layout.trash().join(name), known)?;
         }
+        // What older programs or a crash have left of directories without objects.
+        for name in layout.names(&layout.objects())? {
+            layout.remove_if_empty(&layout.objects().join(name));
+        }
         Ok(())
     }
 

@@ -33,8 +33,9 @@ impl Usage {
             bytes: config.reserve_bytes.min(all.bytes / 20),
             inodes: config.reserve_inodes.min(all.inodes / 20),
         };
+        let excess = config.excess.map_or(0, |excess| excess.capacity);
         let at_most = |there: Size| Size {
-            bytes: there.bytes.min(config.max_bytes.unwrap_or(u64::MAX)),
+            bytes: there.bytes.min(config.max_bytes.map_or(u64::MAX, |max| max.max(excess))),
             inodes: there.inodes.min(config.max_inodes.unwrap_or(u64::MAX)),
         };
         let there = kept.plus(staged).plus(free).minus(reserve);

@@ -230,30 +230,3 @@ fn a_name_is_claimed_by_what_is_there_or_coming_only() {
     depot.declare(named("n"), 4).unwrap_err();
     assert_eq!(depot.caches(&Filter::default()), []);
 }
-
-#[test]
-fn a_lower_capacity_takes_what_was_made_here_only_when_its_lease_is_over() {
-    let tmp = tempfile::tempdir().unwrap();
-    let mut config = small(1 << 30);
-    (config.origin, config.high, config.low) = (Some("here".into()), 95, 90);
-    let depot = Depot::open(&tmp.path().join("depot"), config.clone()).unwrap();
-    let file = |name: &str, n: u8| tree(&tmp.path().join(name), &[("f", &[n; 100_000])]);
-    let lease = |seconds| Declare { lease: Some(seconds), ..named(&format!("lease{seconds}")) };
-    let there = Declare { origin: "there".into(), version: Some(1), ..lease(3000) };
-    let long = put(&depot, lease(1000), &file("long", 1), 1);
-    let short = put(&depot, lease(10), &file("short", 2), 2);
-    let copy = put(&depot, there, &file("copy", 3), 3);
-    let least = depot.least_capacity(4);
-    assert!((2 * 100_000..3 * 100_000).contains(&least), "{least}");
-    config.max_bytes = Some(least);
-    depot.configure(config.clone());
-    assert_eq!(depot.sweep(4).unwrap().gone, [copy.id], "it can be had again");
-    assert!(depot.least_capacity(20) < least);
-    config.max_bytes = Some(depot.least_capacity(20));
-    depot.configure(config.clone());
-    assert_eq!(depot.sweep(20).unwrap().gone, [short.id]);
-    assert!(depot.cache(long.id).is_some());
-    config.max_bytes = Some(1000);
-    depot.configure(config);
-    assert_eq!((depot.sweep(1001).unwrap().gone, depot.least_capacity(1001)), (vec![long.id], 0));
-}

@@ -313,6 +313,15 @@ impl Root {
         }
     }
 
+    /// Removes an empty directory, nothing else.
+    ///
+    /// # Errors
+    /// What the system reports: it is not empty, or no directory.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// Removes the name of a file or a link, never a directory; none there is fine.
     ///
     /// # Errors

@@ -185,6 +185,12 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
         Size(status.sent),
         Size(status.received)
     ));
+    if let Some(configured) = status.configured.filter(|configured| *configured < status.capacity) {
+        reporter.result(&format!(
+            "capacity {}, exceeded until leases of caches that were made here end or others need the room",
+            Size(configured)
+        ));
+    }
     if status.came != Came::default() {
         reporter.result(&format!("caches came: {}", super::cache::how_it_came(&status.came)));
     }
@@ -200,6 +206,9 @@ fn tell(status: &Status, reporter: &Reporter) -> Outcome {
         if !names.is_empty() {
             reporter.result(&format!("{what} {}", names.join(", ")));
         }
+    }
+    for used in &status.uses {
+        reporter.result(&format!("{} is used by {}", used.cache, super::cache::used_by(used)));
     }
     Ok(object(json!(status)))
 }

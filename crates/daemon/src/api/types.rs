@@ -122,6 +122,9 @@ pub struct CacheInfo {
     pub used: u64,
     /// Jobs that use it now.
     pub users: u32,
+    /// What uses it now, as far as the caller may know; only when one cache is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<Vec<CacheUse>>,
     /// How it came here; nothing where it was made.
     pub came: Came,
     /// Where its files are on this host.
@@ -132,6 +135,28 @@ pub struct CacheInfo {
     /// Its ad, in new syntax; only when one cache is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ad: Option<String>,
+}
+
+/// Something that keeps a cache from being evicted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheUse {
+    /// The cache.
+    pub cache: String,
+    /// The process; None: one that the daemon does not see.
+    pub pid: Option<u32>,
+    /// What the process is called.
+    pub command: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The user's word for the job: its batch system and number.
+    pub job: Option<String>,
+    /// Since when, seconds since 1970.
+    pub since: Option<u64>,
+    /// Until when at most, seconds since 1970; None: until the process ends.
+    pub until: Option<u64>,
+    /// The process is a shell at a terminal: it counts for a minute after its last command.
+    pub terminal: bool,
 }
 
 /// Bytes that came, by where from.
@@ -156,8 +181,11 @@ pub struct Get {
     pub name: String,
     /// The answer may take so long, seconds; then it says how far it is.
     pub wait: u64,
-    /// The process, of the caller's user, that will use it: it is kept until that ends. None: the caller's parent.
+    /// The process, of the caller's user, that will use it: it is kept until that ends. None: what leads the caller's job.
     pub pid: Option<i32>,
+    /// What the caller's job is called, for people: its batch system and number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// What older daemons were to make in a directory of the caller's. It is refused: callers make their own files, from
     /// descriptors.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,6 +297,9 @@ pub struct Status {
     pub bytes: u64,
     /// Bytes at most.
     pub capacity: u64,
+    /// Bytes at most as the administrator has said; less than `capacity` while caches that were here before keep their room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured: Option<u64>,
     /// Bytes that are being fetched or uploaded, reserved.
     pub reserved: u64,
     /// Daemons of the site that are alive as far as this one knows, itself among them.
@@ -277,6 +308,8 @@ pub struct Status {
     pub peers: Vec<String>,
     /// Transfers under way.
     pub transfers: Vec<String>,
+    /// What uses caches, as far as the caller may know; the first hundred.
+    pub uses: Vec<CacheUse>,
     /// Bytes sent to other hosts since the start.
     pub sent: u64,
     /// Bytes received from other hosts since the start.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, json};
-use tidecast_daemon::api::types::{CacheInfo, Came};
+use tidecast_daemon::api::types::{CacheInfo, CacheUse, Came};
 use tidecast_daemon::name::CacheName;
 
 use super::{Ask, escape};
@@ -62,6 +62,9 @@ pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Out
     line("lease", lease(&info));
     line("travels", methods.join(", "));
     line("in use", format!("by {}", count(info.users.into(), "job")));
+    for used in info.uses.iter().flatten() {
+        line("", used_by(used));
+    }
     if info.came != Came::default() {
         line("came", super::how_it_came(&info.came));
     }
@@ -72,6 +75,16 @@ pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Out
         line("ad", ad.clone());
     }
     Ok(object(json!(info)))
+}
+
+/// Who uses a cache, and since or until when.
+pub(crate) fn used_by(used: &CacheUse) -> String {
+    let now = crate::cmd::now();
+    let span = |seconds: u64| Span(Duration::from_secs(seconds));
+    let since = used.since.map(|since| format!(" for {}", span(now.saturating_sub(since))));
+    let until = used.until.map(|until| format!(", {} more at most", span(until.saturating_sub(now))));
+    let when = since.or(until).unwrap_or_default();
+    format!("{}{when}", used.in_words())
 }
 
 fn group(info: &CacheInfo) -> String {
