@@ -277,7 +277,42 @@ def test_the_plugin_fails_whatever_fails(site, data, tmp_path):
         assert "TransferSuccess = true" in ads[0] and "TransferSuccess = false" in ads[1] and "TransferErrorData" in ads[1], ads
         (starter.dir / "nt").unlink()
     code, ads = starter.transfer("tidecast://node1/nt", upload=True)
-    assert code != 0 and "TransferSuccess = false" in ads[0]
+    assert code != 0 and "TransferSuccess = false" in ads[0] and 'TransferType = "upload"' in ads[0]
+
+
+def test_the_plugin_gives_up_at_once_on_a_host_that_does_not_exist(host, tmp_path):
+    starter = Starter(host, tmp_path)
+    began = time.monotonic()
+    code, (ad,) = starter.transfer("tidecast://no-such-host.invalid/nt")
+    assert code != 0 and 'ErrorType = "Resolution"' in ad and "Retryable = 0" in ad, ad
+    assert "trusts no other" in ad and time.monotonic() - began < 60, ad
+
+
+def test_the_plugin_makes_no_difference_for_a_slash_or_an_earlier_answer(host, data, tmp_path):
+    host.create("nt", data)
+    starter = Starter(host, tmp_path)
+    # HTCondor makes the name of what a URL ends with: of a slash, the job's directory.
+    texts = [f'[ Url = "tidecast://head/nt{path}/"; LocalFileName = "{starter.dir}/" ]' for path in ("", "/sub")]
+    done, ads = starter.given("\n".join(texts))
+    assert done.returncode == 0 and len(ads) == 2, (done, ads)
+    same(data, starter.dir / "nt")
+    same(data / "sub", starter.dir / "sub")
+    # Up to 23.3 it gives one outfile to several transfers.
+    for name in ("in", "out"):
+        (starter.dir / name).write_text((starter.dir / f".{name}").read_text())
+    (starter.dir / "in").write_text(f'[ Url = "tidecast://head/nt"; LocalFileName = "{starter.dir / "again"}" ]')
+    assert starter.run("-infile", starter.dir / "in", "-outfile", starter.dir / "out").returncode == 0
+    assert len((starter.dir / "out").read_text().split()) > 3 and (starter.dir / "out").read_text().count("TransferSuccess") == 1
+    # A job in a container sees its own directory only.
+    ad = tmp_path / "job.ad"
+    ad.write_text('MyType = "Job"\nWantContainer = true\n')
+    os.environ["_CONDOR_JOB_AD"] = str(ad)
+    try:
+        assert starter.transfer("tidecast://head/nt/sub")[0] != 0, "the link of before is in its place"
+        (starter.dir / "sub").unlink()
+        assert starter.transfer("tidecast://head/nt/sub")[0] == 0 and not (starter.dir / "sub").is_symlink()
+    finally:
+        del os.environ["_CONDOR_JOB_AD"]
 
 
 def test_the_plugin_takes_no_input_that_it_does_not_understand_for_none(site, data, tmp_path):

@@ -1,14 +1,26 @@
-"""Jobs of a real HTCondor pool take their BLAST database by the plugin (`make test-htcondor`)."""
+"""Jobs of a real HTCondor pool take their data by the plugin (`make test-htcondor`)."""
+import json
 import os
 import pathlib
 import random
 import sys
+import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from support.condor import Pool  # noqa: E402
 
+MB = 1_000_000
+# Jobs that read their caches while the store is under pressure, and for how long, seconds.
+READERS, READ = int(os.environ.get("TIDECAST_HTCONDOR_JOBS", "4")), int(os.environ.get("TIDECAST_HTCONDOR_SECONDS", "15"))
+READER = """#!/bin/sh
+set -e
+test -L input$1
+end=$(($(date +%s) + $2))
+while [ "$(date +%s)" -lt "$end" ]; do cksum <input$1/f >sum; sleep 0.5; done
+cat sum
+"""
 pytestmark = pytest.mark.skipif(not os.environ.get("TIDECAST_HTCONDOR"), reason="SKIPPED: a real pool is for make test-htcondor")
 DICE = random.Random(7)
 SEQUENCES = {f"seq{n}": "".join(DICE.choices("ACGT", k=2000)) for n in range(50)}
@@ -18,7 +30,7 @@ BLAST = "#!/bin/sh\nset -e\ntest {} nt && ls nt/ >/dev/null\nblastn -db nt/nt -q
 
 @pytest.fixture(scope="module")
 def pool(built):
-    with Pool(built / "tidecast") as pool:
+    with Pool(built / "tidecast", slots=max(4, READERS)) as pool:
         home = pool.root / "home" / "tester"
         (home / "all.fa").write_text("".join(f">{name}\n{letters}\n" for name, letters in SEQUENCES.items()))
         (home / "query.fa").write_text(f">q\n{QUERY}\n")
@@ -106,3 +118,54 @@ def test_daemons_find_each_other_by_the_collector(pool):
     # Whoever is told to stop leaves the collector.
     pool.run("pkill -TERM -f '^tidecast daemon --name node1'")
     pool.until("one left", lambda: "node1" not in listed())
+
+
+def test_a_slash_at_the_end_and_a_host_that_does_not_exist(pool):
+    cluster = pool.submit({"executable": "/bin/ls", "arguments": "nt/nt.nsq", "transfer_input_files": "tidecast://head/nt/"}, name="slash")
+    ad, = pool.ended(cluster)
+    assert ad["ExitCode"] == 0
+    began = time.monotonic()
+    cluster = pool.submit({"executable": "/bin/true", "transfer_input_files": "tidecast://haed/nt"}, name="nowhere")
+    held = pool.until("a held job", lambda: [job for job in pool.queue(cluster) if job["JobStatus"] == 5])
+    assert "no host haed is known" in held[0]["HoldReason"] and time.monotonic() - began < 60, held[0]["HoldReason"]
+    pool.run(f"condor_rm {cluster}")
+
+
+def test_jobs_read_their_caches_by_link_while_the_store_is_under_pressure(pool):
+    home = pool.root / "home" / "tester"
+    sums = []
+    for number in range(READERS):
+        (home / f"input{number}").mkdir()
+        (home / f"input{number}" / "f").write_bytes(DICE.randbytes(MB))
+        sums.append(pool.run(f"cksum <input{number}/f", "tester"))
+        pool.run(f"tidecast cache create input{number} input{number}", "tester")
+    (home / "reader.sh").write_text(READER)
+    (home / "reader.sh").chmod(0o755)
+    pool.run("chown -R tester: /home/tester")
+    capacity = (READERS * 3 // 2 + 10) * MB
+    pool.run(f"tidecast admin limit --capacity {capacity}")
+    cluster = pool.submit({"executable": "reader.sh", "transfer_executable": "true", "arguments": f"$(Process) {READ}",
+                           "transfer_input_files": "tidecast://head/input$(Process)"}, READERS, "reader")
+
+    def used() -> list[dict]:
+        uses = json.loads(pool.run("tidecast admin status --json").splitlines()[-1])["uses"]
+        return [use for use in uses if use["cache"].startswith("head/input")]
+
+    pool.until("all jobs to run", lambda: len(used()) == READERS or not pool.queue(cluster))
+    for use in used():
+        number = use["cache"].removeprefix("head/input").split("@")[0]
+        assert (use["command"], use["job"]) == ("condor_starter", f"HTCondor job {cluster}.{number}"), use
+    made = 0
+    while pool.queue(cluster):
+        (home / "press").write_bytes(DICE.randbytes(4 * MB))
+        pool.run(f"tidecast cache create press{made} press --wait 1m", "tester")
+        made += 1
+    ads = pool.ended(cluster)
+    assert [ad["ExitCode"] for ad in ads] == [0] * READERS
+    for number in range(READERS):
+        assert (home / f"reader.{number}.out").read_text() == sums[number], (number, (home / f"reader.{number}.err").read_text())
+    assert made * 4 * MB > capacity, "there was pressure"
+    gone = [name for name in (f"press{n}" for n in range(made)) if name not in pool.run("tidecast cache ls")]
+    assert len(gone) > 1, "caches that no job used were evicted"
+    pool.until("no use", lambda: not used())
+    print(f"{READERS} jobs of {READ} s, {made} caches of 4 MB made beside them, {len(gone)} of these evicted")

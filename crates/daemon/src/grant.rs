@@ -53,7 +53,7 @@ pub(crate) async fn ask(
                 tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
-            _ => return Err(heard.end(daemon, name)),
+            _ => return Err(heard.end(daemon, name).await),
         }
     }
 }
@@ -82,11 +82,21 @@ async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mu
 
 impl Heard {
     /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
-    fn end(self, daemon: &Daemon, name: &CacheName) -> Failed {
-        let nobody = || Failed::new("unreachable", format!("nobody is known who has {name}"));
-        let mut last = self.last.unwrap_or_else(nobody);
-        if matches!(last.kind, "unreachable" | "absent") {
-            last.why = daemon.peers.with_refusals(last.why);
+    async fn end(self, daemon: &Daemon, name: &CacheName) -> Failed {
+        let mut last = match self.last {
+            Some(last) => last,
+            None => match daemon.nobody_to_ask(name.origin.as_deref()).await {
+                Some(why) => Failed::new("unknown", format!("{name} cannot be had: {why}")),
+                None => Failed::new("unreachable", format!("no host is known that has {name}")),
+            },
+        };
+        if matches!(last.kind, "unreachable" | "absent" | "unknown") {
+            let why = daemon.peers.with_refusals(last.why.clone());
+            // One that was refused might have it, once that is mended.
+            if last.kind == "unknown" && why != last.why {
+                last.kind = "unreachable";
+            }
+            last.why = why;
         }
         last
     }

@@ -70,7 +70,7 @@ impl CacheName {
         let rest = url.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/'));
         let (origin, rest) = rest.ok_or_else(|| NameError::Url(url.into()))?;
         let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
-        Ok((Self::new(Some(origin), name)?, path.trim_end_matches('/')))
+        Ok((Self::new(Some(origin), name)?, path.trim_matches('/')))
     }
 }
 
@@ -125,8 +125,13 @@ mod tests {
     fn a_url_has_an_origin_and_may_have_a_path() {
         let (name, path) = CacheName::of_url("tidecast://head1/blast@2/db/nt.00.nhr").unwrap();
         assert_eq!((name.to_string().as_str(), path), ("head1/blast@2", "db/nt.00.nhr"));
-        for (url, path) in [("tidecast://h/b", ""), ("tidecast://h/b/", ""), ("tidecast://h/b/../c", "../c")]
-        {
+        for (url, path) in [
+            ("tidecast://h/b", ""),
+            ("tidecast://h/b/", ""),
+            ("tidecast://h/b//", ""),
+            ("tidecast://h/b//d/", "d"),
+            ("tidecast://h/b/../c", "../c"),
+        ] {
             assert_eq!(CacheName::of_url(url).unwrap().1, path);
         }
         for bad in ["tidecast://blast", "http://h/b", "tidecast:///b", "tidecast://h/", "tidecast://h/@1"] {

@@ -26,6 +26,8 @@ use crate::peer::message::{Answer, Ask, Want};
 const MEANINGS: usize = 4;
 /// Whether somebody holds a cache is said within this time.
 const HOLDS: Duration = Duration::from_secs(3);
+/// A daemon that has just started finds others within this time, seconds.
+const LOOKING: u64 = 10;
 /// Holders of a cache that are connected to at once.
 const AT_ONCE: usize = 4;
 
@@ -130,6 +132,27 @@ impl Daemon {
         }
         // Each of them ends by itself: all bounds are theirs.
         while dialling.join_next().await.is_some() {}
+    }
+
+    /// Why no other host can be asked for what `origin` made, now or soon. None: there are others, or may be.
+    pub(crate) async fn nobody_to_ask(&self, origin: Option<&str>) -> Option<String> {
+        if self.peers.trust().is_nobody() {
+            return Some("this daemon trusts no other: name the site's CA in its configuration".into());
+        }
+        let is_new = crate::now().saturating_sub(self.peers.hello().started) < LOOKING;
+        let known = !self.config.peers.is_empty()
+            || !self.circle.alive().is_empty()
+            || !self.peers.all().is_empty()
+            || !self.found.some(None, &self.config.name).is_empty();
+        if is_new || known {
+            return None;
+        }
+        let what = "this daemon knows no other to ask";
+        match origin {
+            Some(host) if !resolve(host).await.is_empty() => None,
+            Some(host) => Some(format!("no host {host} is known, its name has no address, and {what}")),
+            None => Some(what.into()),
+        }
     }
 
     /// Who has a cache that `caller` may read, as far as the daemons that are known say.

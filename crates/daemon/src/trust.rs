@@ -51,6 +51,11 @@ impl Trust {
         Ok(Self { path, now: Mutex::new(Read { trust, looked: Instant::now(), changed }) })
     }
 
+    /// Whether it trusts nobody at all.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.path.is_none()
+    }
+
     /// For whom `node`, which said `hello`, speaks.
     pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, Distrust> {
         let identity = self.identity(&hello.card, node, false)?;

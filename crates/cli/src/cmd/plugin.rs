@@ -20,6 +20,7 @@ use tidecast_daemon::materialize;
 use tidecast_daemon::name::CacheName;
 
 use super::{Context, daemon};
+use crate::batch;
 use crate::failure::{Failure, Outcome};
 use crate::report::{in_full, say};
 use crate::stop::{Stop, block_on};
@@ -32,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Where there is not even a socket: one that is started anew makes it first of all, long before it has read its store.
 const NO_SOCKET: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_secs(2);
+/// An answer is padded with blanks up to this length.
+const MOST_BLANKS: usize = 16 << 20;
 /// A cache that is coming is waited for so long.
 const COMING: Duration = Duration::from_secs(6 * 3600);
 
@@ -90,9 +93,15 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         return Err(Failure::usage(anyhow!("-infile and -outfile are needed")));
     };
     let results = match read(infile) {
-        Ok(wanted) => transfer_all(wanted, args.upload, context)?,
+        Ok(wanted) => {
+            let wanted = wanted.into_iter().map(|one| Wanted { upload: args.upload, ..one }).collect();
+            transfer_all(wanted, context)?
+        }
         // Whoever looks at the outfile alone must not think that there was nothing to do.
-        Err(why) => vec![Transfer::failed(Wanted::default(), error("Specification", false, why))],
+        Err(why) => {
+            let nothing = Wanted { upload: args.upload, ..Wanted::default() };
+            vec![Transfer::failed(nothing, error("Specification", false, why))]
+        }
     };
     write(outfile, &results)?;
     match results.into_iter().find_map(|one| one.error) {
@@ -107,7 +116,7 @@ fn read(infile: &Path) -> Result<Vec<Wanted>, String> {
 }
 
 /// One after the other. When this process is told to stop, those that are left have failed.
-fn transfer_all(wanted: Vec<Wanted>, upload: bool, context: &Context<'_>) -> Result<Vec<Transfer>, Failure> {
+fn transfer_all(wanted: Vec<Wanted>, context: &Context<'_>) -> Result<Vec<Transfer>, Failure> {
     let socket = match daemon::to_ask(context) {
         Ok(socket) => socket,
         Err(failure) => {
@@ -117,7 +126,7 @@ fn transfer_all(wanted: Vec<Wanted>, upload: bool, context: &Context<'_>) -> Res
     };
     block_on(1, async {
         let stop = Stop::listen()?;
-        let mut asker = Asker { client: Client::new(&socket), heard: Instant::now(), answered: false };
+        let mut asker = Asker::new(&socket);
         let mut results = Vec::new();
         for one in wanted {
             let stopped =
@@ -125,7 +134,7 @@ fn transfer_all(wanted: Vec<Wanted>, upload: bool, context: &Context<'_>) -> Res
             results.push(tokio::select! {
                 biased;
                 () = stop.wait() => stopped,
-                result = transfer(&mut asker, one, upload) => result,
+                result = transfer(&mut asker, one) => result,
             });
         }
         Ok(results)
@@ -147,11 +156,20 @@ fn caches(context: &Context<'_>) -> Outcome {
     Ok(Map::new())
 }
 
-/// HTCondor has filled the file with blanks, so that there is room for it: it is written over, not cut.
+/// HTCondor has filled the file with blanks, so that there is room for it: it is written over, not cut. What an earlier and
+/// longer answer has left (up to 23.3 several transfers have one file) becomes blanks.
 fn write(path: &Path, results: &[Transfer]) -> Result<(), Failure> {
-    let text: String = results.iter().map(|result| format!("{}\n", result.ad())).collect();
+    let mut text: String = results.iter().map(|result| format!("{}\n", result.ad())).collect();
     let open = std::fs::OpenOptions::new().create(true).write(true).truncate(false).open(path);
-    let written = open.and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = open.and_then(|mut file| {
+        match usize::try_from(file.metadata()?.len()) {
+            Ok(len) if len <= MOST_BLANKS => {
+                text.extend(std::iter::repeat_n(' ', len.saturating_sub(text.len())));
+            }
+            _ => file.set_len(text.len() as u64)?,
+        }
+        file.write_all(text.as_bytes())
+    });
     Ok(written.with_context(|| format!("cannot write {}", path.display()))?)
 }
 
@@ -167,11 +185,11 @@ fn error(kind: &'static str, retryable: bool, why: impl ToString) -> Error {
     Error { kind, retryable, why: why.to_string() }
 }
 
-async fn transfer(asker: &mut Asker, wanted: Wanted, upload: bool) -> Transfer {
+async fn transfer(asker: &mut Asker, wanted: Wanted) -> Transfer {
     let start = seconds();
     let got = match wanted.amiss {
         Some(why) => Err(error("Specification", false, why)),
-        None if upload => {
+        None if wanted.upload => {
             Err(error("Specification", false, "caches are not made by transfers: use tidecast cache create"))
         }
         None => bring(asker, &wanted).await,
@@ -185,7 +203,7 @@ async fn transfer(asker: &mut Asker, wanted: Wanted, upload: bool) -> Transfer {
 /// Has the cache here, and makes the job's file of it; its bytes.
 async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
-    let to = Path::new(&wanted.local);
+    let to = &place(&wanted.local, &name, path);
     let info = ready(asker, &name).await?;
     let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
     let source = if path.is_empty() { view.to_owned() } else { view.join(path) };
@@ -195,7 +213,7 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     }
     // What the job's user can read here can be a link; else this process makes a copy.
     match (materialize::sees(&info), std::fs::metadata(&source)) {
-        (Ok(_), Ok(_)) => {
+        (Ok(_), Ok(_)) if !asker.contained => {
             let (dir, name) = parts(to)?;
             materialize::symlink(&source, &dir, name, false).map_err(unmade)?;
         }
@@ -209,16 +227,32 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     Ok(if path.is_empty() || made.is_dir() { info.bytes } else { made.len() })
 }
 
-/// The daemon, and when it answered last.
+/// Where the job's file is to be. Of a URL that ends with a slash HTCondor makes the name of a directory that is there: what is
+/// wanted has its own name in it, as without the slash.
+fn place(local: &str, name: &CacheName, path: &str) -> PathBuf {
+    let own = path.rsplit('/').next().filter(|own| !own.is_empty()).unwrap_or(&name.name);
+    if local.ends_with('/') { Path::new(local).join(own) } else { local.into() }
+}
+
+/// The daemon, and when it answered last; and the job.
 struct Asker {
     client: Client,
     heard: Instant,
     answered: bool,
+    job: Option<String>,
+    /// The job sees its scratch directory only: a link out of it leads nowhere.
+    contained: bool,
 }
 
 impl Asker {
+    fn new(socket: &Path) -> Self {
+        let contained = batch::condor_ad().is_some_and(|ad| batch::is_contained(&ad));
+        let client = Client::new(socket);
+        Self { client, heard: Instant::now(), answered: false, job: batch::job(), contained }
+    }
+
     async fn get(&mut self, name: &CacheName) -> Result<Got, ClientError> {
-        let get = Get { name: name.to_string(), wait: ASK, ..Get::default() };
+        let get = Get { name: name.to_string(), wait: ASK, job: self.job.clone(), ..Get::default() };
         let got = self.client.post::<Got>("/v1/get", &get, Duration::from_secs(ASK)).await;
         if matches!(got, Ok(_) | Err(ClientError::Refused { .. })) {
             (self.heard, self.answered) = (Instant::now(), true);
@@ -266,7 +300,7 @@ async fn ready(asker: &mut Asker, name: &CacheName) -> Result<CacheInfo, Error> 
 fn judged(failed: &ClientError) -> Error {
     match failed {
         ClientError::Refused { kind, why, .. } => match kind.as_str() {
-            "absent" | "invalid" => error("Resolution", false, why),
+            "absent" | "invalid" | "unknown" => error("Resolution", false, why),
             "forbidden" | "rejected" | "taken" => error("Authorization", false, why),
             "malformed" => error("Parameter", false, why),
             "denied" => error("Specification", true, why),
@@ -319,5 +353,21 @@ mod tests {
         assert_eq!(said(line(&["tidecast", "plugin", "-infile", "-x"])), "tidecast plugin --infile -x");
         assert_eq!(line(&["tidecast", "copy", "plugin", "-upload"]), None);
         assert_eq!(line(&["tidecast"]), None);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_changes_nothing() {
+        let placed = |local: &str, url: &str| {
+            let (name, path) = CacheName::of_url(url).unwrap_or_else(|error| panic!("{error}"));
+            place(local, &name, path)
+        };
+        for (local, url, at) in [
+            ("/s/nt", "tidecast://h/nt", "/s/nt"),
+            ("/s/nt", "tidecast://h/nt/", "/s/nt"),
+            ("/s/", "tidecast://h/nt/", "/s/nt"),
+            ("/s/", "tidecast://h/nt@2/db/x/", "/s/x"),
+        ] {
+            assert_eq!(placed(local, url), Path::new(at), "{url}");
+        }
     }
 }

@@ -4,18 +4,19 @@ use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use serde_json::json;
 use tidecast_daemon::api::types::{CacheInfo, Create, Created, Method};
+use tidecast_daemon::client::ClientError;
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_publish::{Base, Format, HashOptions, Progress, ScanOptions, Tree};
 use tokio::sync::mpsc;
 
 use super::{Ask, failed, readers};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::units::{Size, Span, count};
 
@@ -23,6 +24,8 @@ use crate::units::{Size, Span, count};
 const CHUNK: usize = 1 << 20;
 /// Chunks that may wait for the daemon.
 const CHUNKS: usize = 4;
+/// Room is asked for again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The daemon verifies and syncs what it was given: at least so much a second is expected.
 const RATE: u64 = 10 << 20;
 
@@ -45,6 +48,9 @@ pub(super) struct Args {
     /// [default: the daemon's, 7d]
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
+    /// Wait so long for room that running jobs or transfers take (exit code 3 when there is none) [default: fail at once]
+    #[arg(long, value_name = "DURATION")]
+    wait: Option<Span>,
     /// How it may travel, preferred first: swarm, direct
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     methods: Vec<Method>,
@@ -102,8 +108,7 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
     let (tree, manifest) = watch(hashing, &progress, reporter).await?;
     let narrowed = open_to(&mut create, &tree)?;
-    let wait = Duration::from_millis(manifest.file_count().into());
-    let created = ask.client.create(&create, manifest.to_bytes(), wait).await.map_err(failed)?;
+    let created = declare(args, ask, &create, &manifest).await?;
     let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
     let info = upload(ask, &created, tree, manifest, sent).await?;
     reporter.clear();
@@ -128,6 +133,28 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     fields.insert("mode_reason".into(), json!(reason));
     fields.insert("sent".into(), sent.into());
     Ok(fields)
+}
+
+/// Makes it known, with room for it: as soon as there is some, if the caller waits.
+async fn declare(args: &Args, ask: &Ask, create: &Create, manifest: &Manifest) -> Result<Created, Failure> {
+    let (began, bytes) = (Instant::now(), manifest.to_bytes());
+    let longer = Duration::from_millis(manifest.file_count().into());
+    loop {
+        let refused = match ask.client.create(create, bytes.clone(), longer).await {
+            Err(ClientError::Refused { kind, why, .. }) if kind == "wait" => why,
+            other => return other.map_err(failed),
+        };
+        let Some(Span(wait)) = args.wait else {
+            let error = anyhow::anyhow!("{refused}; --wait DURATION waits for room");
+            return Err(Failure::from(error).with(object(json!({ "reason": "wait" }))));
+        };
+        if began.elapsed() >= wait {
+            let error =
+                anyhow::anyhow!("{} is not made after {}: {refused}", args.name, Span(began.elapsed()));
+            return Err(Failure::new(Code::Cut, error).with(object(json!({ "reason": "wait" }))));
+        }
+        tokio::time::sleep(AGAIN.min(wait.saturating_sub(began.elapsed()))).await;
+    }
 }
 
 /// Sets the mode and group that the files allow, unless the caller names others. Gives the path and mode that narrow them.

@@ -11,17 +11,20 @@ use tidecast_daemon::materialize::{self, How, Made, Wanted};
 use tidecast_daemon::name::CacheName;
 
 use super::place::bind;
-use super::{Ask, failed};
+use super::{Ask, Away, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::units::{Size, Span, count};
 
 /// The daemon is asked again after so long at most, seconds.
 const ASK: u64 = 10;
+/// A daemon that has gone is looked for again after so long.
+const AGAIN: Duration = Duration::from_millis(300);
 
 /// Have a cache on this host, brought from others if need be
 ///
-/// Without --to it prints the path. It is kept while the process that called this runs (a job's script, or --pid).
+/// Without --to it prints the path. It is kept from eviction while the job runs that called this: the batch job, else the
+/// script, else --pid. For a shell at a terminal that is while commands run there, and a minute longer.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast cache get head/nt --to . --wait 10m")]
 pub(super) struct Args {
@@ -153,14 +156,27 @@ impl Ready {
 
 /// Asks until it is here.
 async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready, Failure> {
-    let began = Instant::now();
+    let (began, job) = (Instant::now(), crate::batch::job());
+    let mut away = Away::new(args.wait.map(|wait| wait.0));
     loop {
         let left = args.wait.map(|wait| wait.0.saturating_sub(began.elapsed()));
         // In steps short enough to show progress on a terminal.
         let wait =
             left.map_or(ASK, |left| left.as_secs().min(ASK)).min(if reporter.is_json() { ASK } else { 1 });
-        let get = Get { name: args.name.to_string(), wait, pid: args.pid, ..Get::default() };
-        let got: Got = ask.client.post("/v1/get", &get, Duration::from_secs(wait)).await.map_err(failed)?;
+        let get =
+            Get { name: args.name.to_string(), wait, pid: args.pid, job: job.clone(), ..Get::default() };
+        let got = match ask.client.post::<Got>("/v1/get", &get, Duration::from_secs(wait)).await {
+            Err(error) if away.waits(&error) => {
+                if left.is_some_and(|left| left.is_zero()) {
+                    let error = anyhow!("{} is not here after {}: {error}", args.name, Span(began.elapsed()));
+                    return Err(Failure { code: Code::Cut, error, fields: Map::new() });
+                }
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            other => other.map_err(failed)?,
+        };
+        away.heard();
         match got {
             Got::Ready { info, seconds, method, .. } => {
                 return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()) });

@@ -15,6 +15,8 @@ pub(super) const SELF: [&str; 4] = [
 pub(super) struct Wanted {
     pub(super) url: String,
     pub(super) local: String,
+    /// It is to go, not to come.
+    pub(super) upload: bool,
     /// Why its ad cannot be obeyed.
     pub(super) amiss: Option<&'static str>,
 }
@@ -42,7 +44,7 @@ fn wanted_by(ad: &Ad) -> Wanted {
         (_, None) => Some("its ad has no LocalFileName that is a string"),
         _ => None,
     };
-    Wanted { url: url.unwrap_or_default(), local: local.unwrap_or_default(), amiss }
+    Wanted { url: url.unwrap_or_default(), local: local.unwrap_or_default(), upload: false, amiss }
 }
 
 /// How a transfer went.
@@ -76,7 +78,7 @@ impl Transfer {
         set("TransferUrl", Value::from(self.wanted.url.as_str()));
         set("TransferFileName", Value::from(self.wanted.local.as_str()));
         set("TransferProtocol", Value::from("tidecast"));
-        set("TransferType", Value::from("download"));
+        set("TransferType", Value::from(if self.wanted.upload { "upload" } else { "download" }));
         set("TransferFileBytes", Value::from(bytes));
         set("TransferTotalBytes", Value::from(bytes));
         set("TransferStartTime", Value::from(self.start as i64));
