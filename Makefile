@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -41,6 +41,9 @@ fuzz: ## every fuzz target for 10 minutes
 
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
+
+copy-soak: setup ## what `copy` leaves out, deletes and says, beside rsync on 1,000 fresh random trees
+	@TIDECAST_FRESH=100 .venv/bin/python -m pytest -q tests/e2e/test_copy_filter.py $(ARGS)
 
 field-soak: setup ## what a field shows of 6,000 fresh random files, beside xarray and netCDF4
 	@TIDECAST_FRESH=20 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_field_missing.py -k those_of

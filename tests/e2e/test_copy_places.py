@@ -171,10 +171,10 @@ def test_links_of_links_and_their_attributes_arrive(here, tmp_path):
 
 @pytest.mark.parametrize("words", [
     ("--readers", "0"), ("--streams", "0"), ("--streams", "100000"), ("--pool", "0"), ("--limit", "0bit"), ("--congestion", "nope"),
-    ("-e", "ssh -p 2"), ("--bwlimit", "3"), ("--include", "*.c"), ("--resume=perhaps",)])
+    ("-e", "ssh -p 2"), ("--bwlimit", "3"), ("--filter", "- *.c"), ("--exclude", "- "), ("--resume=perhaps",)])
 def test_values_that_cannot_be_are_refused(words, here, tmp_path):
     said = here("copy", *words, "--from-null", "1MB", "--to-null", tmp_path, code=2, timeout=20).err
-    hint = {"-e": "--ssh", "--bwlimit": "--limit", "--include": "--exclude", "--congestion": "it has"}.get(words[0])
+    hint = {"-e": "--ssh", "--bwlimit": "--limit", "--filter": "--exclude", "--exclude": "no pattern", "--congestion": "it has"}.get(words[0])
     assert hint is None or hint in said
 
 
@@ -187,9 +187,33 @@ def test_what_rsync_needs_for_it_is_taken(here, tmp_path):
     here("copy", "-avzHAXSP", "-r", "--progress", "--resume", "--exclude-from", tmp_path / "patterns", f"{source}/", dest)
     assert os.listdir(dest) == ["a.c"]
     (tmp_path / "patterns").write_text("+ *.o\n")
-    assert "exceptions" in here("copy", "--exclude-from", tmp_path / "patterns", f"{source}/", dest, code=2).err
+    here("copy", "--exclude-from", tmp_path / "patterns", "--exclude", "*", f"{source}/", dest)
+    assert sorted(os.listdir(dest)) == ["a.c", "b.o"]
     shown = here("copy", "--help").out
     assert "--exclude-from" in shown and "--bwlimit" not in shown
+
+
+# All that rsync has, but for those that are ours too (-c, -n, -q, -u, -v) and -V, which asks for the version.
+TAKEN, REFUSED, VALUED = "arzHAXSPltpgoDEWysh", "RdbLkKUNOJxImCF046i", "efBTM"
+
+
+@pytest.mark.parametrize("flags", ["-avh", "-h", "-avzP", "-aHAX", "-rlptgoD", "-avzhP", "-hhh", *(f"-{flag}" for flag in TAKEN)])
+def test_short_flags_of_rsync_copy(flags, here, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/file").write_text("1")
+    here("copy", flags, tmp_path / "src", tmp_path / "dest")
+    assert (tmp_path / "dest/src/file").read_text() == "1"
+
+
+def test_short_flags_of_rsync_that_ask_for_something_else_are_refused(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    for flag in [*REFUSED, *VALUED, "V"]:
+        for bundle in (f"-a{flag}", f"-a{flag}h"):
+            said = here("copy", bundle, tmp_path / "src", tmp_path / "dest", code=2).err
+            assert f"-{flag}" in said or "--" in said, said
+    assert not (tmp_path / "dest").exists()
+    assert "SRC... DEST" in here("copy", "-h").out and "--exclude" in here("copy", "--help").out
+    assert "give it alone" in here("publish", "-vh", tmp_path / "src", code=2).err
 
 
 def test_explain_writes_no_more_than_there_is_and_says_when_that_is_too_little(here, tmp_path):

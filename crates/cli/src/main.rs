@@ -5,6 +5,7 @@ mod cli;
 mod cmd;
 mod confine;
 mod failure;
+mod help;
 mod logging;
 mod names;
 mod repeat;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     let line = cmd::plugin::command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {
         Ok(cli) => cli,
-        Err(error) => return misread(&error),
+        Err(error) => return misread(&help::instead(error, std::env::args_os())),
     };
     let settings = Settings::load(cli.global.config.as_deref());
     let json = cli.global.json

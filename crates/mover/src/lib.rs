@@ -21,6 +21,7 @@ pub mod digest;
 pub mod end;
 pub mod entry;
 mod error;
+pub mod filter;
 pub mod job;
 pub mod part;
 pub mod queue;

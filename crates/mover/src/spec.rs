@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
+use crate::filter::Rule;
+
 /// How the name of every staging directory begins. What is in one is no part of a tree.
 pub(crate) const STAGING: &str = ".tidecast-copy-";
 
@@ -13,8 +15,8 @@ pub(crate) const STAGING: &str = ".tidecast-copy-";
 pub struct SendSpec {
     /// Files and directories, patterns among them. A slash at the end of a directory means what is in it, as with rsync.
     pub sources: Vec<OsString>,
-    /// Patterns of what to leave out. With a `/`: of the path below the source; without: of names at any depth.
-    pub exclude: Vec<String>,
+    /// What is left out.
+    pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
     /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
@@ -33,6 +35,8 @@ pub struct Offer {
     pub identity: String,
     /// The name of the only source, if that is no directory: it may get another name.
     pub single: Option<Vec<u8>>,
+    /// The names of the directories that are sent by name, if the contents of others come beside them.
+    pub mixed: Vec<Vec<u8>>,
 }
 
 /// Where it goes, and how.
@@ -45,10 +49,10 @@ pub struct ReceiveSpec {
     pub offer: Offer,
     /// Files that are newer here stay.
     pub update: bool,
-    /// What the source does not have is deleted, but for names that match `exclude`.
+    /// What the source does not have is deleted, but for names that `filter` leaves out.
     pub delete: bool,
-    /// As in [`SendSpec::exclude`].
-    pub exclude: Vec<String>,
+    /// As in [`SendSpec::filter`].
+    pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
     pub checksum: bool,
     /// Nothing is changed; what would be is counted.
@@ -72,7 +76,7 @@ impl Default for ReceiveSpec {
             offer: Offer::default(),
             update: false,
             delete: false,
-            exclude: Vec::new(),
+            filter: Vec::new(),
             checksum: false,
             dry_run: false,
             resume: true,

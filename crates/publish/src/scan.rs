@@ -31,7 +31,8 @@ const OPEN: usize = 32;
 #[derive(Debug, Clone, Default)]
 pub struct ScanOptions {
     /// Patterns of what to leave out. With a `/`: matched against the path below the published directory.
-    /// Without: against the name, at any depth. A directory that matches is left out with all below it.
+    /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory that matches is left
+    /// out with all below it.
     pub exclude: Vec<String>,
     /// Symbolic links that lead out of the tree make no valid manifest: leave them out, with a warning, instead of
     /// failing.
@@ -136,7 +137,8 @@ impl Walk<'_> {
 
     /// Takes up one entry; what comes back is a directory to go into.
     fn entry(&mut self, dir: &Root, path: PathBuf, name: &OsStr) -> Result<Option<Listing>, Error> {
-        if self.exclude.matches(&path) {
+        // What is left out by its name alone need not be looked at, which might fail.
+        if self.exclude.matches(&path, false) {
             return Ok(None);
         }
         if self.progress.is_cancelled() {
@@ -145,6 +147,9 @@ impl Walk<'_> {
         self.progress.add_file();
         let full = self.tree.root.join(&path);
         let meta = dir.stat(name).map_err(Error::io("look at", &full))?;
+        if meta.is_dir() && self.exclude.matches(&path, true) {
+            return Ok(None);
+        }
         if meta.is_dir() {
             let opened = dir.sub(name).map_err(Error::io("list the directory", &full))?;
             return self.dir(path, opened, &meta).map(Some);

@@ -39,6 +39,7 @@ fn patterns_leave_out_names_paths_and_whole_directories() {
     assert_eq!(left(&["*.tmp", ".git"]), ["deep/sub/w", "keep", "sub/z"]);
     assert_eq!(left(&["/sub"]), [".git/config", "deep/sub/w", "keep", "x.tmp"]);
     assert_eq!(left(&["sub/"]), [".git/config", "keep", "x.tmp"]);
+    assert_eq!(left(&["w/", "keep/", "*/"]), ["keep", "x.tmp"], "a slash at the end is for directories only");
     assert_eq!(left(&["*/sub/*", "**/config"]), ["keep", "sub/y.tmp", "sub/z", "x.tmp"]);
     assert_eq!(left(&["[!k]*"]), ["keep"]);
     let error = excluding(&root, &["a[b"]).unwrap_err();

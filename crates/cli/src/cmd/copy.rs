@@ -2,6 +2,7 @@
 
 mod cpus;
 mod explain;
+mod filter;
 mod many;
 mod memory;
 mod place;
@@ -10,16 +11,17 @@ mod session;
 mod tell;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::builder::RangedU64ValueParser;
 use tidecast_mover::back::{MAX_STREAMS, Options, congestion};
+use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
+use self::filter::Filter;
 pub(crate) use self::place::PORT;
 use self::place::Place;
 use self::rsync::Rsync;
@@ -35,20 +37,17 @@ use crate::units::{Rate, Size, Span};
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
-/// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, ...) may be given, and change nothing.
+/// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, -h, ...) may be given, and change nothing; -h alone
+/// asks for help.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What to copy, and last where to (with --to-memory only what)
     #[arg(required = true, value_name = "SRC... DEST")]
     paths: Vec<OsString>,
-    /// Leave out what matches; with a / the path below the source, without it names at any depth
-    #[arg(long, value_name = "GLOB")]
-    exclude: Vec<String>,
-    /// The same, a pattern a line; lines that begin with # or ; say nothing
-    #[arg(long, value_name = "FILE")]
-    exclude_from: Vec<PathBuf>,
-    /// Delete what the sources do not have
+    #[command(flatten)]
+    filter: Filter,
+    /// Delete what the sources do not have, but for what --exclude names
     #[arg(long)]
     delete: bool,
     /// Compare contents, not times
@@ -187,10 +186,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (pairs, sources) = args.places().map_err(Failure::usage)?;
     let (from, to) = pairs[0].clone();
     args.way.check_congestion(&from, &to, reporter)?;
-    let exclude = args.exclude().map_err(Failure::usage)?;
+    let filter = args.filter.rules(reporter).map_err(Failure::usage)?;
     let job = session::Job {
-        send: args.send(sources, &exclude).map_err(Failure::usage)?,
-        receive: args.receive(&to, exclude),
+        send: args.send(sources, &filter).map_err(Failure::usage)?,
+        receive: args.receive(&to, filter),
         options: args.options(),
         way: &args.way,
         from,
@@ -272,31 +271,13 @@ impl Args {
         Ok((pairs, sources))
     }
 
-    /// All patterns of what is left out.
-    fn exclude(&self) -> anyhow::Result<Vec<String>> {
-        let mut all = self.exclude.clone();
-        for file in &self.exclude_from {
-            let text = std::fs::read_to_string(file);
-            let text = text.with_context(|| format!("--exclude-from {}", file.display()))?;
-            for line in text.lines().filter(|line| !(line.trim().is_empty() || line.starts_with(['#', ';'])))
-            {
-                if line.starts_with("+ ") {
-                    let file = file.display();
-                    return Err(anyhow!("--exclude-from {file}: {line}: there are no exceptions"));
-                }
-                all.push(line.strip_prefix("- ").unwrap_or(line).to_owned());
-            }
-        }
-        Ok(all)
-    }
-
-    fn send(&self, sources: Vec<OsString>, exclude: &[String]) -> anyhow::Result<SendSpec> {
+    fn send(&self, sources: Vec<OsString>, filter: &[Rule]) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        let (exclude, checksum) = (exclude.to_vec(), self.checksum);
-        Ok(SendSpec { sources, exclude, checksum, null, ..SendSpec::default() })
+        let (filter, checksum) = (filter.to_vec(), self.checksum);
+        Ok(SendSpec { sources, filter, checksum, null, ..SendSpec::default() })
     }
 
-    fn receive(&self, to: &Place, exclude: Vec<String>) -> ReceiveSpec {
+    fn receive(&self, to: &Place, filter: Vec<Rule>) -> ReceiveSpec {
         let durable = match self.fsync.as_str() {
             "each" => Durable::Each,
             "never" => Durable::No,
@@ -306,7 +287,7 @@ impl Args {
             dest: to.path().to_owned(),
             update: self.update,
             delete: self.delete,
-            exclude,
+            filter,
             checksum: self.checksum,
             dry_run: self.dry_run,
             resume: self.resume == "auto",

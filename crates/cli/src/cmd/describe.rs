@@ -32,7 +32,8 @@ pub(crate) struct Describe {
     /// Bytes in a piece, a power of two from 16KiB [default: by total and file sizes]
     #[arg(long, value_name = "S")]
     pub(crate) piece_size: Option<Size>,
-    /// Leave out what matches: a name at any depth, or a path if it has a '/'; may be repeated
+    /// Leave out what matches: a name at any depth, or a path if it has a '/'; one that ends in '/' is for directories only; may be
+    /// repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
     /// Leave out symbolic links that lead out of the tree, which otherwise are an error

@@ -30,7 +30,7 @@ impl Sending {
     /// When nothing of it is there, or it would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
         if let Some((bytes, file)) = spec.null {
-            let offer = Offer { identity: "noise".into(), single: None };
+            let offer = Offer { identity: "noise".into(), ..Offer::default() };
             return Ok(Self { source: Whence::Null(Null::new(bytes, file)), offer });
         }
         let tree = Tree::new(spec, root)?;

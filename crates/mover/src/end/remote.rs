@@ -68,7 +68,7 @@ pub enum Way {
 }
 
 /// What ends say to each other, and how they check what comes. Others are not understood.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What is asked of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Handles of directories below the destination. A path is resolved one component after another from a handle that is
 //! known to lie below it, and no link is ever followed: so nothing that is planted there can lead a write outside.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
@@ -12,7 +12,8 @@ use super::trouble::{Doing, Tried, Trouble};
 
 /// Handles that one writer holds.
 const HANDLES: usize = 32;
-const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(super) const STEP: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directories that one writer has used last.
 #[derive(Debug)]
@@ -130,44 +131,8 @@ pub(super) fn kind(stat: &fs::Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Removes a directory with all that is in it, but for names of which `keep` says so.
-pub(super) fn remove_tree(
-    at: &OwnedFd,
-    name: &[u8],
-    path: &[u8],
-    keep: &dyn Fn(&[u8]) -> bool,
-) -> Tried<u64> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let dir = fs::openat(at, name, flags, Mode::empty()).doing("open")?;
-    let removed = remove_within(&dir, path, keep)?;
-    match fs::unlinkat(at, name, AtFlags::REMOVEDIR) {
-        Ok(()) => Ok(removed + 1),
-        // It holds names that stay.
-        Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
-        Err(e) => Err(e).doing("remove"),
-    }
-}
-
-/// Removes what is in a directory, as [`remove_tree`].
-pub(super) fn remove_within(dir: &OwnedFd, path: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Tried<u64> {
-    let mut removed = 0;
-    for entry in fs::Dir::read_from(dir).doing("list")? {
-        let entry = entry.doing("list")?;
-        let name = entry.file_name().to_bytes();
-        if matches!(name, b"." | b"..") {
-            continue;
-        }
-        let below = [path, name].join(&b'/');
-        if keep(&below) {
-            continue;
-        }
-        match fs::unlinkat(dir, name, AtFlags::empty()) {
-            Ok(()) => removed += 1,
-            Err(Errno::NOENT) => {}
-            // By POSIX; Linux says EISDIR.
-            Err(Errno::ISDIR | Errno::PERM) => removed += remove_tree(dir, name, &below, keep)?,
-            Err(e) => return Err(e).doing("remove"),
-        }
-    }
-    Ok(removed)
+/// Sets the mode of a directory that is open by name only, perhaps because its owner may not list it.
+pub(super) fn set_mode(dir: impl AsFd, mode: u32) -> Result<(), Errno> {
+    let number = dir.as_fd().as_raw_fd();
+    fs::chmod(format!("/proc/self/fd/{number}"), Mode::from_raw_mode(mode))
 }

@@ -1,15 +1,12 @@
-//! The end of a copy: hard links, deletion, attributes of directories, durability.
-
-use std::sync::Arc;
+//! The end of a copy: hard links, attributes of directories, durability; [`super::delete`] is between them.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
 use super::across;
-use super::ask::looking;
-use super::dirs::{Dirs, kind, look, remove_tree, split};
-use super::stage::{self, PREFIX, Stage};
+use super::dirs::{Dirs, look, split};
+use super::stage::{self, Stage};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
 use super::{Directory, Relaxed, Staging};
@@ -177,74 +174,6 @@ impl Directory {
         let stat = fs::fstat(&dir).doing("look at")?;
         let mut warn = |lost| self.missing(&entry.path, lost);
         self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
-    }
-
-    /// Deletes what the sender does not have, in the directories that it has sent.
-    fn delete(&self, walked: &Walked) -> Result<(), Error> {
-        let Some(named) = &self.named else { return Ok(()) };
-        if !walked.complete || walked.failed > 0 {
-            self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
-            return Ok(());
-        }
-        let base = self.staging.as_ref().map(|staging| &*staging.base).or(self.place.base.as_ref());
-        let Some(base) = base else { return Ok(()) };
-        let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
-        let whole = named.has(b"");
-        let mut stack = vec![Vec::new()];
-        while let Some(path) = stack.pop() {
-            let only_named = path.is_empty() && !whole;
-            let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
-            self.settle(&path, tried)?;
-        }
-        Ok(())
-    }
-
-    /// Deletes in one directory; those in it that stay go on the stack.
-    fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
-        let Some(named) = &self.named else { return Ok(()) };
-        let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
-        for entry in fs::Dir::new(reopen(&at)?).doing("list")? {
-            let entry = entry.doing("list")?;
-            let name = entry.file_name().to_bytes();
-            let ours = path.is_empty() && name.starts_with(PREFIX.as_bytes());
-            if matches!(name, b"." | b"..") || ours {
-                continue;
-            }
-            let below = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
-            let is_dir = match entry.file_type() {
-                FileType::Unknown => look(&at, name)?.is_some_and(|stat| kind(&stat) == FileType::Directory),
-                known => known == FileType::Directory,
-            };
-            if named.has(&below) {
-                if is_dir {
-                    stack.push(below);
-                }
-            } else if !spare && !self.is_excluded(&below) {
-                let tried = self.remove(&at, name, &below, is_dir);
-                // One that cannot be removed does not keep the others.
-                if let Err(Trouble { doing, error }) = tried {
-                    self.problem(&below, format!("cannot {doing} it: {error}"), true);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> Tried {
-        let removed = if self.spec.dry_run {
-            self.planned(path, "delete");
-            1
-        } else if is_dir {
-            remove_tree(at, name, path, &|path| self.is_excluded(path))?
-        } else {
-            match fs::unlinkat(at, name, AtFlags::empty()) {
-                Ok(()) => 1,
-                Err(Errno::NOENT) => 0,
-                Err(e) => return Err(e).doing("remove"),
-            }
-        };
-        self.counts.deleted.fetch_add(removed, Relaxed);
-        Ok(())
     }
 }
 

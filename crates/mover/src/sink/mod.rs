@@ -8,6 +8,7 @@ mod across;
 mod ask;
 mod attributes;
 mod cut;
+mod delete;
 mod dirs;
 mod finish;
 mod guest;
@@ -18,6 +19,7 @@ mod numbers;
 mod place;
 mod plan;
 mod private;
+mod remove;
 mod stage;
 mod trouble;
 mod write;
@@ -36,12 +38,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use tidecast_hash::Digest;
-use tidecast_publish::Exclude;
 use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
 use crate::digest;
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::job::{Problem, Sink, Walked, Want, Written};
 use crate::part::{Data, Part, Parts};
 use crate::spec::{Accept, ReceiveSpec};
@@ -65,7 +67,7 @@ const PROBLEMS: usize = 100;
 pub struct Directory {
     spec: ReceiveSpec,
     place: Place,
-    exclude: Exclude,
+    filter: Filter,
     owners: Owners,
     /// None: a dry run.
     staging: Option<Staging>,
@@ -158,7 +160,6 @@ impl Directory {
 
     fn open_in(spec: &ReceiveSpec, root: Option<&Path>, boot: &Digest) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
-        let exclude = Exclude::new(&spec.exclude).map_err(|e| Error::Usage(e.to_string()))?;
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
                 let staging = Staging::open(Arc::new(base), spec, &place, boot);
@@ -174,7 +175,7 @@ impl Directory {
         };
         Ok(Self {
             place,
-            exclude,
+            filter: Filter::new(&spec.filter),
             owners: Owners::new(),
             staging,
             named: spec.delete.then(Named::default),

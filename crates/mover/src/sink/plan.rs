@@ -1,11 +1,14 @@
 //! A dry run: what would be done, without doing it.
 
-use rustix::fs::{self, FileType};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, FileType, Mode};
 use rustix::io::Errno;
 
 use super::ask::{Here, looking};
-use super::dirs::{Dirs, kind, look, split};
+use super::dirs::{Dirs, STEP, kind, look, split};
+use super::remove;
 use super::trouble::{Doing, Tried};
+use super::write::reopen;
 use super::{Directory, Relaxed};
 use crate::block::Block;
 use crate::entry::Kind;
@@ -107,5 +110,38 @@ impl Directory {
         if said.planned.len() < CHANGES {
             said.planned.push(Change::new(&self.place.show(path), what));
         }
+    }
+
+    /// Says what removing a name would remove, the content of a directory first; whether the name itself would go.
+    pub(super) fn would_remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> Tried<bool> {
+        let mut goes = true;
+        if is_dir {
+            let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
+            let mut dirs = Vec::new();
+            for entry in fs::Dir::new(reopen(&dir)?).doing("list")? {
+                let entry = entry.doing("list")?;
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                let (below, is_dir) =
+                    ([path, name].join(&b'/'), remove::is_dir(&dir, name, entry.file_type()));
+                if self.stays(&below, is_dir) {
+                    goes = false;
+                } else if is_dir {
+                    dirs.push(below);
+                } else {
+                    goes &= self.would_remove(&dir, name, &below, false)?;
+                }
+            }
+            for below in dirs {
+                goes &= self.would_remove(&dir, split(&below).1, &below, true)?;
+            }
+        }
+        if goes {
+            self.planned(path, "delete");
+            self.counts.deleted.fetch_add(1, Relaxed);
+        }
+        Ok(goes)
     }
 }

@@ -9,7 +9,8 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::plain;
-use super::dirs::{kind, remove_within};
+use super::dirs::kind;
+use super::remove::remove_all;
 use super::trouble::{Doing, Tried, Trouble};
 
 const DIRECTORY: OFlags =
@@ -72,7 +73,7 @@ impl Private {
 
 /// Removes what is in `dir`, and its name in `base` if that still names it: something else that has the name now stays.
 pub(super) fn remove(base: &OwnedFd, name: &str, dir: &OwnedFd) -> Tried {
-    remove_within(dir, name.as_bytes(), &|_| false)?;
+    remove_all(dir, name.as_bytes())?;
     if !names(base, name, dir)? {
         return Ok(());
     }

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use tidecast_hash::sha256;
 
 use super::attributes::plain;
-use super::dirs::remove_tree;
 use super::place::Place;
 use super::private::{self, Private, is_own_file};
+use super::remove::remove_tree;
 use super::trouble::{Doing, Tried, Trouble};
 use crate::entry::Entry;
 use crate::part::{Data, Part, Parts, TableWriter};
@@ -107,7 +107,7 @@ impl Stage {
             }
             match fs::unlinkat(&self.dir, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::ISDIR | Errno::PERM) => drop(remove_tree(&self.dir, name, name, &|_| false)?),
+                Err(Errno::ISDIR | Errno::PERM) => remove_tree(&self.dir, name)?,
                 Err(e) => return Err(e).doing("remove"),
             }
         }

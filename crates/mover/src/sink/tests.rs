@@ -94,7 +94,7 @@ pub(super) fn block(pieces: &[Piece]) -> Leased {
 }
 
 pub(super) fn spec(dest: &Path) -> ReceiveSpec {
-    let offer = Offer { identity: "host:/data".into(), single: None };
+    let offer = Offer { identity: "host:/data".into(), ..Offer::default() };
     ReceiveSpec { dest: dest.to_str().unwrap().into(), offer, ..ReceiveSpec::default() }
 }
 
@@ -276,7 +276,7 @@ fn what_the_source_does_not_have_is_deleted_only_if_all_is_known() {
         fs::create_dir_all(at.path().join(name).parent().unwrap()).unwrap();
         fs::write(at.path().join(name), b"x").unwrap();
     }
-    let spec = ReceiveSpec { delete: true, exclude: vec!["*.log".into()], ..spec(at.path()) };
+    let spec = ReceiveSpec { delete: true, filter: crate::filter::rules(&["*.log"]), ..spec(at.path()) };
     let run = |spec: &ReceiveSpec, walked: Walked| {
         let sink = open(spec);
         let pieces = [bare(1, dir("top", 0o755)), ask(2, file("top/f", 1), None), small(3, "top/g", b"1")];

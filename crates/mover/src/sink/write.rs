@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::across;
 use super::cut::{Cut, Next, Stretch, write_sparse};
-use super::dirs::{remove_tree, split};
+use super::dirs::split;
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
@@ -277,8 +277,7 @@ impl Directory {
         }
         match fs::unlinkat(to, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) if self.spec.delete => {
-                let removed = remove_tree(to, name, path, &|path| self.is_excluded(path))?;
-                self.counts.deleted.fetch_add(removed, Relaxed);
+                self.remove(to, name, path, true);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
                 return Err(Trouble::because("make way for", "a directory that is not empty has its name"));
@@ -309,19 +308,6 @@ impl Directory {
         }
         let removed = aside.remove(to);
         tried.and(removed)
-    }
-
-    /// Whether the user has said that a name is to be left alone.
-    pub(super) fn is_excluded(&self, path: &[u8]) -> bool {
-        use std::os::unix::ffi::OsStrExt;
-        // Patterns are of paths below a source; its own name comes first here unless it was given with a slash.
-        let whole = self.named.as_ref().is_some_and(|named| named.has(b""));
-        let below = if whole {
-            path
-        } else {
-            path.iter().position(|b| *b == b'/').map_or(path, |at| &path[at + 1..])
-        };
-        self.exclude.matches(std::path::Path::new(std::ffi::OsStr::from_bytes(below)))
     }
 }
 

@@ -17,13 +17,13 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tidecast_hash::Digest;
-use tidecast_publish::Exclude;
 use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
 use crate::digest::Layer;
 use crate::entry::Time;
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::job::{Problem, Source, Walked, Want};
 use crate::part::BLOCK;
 use crate::share::Claims;
@@ -31,7 +31,7 @@ use crate::spec::{Offer, SendSpec};
 
 use attributes::Owners;
 pub use null::Null;
-use overlay::{Earlier, Overlay};
+use overlay::Overlay;
 use place::{Dest, Top};
 
 /// Problems that are told one by one.
@@ -48,8 +48,7 @@ const TABLE: usize = 1 << 20;
 pub struct Tree {
     tops: Vec<Top>,
     overlay: Option<Overlay>,
-    /// None: no pattern was given, and no path need be made to look.
-    exclude: Option<Exclude>,
+    filter: Filter,
     checksum: bool,
     offer: Offer,
     /// Where it goes, if that is on this host.
@@ -160,10 +159,8 @@ impl Tree {
     /// What `spec` names: on this host, or of a server below its root.
     ///
     /// # Errors
-    /// When nothing of it is there, it would be written over itself, or a pattern is malformed.
+    /// When nothing of it is there, or it would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
-        let exclude = (!spec.exclude.is_empty()).then(|| Exclude::new(&spec.exclude));
-        let exclude = exclude.transpose().map_err(|e| Error::Usage(e.to_string()))?;
         let (tops, problems) = place::find(&spec.sources, root)?;
         let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));
         if let Some(dest) = &dest
@@ -176,11 +173,11 @@ impl Tree {
             [top] => top.single.clone(),
             _ => None,
         };
-        let offer = Offer { identity: place::identity(&tops), single };
+        let offer = Offer { identity: place::identity(&tops), single, mixed: place::mixed(&tops) };
         let tree = Self {
             overlay: Overlay::new(&tops),
             tops,
-            exclude,
+            filter: Filter::new(&spec.filter),
             checksum: spec.checksum,
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),
@@ -208,14 +205,6 @@ impl Tree {
     pub(crate) fn share(&self, claims: impl FnOnce() -> Claims) {
         if let Some(place) = &self.claims {
             place.get_or_init(claims);
-        }
-    }
-
-    /// What sources before that of `dir` have in the place of `name`; empty: of the directory itself.
-    fn earlier(&self, dir: &Dir, name: &[u8]) -> Earlier {
-        match &self.overlay {
-            Some(overlay) => overlay.earlier(&self.tops, dir.top, &join(&dir.inside, name)),
-            None => Earlier::Nothing,
         }
     }
 

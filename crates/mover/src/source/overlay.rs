@@ -1,10 +1,11 @@
-//! Several sources whose contents go to one place (`a/ b/`): what an earlier one has there wins, as with rsync.
+//! Several sources whose contents go to one place (`a/ b/`), with rsync's rules of who wins.
 
 use std::collections::HashMap;
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{FileType, OFlags, fstat};
 
 use super::place::Top;
+use super::{Dir, Tree, join};
 
 /// Which sources may have a path in the copy: two can where contents go right into the destination, or names are the same.
 #[derive(Debug)]
@@ -14,13 +15,18 @@ pub(super) struct Overlay {
     named: HashMap<Vec<u8>, Vec<usize>>,
 }
 
-/// What an earlier source has at a place in the copy.
+/// What other sources have at a place in the copy. Of directories the contents come together; a directory wins over everything
+/// else, and of all else what the first source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Earlier {
+pub(super) enum Others {
+    /// Nothing that comes before.
     Nothing,
+    /// An earlier one has a directory.
     Directory,
-    /// Anything else.
+    /// An earlier one has something else.
     File,
+    /// A later one has a directory.
+    LaterDirectory,
 }
 
 impl Overlay {
@@ -37,22 +43,39 @@ impl Overlay {
         (tops.len() > 1 && meet).then_some(overlay)
     }
 
-    /// What the first of the sources before `top` that has something at `inside`, a path in the copy, has there.
-    pub(super) fn earlier(&self, tops: &[Top], top: usize, inside: &[u8]) -> Earlier {
+    /// The sources that may have something at `inside`, a path in the copy, in their order.
+    fn meeting(&self, inside: &[u8]) -> Vec<usize> {
         let name = inside.split(|&b| b == b'/').next().unwrap_or_default();
         let named = self.named.get(name).into_iter().flatten();
-        let mut before: Vec<usize> =
-            self.contents.iter().chain(named).copied().filter(|&n| n < top).collect();
-        before.sort_unstable();
-        let stat = before.iter().filter_map(|&n| tops.get(n)).find_map(|top| {
-            let below = top.below(inside)?;
-            statat(&top.fd, below, AtFlags::SYMLINK_NOFOLLOW).ok()
-        });
-        match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            None => Earlier::Nothing,
-            Some(FileType::Directory) => Earlier::Directory,
-            Some(_) => Earlier::File,
+        let mut all: Vec<usize> = self.contents.iter().chain(named).copied().collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl Tree {
+    /// What sources other than that of `dir` have in the place of `name`, which is a directory or not; empty: of `dir` itself.
+    pub(super) fn others(&self, dir: &Dir, name: &[u8], is_dir: bool) -> Others {
+        let Some(overlay) = &self.overlay else { return Others::Nothing };
+        let inside = join(&dir.inside, name);
+        let mut earlier = Others::Nothing;
+        for top in overlay.meeting(&inside).into_iter().filter(|top| *top != dir.top) {
+            match self.is_dir(top, &inside) {
+                Some(true) if top < dir.top => return Others::Directory,
+                Some(true) if !is_dir => return Others::LaterDirectory,
+                Some(false) if top < dir.top && !is_dir => earlier = Others::File,
+                Some(_) | None => {}
+            }
         }
+        earlier
+    }
+
+    /// Whether a source has a directory at `inside`; None if it has nothing there, or what the filter leaves out.
+    fn is_dir(&self, top: usize, inside: &[u8]) -> Option<bool> {
+        let below = self.tops.get(top)?.below(inside)?;
+        let found = self.open(top, below, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC).ok()?;
+        let is_dir = FileType::from_raw_mode(fstat(&found).ok()?.st_mode) == FileType::Directory;
+        (!self.filter.leaves_out(inside, is_dir)).then_some(is_dir)
     }
 }
 
@@ -63,9 +86,6 @@ impl Top {
             Some(name) => (name == inside).then_some(inside)?,
             None => inside.strip_prefix(self.inside.as_slice())?,
         };
-        match below {
-            b"" => Some(b"."),
-            below => Some(below.strip_prefix(b"/").unwrap_or(below)),
-        }
+        Some(below.strip_prefix(b"/").unwrap_or(below))
     }
 }

@@ -1,6 +1,6 @@
 //! Where sources are: patterns, what a slash at the end means, and the directory handle below which all of a source is opened.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -21,6 +21,8 @@ use super::walk::DIRECTORY;
 
 /// Most names for which one pattern may stand.
 const MAX_MATCHES: usize = 1_000_000;
+/// Most names that a receiver is told of in one message.
+const MAX_MIXED: usize = 1000;
 
 /// A source, opened.
 #[derive(Debug)]
@@ -237,6 +239,16 @@ impl Top {
             None => has(&[&dest.path, &b"/"[..], &self.inside].concat()),
         }
     }
+}
+
+/// The names of directories beside which the contents of others come.
+pub(super) fn mixed(tops: &[Top]) -> Vec<Vec<u8>> {
+    let dirs = || tops.iter().filter(|top| top.single.is_none());
+    if dirs().all(|top| !top.inside.is_empty()) {
+        return Vec::new();
+    }
+    let names: BTreeSet<&Vec<u8>> = dirs().map(|top| &top.inside).filter(|name| !name.is_empty()).collect();
+    names.into_iter().take(MAX_MIXED).cloned().collect()
 }
 
 /// The same for the same sources of the same host.

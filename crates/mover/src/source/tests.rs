@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::block::Pool;
 use crate::entry::{Entry, Kind};
+use crate::filter::rules;
 use crate::job::Wanted;
 use crate::part::{Data, Part, Parts};
 
@@ -202,7 +203,7 @@ fn patterns_slashes_and_names() {
     assert_eq!(names(&[&at("x1"), &at("x1")]).unwrap(), ["x1"]);
     let some = Tree::new(&spec(&[&at("x1"), &at("nothing")]), None).unwrap();
     assert_eq!(some.walked().failed, 1);
-    let excluding = SendSpec { exclude: vec!["x2".into()], ..spec(&[&at("")]) };
+    let excluding = SendSpec { filter: rules(&["x2"]), ..spec(&[&at("")]) };
     let tree = Tree::new(&excluding, None).unwrap();
     assert_eq!(run(&tree, true).entries.len(), 3);
 }
@@ -231,10 +232,14 @@ fn of_several_sources_contents_the_first_wins() {
         brought(&[&at("a/"), &at("b/")]),
         ("alone=b d/in=a d/more=b d/own=a same=a x/one=a".into(), 0)
     );
-    assert_eq!(brought(&[&at("b/"), &at("a/")]), ("alone=b d/in=b d/more=b d/own=a same=b x=b".into(), 1));
+    assert_eq!(
+        brought(&[&at("b/"), &at("a/")]),
+        ("alone=b d/in=b d/more=b d/own=a same=b x/one=a".into(), 0),
+        "a directory wins"
+    );
     // A source of its own name meets what others have of that name.
     assert_eq!(brought(&[&at("d"), &at("a/")]), ("d/in=d d/named=d d/own=a same=a x/one=a".into(), 0));
-    assert_eq!(brought(&[&at("b/x"), &at("a/")]).0, "d/in=a d/own=a same=a x=b");
+    assert_eq!(brought(&[&at("b/x"), &at("a/")]).0, "d/in=a d/own=a same=a x/one=a");
 }
 
 #[test]

@@ -1,19 +1,15 @@
 //! The walk: depth first, a directory read piece by piece, so that a million names in one need no more memory than ten.
 
-use std::ffi::CStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat};
+use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, RawDirEntry, SeekFrom, Stat};
 use rustix::io::Errno;
 use tidecast_hash::sha256;
-use tidecast_publish::Exclude;
 
 use super::links::{First, Links};
-use super::overlay::Earlier;
+use super::overlay::Others;
 use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::entry::Time;
@@ -106,6 +102,11 @@ impl<'w> Walk<'w> {
     pub(super) fn run(&mut self) -> Result<bool, Error> {
         for (number, top) in self.tree.tops.iter().enumerate() {
             let dir = Arc::new(Dir { top: number, path: Vec::new(), inside: top.inside.clone() });
+            // The content of a source that was given with a slash has no name of its own.
+            let own = top.single.as_ref().unwrap_or(&top.inside);
+            if self.tree.filter.leaves_out(own, top.single.is_none()) {
+                continue;
+            }
             match &top.single {
                 Some(name) => match rfs::statat(&top.fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => self.entry(&dir, name, &stat)?,
@@ -166,7 +167,7 @@ impl<'w> Walk<'w> {
                 return Ok(());
             }
             match entry {
-                Ok(entry) => self.name(dir, handle, entry.file_name(), below)?,
+                Ok(entry) => self.name(dir, handle, &entry, below)?,
                 Err(e) => {
                     self.unread(dir, b"", e);
                     break;
@@ -185,12 +186,13 @@ impl<'w> Walk<'w> {
         &mut self,
         dir: &Arc<Dir>,
         fd: &OwnedFd,
-        name: &CStr,
+        entry: &RawDirEntry<'_>,
         below: &mut Vec<Arc<Dir>>,
     ) -> Result<(), Error> {
+        let name = entry.file_name();
         let bytes = name.to_bytes();
         let ours = bytes.starts_with(STAGING.as_bytes());
-        if bytes == b"." || bytes == b".." || ours || self.is_excluded(dir, bytes) {
+        if bytes == b"." || bytes == b".." || ours || self.is_left_out(dir, fd, entry) {
             return Ok(());
         }
         if dir.inside.len() + 1 + bytes.len() > MAX_PATH {
@@ -213,11 +215,16 @@ impl<'w> Walk<'w> {
         Ok(())
     }
 
-    fn is_excluded(&self, dir: &Dir, name: &[u8]) -> bool {
-        let path = |exclude: &Exclude| {
-            exclude.matches(Path::new(std::ffi::OsStr::from_bytes(&join(&dir.path, name))))
+    fn is_left_out(&self, dir: &Dir, fd: &OwnedFd, entry: &RawDirEntry<'_>) -> bool {
+        if self.tree.filter.is_empty() {
+            return false;
+        }
+        let is_dir = match entry.file_type() {
+            FileType::Unknown => rfs::statat(fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            known => known == FileType::Directory,
         };
-        self.tree.exclude.as_ref().is_some_and(path)
+        self.tree.filter.leaves_out(&join(&dir.inside, entry.file_name().to_bytes()), is_dir)
     }
 
     /// A directory; whether it is to be gone through.
@@ -226,24 +233,22 @@ impl<'w> Walk<'w> {
             self.tree.trouble(dir, b"", "left out: it is the destination", false);
             return false;
         }
-        let earlier = self.tree.earlier(dir, b"");
-        match earlier {
-            Earlier::Nothing => {
-                let item = self.item(dir, b"", stat);
-                self.add(item);
-            }
-            Earlier::Directory => {}
-            Earlier::File => {
-                self.tree.trouble(dir, b"", "not copied: an earlier source has a file of that name", true);
-            }
+        if self.tree.others(dir, b"", true) != Others::Directory {
+            let item = self.item(dir, b"", stat);
+            self.add(item);
         }
-        earlier != Earlier::File
+        true
     }
 
     /// Everything but a directory.
     fn entry(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Result<(), Error> {
-        if self.tree.earlier(dir, name) != Earlier::Nothing {
-            return Ok(());
+        match self.tree.others(dir, name, false) {
+            Others::Nothing => {}
+            Others::File => return Ok(()),
+            Others::Directory | Others::LaterDirectory => {
+                self.tree.trouble(dir, name, "left out: another source has a directory of this name", false);
+                return Ok(());
+            }
         }
         let mut item = self.item(dir, name, stat);
         item.kind = match FileType::from_raw_mode(stat.st_mode) {

@@ -1,0 +1,102 @@
+//! `--delete`: what the sender does not have goes, but for names that the filter leaves out.
+
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs;
+
+use super::ask::looking;
+use super::dirs::Dirs;
+use super::remove::{Removal, is_dir};
+use super::stage::PREFIX;
+use super::trouble::{Doing, Tried, Trouble};
+use super::write::reopen;
+use super::{Directory, Relaxed};
+use crate::error::Error;
+use crate::job::Walked;
+
+impl Directory {
+    /// Deletes what the sender does not have, in the directories that it has sent.
+    pub(super) fn delete(&self, walked: &Walked) -> Result<(), Error> {
+        let Some(named) = &self.named else { return Ok(()) };
+        if !walked.complete || walked.failed > 0 {
+            self.problem(b"", "nothing was deleted, since not all could be read at the source".into(), false);
+            return Ok(());
+        }
+        let base = self.staging.as_ref().map(|staging| &*staging.base).or(self.place.base.as_ref());
+        let Some(base) = base else { return Ok(()) };
+        let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
+        let whole = named.has(b"");
+        let mut stack = vec![Vec::new()];
+        while let Some(path) = stack.pop() {
+            let only_named = path.is_empty() && !whole;
+            let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
+            self.settle(&path, tried)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes in one directory; those in it that stay go on the stack.
+    fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
+        let Some(named) = &self.named else { return Ok(()) };
+        let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
+        for entry in fs::Dir::new(reopen(&at)?).doing("list")? {
+            let entry = entry.doing("list")?;
+            let name = entry.file_name().to_bytes();
+            let ours = path.is_empty() && name.starts_with(PREFIX.as_bytes());
+            if matches!(name, b"." | b"..") || ours {
+                continue;
+            }
+            let below = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
+            let is_dir = is_dir(&at, name, entry.file_type());
+            if named.has(&below) {
+                if is_dir {
+                    stack.push(below);
+                }
+            } else if !spare && !self.stays(&below, is_dir) {
+                self.remove(&at, name, &below, is_dir);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a name that the sender does not have is left alone.
+    pub(super) fn stays(&self, path: &[u8], is_dir: bool) -> bool {
+        if self.filter.leaves_out(path, is_dir) {
+            return true;
+        }
+        let doubtful = self.is_doubtful(path, is_dir);
+        if doubtful {
+            let what = "not deleted: a pattern that begins with / is for paths from the top of the copy, where the contents of \
+                        another source are; begin it with the name of this one to keep it, or name it without the / in front";
+            self.problem(path, what.into(), true);
+        }
+        doubtful
+    }
+
+    /// Where contents and named directories meet at the top (`a/ b`), a pattern such as `/cache` is for `a/cache`, as with rsync.
+    /// Whoever means `b/cache` would lose what is there, so that is asked about.
+    fn is_doubtful(&self, path: &[u8], is_dir: bool) -> bool {
+        let Some(slash) = path.iter().position(|b| *b == b'/') else { return false };
+        let (name, below) = (&path[..slash], &path[slash + 1..]);
+        self.spec.offer.mixed.iter().any(|mixed| mixed == name) && self.filter.leaves_out_below(below, is_dir)
+    }
+
+    /// Removes a name with all that is in it, but for what the filter leaves out; in a dry run says that it would. What cannot be
+    /// removed does not keep the rest.
+    pub(super) fn remove(&self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) {
+        let mut failed = |path: &[u8], Trouble { doing, error }| {
+            self.problem(path, format!("cannot {doing} it: {error}"), true)
+        };
+        if self.spec.dry_run {
+            if let Err(trouble) = self.would_remove(at, name, path, is_dir) {
+                failed(path, trouble);
+            }
+            return;
+        }
+        let keep = |path: &[u8], is_dir| self.stays(path, is_dir);
+        let mut removal = Removal { keep: &keep, spare: &[], failed: &mut failed };
+        let removed = removal.name(at, name, path, is_dir);
+        self.counts.deleted.fetch_add(removed, Relaxed);
+    }
+}

@@ -1,0 +1,122 @@
+//! Removing what is at the destination, but for names that stay.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::io::Errno;
+
+use super::dirs::{STEP, kind, set_mode, split};
+use super::trouble::{Doing, Tried, Trouble};
+use super::write::reopen;
+
+/// The permissions that an owner needs to empty a directory.
+const OWNER: u32 = 0o700;
+
+/// What is removed and what is not.
+pub(super) struct Removal<'r> {
+    /// Whether a path stays; the second argument says whether it is a directory. What contains it stays, too.
+    pub(super) keep: &'r dyn Fn(&[u8], bool) -> bool,
+    /// Directories that must never be lost, by device and inode.
+    pub(super) spare: &'r [(u64, u64)],
+    /// Hears what could not be removed; the rest is removed all the same.
+    pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
+}
+
+/// Removes all that is in `dir`; the first trouble is the answer.
+pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> Tried {
+    let mut first = None;
+    let mut failed = |_: &[u8], trouble| {
+        first.get_or_insert(trouble);
+    };
+    Removal { keep: &|_, _| false, spare: &[], failed: &mut failed }.within(dir, path)?;
+    first.map_or(Ok(()), Err)
+}
+
+/// Removes a directory with all that is in it.
+pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
+    let mut first = None;
+    let mut failed = |_: &[u8], trouble| {
+        first.get_or_insert(trouble);
+    };
+    Removal { keep: &|_, _| false, spare: &[], failed: &mut failed }.tree(at, name, name)?;
+    first.map_or(Ok(()), Err)
+}
+
+impl Removal<'_> {
+    /// Removes a name; how many were removed.
+    pub(super) fn name(&mut self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> u64 {
+        let tried = if is_dir { self.tree(at, name, path) } else { file(at, name) };
+        tried.unwrap_or_else(|trouble| {
+            (self.failed)(path, trouble);
+            0
+        })
+    }
+
+    /// Removes a directory, unless something in it stays; how many names were removed.
+    pub(super) fn tree(&mut self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
+        let found = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
+        let stat = fs::fstat(&found).doing("look at")?;
+        if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
+            return Err(Trouble::because("remove", "it is a source of this copy"));
+        }
+        // A user who owns a directory may remove what is in it, if need be after giving themselves the right.
+        let euid = rustix::process::geteuid();
+        let closed = !euid.is_root() && stat.st_uid == euid.as_raw() && stat.st_mode & OWNER != OWNER;
+        if closed {
+            set_mode(&found, stat.st_mode & 0o7777 | OWNER).doing("set the mode of")?;
+        }
+        let removed = self.within(&found, path);
+        let gone = match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
+            (_, Ok(()) | Err(Errno::NOENT)) => Ok(1),
+            // It holds names that stay, or of which it was said that they could not be removed.
+            (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
+            (Ok(_), Err(e)) => Err(e).doing("remove"),
+        };
+        if closed && !matches!(gone, Ok(1)) {
+            let _ = set_mode(&found, stat.st_mode & 0o7777);
+        }
+        Ok(removed? + gone?)
+    }
+
+    fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> Tried<u64> {
+        let (mut removed, mut dirs) = (0, Vec::new());
+        for entry in fs::Dir::new(reopen(dir)?).doing("list")? {
+            let entry = entry.doing("list")?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let below = [path, name].join(&b'/');
+            let is_dir = is_dir(dir, name, entry.file_type());
+            if (self.keep)(&below, is_dir) {
+                continue;
+            }
+            if is_dir {
+                // Gone through when the list is closed: a deep tree must not need many descriptors.
+                dirs.push(below);
+            } else {
+                removed += self.name(dir, name, &below, false);
+            }
+        }
+        for below in dirs {
+            removed += self.name(dir, split(&below).1, &below, true);
+        }
+        Ok(removed)
+    }
+}
+
+/// Whether a name that was listed is a directory; not every file system says so in the list.
+pub(super) fn is_dir(at: impl AsFd, name: &[u8], listed: FileType) -> bool {
+    match listed {
+        FileType::Unknown => fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| kind(&stat) == FileType::Directory),
+        known => known == FileType::Directory,
+    }
+}
+
+fn file(at: &OwnedFd, name: &[u8]) -> Tried<u64> {
+    match fs::unlinkat(at, name, AtFlags::empty()) {
+        Ok(()) => Ok(1),
+        Err(Errno::NOENT) => Ok(0),
+        Err(e) => Err(e).doing("remove"),
+    }
+}

@@ -1,0 +1,109 @@
+"""What `tidecast copy` leaves out and deletes: rsync judges, with the same rules on the same random trees."""
+import os
+import random
+import secrets
+import shutil
+import subprocess
+
+import pytest
+from conftest import needs
+from support import filters
+from test_copy import done, server, ssh  # noqa: F401
+
+# Always the same in a test of everything; `make copy-soak` adds fresh ones. Each seed is some trees, one after the other.
+SEEDS = [*range(6), *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+TREES = 10
+
+
+@pytest.fixture
+def here(node):
+    return node("here")
+
+
+class Trial:
+    """Some sources, a destination that holds something, and rules."""
+
+    def __init__(self, rng: random.Random, at):
+        at.mkdir()
+        self.sources, self.rules = filters.sources(rng, at), filters.rules(rng, at / "list")
+        # Where both kinds meet, a name that a pattern may be meant for is kept, and told.
+        mixed = len({source.endswith(b"/") for source in self.sources if os.path.isdir(source)}) > 1
+        self.delete = [b"--delete"] if rng.random() < 0.85 and not mixed else []
+        self.ours, self.theirs = at / "ours", at / "theirs"
+        filters.tree(rng, bytes(self.ours), b"it was here before\n", rng.randrange(60))
+        # Much of what is at the sources is there already, perhaps as another kind of thing.
+        for source in self.sources:
+            there = os.path.join(bytes(self.ours), b"" if source.endswith(b"/") else os.path.basename(source))
+            if os.path.isdir(source) and (os.path.isdir(there) or not os.path.lexists(there)) and rng.random() < 0.8:
+                filters.tree(rng, there, b"it was here before\n", rng.randrange(60))
+        filters.double(bytes(self.ours), bytes(self.theirs))
+
+    def judge(self) -> tuple[int, dict]:
+        """What rsync does."""
+        words = [b"rsync", b"-a", *self.delete, *self.rules, *self.sources, bytes(self.theirs) + b"/"]
+        code = subprocess.run(words, capture_output=True, timeout=60).returncode
+        assert code in (0, 23), (code, words)
+        return code, filters.state(bytes(self.theirs))
+
+    def told(self) -> bytes:
+        return b" ".join([*self.delete, *self.rules, *self.sources])
+
+
+def check(trial: Trial, code: int, told: str) -> None:
+    judged, theirs = trial.judge()
+    ours = filters.state(bytes(trial.ours))
+    wrong = {path: (ours.get(path), theirs.get(path)) for path in ours.keys() | theirs if ours.get(path) != theirs.get(path)}
+    assert not wrong and (code == 0) == (judged == 0), (trial.told(), wrong, code, judged, told)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_left_out_and_deleted_is_what_rsync_says(seed, here, tmp_path):
+    needs("rsync")
+    rng = random.Random(f"local {seed}")
+    for number in range(TREES):
+        trial = Trial(rng, tmp_path / str(number))
+        words = [here.program, b"copy", b"--quiet", *trial.delete, *trial.rules, *trial.sources, bytes(trial.ours) + b"/"]
+        ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
+        check(trial, ran.returncode, ran.stderr.decode(errors="replace"))
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.parametrize("way", ["push", "pull", "to a server", "from a server"])
+def test_rules_hold_at_both_ends_of_a_connection(way, here, ssh, server, tmp_path):  # noqa: F811
+    needs("rsync")
+    rng = random.Random(f"remote {way}")
+    (tmp_path / "served").mkdir()
+    url = server().encode() if "server" in way else b"host:/"
+    at_ours = [b"--ssh", *map(os.fsencode, ssh[1:])] if "server" not in way else []
+    for number in range(4):
+        trial = Trial(rng, tmp_path / "served" / str(number))
+        # A name that has wildcards would be found by them.
+        inside = lambda path: path.replace(bytes(tmp_path / "served"), b"") if "server" in way else path  # noqa: E731
+        prefix = url.rstrip(b"/")
+        far = way in ("push", "to a server")
+        sources = trial.sources if far else [prefix + inside(source) for source in trial.sources]
+        dest = prefix + inside(bytes(trial.ours)) if far else bytes(trial.ours)
+        words = [here.program, b"copy", b"--quiet", *at_ours, *trial.delete, *trial.rules, *sources, dest + b"/"]
+        ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
+        check(trial, ran.returncode, ran.stderr.decode(errors="replace"))
+
+
+def test_what_a_pattern_of_another_source_may_mean_is_kept_and_told(here, tmp_path):
+    """Of two sources one is given with a slash: /cache is a/cache, as with rsync, and who means b/cache must not lose it."""
+    for name in ("a", "b/cache", "dest/b/cache", "dest/b/other", "dest/cache"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / "dest/b/cache/kept").write_text("precious")
+    end = done(here, "--delete", "--exclude", "/cache", f"{tmp_path}/a/", tmp_path / "b", tmp_path / "dest", code=1)
+    assert [problem["path"] for problem in end["problems"]] == [f"{tmp_path}/dest/b/cache/kept"], end
+    assert sorted(os.listdir(tmp_path / "dest/b")) == ["cache"] and (tmp_path / "dest/cache/file").exists()
+    assert (tmp_path / "dest/b/cache/file").read_text() == "b/cache" and (tmp_path / "dest/b/cache/kept").exists()
+    done(here, "--delete", "--exclude", "/cache", f"{tmp_path}/a/", f"{tmp_path}/b/", tmp_path / "dest")
+    assert sorted(os.listdir(tmp_path / "dest")) == ["cache", "file"]
+
+
+def test_a_pattern_that_nothing_matches_is_told(here, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/[a").write_text("1")
+    said = here("copy", "--exclude", "[a", f"{tmp_path}/src/", tmp_path / "dest").err
+    assert "[a matches nothing" in said and (tmp_path / "dest/[a").exists()
