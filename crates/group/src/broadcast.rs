@@ -88,6 +88,10 @@ pub struct Options {
     pub torrent: Option<PathBuf>,
     /// The data is synced to disk before it counts as done.
     pub durable: bool,
+    /// What stands at the destination is replaced though it is no former version by our own record.
+    pub force: bool,
+    /// What a tree at the destination has and the source does not is removed.
+    pub delete: bool,
     /// A manifest longer than this (bytes) does not go to every host one by one; it is broadcast like the data, before it.
     pub manifest_limit: usize,
     /// Rate of a node's link in bits per second, where drivers do not say it right.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use crate::control::message::Action;
+pub use crate::control::message::{Action, Found};
 
 /// How one host fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +34,25 @@ pub enum Outcome {
         kept: u64,
         /// What was done to the copy.
         action: Action,
+        /// What stood at the destination.
+        found: Found,
     },
     /// It does not have it.
     Failed {
         /// Why, as far as is known.
         reason: String,
     },
+}
+
+impl Outcome {
+    /// What became of files that stood at the destination, if all is in place.
+    #[must_use]
+    pub fn found(&self) -> Option<&Found> {
+        match self {
+            Outcome::Done { found, .. } => Some(found),
+            Outcome::Failed { .. } => None,
+        }
+    }
 }
 
 /// What came of it all.
@@ -142,6 +155,7 @@ mod tests {
             corrupt: 0,
             kept: 0,
             action: Action::Delivered,
+            found: Found::default(),
         };
         let host = |name: &str, outcome| HostReport { name: name.into(), aliases: Vec::new(), outcome };
         Report {

@@ -11,6 +11,7 @@ mod source;
 
 use std::future::Future;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidecast_identity::NodeKey;
@@ -42,23 +43,29 @@ const ALONE: Duration = Duration::from_secs(3600);
 /// What is called when the data is in place on this host, while the broadcast goes on for others.
 pub type Placed = Box<dyn FnOnce() + Send>;
 
-/// Takes part in a broadcast until it is over for this host. `host`: what the coordinator calls this host.
+/// Takes part in a broadcast until it is over for this host. `host`: what the coordinator calls this host; `records`:
+/// the directory in which it is recorded what was put where.
 ///
 /// # Errors
 /// Why the data is not in place here; the coordinator has been told, if it still listens.
 pub async fn work(
     ticket: &GroupTicket,
     host: Option<String>,
+    records: Option<PathBuf>,
     placed: Option<Placed>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     tokio::select! {
-        result = take_part(ticket, host, placed) => result,
+        result = take_part(ticket, host, (records, placed)) => result,
         () = stop => Err(Error::Stopped),
     }
 }
 
-async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Placed>) -> Result<(), Error> {
+async fn take_part(
+    ticket: &GroupTicket,
+    host: Option<String>,
+    (records, placed): (Option<PathBuf>, Option<Placed>),
+) -> Result<(), Error> {
     let key = NodeKey::generate()?;
     let local = local_addresses().map_err(system("list this host's networks"))?;
     let listener = reach::listener()?;
@@ -84,6 +91,7 @@ async fn take_part(ticket: &GroupTicket, host: Option<String>, placed: Option<Pl
     let client = Client::connect(ticket, &key, &local, hello).await;
     let client = client.map_err(|e| Error::Coordinator(format!("cannot reach the coordinator: {e}")))?;
     let mut line = Line::new(client, placed, Errands::new(ticket.to_string()));
+    line.records = records;
     let start = line.wait_for_start(tell, told).await;
     answering.abort();
     let done = match start {
@@ -165,6 +173,8 @@ pub(crate) struct Line {
     pub(crate) progress: Progress,
     /// Who wants to know when the data is in place.
     pub(crate) placed: Option<Placed>,
+    /// Where it is recorded what was put where.
+    pub(crate) records: Option<PathBuf>,
     errands: Errands,
     /// Everyone is done.
     finished: bool,
@@ -174,7 +184,15 @@ impl Line {
     fn new(client: Client, placed: Option<Placed>, errands: Errands) -> Self {
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { client: Some(client), beat, progress: Progress::default(), placed, errands, finished: false }
+        Self {
+            client: Some(client),
+            beat,
+            progress: Progress::default(),
+            placed,
+            records: None,
+            errands,
+            finished: false,
+        }
     }
 
     /// Until then it meets whom it is told to.

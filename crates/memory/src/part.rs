@@ -221,6 +221,8 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
         plain: common.plain,
         torrent: None,
         durable: false,
+        force: false,
+        delete: false,
         // That of one file is never so long.
         manifest_limit: usize::MAX,
         link_rate: None,
@@ -250,7 +252,7 @@ async fn leader(
         let tell = Box::new(move || {
             let _ = sender.send(());
         });
-        let ended = tidecast_group::work(&ticket, Some(host), Some(tell), std::future::pending()).await;
+        let ended = tidecast_group::work(&ticket, Some(host), None, Some(tell), std::future::pending()).await;
         let why = ended.err().map_or("the broadcast ended without this host".into(), |e| e.to_string());
         let _ = failing.send(why);
         // Until then somebody of this host may still have to open the file: this rank does not leave.

@@ -124,7 +124,7 @@ impl Swarm {
             .map_err(|source| Error::System { what: "start a thread", source })?;
         let unchecked: BTreeSet<u32> = to_check.iter().cloned().flatten().collect();
         let to_hash = minus(&to_check, &ranges_of(&hashed));
-        settler.keep_found(unchecked.len(), hashed);
+        settler.keep_found(hashed);
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
         let limits = limits(planned);
         let shared_pool = throttle.as_ref().and_then(|throttle| throttle.pool().cloned());

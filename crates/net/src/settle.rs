@@ -126,8 +126,8 @@ impl Settler {
     }
 
     /// In a draft: of `waiting` pieces that may be on disk, these are, and were hashed before this run.
-    pub(crate) fn keep_found(&self, waiting: usize, hashed: Vec<(u32, Digest)>) {
-        self.shared.keep_found(waiting, hashed);
+    pub(crate) fn keep_found(&self, hashed: Vec<(u32, Digest)>) {
+        self.shared.keep_found(hashed);
     }
 
     /// The roots of these pieces of a draft have become known: what the driver is to hear of those on disk.

@@ -324,7 +324,7 @@ async fn a_source_that_changes_under_way_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_nothing_in_common_is_left_alone() {
+async fn what_is_no_former_version_is_left_alone() {
     let Scene { _from, to, source, key, manifest } = scene(300_000);
     std::fs::write(to.path().join("data"), noise(9_999_999, 300_000)).unwrap();
     let seed = Swarm::start(origin(&manifest, &source, &key)).unwrap();
@@ -332,7 +332,7 @@ async fn what_has_nothing_in_common_is_left_alone() {
     node.add_peer(seed.listen_addrs().to_vec(), true).await;
     let mut notices = node.notices().unwrap();
     match soon(notices.recv()).await.unwrap() {
-        Notice::Store { error } => assert!(error.to_string().contains("nothing in common"), "{error}"),
+        Notice::Store { error } => assert!(error.to_string().contains("--force"), "{error}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(std::fs::read(to.path().join("data")).unwrap(), noise(9_999_999, 300_000));

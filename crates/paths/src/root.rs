@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, linkat, mkdirat, openat, readlinkat, renameat,
     renameat_with, statat, symlinkat, unlinkat,
@@ -96,6 +96,15 @@ impl Root {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where it is now, without links: the same for every path that leads to it.
+    ///
+    /// # Errors
+    /// What the system reports where `/proc` is missing.
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        Ok(PathBuf::from(OsString::from_vec(readlinkat(CWD, link, Vec::new())?.into_bytes())))
     }
 
     /// A path beneath it as a user would write it.
@@ -296,6 +305,16 @@ impl Root {
             },
             other => Ok(other?),
         }
+    }
+
+    /// Exchanges what two names stand for, in one step.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where the file system cannot do it, and what else the system reports.
+    pub fn exchange(&self, one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<()> {
+        let (old_dir, old) = self.parent(one.as_ref())?;
+        let (new_dir, new) = self.parent(other.as_ref())?;
+        Ok(renameat_with(old_dir, old, new_dir, new, RenameFlags::EXCHANGE)?)
     }
 
     /// Removes a name: of a file, a link, or an empty directory.

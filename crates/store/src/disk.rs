@@ -116,8 +116,14 @@ pub trait Disk: Send + Sync {
     fn link(&self, existing: &Path, path: &Path) -> io::Result<()>;
     /// Renames atomically; with `replace` false an existing target is `AlreadyExists`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
+    /// Exchanges what two names stand for, atomically; an error where the file system cannot.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
+    /// The text of a symbolic link.
+    fn read_link(&self, path: &Path) -> io::Result<OsString>;
     /// Removes a file, a symbolic link, or an empty directory.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes whatever has this name, a tree with all in it, but nothing that is mounted there; nothing there is fine.
+    fn remove_tree(&self, path: &Path) -> io::Result<()>;
     /// Sets metadata; what cannot be set for want of support or rights comes back as warnings.
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>>;
     /// Makes the names in a directory durable.
@@ -126,6 +132,8 @@ pub trait Disk: Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
     /// How much room is left.
     fn room(&self) -> io::Result<Room>;
+    /// What tells this directory from all others that its user may reach, in every run; `None` if nothing does.
+    fn identity(&self) -> Option<Vec<u8>>;
 }
 
 /// An open regular file. All calls take an explicit offset and may come from many threads.

@@ -54,6 +54,22 @@ pub enum Error {
         /// Why it cannot be used or replaced.
         why: &'static str,
     },
+    /// What stands at the destination may not be replaced.
+    #[error("cannot replace {}: {why}", path.display())]
+    Foreign {
+        /// The name.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
+    /// What the tree should not have any more could not be removed.
+    #[error("all of the data is in place, but cannot delete {}: {source}", path.display())]
+    Undeleted {
+        /// What stays.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A source file is not there.
     #[error("source file {} is missing: it was there when the manifest was made; restore it or publish again", path.display())]
     Missing {
@@ -173,7 +189,7 @@ impl Error {
     /// Something of the user's, or another process, is in the way.
     #[must_use]
     pub fn is_in_the_way(&self) -> bool {
-        matches!(self, Error::Conflict { .. } | Error::Busy { .. })
+        matches!(self, Error::Conflict { .. } | Error::Busy { .. } | Error::Foreign { .. })
     }
 
     /// Wraps what the system said about `op` on `path`. Running out of room becomes

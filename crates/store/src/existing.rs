@@ -1,127 +1,287 @@
 //! What stands at the final place already: used as far as it verifies, never destroyed before the
-//! new data is complete, refused when it is something else.
+//! new data is complete, and replaced only if it is a former version or the user says so.
 //!
 //! Files that are there are read in place. The first write to one copies it into the staging area
 //! (sharing blocks where the file system can), so the user's own file stays as it is until `finish`.
+//!
+//! The rule is judged as early as it can be: by kind, record and size at the start, by content as
+//! soon as a piece is known to differ, and once more before the first name is replaced.
 
-use std::io;
-use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use crate::disk::{How, Kind};
+use tidecast_hash::{Digest, LEAF};
+use tidecast_metainfo::{FileRef, merkle};
+
+use crate::bits::Bits;
+use crate::disk::{DiskFile, How, Kind, Meta};
 use crate::error::{Context, Error};
+use crate::record;
 use crate::store::{Download, Mode, Store};
 
-/// Most pieces hashed to find out whether what is there has to do with the manifest.
-const SAMPLES: usize = 64;
+const OTHER: &str = "it is not what an earlier bcast or get put there (nothing here records that it is), or it has \
+                     changed since; replace it with --force, or choose another destination";
+const TREE: &str = "it is a directory with other things in it; put the tree among them with --force, or choose \
+                    another destination";
+const DIR: &str = "a directory stands where a file belongs; remove it or choose another destination (--force does \
+                   not remove the destination itself if it is a directory)";
+const SPECIAL: &str = "it is a device, a pipe or a socket; remove it or choose another destination (--force does \
+                       not replace it)";
+const MOUNT: &str = "a file system is mounted there; unmount it or choose another destination";
 
-const NOTHING_IN_COMMON: &str = "its content has nothing in common with this data";
+/// Bytes of a file in one node of the layer that [`Store::root_of`] keeps.
+const NODE: u32 = 1 << 20;
+
+/// Something at the final place that has a name of the manifest.
+pub(crate) struct Standing {
+    /// Relative to the disk's root.
+    pub(crate) path: PathBuf,
+    pub(crate) meta: Meta,
+    /// The file that belongs there; `None` where a directory does.
+    pub(crate) file: Option<u32>,
+}
 
 /// Finds the selected files that are at the final place, and refuses what is in the way.
 pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
-    let at = store.disk.root().join(&store.home);
-    let conflict = |why| Error::Conflict { path: at.clone(), why };
-    let meta = match store.disk.stat(&store.home) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.at("look at", &at)?,
-    };
-    let single = store.manifest.is_single_file();
-    match meta.kind {
-        Kind::Dir if single => return Err(conflict("a directory stands where a file belongs")),
-        Kind::File if !single => return Err(conflict("a file stands where a directory belongs")),
-        Kind::Dir | Kind::File => {}
-        _ => return Err(conflict("it is neither a file nor a directory")),
+    let at = || store.disk.root().join(&store.home);
+    let (all, known) = store.standing()?;
+    let Some(top) = all.first() else { return Ok(()) };
+    let other_tree = top.file.is_none() && top.meta.kind == Kind::Dir && !known && !dl.replace.force;
+    let ours = dl.record.read().holds(record::dir(Path::new("")));
+    if other_tree && !ours && !store.disk.list(&store.home).at("list", &at())?.is_empty() {
+        return Err(Error::Foreign { path: at(), why: TREE });
     }
-    let (known, staged) = find(store, dl)?;
-    let theirs = store.manifest.files().any(|f| dl.in_place.get(f.index()) && !f.is_empty());
-    if theirs && store.manifest.is_draft() {
-        // Nobody can tell yet.
-        dl.unproven.store(true, Ordering::Release);
-    } else if theirs && !any_verifies(store, dl)? {
-        return Err(conflict(NOTHING_IN_COMMON));
-    }
-    // A newer copy of these is staged already, and is what counts from here on.
-    store.fds.clear();
-    for file in staged {
-        dl.in_place.clear(file);
-        if let Some(slot) = store.stamps.write().get_mut(file as usize) {
-            *slot = None;
+    for standing in &all {
+        let file = standing.file.and_then(|f| store.manifest.file(f));
+        match (standing.meta.kind, file) {
+            (Kind::Dir, None) => {}
+            (Kind::File, Some(file)) if !file.is_symlink() => store.survey_file(dl, standing, file)?,
+            (Kind::Symlink, Some(file)) if store.is_same_link(&standing.path, file)? => {
+                dl.in_place.set(file.index());
+            }
+            _ => store.give_way(dl, &standing.path, &standing.meta)?,
         }
-    }
-    if !known && !single && !store.disk.list(&store.home).at("list", &at)?.is_empty() {
-        return Err(conflict("it is a directory with other things in it"));
     }
     Ok(())
 }
 
-/// Marks files in place; returns whether any name of the manifest is there, and which of the
-/// files in place are staged too.
-fn find(store: &Store, dl: &Download) -> Result<(bool, Vec<u32>), Error> {
-    let (mut known, mut staged) = (false, Vec::new());
-    for file in store.manifest.files() {
-        let path = file.path().below(&store.home);
-        let at = || store.disk.root().join(&path);
-        let meta = match store.disk.stat(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            other => other.at("look at", &at())?,
-        };
-        known = true;
-        if !store.map.is_selected(file.index()) {
-            continue;
-        }
-        match (meta.kind, file.is_symlink()) {
-            (Kind::Symlink, true) => continue,
-            (Kind::File, false) => {}
-            (Kind::Dir, _) => {
-                return Err(Error::Conflict { path: at(), why: "a directory stands where a file belongs" });
-            }
-            _ => {
-                return Err(Error::Conflict {
-                    path: at(),
-                    why: "it is not the kind of file that belongs there",
-                });
-            }
-        }
-        dl.in_place.set(file.index());
-        if let Some(slot) = store.stamps.write().get_mut(file.index() as usize) {
-            *slot = Some(meta.stamp);
-        }
-        if store.disk.stat(&store.map.file_path(&dl.stage.tree(), file.index())).is_ok() {
-            staged.push(file.index());
-        }
-    }
-    Ok((known, staged))
-}
-
-/// Whether some piece of the files in place is right: then they are a copy, a part, or another
-/// version of this data, and may be replaced. Files that would stay as they are cannot object.
-fn any_verifies(store: &Store, dl: &Download) -> Result<bool, Error> {
-    let files = || store.map.files().filter(|f| dl.in_place.get(*f) && store.map.file_len(*f) > 0);
-    let firsts = files().filter_map(|f| store.map.file_pieces(f).next());
-    let rest = files().flat_map(|f| store.map.file_pieces(f).skip(1));
-    for piece in firsts.take(SAMPLES / 2).chain(rest.take(SAMPLES / 2)) {
-        match store.verify(piece) {
-            Ok(Some(_)) => return Ok(true),
-            Ok(None) | Err(Error::NoHash { .. }) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(false)
-}
-
 impl Store {
-    /// To be called when the roots of a draft are known for all that was found at the final place, and none of it was
-    /// right.
+    /// What stands at names of the manifest, directories before what is in them, and whether any of its files' names
+    /// is there, selected or not.
+    pub(crate) fn standing(&self) -> Result<(Vec<Standing>, bool), Error> {
+        let (mut all, mut known) = (Vec::new(), false);
+        let look = |path: &Path| match self.disk.stat(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            other => other.map(Some).at("look at", &self.disk.root().join(path)),
+        };
+        let (needed, open) = (self.needed_dirs(), Bits::new(self.manifest.dirs().len() as u32));
+        for dir in self.manifest.dirs().filter(|d| d.parent().is_none_or(|p| open.get(p))) {
+            let path = dir.path().below(&self.home);
+            let Some(meta) = look(&path)? else { continue };
+            if meta.kind == Kind::Dir {
+                open.set(dir.index());
+            }
+            if needed.get(dir.index()) {
+                all.push(Standing { path, meta, file: None });
+            }
+        }
+        for file in self.manifest.files().filter(|f| f.dir().is_none_or(|d| open.get(d))) {
+            let path = file.path().below(&self.home);
+            let Some(meta) = look(&path)? else { continue };
+            known = true;
+            if self.map.is_selected(file.index()) {
+                all.push(Standing { path, meta, file: Some(file.index()) });
+            }
+        }
+        Ok((all, known))
+    }
+
+    /// The directories that are part of the selection: all of them, or those that lead to its files.
+    pub(crate) fn needed_dirs(&self) -> Bits {
+        let needed = Bits::new(self.manifest.dirs().len() as u32);
+        if self.map.is_whole() {
+            self.manifest.dirs().for_each(|d| _ = needed.set(d.index()));
+            return needed;
+        }
+        for file in self.map.files().filter_map(|f| self.manifest.file(f)) {
+            let mut at = file.dir();
+            while let Some(dir) = at.filter(|d| needed.set(*d)) {
+                at = self.manifest.dir(dir).and_then(|d| d.parent());
+            }
+        }
+        needed
+    }
+
+    /// A file stands where a file belongs.
+    fn survey_file(&self, dl: &Download, standing: &Standing, file: FileRef<'_>) -> Result<(), Error> {
+        let Standing { path, meta, .. } = standing;
+        let staged = self.disk.stat(&self.map.file_path(&dl.stage.tree(), file.index())).is_ok();
+        let former = dl.replace.force || self.is_recorded(dl, path, meta);
+        if !former && meta.stamp.size != file.len() {
+            self.give_way(dl, path, meta)?;
+        } else if !former {
+            dl.foreign.set(file.index());
+        }
+        // A newer copy that is staged already is what counts from here on.
+        if !staged {
+            dl.in_place.set(file.index());
+            if let Some(slot) = self.stamps.write().get_mut(file.index() as usize) {
+                *slot = Some(meta.stamp);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_same_link(&self, path: &Path, file: FileRef<'_>) -> Result<bool, Error> {
+        let Some(wanted) = file.symlink() else { return Ok(false) };
+        let text = self.disk.read_link(path).at("read the link", &self.disk.root().join(path))?;
+        Ok(text.as_bytes() == wanted.as_ref())
+    }
+
+    /// Whether what stands at a name may be replaced.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if there was something.
-    pub fn refuse_strangers(&self) -> Result<(), Error> {
-        match &self.mode {
-            Mode::Download(dl) if dl.unproven.load(Ordering::Acquire) => {
-                Err(Error::Conflict { path: self.path(), why: NOTHING_IN_COMMON })
+    /// [`Error::Foreign`] if not.
+    pub(crate) fn give_way(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<(), Error> {
+        let refuse = |why| Err(Error::Foreign { path: self.disk.root().join(path), why });
+        match meta.kind {
+            Kind::Other => refuse(SPECIAL),
+            Kind::Dir => self.dir_gives_way(dl, path, meta),
+            Kind::File | Kind::Symlink if dl.replace.force || self.is_former(dl, path, meta)? => Ok(()),
+            Kind::File | Kind::Symlink => refuse(OTHER),
+        }
+    }
+
+    /// A directory gives way to a file with all that is in it.
+    fn dir_gives_way(&self, dl: &Download, top: &Path, meta: &Meta) -> Result<(), Error> {
+        let full = |path: &Path| self.disk.root().join(path);
+        let ours = |path: &Path| dl.record.read().holds(record::dir(self.below_home(path)));
+        let is_home = top == self.home;
+        if is_home && !ours(top) {
+            return Err(Error::Foreign { path: full(top), why: DIR });
+        }
+        let force = dl.replace.force && !is_home;
+        let mut dirs = vec![top.to_path_buf()];
+        while let Some(dir) = dirs.pop() {
+            if !ours(&dir) && !force {
+                return Err(Error::Foreign { path: full(&dir), why: OTHER });
             }
+            for name in self.disk.list(&dir).at("list", &full(&dir))? {
+                let path = dir.join(name);
+                let inner = self.disk.stat(&path).at("look at", &full(&path))?;
+                if inner.stamp.dev != meta.stamp.dev {
+                    return Err(Error::Foreign { path: full(&path), why: MOUNT });
+                }
+                match inner.kind {
+                    Kind::Dir => dirs.push(path),
+                    _ if force => {}
+                    _ => self.former_or_refuse(dl, &path, &inner)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn former_or_refuse(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<(), Error> {
+        if self.is_former(dl, path, meta)? {
+            return Ok(());
+        }
+        Err(Error::Foreign { path: self.disk.root().join(path), why: OTHER })
+    }
+
+    /// A path relative to the final place.
+    pub(crate) fn below_home<'p>(&self, path: &'p Path) -> &'p Path {
+        path.strip_prefix(&self.home).unwrap_or(path)
+    }
+
+    /// Whether it is as we left it, by the look of it.
+    fn is_recorded(&self, dl: &Download, path: &Path, meta: &Meta) -> bool {
+        dl.record.read().holds(record::state(self.below_home(path), meta))
+    }
+
+    /// Whether it is what we put there, by the look of it or else by its content.
+    fn is_former(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<bool, Error> {
+        if self.is_recorded(dl, path, meta) {
+            return Ok(true);
+        }
+        if dl.record.read().is_empty() {
+            return Ok(false);
+        }
+        let at = || self.disk.root().join(path);
+        let short = self.below_home(path);
+        let mark = match meta.kind {
+            Kind::File => {
+                let open = self.disk.open(path, How::Read).at("open", &at())?;
+                let root = root_of(&*open, meta.stamp.size).at("read", &at())?;
+                record::content(short, meta.stamp.size, &root)
+            }
+            Kind::Symlink => {
+                let text = self.disk.read_link(path).at("read the link", &at())?;
+                record::link(short, text.as_bytes())
+            }
+            Kind::Dir | Kind::Other => return Ok(false),
+        };
+        Ok(dl.record.read().holds(mark))
+    }
+
+    /// To be called when a piece that was found at the final place is known to be another: then the file that it is
+    /// of must be one that may be replaced.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if it may not.
+    pub fn differs(&self, piece: u32) -> Result<(), Error> {
+        let Mode::Download(dl) = &self.mode else { return Ok(()) };
+        let mut files = self.map.piece_files(piece);
+        match (files.next(), files.next()) {
+            // In v1 a piece of several files does not tell which of them differs.
+            (Some(file), None) => self.claim(dl, file),
             _ => Ok(()),
         }
+    }
+
+    /// A file in place is to be replaced.
+    fn claim(&self, dl: &Download, file: u32) -> Result<(), Error> {
+        if !dl.foreign.get(file) || !dl.in_place.get(file) {
+            return Ok(());
+        }
+        let path = self.map.file_path(&self.home, file);
+        let meta = self.disk.stat(&path).at("look at", &self.disk.root().join(&path))?;
+        self.give_way(dl, &path, &meta)?;
+        dl.foreign.clear(file);
+        Ok(())
+    }
+
+    /// Judges all once more, by what is there now and is recorded now, before the first name is replaced.
+    pub(crate) fn judge(&self, dl: &Download) -> Result<(), Error> {
+        dl.record.write().reload();
+        for Standing { path, meta, file } in self.standing()?.0 {
+            let refused = match file {
+                None if meta.kind == Kind::Dir => continue,
+                Some(file) if dl.in_place.get(file) => continue,
+                _ => self.give_way(dl, &path, &meta),
+            };
+            match (refused, file) {
+                (Err(Error::Foreign { .. }), Some(file))
+                    if self.is_staged_same(dl, file, &path, &meta)? => {}
+                (refused, _) => refused?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file that was brought in is the same as what stands at its place.
+    fn is_staged_same(&self, dl: &Download, file: u32, path: &Path, meta: &Meta) -> Result<bool, Error> {
+        let len = self.map.file_len(file);
+        let plain = self.manifest.file(file).is_some_and(|f| !f.is_symlink());
+        if meta.kind != Kind::File || meta.stamp.size != len || !plain {
+            return Ok(false);
+        }
+        let root = |path: &Path| {
+            let read = self.disk.open(path, How::Read).and_then(|open| root_of(&*open, len));
+            read.map_err(|e| self.fail("read", path, e))
+        };
+        Ok(root(path)? == root(&self.map.file_path(&dl.stage.tree(), file))?)
     }
 
     /// Copies a file that is in place into the staging area, where it may be written.
@@ -132,6 +292,9 @@ impl Store {
         let _one = dl.promoting.lock();
         if !dl.in_place.get(file) {
             return Ok(());
+        }
+        if self.manifest.layout().is_aligned() {
+            self.claim(dl, file)?;
         }
         let staged = self.map.file_path(&dl.stage.tree(), file);
         let scratch = dl.stage.scratch();
@@ -167,4 +330,26 @@ impl Store {
         self.map.file_pieces(file).filter(|p| self.done.get(*p)).for_each(|p| dl.flush.pending(p));
         Ok(())
     }
+}
+
+/// The root of the Merkle tree over the leaves of a file; zeros for an empty one.
+fn root_of(file: &dyn DiskFile, len: u64) -> io::Result<Digest> {
+    let (mut buffer, mut at) = (vec![0u8; NODE as usize], 0);
+    let (mut layer, mut leaves) = (Vec::new(), Vec::new());
+    while at < len {
+        let want = usize::try_from(len - at).unwrap_or(usize::MAX).min(buffer.len());
+        let part = buffer.get_mut(..want).unwrap_or_default();
+        if file.read_at(part, at)? < want {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        leaves = vec![Digest::default(); want.div_ceil(LEAF)];
+        tidecast_hash::leaves(part, &mut leaves);
+        layer.push(merkle::piece_root(&leaves, NODE));
+        at += want as u64;
+    }
+    Ok(match layer.len() {
+        0 => Digest::default(),
+        1 => merkle::root(&leaves, leaves.len().next_power_of_two()),
+        _ => merkle::root_of_layer(&layer, NODE),
+    })
 }

@@ -2,9 +2,11 @@
 //! final name.
 //!
 //! In this order, so that a crash at any instant leaves either the old state or the new one, and
-//! the next run goes on: everything in the staging area is completed and made durable; then one
-//! rename (or, over something that is there already, one rename per file); then the staging area
-//! goes. Metadata that the file system or the user's rights do not allow is a warning.
+//! the next run goes on: everything in the staging area is completed and made durable; the record
+//! says what is about to be put there; then one rename (or, over something that is there already,
+//! one rename per file, `place.rs`); what is not part of the data is removed or counted
+//! (`stale.rs`); the record says what is there now; then the staging area goes. Metadata that the
+//! file system or the user's rights do not allow is a warning.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,12 +19,13 @@ use tidecast_metainfo::{FileRef, Mtime};
 use crate::disk::{Adorn, How};
 use crate::error::Error;
 use crate::stage;
+use crate::stale::Stale;
 use crate::store::{Download, Mode, Store};
 
 /// Most warnings kept; the rest are counted.
 const WARNINGS: usize = 50;
 /// Up to so many files are synced one by one.
-const FEW: usize = 16;
+pub(crate) const FEW: usize = 16;
 /// Only attributes of this kind are restored: others mean rights, which data must not bring along.
 const USER: &[u8] = b"user.";
 
@@ -37,6 +40,14 @@ pub struct Summary {
     pub bytes: u64,
     /// Files that were at their place already and right.
     pub kept: u64,
+    /// Nothing was at the final place before.
+    pub fresh: bool,
+    /// Names that stood for something else before, and were replaced.
+    pub replaced: u64,
+    /// Files in the tree that the data does not have: those that stay, and those that were removed.
+    pub stale: u64,
+    /// See `stale`.
+    pub deleted: u64,
     /// Metadata that could not be restored, and the like; the data is complete all the same.
     pub warnings: Vec<String>,
 }
@@ -93,25 +104,45 @@ impl Store {
         summary.kept = self.map.files().filter(|f| dl.in_place.get(*f)).count() as u64;
         self.adorn_files(dl, &mut warnings)?;
         self.link_files(dl, &mut warnings)?;
-        let fresh = self.absent(&self.home)?;
-        if fresh {
+        summary.fresh = self.absent(&self.home)?;
+        if summary.fresh {
             // The root last: a directory that may not be written cannot be renamed by its owner.
             self.adorn_dirs(&dl.stage.tree(), true, &mut warnings)?;
+        } else {
+            self.judge(dl)?;
         }
         self.make_final_durable(dl)?;
-        self.place(dl, fresh)?;
-        self.adorn_dirs(&self.home, !fresh, &mut warnings)?;
-        self.sync_final(dl, fresh)?;
+        warnings.add(self.record_plan(dl));
+        let stale = self.put(dl, &mut summary, &mut warnings)?;
+        self.sync_final(dl, summary.fresh)?;
         self.stamp_all();
+        warnings.add(self.record_done(dl, &stale));
         if let Err(e) = dl.stage.remove(&*self.disk) {
             let at = self.disk.root().join(dl.stage.dir());
             warnings.add([format!("{}: cannot remove the staging area: {e}", at.display())]);
         }
         summary.warnings = warnings.all();
-        Ok(summary)
+        match stale.failed {
+            Some(error) => Err(error),
+            None => Ok(summary),
+        }
     }
 
-    fn absent(&self, path: &Path) -> Result<bool, Error> {
+    /// Puts the data at its final place, and removes or counts what is not part of it there.
+    fn put(&self, dl: &Download, summary: &mut Summary, warnings: &mut Warnings) -> Result<Stale, Error> {
+        let fresh = summary.fresh;
+        let (replaced, opened) = self.place(dl, fresh)?;
+        summary.replaced = replaced;
+        let stale = if fresh { Stale::default() } else { self.clear_stale(dl)? };
+        (summary.stale, summary.deleted) = (stale.left, stale.deleted);
+        self.adorn_dirs(&self.home, !fresh, warnings)?;
+        for (path, mode) in opened {
+            warnings.add(self.adorn(&path, Some(mode), None, &[])?);
+        }
+        Ok(stale)
+    }
+
+    pub(crate) fn absent(&self, path: &Path) -> Result<bool, Error> {
         match self.disk.stat(path) {
             Ok(_) => Ok(false),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -158,7 +189,7 @@ impl Store {
     }
 
     /// The selected files that are not symbolic links.
-    fn plain_files(&self) -> impl Iterator<Item = FileRef<'_>> {
+    pub(crate) fn plain_files(&self) -> impl Iterator<Item = FileRef<'_>> {
         self.map.files().filter_map(|f| self.manifest.file(f)).filter(|f| !f.is_symlink())
     }
 
@@ -206,7 +237,7 @@ impl Store {
         Ok(())
     }
 
-    fn adorn(
+    pub(crate) fn adorn(
         &self,
         path: &Path,
         mode: Option<u32>,
@@ -228,6 +259,11 @@ impl Store {
         for file in self.map.files().filter_map(|f| self.manifest.file(f)) {
             let path = self.map.file_path(&tree, file.index());
             if let Some(target) = file.symlink() {
+                if dl.in_place.get(file.index()) {
+                    let path = self.map.file_path(&self.home, file.index());
+                    warnings.add(self.adorn(&path, None, file.mtime(), &[])?);
+                    continue;
+                }
                 stage::remove_all(&*self.disk, &path)
                     .and_then(|()| stage::make_parents(&*self.disk, &path))
                     .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
@@ -275,67 +311,6 @@ impl Store {
         }
         // Deepest first, so that no durable name leads to nothing.
         dirs.iter().rev().try_for_each(|d| self.disk.sync_dir(d).map_err(|e| fail(d, e)))
-    }
-
-    /// The rename, or the renames.
-    fn place(&self, dl: &Download, fresh: bool) -> Result<(), Error> {
-        let tree = dl.stage.tree();
-        // From here on files are opened at the final place; none may be opened in between.
-        let _alone = self.moving.write();
-        if fresh {
-            let moved = self.disk.rename(&tree, &self.home, false);
-            moved.map_err(|e| match e.kind() {
-                io::ErrorKind::AlreadyExists => {
-                    Error::Conflict { path: self.path(), why: "it appeared while the data was on its way" }
-                }
-                _ => self.fail("move into place", &self.home, e),
-            })?;
-        } else {
-            self.merge(dl, &tree)?;
-        }
-        dl.finished.store(true, Ordering::Release);
-        self.fds.clear();
-        Ok(())
-    }
-
-    /// Over something of the same data that is there already: file by file, each atomically.
-    fn merge(&self, dl: &Download, tree: &Path) -> Result<(), Error> {
-        self.make_final_dirs(dl)?;
-        for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
-            let from = self.map.file_path(tree, file);
-            let to = self.map.file_path(&self.home, file);
-            let moved = self.disk.rename(&from, &to, true);
-            moved.map_err(|e| self.fail("move into place", &to, e))?;
-            dl.in_place.set(file);
-        }
-        Ok(())
-    }
-
-    /// The directories that files are about to move into, durable before the first does: a power
-    /// cut that kept the move and lost the directory would lose the file. Those that were there
-    /// count too, as an earlier run that was killed may have made them.
-    fn make_final_dirs(&self, dl: &Download) -> Result<(), Error> {
-        let fail = |op, path: &Path, e| self.fail(op, path, e);
-        if self.map.is_whole() {
-            for dir in self.manifest.dirs() {
-                let path = dir.path().below(&self.home);
-                stage::make_dir(&*self.disk, &path).map_err(|e| fail("create", &path, e))?;
-            }
-        }
-        let mut dirs = std::collections::BTreeSet::new();
-        for file in self.map.files().filter(|f| !dl.in_place.get(*f)) {
-            let to = self.map.file_path(&self.home, file);
-            stage::make_parents(&*self.disk, &to).map_err(|e| fail("make the directories of", &to, e))?;
-            let parents = to.ancestors().skip(1).take_while(|p| p.starts_with(&self.home));
-            dirs.extend(parents.map(Path::to_path_buf));
-        }
-        if !dl.flush.is_durable() {
-            return Ok(());
-        }
-        if dirs.len() > FEW {
-            return self.disk.sync_all().map_err(|e| fail("sync", &self.home, e));
-        }
-        dirs.iter().rev().try_for_each(|d| self.disk.sync_dir(d).map_err(|e| fail("sync", d, e)))
     }
 
     fn sync_final(&self, dl: &Download, fresh: bool) -> Result<(), Error> {

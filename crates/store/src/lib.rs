@@ -15,14 +15,16 @@
 //! Promises: a name appears in the target only when all of it is verified; what the journal names
 //! is on disk and right after any crash, everything else is hashed again before it counts; no
 //! verified byte is fetched twice after a kill; nothing planted in the target (symbolic links,
-//! other users' staging areas) can lead a write elsewhere; the user's own files are replaced only
-//! after the new ones are complete.
+//! other users' staging areas) can lead a write elsewhere; what stands at the destination is replaced
+//! only after the new data is complete, and only if it is what we put there (`record.rs`) or the user
+//! says so ([`Replace`]).
 //!
 //! ```text
 //! DIR/.tidecast-NAME-id/  tree      becomes DIR/NAME in one rename
 //!                         journal   pieces that are verified and durable
 //!                         leaves    their leaf digests
 //!                         spill     v1: edge bytes of files that are not selected
+//!                         aside     what a directory or file of another kind gives way to, and then it
 //!                         lock      one download at a time
 //! ```
 
@@ -39,13 +41,16 @@ mod map;
 mod open;
 mod opened;
 mod os;
+mod place;
+mod record;
 mod seed;
 mod stage;
+mod stale;
 mod store;
 
 pub use error::Error;
 pub use finish::Summary;
-pub use open::{DownloadOptions, Durability, Select};
+pub use open::{DownloadOptions, Durability, Replace, Select};
 pub use opened::Opened;
 pub use os::OsDisk;
 pub use seed::SeedOptions;

@@ -23,6 +23,7 @@ use crate::leaves::Leaves;
 use crate::map::{Map, Place, whole_blocks};
 use crate::opened::Opened;
 use crate::os::OsDisk;
+use crate::record::Record;
 use crate::stage::{self, Stage};
 use crate::store::{Download, Mode, Store};
 
@@ -61,6 +62,20 @@ pub struct DownloadOptions {
     pub on_demand: bool,
     /// What it is called in the directory, instead of by its name in the manifest: one part of a path.
     pub name: Option<OsString>,
+    /// What may become of what stands there already.
+    pub replace: Replace,
+}
+
+/// What may become of what stands at the destination. A former version by our own record is replaced, and what is the
+/// same stays; anything else is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replace {
+    /// Files and links that are no former version are replaced too, and so are directories in the tree.
+    pub force: bool,
+    /// What the tree has and the manifest does not is removed.
+    pub delete: bool,
+    /// The directory of the records; without it nothing is known to be a former version.
+    pub records: Option<PathBuf>,
 }
 
 impl Store {
@@ -104,7 +119,7 @@ impl Store {
         let stage = stage.map_err(&full)?;
         let fresh = !exists(&*disk, &stage.journal())?;
         let (store, mut named) =
-            assemble(disk.clone(), manifest, map, stage, home, durable).map_err(&full)?;
+            assemble(disk.clone(), manifest, map, stage, home, (durable, &options.replace)).map_err(&full)?;
         if store.manifest.is_draft() {
             // What was verified then was verified by roots of which nobody knows whether they still hold.
             named.clear();
@@ -118,18 +133,33 @@ impl Store {
                 store,
             }),
             Err(e) => {
-                // What never held anything is not left behind.
-                if let (true, Mode::Download(dl)) = (fresh, &store.mode) {
-                    let _ = dl.stage.remove(&*store.disk);
+                if fresh {
+                    store.abandon();
                 }
                 Err(e)
             }
         }
     }
 
+    /// Removes the staging area if nothing of the data ever got there: to be called when a download comes to nothing.
+    pub fn abandon(&self) {
+        let Mode::Download(dl) = &self.mode else { return };
+        let tree = dl.stage.tree();
+        let empty = match self.disk.stat(&tree) {
+            Ok(meta) if meta.kind == Kind::Dir => self.disk.list(&tree).is_ok_and(|names| names.is_empty()),
+            other => other.is_err(),
+        };
+        if empty && !dl.finished.load(Ordering::Acquire) {
+            let _ = dl.stage.remove(&*self.disk);
+        }
+    }
+
     /// Looks at everything on disk; returns the pieces to check.
     fn settle(&self, named: &[Range<u32>], on_demand: bool) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
+        // A crash may have left there what was replaced.
+        let aside = dl.stage.aside();
+        self.disk.remove_tree(&aside).map_err(|e| self.fail("remove", &aside, e))?;
         existing::survey(self, dl)?;
         let staged = exists(&*self.disk, &dl.stage.tree())?;
         let touched = self.scan(dl, named, staged)?;
@@ -344,7 +374,7 @@ fn assemble(
     map: Map,
     stage: Stage,
     home: PathBuf,
-    durable: bool,
+    (durable, replace): (bool, &Replace),
 ) -> Result<(Store, Vec<Range<u32>>), Error> {
     let create = |path: PathBuf| {
         let open = stage.create(&*disk, &path);
@@ -366,7 +396,9 @@ fn assemble(
         spill,
         reserve: disk.room().at("look at", disk.root())?.reserve,
         in_place: Bits::new(files),
-        unproven: AtomicBool::new(false),
+        foreign: Bits::new(files),
+        record: RwLock::new(Record::open(replace.records.as_deref(), &*disk, &home)),
+        replace: replace.clone(),
         promoting: Mutex::new(()),
         finished: AtomicBool::new(false),
         stage,

@@ -70,7 +70,8 @@ impl Opened {
             self.hashed = on_all_cores(&pieces, hash)?;
             return Ok(());
         }
-        let right = on_all_cores(&pieces, |piece| Ok(store.check(piece)?.then_some(piece)))?;
+        let right = on_all_cores(&pieces, |piece| Ok(store.check(piece)?.then_some(piece)));
+        let right = right.inspect_err(|_| store.abandon())?;
         let mut have: Vec<u32> = self.have.iter().cloned().flatten().chain(right).collect();
         have.sort_unstable();
         self.have = ranges(have);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,19 @@ use crate::disk::{Adorn, Disk, DiskFile, How, Kind, Meta, Room, Stamp};
 
 /// `f_type` of tmpfs and ramfs, where reserving space means zeroing pages now.
 const RAM_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// `f_type` of file systems that hosts share: NFS, Lustre, GPFS, BeeGFS, CephFS, SMB, CIFS, 9P, AFS.
+const SHARED_MAGIC: [i64; 9] = [
+    0x6969,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x1983_0326,
+    0x00c3_6400,
+    0xfe53_4d42,
+    0xff53_4d42,
+    0x0102_1997,
+    0x5346_414f,
+];
 
 /// A directory of the operating system's.
 pub struct OsDisk {
@@ -111,8 +125,20 @@ impl Disk for OsDisk {
         self.root.rename(from, to, replace)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.root.exchange(one, other)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<OsString> {
+        self.root.read_link(path)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.root.remove(path)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        self.root.remove_all(path)
     }
 
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
@@ -167,6 +193,17 @@ impl Disk for OsDisk {
             block: v.f_frsize.max(1),
             reserve: !RAM_MAGIC.contains(&magic),
         })
+    }
+
+    fn identity(&self) -> Option<Vec<u8>> {
+        let mut identity = self.root.real_path().ok()?.into_os_string().into_vec();
+        let magic = fs::fstatfs(&self.root).ok()?.f_type as i64 & 0xffff_ffff;
+        if !SHARED_MAGIC.contains(&magic) {
+            // A home directory may be shared by hosts whose own directories have the same path.
+            identity.push(0);
+            identity.extend_from_slice(rustix::system::uname().nodename().to_bytes());
+        }
+        Some(identity)
     }
 }
 

@@ -80,6 +80,11 @@ impl Stage {
         self.dir.join("scratch")
     }
 
+    /// A name for what changes places with something of another kind.
+    pub(crate) fn aside(&self) -> PathBuf {
+        self.dir.join("aside")
+    }
+
     /// Opens a file, making it and its directories if need be.
     pub(crate) fn create(&self, disk: &dyn Disk, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         match disk.open(path, How::Create) {
@@ -98,7 +103,7 @@ impl Stage {
 
     /// Removes all that is in it, then itself. The lock goes last but one.
     pub(crate) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
-        for name in ["tree", "scratch", "spill", "leaves", "journal", "lock", ""] {
+        for name in ["tree", "scratch", "aside", "spill", "leaves", "journal", "lock", ""] {
             remove_all(disk, &if name.is_empty() { self.dir() } else { self.dir.join(name) })?;
         }
         Ok(())

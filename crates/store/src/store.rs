@@ -27,6 +27,8 @@ use crate::fds::Fds;
 use crate::flush::Flush;
 use crate::leaves::Leaves;
 use crate::map::{Map, Place};
+use crate::open::Replace;
+use crate::record::Record;
 use crate::seed::Memory;
 use crate::stage::Stage;
 
@@ -75,8 +77,11 @@ pub(crate) struct Download {
     pub(crate) reserve: bool,
     /// Files whose content is still the user's own, at the final place.
     pub(crate) in_place: Bits,
-    /// In a draft: whether what stands at the final place has to do with the data is not known yet.
-    pub(crate) unproven: AtomicBool,
+    /// Of those: files that may stay if they are the same, but are not known to be ours to replace.
+    pub(crate) foreign: Bits,
+    /// What we have put there, and what else may be replaced.
+    pub(crate) record: RwLock<Record>,
+    pub(crate) replace: Replace,
     pub(crate) promoting: Mutex<()>,
     pub(crate) finished: AtomicBool,
 }
@@ -376,12 +381,15 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoHash`] when the manifest cannot tell; missing or changed sources when seeding;
-    /// what the disk reports. A piece that is simply wrong is `Ok(false)`.
+    /// [`Error::Foreign`] as [`Store::differs`]; what the disk reports. A piece that is simply wrong is `Ok(false)`.
     pub fn check(&self, piece: u32) -> Result<bool, Error> {
         if !self.map.wanted(piece) {
             return Err(Error::OutOfRange { piece, begin: 0, len: 0 });
         }
-        let Some(leaves) = self.verify(piece)? else { return Ok(false) };
+        let Some(leaves) = self.verify(piece)? else {
+            self.differs(piece)?;
+            return Ok(false);
+        };
         self.set_leaves(piece, &leaves)?;
         self.piece_done(piece)?;
         Ok(true)

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tidecast_hash::LEAF;
 use tidecast_metainfo::{Content, Version};
-use tidecast_store::{DownloadOptions, Durability, Error, Opened, OsDisk, Select, SendSpan, Store};
+use tidecast_store::{DownloadOptions, Durability, Error, Opened, OsDisk, Replace, Select, SendSpan, Store};
 
 /// A directory on disk, or in RAM: both kinds of file system behave differently below.
 fn target(ram: bool) -> TempDir {
@@ -217,7 +217,9 @@ fn an_older_version_gives_what_it_has_and_stays_until_the_end() {
         fs::write(home.join("big"), &old).unwrap();
         fs::remove_file(home.join("z")).unwrap();
 
-        let opened = open(&fixture, to.path()).unwrap();
+        let replace = Replace { force: true, ..Default::default() };
+        let options = DownloadOptions { replace, ..Default::default() };
+        let opened = Store::download(fixture.manifest.clone(), to.path(), &options).unwrap();
         let store = &opened.store;
         for piece in opened.to_check.iter().cloned().flatten() {
             store.check(piece).unwrap();

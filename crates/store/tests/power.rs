@@ -16,7 +16,7 @@ use common::sim::SimDisk;
 use common::{Fixture, Rng, VERSIONS, publish, tree, with_holes};
 use proptest::prelude::*;
 use tidecast_store::disk::{Disk, How};
-use tidecast_store::{DownloadOptions, Error, Select, Store};
+use tidecast_store::{DownloadOptions, Error, Replace, Select, Store};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Event {
@@ -44,7 +44,8 @@ fn fixture(seed: u64) -> Fixture {
 }
 
 fn options(fixture: &Fixture, rng: &mut Rng) -> DownloadOptions {
-    let mut options = DownloadOptions::default();
+    let replace = Replace { force: true, ..Default::default() };
+    let mut options = DownloadOptions { replace, ..Default::default() };
     if rng.one_in(3) {
         let files = 0..fixture.manifest.file_count();
         let mut some: Vec<u32> = files.filter(|_| rng.one_in(2)).collect();

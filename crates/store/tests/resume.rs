@@ -8,10 +8,12 @@ use std::fs;
 use std::path::Path;
 
 use common::{Fixture, PIECE, Rng, VERSIONS, bytes, file, publish, tree};
-use tidecast_store::{DownloadOptions, Opened, Store};
+use tidecast_store::{DownloadOptions, Opened, Replace, Store};
 
 fn open(fixture: &Fixture, to: &Path) -> Opened {
-    Store::download(fixture.manifest.clone(), to, &DownloadOptions::default()).unwrap()
+    let replace = Replace { force: true, ..Default::default() };
+    let options = DownloadOptions { replace, ..Default::default() };
+    Store::download(fixture.manifest.clone(), to, &options).unwrap()
 }
 
 /// The staging area below a directory that holds nothing else hidden.

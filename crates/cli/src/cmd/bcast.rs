@@ -2,7 +2,8 @@
 
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
@@ -86,9 +87,19 @@ Sources:
   replaced by this host. This host still reads all of it once, to hash it.
   What they send together counts as the origin's copies.
 
-A host that has all of it already is done at once; of a part or another
+A host that has all of it already is done at once; of a part or a former
 version only what differs is fetched. A host that fails is listed, the others
 complete, and the exit code is 1.
+
+What stands there already:
+  The same data stays as it is. A former version (what bcast or get put there
+  by this user's record, unchanged since) is replaced file by file, each at
+  once: a program that has the old file open keeps it. Kinds that changed
+  (file, link, directory) are replaced too. Anything else is refused before
+  anything is replaced, unless --force is given; devices, pipes, sockets,
+  mounts, and a directory where the whole of a file belongs always are.
+  Files of a tree that the source does not have stay, and a line says how many;
+  --delete removes them. Records are in STATE/delivered on each host.
 
 Other clients:
   With --plain --torrent FILE any BitTorrent client can join: as soon as the
@@ -111,7 +122,8 @@ Events with --json, one a line:
             [name, sent: of origin_sent], hosts
             [name, ok, action (delivered, replaced, unchanged, failed),
             aliases (other names of it in the list), seconds, received, sent,
-            kept, or reason], hosts_done, hosts_failed; where the manifest was long and was broadcast before
+            kept, replaced, stale, deleted (files), or reason], hosts_done,
+            hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
             bound_seconds and efficiency
   error     seconds, code, kind, message; if hosts failed, all of done";
@@ -163,6 +175,12 @@ pub(crate) struct Args {
     /// batched: synced to disk before it counts as done; none: nothing is synced
     #[arg(long, value_name = "batched|none", default_value = "none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: String,
+    /// Replace what stands at DEST though it is no former version by our own record
+    #[arg(long)]
+    force: bool,
+    /// Remove from a tree at DEST what SRC does not have
+    #[arg(long)]
+    delete: bool,
     /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what the drivers say]
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
@@ -241,6 +259,8 @@ fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
         plain: args.plain || settings.plain == Some(true),
         torrent: args.torrent.clone(),
         durable: args.durable == "batched",
+        force: args.force,
+        delete: args.delete,
         manifest_limit: args.manifest_limit,
         link_rate: args.link_rate.or(settings.link_rate).map(|rate| rate.0),
         threads: context.threads(),
@@ -302,15 +322,28 @@ fn dest(to: &Path, source: &Path) -> Result<PathBuf, Failure> {
     let here = std::env::current_dir().context("cannot find out where we are")?;
     let whole = here.join(to);
     if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        let source =
-            std::fs::canonicalize(source).with_context(|| format!("cannot find {}", source.display()))?;
-        let name = source.file_name().ok_or_else(|| anyhow!("{} has no name", source.display()))?;
-        return Ok(whole.join(name));
+        return Ok(whole.join(name(source)?));
     }
     match whole.file_name() {
         Some(_) => Ok(whole),
         None => Err(Failure::usage(anyhow!("--to {}: that is no path for a copy", to.display()))),
     }
+}
+
+/// The name that was given, of a link too; `.` and `..` have that of their directory.
+fn name(source: &Path) -> anyhow::Result<OsString> {
+    let named = |path: &Path| match path.components().next_back() {
+        Some(Component::Normal(name)) => Some(name.to_owned()),
+        _ => None,
+    };
+    // Path leaves out a `.` at the end.
+    let given = source.as_os_str().as_encoded_bytes();
+    let here = given.ends_with(b"/.") || given.ends_with(b"/./");
+    if let Some(name) = named(source).filter(|_| !here) {
+        return Ok(name);
+    }
+    let real = std::fs::canonicalize(source).with_context(|| format!("cannot find {}", source.display()))?;
+    named(&real).ok_or_else(|| anyhow!("{} has no name", source.display()))
 }
 
 /// Shows what happens.

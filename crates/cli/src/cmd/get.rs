@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value};
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Security, Summary};
-use tidecast_store::{DownloadOptions, Durability, Opened, Store};
+use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store};
 use tokio::time::Instant;
 
 use super::describe::open_notice;
@@ -16,7 +16,7 @@ use super::find::{Finders, Wanted};
 use super::seed::started;
 use super::source::{Origin, Source, right};
 use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
-use super::{Context, member, select, show};
+use super::{Context, RECORDS, dest, member, select, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::names;
@@ -37,15 +37,26 @@ Examples:
   tidecast get @ticket --to /scratch
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
 
+What stands there already:
+  The same data stays as it is. A former version (what bcast or get put there
+  by this user's record, unchanged since) is replaced file by file, each at
+  once: a program that has the old file open keeps it. Kinds that changed
+  (file, link, directory) are replaced too. Anything else is refused before
+  anything is replaced, unless --force is given; devices, pipes, sockets,
+  mounts, and a directory where the whole of a file belongs always are.
+  Files of a tree that the source does not have stay, and a line says how many;
+  --delete removes them. Records are in STATE/delivered on each host.
+
 Events with --json, one a line:
   started   command, name, listen, total (bytes), magnet
   check     what is there already is being hashed; fields as of progress
   progress  seconds, stage, bytes, total, pieces (verified), pieces_total,
             rate (bytes a second), peers, received, sent, rate_in, rate_out
   warning   message
-  done      seconds, path, files, bytes, pieces, received, sent, duplicate,
-            corrupt, peers [addr, node, client, received, sent], cpu_seconds
-            [socket, tls, hash, disk, engine, process], get_seconds; where the
+  done      seconds, path, files, bytes, action (delivered, replaced,
+            unchanged), files_kept, files_replaced, files_stale,
+            files_deleted, pieces, received, sent, duplicate, corrupt, peers
+            [addr, node, client, received, sent], cpu_seconds [socket, tls, hash, disk, engine, process], get_seconds; where the
             link's rate is known, bound_seconds and efficiency
   error     seconds, code (as the exit code), kind, message; totals as of done";
 
@@ -74,6 +85,12 @@ pub(crate) struct Args {
     /// batched: a power cut costs a second of work; none: for RAM and scratch, nothing is synced
     #[arg(long, value_name = "batched|none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: Option<String>,
+    /// Replace what stands there though it is no former version by our own record
+    #[arg(long)]
+    force: bool,
+    /// Remove from the tree what was not published with it
+    #[arg(long)]
+    delete: bool,
     #[command(flatten)]
     swarm: SwarmArgs,
 }
@@ -101,7 +118,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             reporter.warning(&warning.to_string());
         }
         let select = select::select(&manifest, &args.file)?;
-        let options = DownloadOptions { select, durability, ..Default::default() };
+        let records = Some(state_dir.join(RECORDS));
+        let replace = Replace { force: args.force, delete: args.delete, records };
+        let options = DownloadOptions { select, durability, replace, ..Default::default() };
         let opened = open(Arc::new(manifest), &args.to, options).await?;
         let mut running = Running::start(opened, security, &choices, Part::Get)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
@@ -278,7 +297,10 @@ async fn serve_on(running: &mut Running, seed_for: Option<Span>, stop: &Stop, re
 /// Ends a swarm that did not reach its goal, and adds what it did reach.
 async fn give_up(failure: Failure, running: Running, reporter: &mut Reporter) -> Failure {
     reporter.clear();
-    match running.stop().await {
+    let store = running.swarm.store().clone();
+    let stopped = running.stop().await;
+    store.abandon();
+    match stopped {
         Ok(summary) => failure.with(totals(&summary)),
         Err(_) => failure,
     }
@@ -299,6 +321,9 @@ fn report(
     let rate = bytes_per_second(now.received_bytes as f64 / seconds);
     let path = got.path.display();
     reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(got.bytes)));
+    let unchanged = got.kept == got.files && got.deleted == 0;
+    let place = path.to_string();
+    dest::lines(got.replaced, got.stale, got.deleted, &place).iter().for_each(|line| reporter.result(line));
     if now.received_bytes > 0 {
         let mut from: Vec<_> = summary.peers.iter().filter(|p| p.received_bytes > 0).collect();
         from.sort_by_key(|p| std::cmp::Reverse(p.received_bytes));
@@ -319,7 +344,11 @@ fn report(
     fields.extend([
         ("path".to_owned(), names::json(&got.path)),
         ("files".to_owned(), got.files.into()),
+        ("action".to_owned(), dest::action(got.fresh, unchanged).into()),
         ("files_kept".to_owned(), got.kept.into()),
+        ("files_replaced".to_owned(), got.replaced.into()),
+        ("files_stale".to_owned(), got.stale.into()),
+        ("files_deleted".to_owned(), got.deleted.into()),
         ("get_seconds".to_owned(), round(seconds).into()),
     ]);
     if let Some(bound) = bound(now.received_bytes, summary, choices).filter(|_| now.received_bytes > 0) {

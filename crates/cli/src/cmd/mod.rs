@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod copy_server;
 pub(crate) mod daemon;
 pub(crate) mod describe;
+pub(crate) mod dest;
 pub(crate) mod field;
 pub(crate) mod find;
 pub(crate) mod get;
@@ -39,6 +40,9 @@ use tidecast_metainfo::{MAX_LEN, Manifest};
 
 use crate::cli::Global;
 use crate::settings::Settings;
+
+/// Below the state directory: what was put where.
+pub(crate) const RECORDS: &str = "delivered";
 
 /// What every command may need: flags that all share, and settings.
 pub(crate) struct Context<'a> {

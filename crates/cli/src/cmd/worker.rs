@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use tidecast_group::GroupTicket;
 use tidecast_group::launch::TICKET_VARIABLE;
 
-use super::Context;
+use super::{Context, RECORDS};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 use crate::stop::{Stop, block_on};
@@ -33,7 +33,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, _reporter: &mut Reporter) 
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let ticket = ticket().await?;
-        match tidecast_group::work(&ticket, args.host.clone(), None, stop.wait()).await {
+        // Without a place for records nothing is known to be a former version, and all else goes on.
+        let records = context.own_state_dir().ok().map(|dir| dir.join(RECORDS));
+        match tidecast_group::work(&ticket, args.host.clone(), records, None, stop.wait()).await {
             Ok(()) => Ok(serde_json::Map::new()),
             Err(tidecast_group::Error::Stopped) => Err(Failure::cut("interrupted")),
             Err(error) => Err(error.into()),

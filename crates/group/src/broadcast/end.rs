@@ -111,6 +111,7 @@ impl Group {
                 corrupt: done.progress.corrupt,
                 kept: done.kept,
                 action: done.action,
+                found: done.found,
             },
             Stage::Failed(reason) => Outcome::Failed { reason },
             _ => Outcome::Failed { reason: "it was not done".into() },

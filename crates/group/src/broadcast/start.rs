@@ -89,6 +89,8 @@ impl Group {
                         bulk,
                         dest: dest(&self.options.dest, &node.host).into_os_string().into_vec(),
                         durable: self.options.durable,
+                        force: self.options.force,
+                        delete: self.options.delete,
                         right: self.origin.as_ref().and_then(|origin| origin.right(*id)),
                         network: self.choice.as_ref().and_then(|c| c.subnet),
                         me,

@@ -82,6 +82,9 @@ pub(crate) struct Start {
     pub(crate) dest: Vec<u8>,
     /// Sync to disk.
     pub(crate) durable: bool,
+    /// Replace what stands there though it is no former version, and remove what a tree has no more.
+    pub(crate) force: bool,
+    pub(crate) delete: bool,
     /// The right to take part; none: the data travels in the open.
     pub(crate) right: Option<Right>,
     /// The network on which members meet.
@@ -187,7 +190,19 @@ pub(crate) struct Done {
     /// Files that were right already.
     pub(crate) kept: u64,
     pub(crate) action: Action,
+    pub(crate) found: Found,
     pub(crate) warnings: Vec<String>,
+}
+
+/// What became of files that stood at the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Names that stood for something else, and were replaced.
+    pub replaced: u64,
+    /// Files in the tree that the source does not have: those that stay, and those that were removed.
+    pub stale: u64,
+    /// See `stale`.
+    pub deleted: u64,
 }
 
 /// A transfer of a moment from one host to another and back, while others have theirs: it is to be dialled.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_metainfo::Manifest;
-use tidecast_store::{DownloadOptions, Durability, Error as StoreError, Opened, Select, Store};
+use tidecast_store::{DownloadOptions, Durability, Error as StoreError, Opened, Replace, Store};
 
 use super::Line;
 use crate::control::message::News;
@@ -26,27 +26,24 @@ pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.to_owned(), name))
 }
 
-/// Opens the destination, waiting for its turn; answers whether something has its name.
+/// Opens the destination, waiting for its turn.
 pub(super) async fn open(
     manifest: &Arc<Manifest>,
     dest: &Path,
-    durable: bool,
+    (durable, replace): (bool, Replace),
     line: &mut Line,
     aside: &mut Vec<News>,
-) -> Result<(Opened, bool), Error> {
+) -> Result<Opened, Error> {
     let (dir, name) = split(dest)?;
     let durability = if durable { Durability::Batched } else { Durability::None };
-    let options = DownloadOptions { select: Select::All, durability, name: Some(name), ..Default::default() };
+    let options = DownloadOptions { durability, name: Some(name), replace, ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
         // What is there is known before anybody sends us anything.
-        let target = dest.to_owned();
         let opening = tokio::task::spawn_blocking(move || {
             let mut opened = Store::download(manifest, &dir, &options)?;
-            // Under the store's lock: another worker of this host may have put it there a moment ago.
-            let was_there = target.symlink_metadata().is_ok();
             opened.check()?;
-            Ok((opened, was_there))
+            Ok(opened)
         });
         let opened = line.during(opening, aside).await?;
         let opened = opened.map_err(|e| Error::Coordinator(format!("a thread of the worker failed: {e}")))?;

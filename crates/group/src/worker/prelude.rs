@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tidecast_identity::NodeKey;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{LocalAddress, Network, Swarm};
-use tidecast_store::{DownloadOptions, Durability, Select, Store};
+use tidecast_store::{DownloadOptions, Durability, Store};
 use tokio::time::timeout;
 
 use super::Line;
@@ -42,8 +42,7 @@ impl Prelude {
         let manifest = Arc::new(Manifest::parse(&bulk.manifest).map_err(garbled)?);
         let dir = tempfile::tempdir().map_err(system("make a temporary directory"))?;
         let name = Some(NAME.into());
-        let to =
-            DownloadOptions { select: Select::All, durability: Durability::None, name, on_demand: false };
+        let to = DownloadOptions { durability: Durability::None, name, ..Default::default() };
         let opened = Store::download(manifest.clone(), dir.path(), &to)?;
         let security = security(&manifest, bulk.right, key)?;
         let network = start.network.map(|(ip, bits)| Network::Prefix(ip, bits));

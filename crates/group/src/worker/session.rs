@@ -10,7 +10,7 @@ use tidecast_metainfo::Manifest;
 use tidecast_net::{
     Complained, LocalAddress, Membership, Network, Notice, RootsKey, Security, Swarm, SwarmOptions,
 };
-use tidecast_store::{Opened, Summary};
+use tidecast_store::{Opened, Replace, Summary};
 use tidecast_swarm::{Complaint, Policy};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::source::{Offer, Source};
 use super::{Left, Line, Word, place};
-use crate::control::message::{Action, Done, Member, News, Right, Start, ToCoordinator};
+use crate::control::message::{Action, Done, Found, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
 
 /// Without a coordinator: how long nothing may move before an incomplete worker gives up, and a complete one leaves.
@@ -43,8 +43,6 @@ pub(super) struct Session {
     moved: (u64, Instant),
     placing: Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
     placed: bool,
-    /// Something had the name of the copy before.
-    was_there: bool,
 }
 
 impl Session {
@@ -76,8 +74,9 @@ impl Session {
         let source_notices = source.as_mut().and_then(|s| s.notices.take());
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
-        let (opened, was_there) =
-            place::open(&manifest, dest.as_ref(), start.durable, line, &mut news).await?;
+        let replace = Replace { force: start.force, delete: start.delete, records: line.records.clone() };
+        let how = (start.durable, replace);
+        let opened = place::open(&manifest, dest.as_ref(), how, line, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
         options.planned = planned;
@@ -104,7 +103,6 @@ impl Session {
             moved,
             placing,
             placed,
-            was_there,
         };
         for news in news {
             session.learn(news).await?;
@@ -137,8 +135,12 @@ impl Session {
     /// Goes on until the coordinator says that all is over, or until alone nothing moves any more.
     pub(super) async fn run(mut self, line: &mut Line) -> Result<(), Error> {
         let result = self.go_on(line).await;
+        let store = self.swarm.store().clone();
         // A placing that is under way is not cut off: it leaves the old or the new.
         let _ = self.swarm.stop().await;
+        if result.is_err() {
+            store.abandon();
+        }
         if let Some(source) = self.source {
             source.stop().await;
         }
@@ -243,11 +245,12 @@ impl Session {
             millis: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             files: summary.files,
             kept: summary.kept,
-            action: match self.was_there {
-                false => Action::Delivered,
-                true if summary.kept >= summary.files => Action::Unchanged,
-                true => Action::Replaced,
+            action: match summary.fresh {
+                true => Action::Delivered,
+                false if summary.kept >= summary.files && summary.deleted == 0 => Action::Unchanged,
+                false => Action::Replaced,
             },
+            found: Found { replaced: summary.replaced, stale: summary.stale, deleted: summary.deleted },
             warnings: summary.warnings,
         };
         line.say(&ToCoordinator::Done(Box::new(done))).await;

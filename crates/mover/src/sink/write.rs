@@ -280,7 +280,10 @@ impl Directory {
                 self.remove(to, name, path, true);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                return Err(Trouble::because("make way for", "a directory that is not empty has its name"));
+                return Err(Trouble::because(
+                    "make way for",
+                    "a directory that is not empty has its name (--delete replaces it)",
+                ));
             }
             other => other.doing("make way for")?,
         }

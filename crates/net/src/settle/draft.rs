@@ -19,10 +19,6 @@ use crate::roots::Roots;
 pub(super) struct Found {
     /// What they hash to; None for those of which a part is missing.
     pieces: BTreeMap<u32, Option<Digest>>,
-    /// How many have had no verdict yet, these and those that are still to be hashed.
-    pub(super) waiting: usize,
-    /// Some were right.
-    any_right: bool,
 }
 
 impl Shared {
@@ -107,22 +103,15 @@ impl Shared {
             }
         }
         inputs.push(Input::Checked { piece });
-        let strangers = {
-            let mut found = self.found.lock();
-            found.any_right |= right;
-            found.waiting = found.waiting.saturating_sub(1);
-            found.waiting == 0 && !found.any_right
-        };
-        if strangers && let Err(error) = self.store.refuse_strangers() {
+        if !right && let Err(error) = self.store.differs(piece) {
             inputs.push(Input::StoreFailed(error));
         }
         inputs
     }
 
     /// Pieces that were hashed before this run's threads began.
-    pub(super) fn keep_found(&self, waiting: usize, hashed: Vec<(u32, Digest)>) {
+    pub(super) fn keep_found(&self, hashed: Vec<(u32, Digest)>) {
         let mut found = self.found.lock();
-        found.waiting = waiting;
         found.pieces.extend(hashed.into_iter().map(|(piece, root)| (piece, Some(root))));
     }
 }

@@ -315,6 +315,28 @@ impl Disk for SimDisk {
         state.name_op(vec![(old_dir, old, None), (new_dir, new, Some(ino))])
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let (first, second) = (state.find(one)?, state.find(other)?);
+        let ((one_dir, one), (other_dir, other)) = (state.parent(one)?, state.parent(other)?);
+        state.name_op(vec![(one_dir, one, Some(second)), (other_dir, other, Some(first))])
+    }
+
+    fn read_link(&self, _path: &Path) -> io::Result<OsString> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        match self.stat(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Ok(meta) if meta.kind == Kind::Dir => {
+                self.list(path)?.into_iter().try_for_each(|name| self.remove_tree(&path.join(name)))?;
+            }
+            _ => {}
+        }
+        self.remove(path)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         let ino = state.find(path)?;
@@ -349,6 +371,10 @@ impl Disk for SimDisk {
 
     fn room(&self) -> io::Result<Room> {
         Ok(Room { bytes: u64::MAX, inodes: None, block: PAGE, reserve: false })
+    }
+
+    fn identity(&self) -> Option<Vec<u8>> {
+        None
     }
 }
 

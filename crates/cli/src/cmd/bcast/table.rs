@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tidecast_group::{Action, HostReport, Outcome, Report, Waiting};
+use tidecast_group::{Action, Found, HostReport, Outcome, Report, Waiting};
 
+use crate::cmd::dest;
 use crate::cmd::show::plain;
 use crate::report::{object, round};
 use crate::units::{Rate, Size, Span, bytes_per_second, count};
@@ -64,6 +65,7 @@ pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
         lines.push("nothing had to be sent: it was there already".into());
     }
     lines.extend(actions(report));
+    lines.extend(former(report));
     lines.extend(failures(report));
     lines
 }
@@ -166,6 +168,20 @@ fn rate(report: &Report) -> f64 {
     }
 }
 
+/// What became of files that stood at the destination.
+fn former(report: &Report) -> Vec<String> {
+    let done: Vec<&Found> = report.hosts.iter().filter_map(|host| host.outcome.found()).collect();
+    let lines = |of: fn(&Found) -> (u64, u64, u64)| {
+        let each: Vec<_> = done.iter().map(|found| of(found)).filter(|n| *n != (0, 0, 0)).collect();
+        let sum = each.iter().fold((0, 0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1, sum.2 + n.2));
+        dest::lines(sum.0, sum.1, sum.2, &format!("DEST on {}", count(each.len() as u64, "host")))
+    };
+    let replaced = lines(|found| (found.replaced, 0, 0));
+    let deleted = lines(|found| (0, 0, found.deleted));
+    let stale = lines(|found| (0, found.stale, 0));
+    [replaced, deleted, stale].concat()
+}
+
 fn slowest(report: &Report) -> Option<String> {
     let time = |host: &HostReport| match &host.outcome {
         Outcome::Done { after, .. } => Some((*after, host.name.clone())),
@@ -249,9 +265,10 @@ fn host(host: &HostReport) -> Value {
 
 fn outcome(host: &HostReport) -> Value {
     match &host.outcome {
-        Outcome::Done { after, received, sent, duplicate, corrupt, kept, action } => json!({
+        Outcome::Done { after, received, sent, duplicate, corrupt, kept, action, found } => json!({
             "name": host.name, "ok": true, "action": word(*action), "seconds": round(after.as_secs_f64()),
             "received": received, "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
+            "replaced": found.replaced, "stale": found.stale, "deleted": found.deleted,
         }),
         Outcome::Failed { reason } => {
             json!({ "name": host.name, "ok": false, "action": "failed", "reason": reason })

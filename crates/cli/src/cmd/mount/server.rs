@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tidecast_metainfo::Manifest;
 use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Held, Keep, Options, Packets, Service};
 use tidecast_net::{Demand, Progress};
-use tidecast_store::{DownloadOptions, Durability, Opened, Select};
+use tidecast_store::{DownloadOptions, Durability, Opened};
 use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
@@ -171,12 +171,7 @@ async fn begin(
 async fn cache(manifest: &Arc<Manifest>, at: &Path) -> Result<Opened, Failure> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let options = DownloadOptions {
-            durability: Durability::None,
-            select: Select::All,
-            on_demand: true,
-            name: None,
-        };
+        let options = DownloadOptions { durability: Durability::None, on_demand: true, ..Default::default() };
         match open(manifest.clone(), at, options).await {
             Err(failure) if Instant::now() < until && is_busy(&failure) => tokio::time::sleep(MOMENT).await,
             opened => return opened,

@@ -1,0 +1,177 @@
+//! What this program has put at a destination: its next version may replace that, and nothing else.
+//!
+//! One file a destination, in the user's state directory. It holds marks, hashes of 64 bits: of the state that each
+//! file had when it was put there (inode, size, time), and of its content. A file is a former version if its state
+//! is a known one, or else if it still hashes to a known content: so a copy of the whole tree or a crash between the
+//! rename and the record do no harm. What was edited has another time, and other content, and is never taken for
+//! ours; bytes that changed under an unchanged time are damage, which the next run repairs. A record that is lost or
+//! out of date proves nothing, and then `--force` is needed.
+//!
+//! ```text
+//! "TIDEDEST" | marks, u64 LE, ascending | SHA-256 of all before
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tidecast_hash::Digest;
+use tidecast_paths::Root;
+
+use crate::disk::{Disk, Kind, Meta};
+
+const MAGIC: &[u8; 8] = b"TIDEDEST";
+/// A longer record is not one.
+const LIMIT: u64 = 256 << 20;
+/// Records kept in one directory. Beyond them the oldest go, a quarter at a time.
+const RECORDS: usize = 4096;
+
+/// The record of one destination.
+pub(crate) struct Record {
+    /// A directory, and the file in it.
+    file: Option<(Root, String)>,
+    marks: BTreeSet<u64>,
+}
+
+impl Record {
+    /// The record of `home` on `disk`, kept in `dir`: an empty one if there is none that can be read.
+    pub(crate) fn open(dir: Option<&Path>, disk: &dyn Disk, home: &Path) -> Self {
+        let file = dir.zip(disk.identity()).and_then(|(dir, identity)| {
+            let key =
+                tidecast_hash::sha256(&[&identity, b"\0".as_slice(), home.as_os_str().as_bytes()].concat());
+            let name = key.iter().take(16).map(|b| format!("{b:02x}")).collect();
+            Some((Root::make_private(dir).ok()?, name))
+        });
+        let mut record = Record { file, marks: BTreeSet::new() };
+        record.reload();
+        record
+    }
+
+    /// Reads it again: another process may have written it meanwhile.
+    pub(crate) fn reload(&mut self) {
+        let Some((root, name)) = &self.file else { return };
+        let short = root.stat(name).is_ok_and(|m| m.is_file() && m.len <= LIMIT);
+        let bytes = if short { root.read(name).unwrap_or_default() } else { Vec::new() };
+        self.marks = parse(&bytes).unwrap_or_default();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    pub(crate) fn holds(&self, mark: u64) -> bool {
+        self.marks.contains(&mark)
+    }
+
+    pub(crate) fn marks(&self) -> &BTreeSet<u64> {
+        &self.marks
+    }
+
+    /// Replaces it, atomically, if it says something else.
+    pub(crate) fn write(&mut self, marks: BTreeSet<u64>) -> io::Result<()> {
+        let Some((root, name)) = self.file.as_ref().filter(|_| marks != self.marks) else { return Ok(()) };
+        if self.marks.is_empty() {
+            prune(root);
+        }
+        let mut body = MAGIC.to_vec();
+        body.extend(marks.iter().flat_map(|m| m.to_le_bytes()));
+        let sum = tidecast_hash::sha256(&body);
+        body.extend_from_slice(&sum);
+        // Not synced: what a power cut leaves of it is a whole record or none, and that costs a `--force`.
+        let scratch = format!("{name}.{}.new", std::process::id());
+        root.remove_file(&scratch)?;
+        let written = root.create(&scratch, 0o600).and_then(|mut file| file.write_all(&body));
+        written
+            .and_then(|()| root.rename(&scratch, name, true))
+            .inspect_err(|_| drop(root.remove_file(&scratch)))?;
+        self.marks = marks;
+        Ok(())
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<BTreeSet<u64>> {
+    let (body, sum) = bytes.split_last_chunk::<32>()?;
+    let marks = body.strip_prefix(MAGIC)?;
+    (tidecast_hash::sha256(body) == *sum)
+        .then(|| marks.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect())
+}
+
+/// Removes the oldest of too many records. What another process removes at the same time is gone, too.
+fn prune(root: &Root) {
+    let names = root.list("").unwrap_or_default();
+    if names.len() < RECORDS {
+        return;
+    }
+    let mut all: Vec<_> = names.iter().filter_map(|n| Some((root.stat(n).ok()?.mtime, n))).collect();
+    all.sort();
+    all.iter().take(RECORDS / 4).for_each(|(_, name)| drop(root.remove_file(name)));
+}
+
+/// The mark of a name's present state; who edits it changes it.
+pub(crate) fn state(path: &Path, meta: &Meta) -> u64 {
+    let kind = match meta.kind {
+        Kind::File => b'f',
+        Kind::Dir => b'd',
+        Kind::Symlink => b'l',
+        Kind::Other => b'o',
+    };
+    let s = &meta.stamp;
+    // Not the device: its number differs between hosts that share a file system, and between boots.
+    let numbers = [s.ino, s.size, s.mtime as u64, s.nanos.into()];
+    let numbers: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+    mark(&[b"state", &[kind], &numbers], path)
+}
+
+/// The mark of a file's content: the root of the Merkle tree over its leaves.
+pub(crate) fn content(path: &Path, len: u64, root: &Digest) -> u64 {
+    mark(&[b"content", &len.to_le_bytes(), root], path)
+}
+
+/// The mark of a symbolic link's text.
+pub(crate) fn link(path: &Path, text: &[u8]) -> u64 {
+    mark(&[b"link", &tidecast_hash::sha256(text)], path)
+}
+
+/// The mark of a directory.
+pub(crate) fn dir(path: &Path) -> u64 {
+    mark(&[b"dir"], path)
+}
+
+/// `path`: below the destination. All that comes before it has one length a kind.
+fn mark(parts: &[&[u8]], path: &Path) -> u64 {
+    let digest = tidecast_hash::sha256(&[&parts.concat(), path.as_os_str().as_bytes()].concat());
+    digest.first_chunk().copied().map_or(0, u64::from_le_bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::os::OsDisk;
+
+    #[test]
+    fn a_record_is_of_one_destination_and_damage_empties_it() {
+        let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk = OsDisk::new(to.path()).unwrap();
+        let open = |home: &str| Record::open(Some(dir.path()), &disk, Path::new(home));
+        open("a").write([1, 5].into()).unwrap();
+        assert!(open("a").holds(5) && !open("a").holds(2) && open("b").is_empty());
+        let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[9] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        assert!(open("a").is_empty());
+    }
+
+    #[test]
+    fn of_too_many_records_the_oldest_go() {
+        let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for n in 0..RECORDS {
+            std::fs::write(dir.path().join(format!("r{n}")), "").unwrap();
+        }
+        let disk = OsDisk::new(to.path()).unwrap();
+        Record::open(Some(dir.path()), &disk, Path::new("a")).write([1].into()).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), RECORDS - RECORDS / 4 + 1);
+    }
+}

@@ -1,0 +1,367 @@
+//! A destination that holds something else: former versions by our own record are replaced, name by name and
+//! atomically; anything else is refused, unless it is forced.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink as link_to};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use common::sim::SimDisk;
+use common::{Fixture, Item, Rng, VERSIONS, bytes, dir, file, publish, symlink};
+use tempfile::TempDir;
+use tidecast_metainfo::Version;
+use tidecast_store::disk::{Disk, How};
+use tidecast_store::{DownloadOptions, Durability, Error, Opened, Replace, Store, Summary};
+
+/// All that is missing, and its final name.
+fn bring(fixture: &Fixture, opened: &Opened) -> Result<Summary, Error> {
+    let store = &opened.store;
+    for piece in opened.to_check.iter().cloned().flatten() {
+        store.check(piece)?;
+    }
+    for piece in opened.wanted.iter().cloned().flatten().filter(|p| !store.has(*p)) {
+        fixture.deliver(store, piece, &mut Rng(1))?;
+    }
+    store.finish()
+}
+
+/// A directory for data, and one for records.
+struct Place {
+    to: TempDir,
+    records: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { to: tempfile::tempdir().unwrap(), records: tempfile::tempdir().unwrap() }
+    }
+
+    fn home(&self) -> PathBuf {
+        self.to.path().join("data")
+    }
+
+    fn put(&self, fixture: &Fixture, force: bool, delete: bool) -> Result<Summary, Error> {
+        let records = Some(self.records.path().to_path_buf());
+        let replace = Replace { force, delete, records };
+        let options = DownloadOptions { replace, durability: Durability::None, ..Default::default() };
+        let opened = Store::download(fixture.manifest.clone(), self.to.path(), &options)?;
+        let done = bring(fixture, &opened);
+        done.inspect_err(|_| opened.store.abandon())
+    }
+
+    fn must(&self, fixture: &Fixture) -> Summary {
+        let done = self.put(fixture, false, false).unwrap();
+        fixture.assert_at(&self.home());
+        assert_eq!(self.names(), ["data"]);
+        done
+    }
+
+    /// Refused with these words, and nothing is left behind.
+    fn refuses(&self, fixture: &Fixture, words: &str) {
+        let error = self.put(fixture, false, false).expect_err("must be refused");
+        assert!(error.is_in_the_way() && error.to_string().contains(words), "{error}");
+        assert_eq!(self.names(), ["data"]);
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.to.path()).unwrap();
+        names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn single(version: Version, content: &[u8]) -> Fixture {
+    publish("data", version, &[file("", content.to_vec())])
+}
+
+/// With something that is always the same.
+fn tree(version: Version, items: Vec<Item>) -> Fixture {
+    let mut all = vec![file("same", bytes(9, 50_000))];
+    all.extend(items);
+    publish("data", version, &all)
+}
+
+#[test]
+fn a_former_version_is_replaced_and_who_reads_it_keeps_it() {
+    for version in VERSIONS {
+        let place = Place::new();
+        let contents = [
+            bytes(1, 70_000),
+            bytes(2, 70_000),
+            Vec::new(),
+            bytes(3, 40_000),
+            b"key = 1".to_vec(),
+            b"key = 2".to_vec(),
+        ];
+        assert!(place.must(&single(version, b"the first")).fresh);
+        let mut before = b"the first".to_vec();
+        for content in contents {
+            let mut reader = fs::File::open(place.home()).unwrap();
+            let done = place.must(&single(version, &content));
+            assert_eq!((done.fresh, done.replaced), (false, 1), "{version}");
+            let mut found = Vec::new();
+            reader.read_to_end(&mut found).unwrap();
+            assert_eq!(found, before);
+            before = content;
+        }
+        let again = place.must(&single(version, b"key = 2"));
+        assert_eq!((again.kept, again.replaced), (1, 0), "the same stays");
+    }
+}
+
+#[test]
+fn what_is_no_former_version_is_refused_with_the_flag_and_forced_with_it() {
+    for version in VERSIONS {
+        for content in [bytes(1, 70_000), b"short".to_vec(), Vec::new()] {
+            for mine in [bytes(5, 70_000), b"mine!".to_vec(), vec![0; 3]] {
+                let place = Place::new();
+                fs::write(place.home(), &mine).unwrap();
+                let new = single(version, &content);
+                place.refuses(&new, "--force");
+                assert_eq!(fs::read(place.home()).unwrap(), mine);
+                place.put(&new, true, false).unwrap();
+                new.assert_at(&place.home());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_user_has_edited_is_not_ours_and_what_only_looks_other_is() {
+    let (old, new) = (single(Version::V2, &bytes(1, 70_000)), single(Version::V2, &bytes(2, 70_000)));
+    let set_time = |path: PathBuf, time| {
+        fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    // In place, and of the same size.
+    let place = Place::new();
+    place.must(&old);
+    let time = fs::metadata(place.home()).unwrap().modified().unwrap();
+    let mut edited = bytes(1, 70_000);
+    edited[60_000] ^= 1;
+    fs::write(place.home(), &edited).unwrap();
+    set_time(place.home(), time + Duration::from_secs(1));
+    place.refuses(&new, "--force");
+    place.refuses(&old, "--force");
+    assert_eq!(fs::read(place.home()).unwrap(), edited);
+    // Bytes that changed while the time did not are damage, and are repaired.
+    set_time(place.home(), time);
+    place.must(&old);
+    // Another mode and time, another inode: what counts is the content.
+    let place = Place::new();
+    place.must(&old);
+    fs::set_permissions(place.home(), fs::Permissions::from_mode(0o600)).unwrap();
+    place.must(&new);
+    fs::copy(place.home(), place.to.path().join("copy")).unwrap();
+    fs::rename(place.to.path().join("copy"), place.home()).unwrap();
+    let old_time = SystemTime::now() - Duration::from_secs(1_000_000);
+    set_time(place.home(), old_time);
+    place.must(&old);
+}
+
+#[test]
+fn records_are_of_one_place_and_damaged_ones_prove_nothing() {
+    let place = Place::new();
+    place.must(&single(Version::V2, b"one"));
+    for entry in fs::read_dir(place.records.path()).unwrap() {
+        fs::write(entry.unwrap().path(), "garbage").unwrap();
+    }
+    place.refuses(&single(Version::V2, b"two"), "--force");
+    place.must(&single(Version::V2, b"one"));
+    place.must(&single(Version::V2, b"two"));
+}
+
+#[test]
+fn one_edited_file_of_a_tree_stops_it_before_anything_is_replaced() {
+    for version in [Version::V2, Version::Hybrid] {
+        let place = Place::new();
+        let of = |seed| {
+            tree(version, vec![file("a/x", bytes(seed, 40_000)), file("b/y", bytes(seed + 1, 40_000))])
+        };
+        place.must(&of(1));
+        fs::write(place.home().join("b/y"), bytes(77, 40_000)).unwrap();
+        place.refuses(&of(3), "b/y");
+        assert_eq!(fs::read(place.home().join("a/x")).unwrap(), bytes(1, 40_000));
+        assert_eq!(fs::read(place.home().join("b/y")).unwrap(), bytes(77, 40_000));
+        // One that the user made the new version himself is as good as ours.
+        fs::write(place.home().join("b/y"), bytes(4, 40_000)).unwrap();
+        assert_eq!(place.must(&of(3)).replaced, 1);
+    }
+}
+
+/// What a name of a tree may be.
+fn kinds() -> Vec<Vec<Item>> {
+    vec![
+        vec![file("x", b"a file".to_vec())],
+        vec![file("x", Vec::new())],
+        vec![symlink("x", "same")],
+        vec![symlink("x", "elsewhere")],
+        vec![dir("x")],
+        vec![file("x/in", b"side".to_vec()), file("x/deep/er", bytes(4, 40_000)), symlink("x/link", "in")],
+        vec![],
+    ]
+}
+
+#[test]
+fn any_kind_becomes_any_other() {
+    for version in [Version::V2, Version::Hybrid, Version::V1] {
+        for old in kinds() {
+            for new in kinds() {
+                let place = Place::new();
+                place.must(&tree(version, old.iter().map(copy).collect()));
+                let inode = fs::metadata(place.home().join("same")).unwrap().ino();
+                place.must(&tree(version, new.iter().map(copy).collect()));
+                // In v1 its last piece has bytes of the next file, too.
+                let now = fs::metadata(place.home().join("same")).unwrap().ino();
+                assert!(now == inode || version == Version::V1, "what is the same stays");
+            }
+        }
+    }
+}
+
+fn copy(item: &Item) -> Item {
+    Item { entry: item.entry.clone(), data: item.data.clone() }
+}
+
+#[test]
+fn the_destination_itself_changes_its_kind() {
+    let (one, many) = (single(Version::V2, b"one"), tree(Version::V2, vec![file("d/x", b"x".to_vec())]));
+    let place = Place::new();
+    for fixture in [&one, &many, &one, &many] {
+        place.must(fixture);
+    }
+    // A directory that somebody has put something into stays, by force too.
+    fs::write(place.home().join("d/thesis"), "mine").unwrap();
+    place.refuses(&one, "thesis");
+    assert!(place.put(&one, true, true).is_err());
+    assert_eq!(fs::read(place.home().join("d/thesis")).unwrap(), b"mine");
+    // And so does one that was never ours.
+    let place = Place::new();
+    fs::create_dir(place.home()).unwrap();
+    place.refuses(&one, "--force does not");
+    assert!(place.put(&one, true, true).is_err());
+}
+
+#[test]
+fn links_are_replaced_and_never_followed_and_special_files_are_neither() {
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    for (new, force) in [(single(Version::V2, b"new"), true), (tree(Version::V2, vec![]), true)] {
+        for target in [precious.as_path(), outside.path()] {
+            let place = Place::new();
+            link_to(target, place.home()).unwrap();
+            place.refuses(&new, "--force");
+            place.put(&new, force, true).unwrap();
+            new.assert_at(&place.home());
+            assert_eq!(fs::read(&precious).unwrap(), b"precious");
+            assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+        }
+        let place = Place::new();
+        let made = std::process::Command::new("mkfifo").arg(place.home()).status().unwrap();
+        assert!(made.success());
+        place.refuses(&new, "a pipe");
+        assert!(place.put(&new, true, true).is_err(), "not by force either");
+    }
+}
+
+#[test]
+fn what_the_data_has_no_more_is_counted_or_removed() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("precious"), "precious").unwrap();
+    let place = Place::new();
+    let old = tree(
+        Version::V2,
+        vec![file("gone", b"1".to_vec()), file("d/gone", b"2".to_vec()), file("e/f/g", b"3".to_vec())],
+    );
+    let new = tree(Version::V2, vec![file("d/here", b"4".to_vec())]);
+    place.must(&old);
+    link_to(outside.path(), place.home().join("d/link")).unwrap();
+    fs::write(place.home().join("d/mine"), "mine").unwrap();
+    fs::create_dir(place.home().join(".tidecast-other-1234")).unwrap();
+    let done = place.must(&new);
+    assert_eq!((done.stale, done.deleted), (5, 0));
+    assert_eq!(place.must(&new).stale, 5, "it says so each time");
+    let done = place.put(&new, false, true).unwrap();
+    assert_eq!((done.stale, done.deleted, done.kept), (0, 5, 2));
+    new.assert_at(&place.home());
+    assert!(!place.home().join("e").exists() && !place.home().join("d/link").is_symlink());
+    assert!(outside.path().join("precious").exists());
+    assert!(place.home().join(".tidecast-other-1234").exists(), "another transfer's");
+    let done = place.put(&new, false, true).unwrap();
+    assert_eq!((done.stale, done.deleted), (0, 0));
+}
+
+#[test]
+fn a_refused_tree_deletes_nothing() {
+    let place = Place::new();
+    place.must(&tree(Version::V2, vec![file("x", b"1".to_vec()), file("gone", b"1".to_vec())]));
+    fs::write(place.home().join("x"), "edited").unwrap();
+    let new = tree(Version::V2, vec![file("x", b"2".to_vec())]);
+    assert!(place.put(&new, false, true).is_err());
+    assert!(place.home().join("gone").exists());
+}
+
+#[test]
+fn read_only_directories_take_the_next_version() {
+    if common::is_root() {
+        return; // Root may write anywhere; the end-to-end tests have a user.
+    }
+    let place = Place::new();
+    let closed = |items: Vec<Item>| {
+        let mut top = dir("d");
+        top.entry.mode = Some(0o555);
+        tree(Version::V2, items.into_iter().chain([top]).collect())
+    };
+    place.must(&closed(vec![file("d/old", b"1".to_vec()), file("d/x/y", b"1".to_vec())]));
+    let new = closed(vec![file("d/new", b"2".to_vec()), file("d/x", b"1".to_vec())]);
+    place.put(&new, false, true).unwrap();
+    new.assert_at(&place.home());
+    assert!(!place.home().join("d/old").exists());
+    assert_eq!(fs::metadata(place.home().join("d")).unwrap().mode() & 0o777, 0o555);
+}
+
+#[test]
+fn after_a_kill_at_any_step_each_name_has_the_old_or_the_new_and_the_next_run_ends_it() {
+    let force = Replace { force: true, ..Default::default() };
+    let options = DownloadOptions { replace: force, ..Default::default() };
+    let new = publish(
+        "data",
+        Version::V2,
+        &[file("dir", bytes(1, 40_000)), file("file/in", bytes(2, 40_000)), file("same", bytes(3, 40_000))],
+    );
+    for steps in 0.. {
+        let mut disk = SimDisk::new();
+        for at in ["data", "data/dir"] {
+            disk.mkdir(Path::new(at), false).unwrap();
+        }
+        for at in ["data/dir/old", "data/file", "data/same"] {
+            disk.open(Path::new(at), How::Create).unwrap().write_at(b"old", 0).unwrap();
+        }
+        disk.sync_all().unwrap();
+        disk.set_fuse(Some(steps));
+        let run = |disk: &Arc<SimDisk>| {
+            let opened = Store::download_on(disk.clone(), new.manifest.clone(), &options)?;
+            bring(&new, &opened)
+        };
+        let done = run(&disk).is_ok();
+        disk = if steps % 2 == 0 { disk.kill() } else { disk.cut(&mut Rng(steps)) };
+        let read = |path: &str| disk.read(Path::new(path));
+        let either = |old: &str, name: &str| {
+            let was = read(old).is_some_and(|b| b == b"old");
+            was != (read(name)
+                == Some(new.data[new.index(name.strip_prefix("data/").unwrap()) as usize].clone()))
+        };
+        assert!(either("data/dir/old", "data/dir"), "step {steps}");
+        assert!(either("data/file", "data/file/in"), "step {steps}");
+        assert!(either("data/same", "data/same"), "step {steps}");
+        run(&disk).unwrap();
+        if done {
+            return;
+        }
+    }
+}
