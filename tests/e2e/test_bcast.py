@@ -444,7 +444,7 @@ def test_what_has_nothing_to_do_with_it_stays(tide, tmp_path):
     mine = trees.blob(tmp_path / "b/copy", 700_000, seed=77)
     kept = mine.read_bytes()
     hosts = hosts_of(bcast(tide, data, tmp_path / "{host}/copy", hosts="a,b,c").exits(1).last("error"))
-    assert hosts["a"]["ok"] and hosts["c"]["ok"] and "nothing in common" in hosts["b"]["reason"], hosts["b"]
+    assert hosts["a"]["ok"] and hosts["c"]["ok"] and "--force" in hosts["b"]["reason"], hosts["b"]
     assert mine.read_bytes() == kept
 
 

@@ -56,7 +56,8 @@ Events with --json, one a line:
   done      seconds, path, files, bytes, action (delivered, replaced,
             unchanged), files_kept, files_replaced, files_stale,
             files_deleted, pieces, received, sent, duplicate, corrupt, peers
-            [addr, node, client, received, sent], cpu_seconds [socket, tls, hash, disk, engine, process], get_seconds; where the
+            [addr, node, client, received, sent], cpu_seconds
+            [socket, tls, hash, disk, engine, process], get_seconds; where the
             link's rate is known, bound_seconds and efficiency
   error     seconds, code (as the exit code), kind, message; totals as of done";
 
