@@ -9,12 +9,10 @@ use tidecast_depot::{Process, Stat, command_line};
 /// Programs of batch systems that last as long as one job, or one step of it.
 const JOBS: [&str; 4] = ["condor_starter", "slurmstepd", "sge_shepherd", "flux-shell"];
 /// Services that start jobs: what they start leads one.
-const SERVICES: [&str; 7] = ["pbs_mom", "res", "sbatchd", "sge_execd", "cron", "crond", "atd"];
+const SERVICES: [&str; 2] = ["pbs_mom", "sbatchd"];
 /// Programs that wait for the one that they run, and do nothing else.
-const WRAPPERS: [&str; 12] = [
-    "timeout", "time", "sudo", "su", "doas", "runuser", "flock", "strace", "unshare", "nsenter", "bwrap",
-    "script",
-];
+const WRAPPERS: [&str; 11] =
+    ["timeout", "time", "sudo", "su", "doas", "runuser", "flock", "strace", "unshare", "nsenter", "bwrap"];
 const SHELLS: [&str; 14] = [
     "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish", "xonsh", "nu",
     "elvish",
@@ -86,7 +84,8 @@ fn choose(family: &[Stat], words: impl Fn(u32) -> Vec<Vec<u8>>) -> Option<(&Stat
         if wrappers == 0 {
             let holder = family.get(last)?;
             let below = &family[last - 1];
-            let terminal = is_at_terminal(holder, below, &words(holder.pid));
+            let is_shell = SHELLS.contains(&holder.name.as_str());
+            let terminal = is_shell && is_at_terminal(holder, below, &words(holder.pid));
             return Some((holder, &family[first.max(last.saturating_sub(FORKS))..last], terminal));
         }
         first = last + wrappers;
@@ -95,9 +94,6 @@ fn choose(family: &[Stat], words: impl Fn(u32) -> Vec<Vec<u8>>) -> Option<(&Stat
 
 /// Whether this is a shell at which somebody types: it outlasts what it is told to do.
 fn is_at_terminal(shell: &Stat, below: &Stat, words: &[Vec<u8>]) -> bool {
-    if !SHELLS.contains(&shell.name.as_str()) {
-        return false;
-    }
     let mut options = words.iter().skip(1);
     let mut interactive = false;
     let mut script = false;
@@ -160,7 +156,7 @@ mod tests {
             ("tidecast < sh=sh j < sge_shepherd < sge_execd".into(), 2),
             ("tidecast < sh=sh a < csh=csh job < pbs_mom".into(), 2),
             ("tidecast < pbs_mom".into(), 0),
-            ("tidecast < sh=sh a < sh=sh -c a < cron < cron".into(), 2),
+            ("tidecast < sh=sh a < sh=sh 7.shell < res < sbatchd < sbatchd".into(), 3),
         ] {
             assert_eq!(chosen(&family), (holder, 0, false), "{family}");
         }
