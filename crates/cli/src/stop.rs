@@ -1,4 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks to stop cleanly, the second ends the program at once.
+//! Ctrl-C and SIGTERM: the first asks to stop cleanly, the second ends the program at once. SIGHUP ends no program that
+//! serves others: a daemon reads again what can be, the others pass over it. Commands with an end keep the system's rule: the
+//! terminal that closes ends them.
 
 use std::future::Future;
 
@@ -7,6 +9,22 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::{Code, Failure};
+
+/// How often SIGHUP has come, from now on; it ends this program no more. Within a runtime.
+///
+/// # Errors
+/// When the system will not tell of signals.
+pub(crate) fn hangups() -> Result<watch::Receiver<u64>> {
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let (sender, receiver) = watch::channel(0);
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            // Where nobody waits for it, it is passed over.
+            sender.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(receiver)
+}
 
 /// Hears of the first signal. Cheap to clone.
 #[derive(Clone)]

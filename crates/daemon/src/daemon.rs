@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use tidecast_identity::{NodeKey, Tls};
 use tidecast_metainfo::Manifest;
 use tidecast_net::Door;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::ads;
@@ -23,6 +24,7 @@ use crate::api::upload::{Uploads, forget_broken};
 use crate::attributes::Attributes;
 use crate::audit::Audit;
 use crate::caller::Caller;
+use crate::card::Certificate;
 use crate::catalogue::Found;
 use crate::circle::{Circle, Driver};
 use crate::config::{Config, Serves};
@@ -102,10 +104,12 @@ pub struct Daemon {
     mode: Mutex<Mode>,
     node: String,
     pub(crate) certified: NodeKey,
+    certificate: Certificate,
 }
 
 impl Daemon {
-    /// Opens everything and serves until `stop`. Then ends in good order.
+    /// Opens everything and serves until `stop`. Then ends in good order. When `hangups` changes, certificate and trust are
+    /// read again.
     ///
     /// # Errors
     /// The store is in use or damaged, an address is taken, a file of keys or trust cannot be read.
@@ -113,6 +117,7 @@ impl Daemon {
         config: Config,
         ready: impl FnOnce(&Status),
         stop: impl Future<Output = ()>,
+        hangups: watch::Receiver<u64>,
     ) -> Result<(), Error> {
         let listener = match config.listen {
             Some(addr) => Some(TcpListener::from_std(tidecast_net::listen(addr)?)?),
@@ -144,7 +149,7 @@ impl Daemon {
             }
             Err(error) => tracing::warn!(%error, "daemons of this machine do not find this one"),
         }
-        tasks.spawn(keep(daemon.clone()));
+        tasks.spawn(keep(daemon.clone(), hangups));
         tasks.spawn(driver.run(daemon.clone()));
         tasks.spawn(crate::said::keep(daemon.clone()));
         tasks.spawn(crate::seeds::keep(daemon.clone()));
@@ -187,7 +192,7 @@ impl Daemon {
         };
         let tls = Tls::new(&key)?;
         let trust = Arc::new(Trust::open(config.trust.clone())?);
-        let card = crate::card::make(config.certificate.as_deref(), &key)?;
+        let (certificate, card) = Certificate::open(config.certificate.clone(), key.clone())?;
         let hello = Hello {
             name: config.name.clone(),
             card,
@@ -195,6 +200,7 @@ impl Daemon {
             machine: config.machine.clone(),
             started: crate::now(),
             user: config.user.clone(),
+            clock: 0,
         };
         if let Some(path) = &config.certificate {
             crate::card::check(path, &trust, &hello, key.id())?;
@@ -224,6 +230,7 @@ impl Daemon {
             copies: Notify::new(),
             found: Found::default(),
             certified: key.clone(),
+            certificate,
             checking: tokio::sync::Mutex::default(),
             audit,
             manifests: Mutex::default(),
@@ -415,12 +422,14 @@ impl Daemon {
         }
     }
 
-    fn renew_card(&self) {
-        match crate::card::make(self.config.certificate.as_deref(), &self.certified) {
-            Ok(card) => self.peers.set_card(card),
-            Err(error) => {
-                tracing::error!(%error, "this daemon's card cannot be renewed: it ends within a day")
-            }
+    fn renew_card(&self, asked: bool) {
+        let fits = |card: &str| {
+            let hello = Hello { card: card.to_owned(), ..self.peers.hello() };
+            let path = self.config.certificate.as_deref().unwrap_or(Path::new(""));
+            crate::card::check(path, self.peers.trust(), &hello, self.certified.id())
+        };
+        if let Some(card) = self.certificate.renew(asked, fits) {
+            self.peers.set_card(card);
         }
     }
 
@@ -454,22 +463,25 @@ fn allow_what_is_kept(depot: &Depot) {
 }
 
 /// What has to be done again and again.
-async fn keep(daemon: Arc<Daemon>) {
+async fn keep(daemon: Arc<Daemon>, mut hangups: watch::Receiver<u64>) {
     let mut tick = tokio::time::interval(SWEEP);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut carded = crate::now();
     loop {
-        tick.tick().await;
+        let asked = tokio::select! {
+            _ = tick.tick() => false,
+            Ok(()) = hangups.changed() => true,
+        };
+        if asked {
+            tracing::info!("reading certificate, key, trust and revocation lists again");
+            daemon.peers.trust().read_again();
+        }
+        daemon.renew_card(asked);
         daemon.forget_stale_uploads().await;
         daemon.mind_jobs();
         daemon.rest_if_idle();
         *daemon.parent.lock() = daemon.kin.parent().await.map(|parent| parent.name);
         daemon.swarms.rest().await;
         daemon.swarms.expel(&daemon.peers.judge_again(&daemon));
-        if crate::now() > carded + crate::card::RENEW {
-            carded = crate::now();
-            daemon.renew_card();
-        }
         let swept = daemon.on_disk(|depot| depot.sweep(crate::now()).map_err(Error::from)).await;
         match swept {
             Ok(evicted) => {

@@ -196,6 +196,7 @@ mod tests {
             machine: String::new(),
             started: 0,
             user: None,
+            clock: 0,
         };
         let addr = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { node: NodeId([1; 32]), identity, hello, addr, called: true };

@@ -49,6 +49,7 @@ mod serve;
 mod service;
 mod site;
 mod sources;
+mod stamp;
 mod swarms;
 mod transfer;
 mod trust;

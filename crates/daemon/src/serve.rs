@@ -113,6 +113,10 @@ impl Serve for Daemon {
         }
     }
 
+    fn distrusted(&self, node: NodeId) {
+        self.swarms.expel(&[node]);
+    }
+
     fn turned_away(&self, who: &str, why: &str) {
         self.note(who, "connect", "", &format!("refused: {why}"));
     }

@@ -1,7 +1,7 @@
 //! For whom another daemon speaks.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use parking_lot::Mutex;
@@ -9,9 +9,13 @@ use tidecast_identity::{Card, Identity, NodeId};
 
 use crate::peer::message::Hello;
 use crate::peer::refusals::plain;
+use crate::stamp::Stamp;
 
 /// The files of trust are looked at again after so long: a revocation takes effect within it.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Clocks that differ by so much, seconds, are named.
+const APART: u64 = 60;
 
 /// Why another daemon is not believed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +32,30 @@ pub(crate) enum Distrust {
     Pretender { said: String, proven: Identity },
 }
 
+impl Distrust {
+    /// Its card, or the certificate that it was made from, has run out: by now it may have another.
+    pub(crate) fn has_expired(&self) -> bool {
+        matches!(self, Self::Card(tidecast_identity::CardError::Expired { .. }))
+    }
+
+    fn is_about_time(&self) -> bool {
+        matches!(self, Self::Card(tidecast_identity::CardError::NotYetValid { .. })) || self.has_expired()
+    }
+
+    /// In words; where the time matters, with how far the clocks of the two hosts are apart.
+    pub(crate) fn say(&self, hello: &Hello, ours: &str) -> String {
+        let (theirs, now) = (hello.clock, crate::now());
+        let apart = theirs.abs_diff(now);
+        if !self.is_about_time() || theirs == 0 || apart < APART {
+            return self.to_string();
+        }
+        let (behind, ahead) =
+            if theirs > now { (ours, plain(&hello.name)) } else { (&*plain(&hello.name), ours.into()) };
+        let apart = tidecast_identity::date::span(apart);
+        format!("{self}; the clock of {behind} is {apart} behind that of {ahead}: set the one that is wrong")
+    }
+}
+
 /// Whom this daemon believes: a file that is read again when it changes.
 pub(crate) struct Trust {
     path: Option<PathBuf>,
@@ -37,7 +65,9 @@ pub(crate) struct Trust {
 struct Read {
     trust: Option<tidecast_identity::Trust>,
     looked: Instant,
-    changed: Option<SystemTime>,
+    /// Of the files that were read, and of what could not be, which is said once.
+    taken: Vec<Stamp>,
+    refused: Option<Vec<Stamp>>,
 }
 
 impl Trust {
@@ -46,9 +76,17 @@ impl Trust {
     /// # Errors
     /// It cannot be read or makes no sense.
     pub(crate) fn open(path: Option<PathBuf>) -> Result<Self, tidecast_identity::Error> {
-        let changed = path.as_deref().and_then(newest);
         let trust = path.as_deref().map(tidecast_identity::Trust::read).transpose()?;
-        Ok(Self { path, now: Mutex::new(Read { trust, looked: Instant::now(), changed }) })
+        let taken = stamps(trust.as_ref());
+        Ok(Self { path, now: Mutex::new(Read { trust, looked: Instant::now(), taken, refused: None }) })
+    }
+
+    /// Reads the files again, whether they have changed or not.
+    pub(crate) fn read_again(&self) {
+        let mut read = self.now.lock();
+        read.taken.clear();
+        read.refused = None;
+        self.read(&mut read);
     }
 
     /// Whether it trusts nobody at all.
@@ -86,25 +124,37 @@ impl Trust {
     }
 
     fn look_again(&self, read: &mut Read) {
-        let Some(path) = self.path.as_deref().filter(|_| read.looked.elapsed() > LOOK) else { return };
+        if read.looked.elapsed() > LOOK {
+            self.read(read);
+        }
+    }
+
+    fn read(&self, read: &mut Read) {
+        let Some(path) = self.path.as_deref() else { return };
         read.looked = Instant::now();
-        let changed = newest(path);
-        if changed == read.changed {
+        let there = stamps(read.trust.as_ref());
+        if there == read.taken {
             return;
         }
         match tidecast_identity::Trust::read(path) {
-            Ok(trust) => (read.trust, read.changed) = (Some(trust), changed),
+            Ok(trust) => {
+                // A file that changes meanwhile has another stamp at the next look.
+                let taken = if trust.files().len() == there.len() { there } else { Vec::new() };
+                (read.trust, read.taken, read.refused) = (Some(trust), taken, None);
+            }
             Err(error) => {
-                tracing::error!(%error, "the new list of whom to trust is not taken: the old one stands")
+                if read.refused.as_ref() != Some(&there) {
+                    tracing::error!(%error, "cannot use the new trust file: the old one stays");
+                }
+                read.refused = Some(there);
             }
         }
     }
 }
 
-/// When anything beside the file of trust changed last: it names others in its directory.
-fn newest(path: &std::path::Path) -> Option<SystemTime> {
-    let beside = std::fs::read_dir(path.parent()?).ok()?;
-    beside.filter_map(|entry| entry.ok()?.metadata().ok()?.modified().ok()).max()
+/// Of all files that say whom to trust.
+fn stamps(trust: Option<&tidecast_identity::Trust>) -> Vec<Stamp> {
+    trust.map(|trust| trust.files().iter().map(|file| Stamp::of(file)).collect()).unwrap_or_default()
 }
 
 /// Whether a daemon may have the name that it says: a host's daemon is called as its host, a user's USER.HOST.

@@ -20,6 +20,7 @@ use webpki::EndEntityCert;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::bytes::Reader;
+use crate::date::utc;
 use crate::{Error, NodeId, NodeKey};
 
 /// Longest card, bytes. In base64 it is part of a daemon's first message, of which 16 KiB are read before proof.
@@ -56,11 +57,21 @@ pub enum CardError {
     #[error("the card is that of another node")]
     WrongNode,
     /// The card, or a certificate of it, has run out.
-    #[error("the card or a certificate of it has expired")]
-    Expired,
+    #[error("its certificate has expired: it ended at {}, and the clock here shows {}", utc(*.end), utc(*.now))]
+    Expired {
+        /// When it ended, seconds since 1970.
+        end: u64,
+        /// What the clock shows by which that was judged.
+        now: u64,
+    },
     /// The card, or a certificate of it, begins later.
-    #[error("the card or a certificate of it is not yet valid; compare the clocks of the two hosts")]
-    NotYetValid,
+    #[error("its certificate is not valid before {}, and the clock here shows {}", utc(*.start), utc(*.now))]
+    NotYetValid {
+        /// When it begins, seconds since 1970.
+        start: u64,
+        /// What the clock shows by which that was judged.
+        now: u64,
+    },
     /// No trusted root has signed it.
     #[error("no certificate authority that is trusted here has issued its certificate")]
     UnknownIssuer,

@@ -20,6 +20,7 @@ pub mod bytes;
 mod ca;
 mod card;
 mod credential;
+pub mod date;
 mod error;
 mod files;
 mod gate;

@@ -9,7 +9,7 @@
 //! extended key usage, revocation of every certificate), each root alone, with its own lists and rules.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::ring as provider;
@@ -40,6 +40,7 @@ pub struct Trust {
     roots: Vec<Root>,
     nodes: BTreeMap<NodeId, Identity>,
     fresh_lists: bool,
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -95,7 +96,14 @@ impl Trust {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
         let dir = path.parent().unwrap_or(Path::new("."));
-        Self::from_toml(&text, |name| read(&dir.join(name)))
+        let files = std::cell::RefCell::new(vec![path.to_owned()]);
+        let mut trust = Self::from_toml(&text, |name| {
+            let file = dir.join(name);
+            files.borrow_mut().push(file.clone());
+            read(&file)
+        })?;
+        trust.files = files.into_inner();
+        Ok(trust)
     }
 
     /// As [`Trust::read`], the text given, the files it names by `file`.
@@ -150,6 +158,12 @@ impl Trust {
         Ok(())
     }
 
+    /// The files that were read: whoever changes one wants them read again.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// SHA-256 of the name and key of each root.
     #[must_use]
     pub fn roots(&self) -> Vec<[u8; 32]> {
@@ -176,10 +190,10 @@ impl Trust {
             return Err(CardError::WrongNode);
         }
         if now >= card.not_after {
-            return Err(CardError::Expired);
+            return Err(CardError::Expired { end: card.not_after, now });
         }
         if now.saturating_add(CLOCK_SKEW) < card.not_before {
-            return Err(CardError::NotYetValid);
+            return Err(CardError::NotYetValid { start: card.not_before, now });
         }
         // The reason that says most is that of a root which could have issued it.
         let mut reason = CardError::UnknownIssuer;
@@ -199,10 +213,10 @@ impl Root {
     fn check(&self, card: &Card, fresh: bool, now: u64) -> Result<Verified, CardError> {
         let Some((leaf, issuers)) = card.chain.split_first() else { return Err(CardError::Malformed) };
         if now.saturating_add(CLOCK_SKEW) < self.valid.0 {
-            return Err(CardError::NotYetValid);
+            return Err(CardError::NotYetValid { start: self.valid.0, now });
         }
         if now >= self.valid.1 {
-            return Err(CardError::Expired);
+            return Err(CardError::Expired { end: self.valid.1, now });
         }
         self.check_chain(leaf, issuers, fresh, now)?;
         let parse =
@@ -399,8 +413,12 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 fn reason(e: webpki::Error) -> CardError {
     use webpki::Error as E;
     match e {
-        E::CertExpired { .. } => CardError::Expired,
-        E::CertNotValidYet { .. } => CardError::NotYetValid,
+        E::CertExpired { time, not_after } => {
+            CardError::Expired { end: not_after.as_secs(), now: time.as_secs() }
+        }
+        E::CertNotValidYet { time, not_before } => {
+            CardError::NotYetValid { start: not_before.as_secs(), now: time.as_secs() }
+        }
         E::CertRevoked => CardError::Revoked,
         E::CrlExpired { .. } => CardError::StaleList,
         E::UnknownIssuer => CardError::UnknownIssuer,

@@ -58,13 +58,15 @@ fn a_card_has_its_time() {
     let card = site.card("host:n1", 10 * DAY);
     let at = |now| site.trust().verify(&card, site.key.id(), now).map(|v| v.identity.to_string());
     assert_eq!(at(NOW - 200), Ok("host:n1".into()), "clocks may differ a little");
-    assert_eq!(at(NOW - 400), Err(CardError::NotYetValid));
+    assert_eq!(at(NOW - 400), Err(CardError::NotYetValid { start: NOW, now: NOW - 400 }));
     assert_eq!(at(NOW + 10 * DAY - 1), Ok("host:n1".into()));
-    assert_eq!(at(NOW + 10 * DAY + 1), Err(CardError::Expired));
+    let (end, now) = (NOW + 10 * DAY, NOW + 10 * DAY + 1);
+    assert_eq!(at(now), Err(CardError::Expired { end, now }));
     // The root's own dates count too.
     let long = site.card("host:n1", 100 * 365 * DAY);
     let root_ended = site.ca.not_after() + 1;
-    assert_eq!(site.trust().verify(&long, site.key.id(), root_ended), Err(CardError::Expired));
+    let ended = CardError::Expired { end: site.ca.not_after(), now: root_ended };
+    assert_eq!(site.trust().verify(&long, site.key.id(), root_ended).map(drop), Err(ended));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 
 pub(super) use self::keys::Keys;
 pub(crate) use self::user::User;
@@ -100,6 +100,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     );
     block_on(1, async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         if args.while_input {
             tokio::select! {
                 () = stop.wait() => {}

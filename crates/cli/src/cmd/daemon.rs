@@ -18,7 +18,7 @@ use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::{Listen, Text};
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 use crate::units::{Size, Span};
 
 const AFTER: &str = "\
@@ -165,7 +165,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
     config.confined = confine(args, context, &config)?;
     block_on(context.threads(), async {
-        let stop = Stop::listen()?;
+        let (stop, hangups) = (Stop::listen()?, hangups()?);
         let served = serve(args, context, &config.dir)?;
         let ready = |status: &tidecast_daemon::api::types::Status| {
             let listen: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
@@ -194,7 +194,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
                 reporter.result(&format!("tidecast copy reaches its directory at {url}"));
             }
         };
-        Daemon::run(config.clone(), ready, stop.wait()).await.context("the daemon cannot run")?;
+        Daemon::run(config.clone(), ready, stop.wait(), hangups).await.context("the daemon cannot run")?;
         // For a daemon, being told to stop is the normal end.
         Ok(object(json!({})))
     })

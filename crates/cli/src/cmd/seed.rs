@@ -18,7 +18,7 @@ use super::{Context, member, read_manifest, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 use crate::units::{Size, count};
 
 /// Serve what was published
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         let opened = open(&manifest, &args.path, &state_dir)?;
         let (security, authority) = if manifest.ssl_cert().is_some() {
             (member::ssl(&manifest, &args.swarm, &state_dir)?, None)

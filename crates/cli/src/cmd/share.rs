@@ -12,7 +12,7 @@ use super::{Context, member, seed};
 use crate::cli::SwarmArgs;
 use crate::failure::Outcome;
 use crate::report::Reporter;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 
 /// Publish and seed in one; the first line on standard output is the ticket
 ///
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         let extras = Extras { trackers: choices.trackers.clone(), private: !choices.plain };
         let leaves = tempfile::NamedTempFile::new_in(&state_dir).or_else(|_| tempfile::NamedTempFile::new());
         let leaves = leaves.context("cannot make a temporary file")?;

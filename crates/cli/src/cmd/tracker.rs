@@ -10,7 +10,7 @@ use super::Context;
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 use crate::units::count;
 
 /// The port that trackers are expected at.
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let listen = args.listen.or(context.settings.listen).unwrap_or(Listen { ip: None, port: PORT }).addr();
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         let tracker = Tracker::bind(listen, Options::default()).context("cannot start the tracker")?;
         let addr = tracker.local_addr();
         // What others can use instead of "any address".

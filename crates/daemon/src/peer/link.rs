@@ -101,6 +101,9 @@ pub(crate) trait Serve: Send + Sync + 'static {
     /// A channel has ended.
     fn ended(&self, _node: NodeId) {}
 
+    /// A node is not believed, or no more.
+    fn distrusted(&self, _node: NodeId) {}
+
     /// Somebody was turned away. Not more often than may be written down.
     fn turned_away(&self, _who: &str, _why: &str) {}
 
@@ -357,6 +360,7 @@ mod tests {
             machine: "m".into(),
             started: 0,
             user: None,
+            clock: 0,
         };
         let addr = "127.0.0.1:1".parse().unwrap();
         Peer { node: NodeId([1; 32]), identity: Identity::Host(name.into()), hello, addr, called: true }

@@ -38,6 +38,9 @@ pub(crate) struct Hello {
     /// The user whose processes it serves; None for all.
     #[serde(default)]
     pub(crate) user: Option<String>,
+    /// What its clock shows as it says this, seconds since 1970; 0 from an older daemon.
+    #[serde(default)]
+    pub(crate) clock: u64,
 }
 
 /// A request.

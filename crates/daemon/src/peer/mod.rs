@@ -62,7 +62,7 @@ impl Peers {
 
     /// What this daemon says of itself.
     pub(crate) fn hello(&self) -> Hello {
-        self.hello.read().clone()
+        Hello { clock: crate::now(), ..self.hello.read().clone() }
     }
 
     /// A new card, before the old one ends.
@@ -156,6 +156,12 @@ impl Peers {
         for link in self.all() {
             let peer = &link.peer;
             if let Err(why) = self.trust.judge(&peer.hello, peer.node) {
+                if why.has_expired() {
+                    // It has shown this card when the channel was made, and may have a new one: that is seen when the next
+                    // channel is made, at once.
+                    link.close();
+                    continue;
+                }
                 let why = why.to_string();
                 link.turn_away(&why);
                 self.turned_away(&peer.hello, peer.node, peer.addr, &why, serve);
@@ -278,8 +284,9 @@ impl Peers {
         match self.trust.judge(&hello, node) {
             Ok(identity) => Ok(Peer { node, identity, hello, addr, called }),
             Err(why) => {
-                let why = why.to_string();
+                let why = why.say(&hello, &self.hello.read().name);
                 self.turned_away(&hello, node, addr, &why, serve);
+                serve.distrusted(node);
                 Err(PeerError::Untrusted { addr, why })
             }
         }

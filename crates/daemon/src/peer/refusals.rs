@@ -16,7 +16,7 @@ const TOLD: Duration = Duration::from_secs(150);
 /// Remembered at most. Keys cost nothing: without a bound a stranger could fill memory, log and audit log with them.
 const MOST: usize = 64;
 /// Of what another says or calls itself, so many letters are repeated.
-const LETTERS: usize = 200;
+const LETTERS: usize = 400;
 
 /// Those of the last minutes.
 #[derive(Default)]

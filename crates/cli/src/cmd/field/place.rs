@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::failure::Failure;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 
 /// Where `HOST:PORT` are; of a host's addresses the first.
 pub(super) fn places(names: &[String]) -> Result<Vec<SocketAddr>> {
@@ -51,6 +51,7 @@ pub(super) fn until_stopped() -> Result<impl Fn() -> bool> {
     let heard = Arc::clone(&stopped);
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let _ = block_on(1, async {
+            let _hangups = hangups()?;
             Stop::listen()?.wait().await;
             heard.store(true, Ordering::Relaxed);
             // The second signal is heard too.

@@ -17,7 +17,7 @@ use crate::cmd::copy::Cpus;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::settings::Listen;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 use crate::units::{Rate, count};
 
 /// Take a field's streams into shared memory, where programs of this host see it
@@ -123,6 +123,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (stopped, stop) = mpsc::channel::<()>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let _ = block_on(1, async {
+            let _hangups = hangups()?;
             Stop::listen()?.wait().await;
             Ok::<_, Failure>(())
         });

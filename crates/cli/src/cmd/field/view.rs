@@ -9,7 +9,7 @@ use crate::cmd::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::secret::Kind;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 
 /// See a field while it comes: a page for the browser, on this host
 ///
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     };
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         let viewer = Viewer::start(&options).await?;
         let address = viewer.address()?;
         let url = match (&address, &args.listen) {

@@ -25,7 +25,7 @@ use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
 use crate::secret;
-use crate::stop::{Stop, block_on};
+use crate::stop::{Stop, block_on, hangups};
 use crate::units::Size;
 
 /// A read waits for its data at most so long, unless the user says otherwise.
@@ -65,6 +65,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
     let home = Home::of(&source, args, context)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let _hangups = hangups()?;
         let (mut running, service, told) =
             begin(args, source, context, &choices, &home, &stop, reporter).await?;
         let (events, mut heard) = mpsc::channel(64);
