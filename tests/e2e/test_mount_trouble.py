@@ -63,6 +63,21 @@ def test_a_server_that_ends_while_its_cache_is_full_is_followed_by_another(mount
     wait_for("the large file to be read", lambda: readable(at / "large", source / "large"), 60)
 
 
+def test_what_is_fetched_ahead_goes_on_when_there_is_room(mounts, shared, here, tmp_path):
+    """Nobody reads: it is seen now and then whether the cache takes something again."""
+    source = tmp_path / "src"
+    for i in range(10):
+        blob(source / f"f{i}", 4 * MIB, i)
+    _, ticket = shared(source)
+    disk, at = small_disk(tmp_path / "disk", "16m"), tmp_path / "at"
+    here("mount", ticket, at, "--cache", disk, "--no-lsd", "--mode", "bulk")
+    mounts.servers.add(mounts.status(here, at)["pid"])
+    wait_for("the cache to be full", lambda: mounts.status(here, at)["trouble"])
+    grow(disk)
+    wait_for("all to be here", lambda: mounts.status(here, at)["pieces_missing"] == 0)
+    assert mounts.status(here, at)["trouble"] is None
+
+
 def test_a_read_that_nobody_answers_says_so(mounts, shared, here, tmp_path):
     source = tmp_path / "src"
     blob(source / "one", 100_000)

@@ -84,6 +84,14 @@ impl Prefetch {
         queue.out.clear();
     }
 
+    /// Asks for one piece of the list, to see whether the cache takes it.
+    pub(crate) fn probe(&self, waits: &Waits) {
+        let missing = self.queue.lock().list.iter().copied().find(|piece| !waits.has(*piece));
+        if let Some(piece) = missing {
+            waits.want(piece..piece + 1, Urgency::Later);
+        }
+    }
+
     /// A piece is verified: whether there is room for more by now. Never waits.
     pub(crate) fn arrived(&self, piece: u32) -> bool {
         let mut queue = self.queue.lock();

@@ -106,6 +106,12 @@ impl Service {
         if let Some(fallback) = options.fallback {
             fallback.start(manifest.clone(), &waits, demand).map_err(Error::Thread)?;
         }
+        let (probing, of) = (prefetch.clone(), Arc::downgrade(&waits));
+        waits.probe_with(move || {
+            if let Some(waits) = of.upgrade() {
+                probing.probe(&waits);
+            }
+        });
         let recorder = options.record.then(Recorder::new);
         let hooks = Hooks { waits: waits.clone(), prefetch: prefetch.clone() };
         // A second service of the same swarm would hear nothing; there is none.

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -21,6 +21,8 @@ use tidecast_store::Store;
 const LOOK: Duration = Duration::from_millis(250);
 /// When the cache has not taken what came, nothing is asked for so long.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often it is seen, without a read, whether it takes something again.
+const PROBE: Duration = Duration::from_secs(10);
 /// Threads that answer.
 const ANSWERING: usize = 2;
 
@@ -87,12 +89,16 @@ pub(crate) struct Waits {
     stopped: AtomicBool,
     /// The cache does not take what comes.
     trouble: Mutex<Option<Trouble>>,
+    /// Asks for something that nobody waits for, to see whether the cache takes it.
+    probe: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Why the cache did not take what came, and when that was last.
 struct Trouble {
     why: String,
     last: Instant,
+    /// When it was last seen whether it has passed.
+    probed: Instant,
 }
 
 impl Waits {
@@ -101,7 +107,8 @@ impl Waits {
         // Not bounded here, but by the kernel: one entry for each request that it has sent and not heard of.
         let (work, queue) = unbounded();
         let (stopped, trouble) = (AtomicBool::new(false), Mutex::default());
-        let waits = Waits { store, demand, table: Mutex::default(), work, timeout, stopped, trouble };
+        let (table, probe) = (Mutex::default(), OnceLock::new());
+        let waits = Waits { store, demand, table, work, timeout, stopped, trouble, probe };
         let waits = Arc::new(waits);
         for n in 0..ANSWERING {
             let queue: Receiver<Work> = queue.clone();
@@ -230,7 +237,8 @@ impl Waits {
     /// The cache did not take what came: all who wait hear it, and all who ask for what is not here within [`RETRY`].
     /// Nothing is fetched any more but what is asked for after that: if it can be kept, there is room again.
     pub(crate) fn fail_all(self: &Arc<Self>, why: String) {
-        *self.trouble.lock() = Some(Trouble { why, last: Instant::now() });
+        let now = Instant::now();
+        *self.trouble.lock() = Some(Trouble { why, last: now, probed: now });
         self.fail(|_, _| Some(Vain::Failed));
         let waits = self.clone();
         self.later(move || {
@@ -238,6 +246,23 @@ impl Waits {
                 waits.demand.want(0..waits.store.manifest().piece_count(), Urgency::Never);
             }
         });
+    }
+
+    /// What to ask for when the cache is in trouble and no read comes that would show whether that has passed.
+    pub(crate) fn probe_with(&self, probe: impl Fn() + Send + Sync + 'static) {
+        // There is one service, which says it once.
+        let _ = self.probe.set(Box::new(probe));
+    }
+
+    fn probe(&self) {
+        let due = self.trouble.lock().as_mut().is_some_and(|trouble| {
+            let due = trouble.probed.elapsed() >= PROBE;
+            trouble.probed = if due { Instant::now() } else { trouble.probed };
+            due
+        });
+        if let Some(probe) = self.probe.get().filter(|_| due) {
+            probe();
+        }
     }
 
     /// Why the cache did not take what came last, until it takes something.
@@ -252,6 +277,7 @@ impl Waits {
 
     /// Ends waits that are in vain.
     fn look(&self) {
+        self.probe();
         let now = Instant::now();
         self.fail(|asker, moved| {
             let waited = now.saturating_duration_since(moved);

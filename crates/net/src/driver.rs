@@ -150,6 +150,8 @@ struct Conn {
     introduced: usize,
     /// Candidates whose addresses lead to it too.
     others: Vec<Candidate>,
+    /// It no longer has a piece that is wanted, and that was told.
+    withdrew: bool,
 }
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
@@ -399,6 +401,16 @@ impl Driver {
                     self.condemn(addr, node, None, "it sent bytes that do not match their hashes".to_owned());
                 }
             }
+            Event::HasNot { peer, piece } if self.is_wanted(*piece) && !self.engine.have(*piece) => {
+                let Some(conn) = self.conns.get_mut(peer) else { return };
+                let addr = conn.addr;
+                if !std::mem::replace(&mut conn.withdrew, true) {
+                    self.notify(Notice::Withdrew { addr });
+                }
+            }
+            Event::PieceLost { piece } if self.is_wanted(*piece) && self.engine.have(*piece) => {
+                self.verified_bytes -= u64::from(self.manifest.piece_len(*piece));
+            }
             Event::PieceVerified { piece } if self.is_wanted(*piece) && !self.engine.have(*piece) => {
                 self.verified_bytes += u64::from(self.manifest.piece_len(*piece));
             }
@@ -438,6 +450,7 @@ impl Driver {
             sent: 0,
             introduced: 0,
             others: Vec::new(),
+            withdrew: false,
         };
         let candidate = new.candidate.or_else(|| self.candidate_of(&conn));
         self.conns.insert(peer, conn);

@@ -84,6 +84,9 @@ struct Shared {
     slow_until: AtomicU64,
 }
 
+/// How often data is looked at again when the host is short of something, and the pause between.
+const LOOKS: u32 = 60;
+const SHORTAGE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The largest block that who has read it may settle, bytes, and for how long its disk may take, before that is
 /// left to the threads: for ten times as long as it took.
 const SMALL: u32 = 64 << 10;
@@ -375,11 +378,28 @@ impl Shared {
         if self.table.is_verified(piece) {
             return Ok(false);
         }
-        let good = self.cpu.measure(Stage::Hash, || self.store.check(piece))?;
+        let good = self.patiently(|| self.cpu.measure(Stage::Hash, || self.store.check(piece)))?;
         if good {
             self.store.piece_done(piece)?;
         }
         Ok(good)
+    }
+
+    /// Looks again while this host is short of descriptors or memory: that says nothing about the data.
+    fn patiently(
+        &self,
+        look: impl Fn() -> Result<bool, tidecast_store::Error>,
+    ) -> Result<bool, tidecast_store::Error> {
+        for _ in 0..LOOKS {
+            match look() {
+                Err(error) if error.is_exhausted() && !self.inbox.is_closed() => {
+                    tracing::warn!(%error, "data is checked again later");
+                    std::thread::sleep(SHORTAGE);
+                }
+                looked => return looked,
+            }
+        }
+        look()
     }
 
     fn matches(&self, piece: u32, leaves: &[Digest]) -> bool {

@@ -255,13 +255,17 @@ async fn fetch(
 }
 
 /// Why it may have taken too long.
-fn hint(running: &Running) -> &'static str {
+fn hint(running: &Running) -> String {
     let now = running.swarm.progress().borrow().clone();
-    match (now.peers, now.received_bytes) {
+    if let Some(why) = running.withdrawn() {
+        return format!(" ({why})");
+    }
+    let hint = match (now.peers, now.received_bytes) {
         (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
         (0, _) => " (no peer is left)",
         _ => "",
-    }
+    };
+    hint.to_owned()
 }
 
 /// Restores metadata and gives everything its final name.

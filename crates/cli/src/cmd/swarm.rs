@@ -123,6 +123,8 @@ pub(crate) struct Running {
     damaged: u64,
     /// Warnings that were given; the same one is not given twice.
     said: HashSet<String>,
+    /// What was told of the last peer that no longer has what it offered.
+    withdrawn: Option<String>,
 }
 
 impl Running {
@@ -160,6 +162,7 @@ impl Running {
             forwarding: None,
             damaged: 0,
             said: HashSet::new(),
+            withdrawn: None,
         })
     }
 
@@ -215,6 +218,12 @@ impl Running {
             Notice::TurnedAway { addr, why } => {
                 self.warn(format!("a node at {} was refused: {why}", addr.ip().to_canonical()), reporter);
             }
+            Notice::Withdrew { addr } => {
+                // By its host alone: it may come back from another port.
+                let text = withdrew(addr);
+                self.withdrawn = Some(text.clone());
+                self.warn(text, reporter);
+            }
             Notice::Damaged { piece } => self.tell_damage(piece, reporter),
             Notice::Store { error } => return Some(error),
         }
@@ -247,6 +256,11 @@ impl Running {
         } else if self.damaged == TOLD + 1 {
             reporter.warning("more pieces do not match the manifest; `tidecast verify` lists the files");
         }
+    }
+
+    /// The last peer that no longer has what it offered, if there was one.
+    pub(crate) fn withdrawn(&self) -> Option<&str> {
+        self.withdrawn.as_deref()
     }
 
     /// Pieces of the source that do not match the manifest.
@@ -299,8 +313,14 @@ pub(crate) fn about_peer(notice: &Notice) -> Option<String> {
         Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),
         Notice::Refused { addr, why } => Some(format!("peer {addr} refused this node: {why}")),
         Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
+        Notice::Withdrew { addr } => Some(withdrew(*addr)),
         Notice::Damaged { .. } | Notice::Store { .. } => None,
     }
+}
+
+fn withdrew(addr: SocketAddr) -> String {
+    let host = addr.ip().to_canonical();
+    format!("peer {host} no longer has all that it offered: its copy has changed or cannot be read")
 }
 
 /// What the reporter shows of the swarm's state. While pieces are still to be checked, that is the stage.

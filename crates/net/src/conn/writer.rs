@@ -25,6 +25,8 @@ use crate::transport::{Writer, send_file, send_more};
 const BATCH: usize = 64;
 /// Bytes gathered before they are written.
 const GATHER: usize = 256 << 10;
+/// What could not be read is offered again after so long.
+const AGAIN: Duration = Duration::from_secs(5);
 /// A block of at least this goes by sendfile.
 const SENDFILE: u32 = 64 << 10;
 /// Pieces of which it is remembered that their leaf hashes were sent: more than go to one peer side by
@@ -257,11 +259,21 @@ impl Writing {
         Ok(())
     }
 
-    /// Our own data is gone or changed: say so once, and no longer offer the piece.
+    /// Our own data cannot be read: say so, and no longer offer the piece. If its file is still what was verified (too many
+    /// files are open, a disk does not answer), it is offered again later.
     async fn lost(&mut self, block: Block, error: tidecast_store::Error) -> Result<(), ConnError> {
-        let inbox = &self.link.shared.inbox;
+        let (inbox, piece) = (&self.link.shared.inbox, block.piece);
+        let same = !error.is_source_changed() && self.link.shared.store.has(piece);
         let _ = inbox.send(Input::StoreFailed(error)).await;
-        let _ = inbox.send(Input::Event(Event::PieceLost { piece: block.piece })).await;
+        let _ = inbox.send(Input::Event(Event::PieceLost { piece })).await;
+        if same {
+            let inbox = inbox.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                // The swarm may have ended.
+                let _ = inbox.send(Input::Event(Event::PieceVerified { piece })).await;
+            });
+        }
         self.reject(block)?;
         self.report(block).await
     }

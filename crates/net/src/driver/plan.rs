@@ -189,6 +189,7 @@ mod tests {
             sent: 0,
             introduced: 0,
             others: Vec::new(),
+            withdrew: false,
         }
     }
 

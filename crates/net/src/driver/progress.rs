@@ -99,6 +99,11 @@ pub enum Notice {
         /// Why; the node is told the same.
         why: String,
     },
+    /// A peer no longer has a piece that is wanted: its copy changed, or cannot be read. Told once for each connection.
+    Withdrew {
+        /// Its address.
+        addr: SocketAddr,
+    },
     /// A piece of the seed's own files does not match the manifest.
     Damaged {
         /// The piece.
