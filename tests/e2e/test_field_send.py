@@ -293,6 +293,47 @@ def test_a_controller_sets_the_pace(tide, sink, tmp_path, port):
     assert all(end < begin + 0.1 for end, begin in zip(ends, begins[1:]))
 
 
+@pytest.mark.parametrize("steps,limit,late", [(8, 1472, 0), (1, 1472, 0), (8, 1300, 0), (24, 1472, 100)])
+def test_a_path_that_swallows_large_datagrams_is_found(steps, limit, late, tide, recv, tmp_path):
+    """Jumbo frames here, smaller ones on the path, and no ICMP message that says so."""
+    values = np.stack([field((32, 32, 32), seed) for seed in range(steps)])
+    np.save(tmp_path / "a.npy", values)
+    proc, first, name = recv("--volume", "steps", "--key", KEY)
+    with Link(first, 4, limit=limit, late=late) as link:
+        sent = tide("--json", "field", "send", tmp_path / "a.npy", "--to", f"127.0.0.1:{link.port}", "--streams", 4, "--key", KEY,
+                    "--rate", "4mbit", "--fec", "10%")
+    done = sent.last("done")
+    assert done["datagram"] <= limit and done["steps"] <= steps and done["received"] > 0
+    warnings = [event["message"] for event in sent.events() if event["event"] == "warning" and "key" not in event["message"]]
+    assert len(warnings) == (3 if limit < 1372 else 1), warnings
+    assert all("MTU" in text and f"127.0.0.1:{link.port}" in text and "ICMP" in text for text in warnings)
+    with tidecast.field.open(name) as here:
+        wait_for("the last step is closed", lambda: here.step == steps - 1)
+        assert np.array_equal(here.read().array, values[-1]) and not here.mask.any()
+    closed = [event["step"] for event in proc.events() if event["event"] == "step" and event["missing"] == 0]
+    # Where nothing has arrived yet no step is left out.
+    assert late or closed == list(range(steps))
+
+
+def test_what_never_arrives_is_said_and_the_program_fails(tide, recv, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 16, 16, 16), "f4"))
+    proc, first, name = recv("--volume", "steps", "--key", KEY)
+    with Link(first, 4, limit=300) as link:
+        sent = tide("field", "send", tmp_path / "a.npy", "--to", f"127.0.0.1:{link.port}", "--streams", 4, "--key", KEY, code=1)
+    assert "nothing arrives" in sent.err and "MTU" in sent.err and f"127.0.0.1:{link.port}" in sent.err
+
+
+def test_a_simulation_behind_a_path_that_swallows_large_datagrams(tide, recv):
+    proc, first, name = recv("--volume", "steps", "--key", KEY)
+    with Link(first, 4, limit=1472) as link, \
+            tidecast.field.Sender(f"127.0.0.1:{link.port}", (32, 32, 32), key=KEY, program=str(tide.program), streams=4, rate="4mbit") as sender:
+        def arrived():
+            sender.put(np.full((32, 32, 32), sender.sent, "f4"), timeout=1)
+            return '"step"' in proc.out
+
+        wait_for("a step arrives", arrived)
+
+
 def test_a_sender_that_was_killed_is_followed_by_another(tide, recv, tmp_path):
     proc, first, name = recv("--volume", "steps", "--key", KEY)
     steps = np.stack([field((32, 32, 32), seed) for seed in range(4)])

@@ -8,14 +8,16 @@ from support.fieldsink import neighbours
 
 
 class Link:
-    """Between a sender and a receiver: passes datagrams on, but for some of those that are not control messages."""
+    """Between a sender and a receiver: passes datagrams on, but for some of those that are not control messages, and for all that are longer
+    than `limit` after the first `late` long ones."""
 
-    def __init__(self, to: int, streams: int, loss: float):
+    def __init__(self, to: int, streams: int, loss: float = 0.0, limit: int = 70_000, late: int = 0):
         self.sockets, self.port = neighbours(streams)
         self.ways = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in self.sockets]
         for n, way in enumerate(self.ways):
             way.connect(("127.0.0.1", to + n))
         self.loss, self.dropped, self.stop = loss, 0, False
+        self.limit, self.late, self.longest = limit, late, 0
         self.thread = threading.Thread(target=self.run)
 
     def __enter__(self):
@@ -41,7 +43,10 @@ class Link:
                     self.sockets[n].sendto(datagram, senders[n])
                     continue
                 senders[n] = sender
-                if datagram[:4] != b"\xff" * 4 and dice.random() < self.loss:
+                self.late -= len(datagram) > self.limit
+                swallowed = len(datagram) > self.limit and self.late < 0
+                if swallowed or datagram[:4] != b"\xff" * 4 and dice.random() < self.loss:
                     self.dropped += 1
                 else:
+                    self.longest = max(self.longest, len(datagram))
                     self.ways[n].send(datagram)

@@ -22,6 +22,15 @@ pub(super) struct Heard {
     ended: Option<u32>,
     /// Packets sent when the last hello went.
     asked: u64,
+    /// Bytes of a full packet, and of a slab's last one, which passes where others do not; 0: not known.
+    lengths: (u64, u64),
+    /// Full packets that had come when a report last told of more, how many packets had been sent by then, and the reports since that told of none
+    /// although packets had been sent.
+    came: u64,
+    known: u64,
+    dry: u32,
+    /// Packets sent when the receiver began to take them.
+    begun: u64,
     /// Hellos since the last report.
     unanswered: u32,
     /// Packets that receivers before this one have lost and received.
@@ -37,6 +46,11 @@ pub(super) struct Heard {
 }
 
 impl Heard {
+    /// Of a stream whose full packets are so long, and the last of a slab so.
+    pub(super) fn new(full: usize, last: usize) -> Self {
+        Self { lengths: (full as u64, last as u64), ..Self::default() }
+    }
+
     /// A hello goes, behind so many packets.
     pub(super) fn ask(&mut self, sent: u64) {
         self.asked = sent;
@@ -58,6 +72,7 @@ impl Heard {
         let new = report.challenge != self.challenge;
         self.challenge = report.challenge;
         self.unanswered = 0;
+        let begins = !self.is_accepted() || new;
         if self.is_accepted() && new {
             // It has been started again, or has begun its counts again.
             self.part();
@@ -67,6 +82,15 @@ impl Heard {
         self.taken |= report.accepted == Accepted::Yes;
         self.reports += 1;
         if matches!(report.accepted, Accepted::Yes | Accepted::Ended) {
+            if begins {
+                self.begun = self.asked;
+            }
+            let came = self.full(report);
+            if begins || came > self.came {
+                (self.came, self.known, self.dry) = (came, self.asked, 0);
+            } else if self.asked > self.known {
+                self.dry += 1;
+            }
             // A receiver that says it has more is wrong.
             let received = report.received.min(self.asked);
             let missing = self.asked - received;
@@ -76,6 +100,35 @@ impl Heard {
             self.received = gone + received;
         }
         new && report.accepted == Accepted::NotYet
+    }
+
+    /// Full packets that have come: those and last ones together have the bytes that the receiver tells of.
+    fn full(&self, report: &Report) -> u64 {
+        let (full, last) = self.lengths;
+        if last >= full || report.bytes == 0 {
+            return report.received;
+        }
+        report.bytes.saturating_sub(report.received.saturating_mul(last)) / (full - last)
+    }
+
+    /// Full packets that have come of this session.
+    pub(super) fn came(&self) -> u64 {
+        self.came
+    }
+
+    /// Whether nothing has been sent to a receiver that takes it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.asked == self.begun
+    }
+
+    /// Reports in a row that told of no packet more.
+    pub(super) fn dry_reports(&self) -> u32 {
+        self.dry
+    }
+
+    /// Packets that were sent since, and of which none had come when their hello was answered.
+    pub(super) fn dry_packets(&self) -> u64 {
+        if self.dry > 0 { self.asked - self.known } else { 0 }
     }
 
     /// Packets of which it is known whether they have come.

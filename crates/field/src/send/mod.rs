@@ -7,6 +7,7 @@
 //! ```
 
 mod auto;
+mod black_hole;
 mod go;
 mod heard;
 mod lane;
@@ -20,6 +21,7 @@ pub mod stage;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use self::black_hole::BlackHole;
 pub use self::go::Controller;
 use self::session::{End, Session};
 use self::source::{Source, SourceError};
@@ -75,6 +77,18 @@ pub enum Error {
     /// Datagrams that hold nothing.
     #[error("the way to the receiver lets only {0} bytes through at once")]
     Way(usize),
+    /// Nothing arrives, of whatever size.
+    #[error(
+        "nothing arrives at {to} of datagrams of {size} bytes, although it answers small ones: a link on the path has a smaller MTU than this \
+         host's and the ICMP messages that say so are dropped, or a firewall drops larger datagrams; set the MTU of the route (ip route change \
+         DEST via GATEWAY mtu N), or let both pass"
+    )]
+    BlackHole {
+        /// Where.
+        to: SocketAddr,
+        /// The smallest size that was tried.
+        size: usize,
+    },
     /// Parity that cannot be.
     #[error("there cannot be so much parity: 5% to 20% are usual")]
     Parity,
@@ -168,6 +182,8 @@ pub struct Progress {
     pub lost: u64,
     /// Bytes of a full datagram.
     pub datagram: usize,
+    /// The size of datagrams that did not arrive, so that smaller ones are sent.
+    pub black_hole: Option<BlackHole>,
     /// What is known of each receiver; of the last words too, when it is over.
     pub receivers: Vec<Receiver>,
 }
@@ -194,9 +210,17 @@ pub fn run(
         let (end, last) = session.run(source, ear.as_mut(), stay, &mut both)?;
         before = before.and(&last);
         match end {
-            End::Done => return Ok(before),
+            End::Done => return before.arrived(),
             // Smaller by what the system has learned of the way, and by something in any case.
-            End::Smaller(batch, size) => (begin, most) = (batch, size - size / 16),
+            End::TooLarge(batch, size) => (begin, most) = (batch, size - size / 16),
+            End::Swallowed(batch, hole) => {
+                let Some(smaller) = hole.smaller() else {
+                    return Err(Error::BlackHole { to: hole.to, size: hole.size });
+                };
+                // Steps of which nothing came are sent again.
+                before.steps = u64::from(batch).min(before.steps);
+                (begin, most) = (batch, smaller);
+            }
         }
     }
 }
@@ -208,6 +232,14 @@ impl Progress {
         self.lost as f64 / (self.lost + self.received).max(1) as f64
     }
 
+    /// What was done, unless all of it was swallowed.
+    fn arrived(self) -> Result<Self, Error> {
+        match self.black_hole {
+            Some(BlackHole { to, size, .. }) if self.received == 0 => Err(Error::BlackHole { to, size }),
+            _ => Ok(self),
+        }
+    }
+
     /// With what an earlier session did.
     fn and(&self, now: &Self) -> Self {
         Self {
@@ -217,6 +249,7 @@ impl Progress {
             seconds: self.seconds + now.seconds,
             received: self.received + now.received,
             lost: self.lost + now.lost,
+            black_hole: now.black_hole.or(self.black_hole),
             ..now.clone()
         }
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::auto::{Auto, Look};
+use super::black_hole::{self, BlackHole};
 use super::go::Ear;
 use super::heard::Heard;
 use super::lane::{Form, Lane};
@@ -41,8 +42,10 @@ const AHEAD: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// From this batch on, datagrams must be smaller than so many bytes.
-    Smaller(u32, usize),
+    /// From this batch on, datagrams must be smaller than so many bytes: the system says so.
+    TooLarge(u32, usize),
+    /// From this batch on, they must be smaller: nothing arrives.
+    Swallowed(u32, BlackHole),
 }
 
 /// A stream's socket, and what went through it. The lock is held while it is sent by, so that counts and datagrams keep one order.
@@ -86,6 +89,8 @@ pub(super) struct Session<'a> {
     slabs: AtomicU64,
     /// The datagrams are too large.
     large: AtomicBool,
+    /// They do not arrive.
+    hole: Mutex<Option<BlackHole>>,
     error: Mutex<Option<Error>>,
 }
 
@@ -151,6 +156,7 @@ impl<'a> Session<'a> {
             at: lines.iter().map(|_| begin.into()).collect(),
             slabs: 0.into(),
             large: false.into(),
+            hole: Mutex::default(),
             error: Mutex::default(),
             lines,
             ranks,
@@ -190,9 +196,12 @@ impl<'a> Session<'a> {
         if let Some(error) = self.stage.error() {
             return Err(error.into());
         }
-        let end = match self.large.load(Ordering::Relaxed) {
-            true => End::Smaller(self.batch(), self.size),
-            false => End::Done,
+        let end = match (self.large.load(Ordering::Relaxed), last.black_hole) {
+            (true, _) => End::TooLarge(self.batch(), self.size),
+            (false, Some(hole)) => {
+                End::Swallowed(if hole.never { self.plan.begin } else { self.batch() }, hole)
+            }
+            (false, None) => End::Done,
         };
         Ok((end, last))
     }
@@ -320,7 +329,7 @@ impl<'a> Session<'a> {
         let began = Instant::now();
         let mut clock =
             Clock { hello: began, began: None, auto: Auto::new(self.options.parity), last: (began, 0, 0, 0) };
-        let mut heard = vec![Heard::default(); self.lines.len()];
+        let mut heard: Vec<_> = self.ranks.iter().map(|ranks| self.hearing(ranks)).collect();
         while stay() && self.running.load(Ordering::Relaxed) > 0 && !self.stop.load(Ordering::Relaxed) {
             let all = heard.iter().all(Heard::is_accepted);
             if clock.began.is_none() && (!patient || all || began.elapsed() > self.options.wait) {
@@ -334,6 +343,7 @@ impl<'a> Session<'a> {
                 tell(&self.progress(&clock, &heard));
             }
             self.listen(ear.as_deref(), clock.hello, &mut heard);
+            self.judge(&heard, black_hole::swallows);
             if let Some(batch) = ear.as_mut().and_then(|ear| ear.hear()) {
                 self.go.store(u64::from(batch) + 1, Ordering::Relaxed);
                 self.stage.skip_to(batch);
@@ -348,7 +358,34 @@ impl<'a> Session<'a> {
             std::thread::sleep(NOTHING / 10);
         }
         self.settle(&mut heard);
+        // What was stopped need not have come.
+        if stay() {
+            self.judge(&heard, black_hole::swallowed);
+        }
         Progress { seconds, ..self.progress(&clock, &heard) }
+    }
+
+    fn hearing(&self, ranks: &Ranks) -> Heard {
+        let values = ranks.slab().values();
+        let last = match values % self.values {
+            rest if rest > 0 && values > self.values => rest,
+            _ => self.values,
+        };
+        Heard::new(self.size, self.options.packing.datagram(last, self.control.is_some()))
+    }
+
+    /// Ends the session if a receiver's path swallows its datagrams for their size.
+    fn judge(&self, heard: &[Heard], swallows: fn(&[Heard]) -> bool) {
+        let Some((range, _)) = self.teams.iter().find(|(range, _)| swallows(&heard[range.clone()])) else {
+            return;
+        };
+        let never = heard.iter().all(|heard| heard.came() == 0);
+        let hole = BlackHole { to: self.lines[range.start].out.to(), size: self.size, never };
+        // Where some arrived and there is nothing smaller, it is loss.
+        if hole.smaller().is_some() || never {
+            *self.hole.lock() = Some(hole);
+            self.stop.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The last reports, and goodbye.
@@ -481,6 +518,7 @@ impl<'a> Session<'a> {
             received: heard.iter().map(|heard| heard.received).sum(),
             lost: heard.iter().map(|heard| heard.lost).sum(),
             datagram: self.size,
+            black_hole: *self.hole.lock(),
             receivers: self.receivers(batch, heard),
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, json};
 use tidecast_field::geometry::{Order, Shape};
 use tidecast_field::packet::Packing;
-use tidecast_field::send::{self, Fate, Options, Progress, Receiver, source};
+use tidecast_field::send::{self, BlackHole, Fate, Options, Progress, Receiver, source};
 
 use super::key::Key;
 use super::place::{Steps, places, until_stopped};
@@ -243,11 +243,13 @@ struct Told {
     times: u32,
     absent: bool,
     refused: bool,
+    black_hole: Option<BlackHole>,
     last: Option<(f64, u64)>,
 }
 
 impl Told {
     fn tell(&mut self, now: &Progress, reporter: &mut Reporter) {
+        self.swallowed(now, reporter);
         self.times += 1;
         // In the first second receivers are just being asked.
         if self.times > 4
@@ -283,6 +285,23 @@ impl Told {
             reporter.happened("progress", object(fields));
         } else {
             reporter.progress(&Snapshot { stage: "send", said: Some(said), ..Snapshot::default() });
+        }
+    }
+}
+
+impl Told {
+    /// Says once of each size that it does not arrive.
+    fn swallowed(&mut self, now: &Progress, reporter: &Reporter) {
+        let Some(hole) = now.black_hole.filter(|hole| self.black_hole != Some(*hole)) else { return };
+        self.black_hole = Some(hole);
+        // Receivers are asked again.
+        self.times = 0;
+        if let Some(smaller) = hole.smaller() {
+            reporter.warning(&format!(
+                "datagrams of {} bytes do not arrive at {}, small ones do: a link on the path has a smaller MTU than this host's and drops the \
+                 ICMP messages that say so; sending at most {smaller} bytes",
+                hole.size, hole.to
+            ));
         }
     }
 }
