@@ -45,7 +45,7 @@ def test_what_is_no_former_version_is_refused_and_forced(tide, tmp_path, size):
     mine.write_bytes(b"m" * 200_000)
     refused = told(bcast(tide, data, tmp_path / "{host}/copy").exits(1).last("error"))
     assert refused["a"]["ok"] and not refused["b"]["ok"]
-    assert str(mine) in refused["b"]["reason"] and "--force" in refused["b"]["reason"]
+    assert refused["b"]["reason"].startswith(f"cannot replace {mine}: ") and "--force" in refused["b"]["reason"]
     assert mine.read_bytes() == b"m" * 200_000 and not leftovers(tmp_path / "b")
     forced = outcomes(bcast(tide, data, tmp_path / "{host}/copy", "--force").ok())
     assert forced == {"a": "unchanged", "b": "replaced"}
@@ -63,6 +63,17 @@ def test_an_edited_file_stays_until_it_is_forced(tide, tmp_path):
     os.chmod(tmp_path / "b/copy", 0o600)
     trees.blob(data, 100_000, seed=6)
     assert told(bcast(tide, data, to, "--force").ok().last("done"))["a"]["replaced"] == 1
+
+
+def test_versions_that_come_at_the_same_time_replace_one_another(tide, tmp_path):
+    data = [trees.blob(tmp_path / f"v{n}", 2_000_000, seed=n) for n in range(5)]
+    for proc in [bcast(tide, version, tmp_path / "{host}/copy", hosts="a") for version in data]:
+        if proc.wait(120):
+            assert "on its way" in told(proc.last("error"))["a"]["reason"]
+    whole = (tmp_path / "a/copy").read_bytes()
+    assert any(whole == version.read_bytes() for version in data), "one of them, whole"
+    bcast(tide, data[0], tmp_path / "{host}/copy", hosts="a").ok()
+    trees.assert_same(data[0], tmp_path / "a/copy")
 
 
 def test_a_worker_without_a_home_records_nothing_and_says_so_next_time(tide, tmp_path):

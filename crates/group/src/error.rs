@@ -12,6 +12,9 @@ pub enum Error {
     /// The source changed, or cannot be served.
     #[error("cannot serve the source: {0}")]
     Store(#[from] tidecast_store::Error),
+    /// The data cannot be put at the destination.
+    #[error("{0}")]
+    Place(tidecast_store::Error),
     /// The source changed, or could not be read, while it was being sent.
     #[error("cannot read the source to its end: {0}")]
     Reading(std::sync::Arc<tidecast_store::Error>),

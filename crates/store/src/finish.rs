@@ -104,6 +104,7 @@ impl Store {
         summary.kept = self.map.files().filter(|f| dl.in_place.get(*f)).count() as u64;
         self.adorn_files(dl, &mut warnings)?;
         self.link_files(dl, &mut warnings)?;
+        let _turn = dl.record.read().turn();
         summary.fresh = self.absent(&self.home)?;
         if summary.fresh {
             // The root last: a directory that may not be written cannot be renamed by its owner.

@@ -15,9 +15,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tidecast_hash::Digest;
-use tidecast_paths::Root;
+use tidecast_paths::{Lock, Root};
 
 use crate::disk::{Disk, Kind, Meta};
 
@@ -27,6 +28,10 @@ const LIMIT: u64 = 256 << 20;
 /// Records kept in one directory. Beyond them the oldest go, a quarter at a time.
 const RECORDS: usize = 4096;
 
+/// Giving names to all files of another version takes at most so long, and is looked at so often.
+const PATIENCE: Duration = Duration::from_secs(900);
+const LOOK: Duration = Duration::from_millis(20);
+
 /// The record of one destination.
 pub(crate) struct Record {
     /// A directory, and the file in it.
@@ -34,7 +39,31 @@ pub(crate) struct Record {
     marks: BTreeSet<u64>,
 }
 
+/// The right to replace what stands at a destination, until it is dropped: what two versions that come at the same time
+/// record must not get lost.
+pub(crate) struct Turn(Root, String, #[allow(dead_code)] Lock);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _ = self.0.remove_file(&self.1);
+    }
+}
+
 impl Record {
+    /// Waits for its turn. Where there is no record, or no locks, or another holds it for very long, it goes without.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        let (root, name) = self.file.as_ref()?;
+        let (root, name) = (root.again().ok()?, format!("{name}.lock"));
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match root.lock(&name) {
+                Ok(Some(lock)) => return Some(Turn(root, name, lock)),
+                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+                _ => return None,
+            }
+        }
+    }
+
     /// The record of `home` on `disk`, kept in `dir`: an empty one if there is none that can be read.
     pub(crate) fn open(dir: Option<&Path>, disk: &dyn Disk, home: &Path) -> Self {
         let file = dir.zip(disk.identity()).and_then(|(dir, identity)| {

@@ -64,7 +64,10 @@ impl Store {
         }
         match self.disk.remove_tree(extra) {
             Ok(()) => stale.deleted += count,
-            Err(source) => {
+            Err(mut source) => {
+                if source.kind() == ErrorKind::CrossesDevices {
+                    source = std::io::Error::other("a file system is mounted there; unmount it");
+                }
                 stale.left += count;
                 let path = self.disk.root().join(extra);
                 stale.failed.get_or_insert(Error::Undeleted { path, source });

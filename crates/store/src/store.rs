@@ -497,6 +497,11 @@ impl Store {
         };
         let path = || self.disk.root().join(self.map.file_path(&self.home, file));
         let now = open.meta().at("look at", &path())?;
+        let same = now.stamp == known && now.links > 0;
+        if !same && self.download_mode().is_ok() {
+            let why = "it was changed or replaced while the data was on its way; run the same command again";
+            return Err(Error::Foreign { path: path(), why });
+        }
         if now.links == 0 {
             return Err(match self.disk.stat(&self.map.file_path(&self.home, file)) {
                 Err(_) => Error::Missing { path: path() },

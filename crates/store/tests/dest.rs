@@ -297,6 +297,28 @@ fn what_the_data_has_no_more_is_counted_or_removed() {
 }
 
 #[test]
+fn versions_that_come_at_the_same_time_replace_one_another() {
+    let place = Place::new();
+    let versions: Vec<Fixture> = (0..6).map(|seed| single(Version::V2, &bytes(seed, 50_000))).collect();
+    std::thread::scope(|scope| {
+        for version in &versions {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    // One that read what another has just replaced is told so.
+                    let words = match place.put(version, false, false) {
+                        Err(error) => error.to_string(),
+                        Ok(_) => continue,
+                    };
+                    assert!(words.contains("on its way"), "{words}");
+                }
+            });
+        }
+    });
+    assert!(versions.iter().any(|v| fs::read(place.home()).unwrap() == v.data[0]), "one of them, whole");
+    place.must(&versions[0]);
+}
+
+#[test]
 fn a_refused_tree_deletes_nothing() {
     let place = Place::new();
     place.must(&tree(Version::V2, vec![file("x", b"1".to_vec()), file("gone", b"1".to_vec())]));

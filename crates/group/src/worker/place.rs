@@ -50,7 +50,7 @@ pub(super) async fn open(
         line.progress.waiting = matches!(opened, Err(StoreError::Busy { .. }));
         match opened {
             Err(StoreError::Busy { .. }) => line.during(tokio::time::sleep(LOOK), aside).await?,
-            other => return Ok(other?),
+            other => return other.map_err(Error::Place),
         }
     }
 }
