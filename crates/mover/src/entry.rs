@@ -73,6 +73,8 @@ pub enum Kind {
     },
     /// A named pipe.
     Fifo,
+    /// A socket, of no use elsewhere but as the name it is.
+    Socket,
     /// A device.
     Device {
         /// Of characters, not of blocks.

@@ -72,15 +72,18 @@ pub struct Problem {
     pub path_base64: Option<String>,
     /// What happened, and what was done about it.
     pub what: String,
-    /// Whether it is missing at the destination because of that; else it is a warning.
+    /// Whether it is missing at the destination because of that, or still there; else it is a warning.
     pub failed: bool,
+    /// Whether an attribute of it is missing.
+    #[serde(default)]
+    pub lost: bool,
 }
 
 impl Problem {
     /// Of a name.
     pub(crate) fn new(path: &[u8], what: impl Into<String>, failed: bool) -> Self {
         let (path, path_base64) = text(path);
-        Self { path, path_base64, what: what.into(), failed }
+        Self { path, path_base64, what: what.into(), failed, lost: false }
     }
 }
 
@@ -177,6 +180,9 @@ pub struct Written {
     /// Of a dry run: what would be done, the first of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planned: Vec<Change>,
+    /// How much more there would be.
+    #[serde(default)]
+    pub more_planned: u64,
 }
 
 /// What a dry run would do to one name.

@@ -23,6 +23,7 @@ pub mod entry;
 mod error;
 pub mod filter;
 pub mod job;
+pub mod lineage;
 pub mod part;
 pub mod queue;
 pub mod share;

@@ -158,7 +158,7 @@ impl TableWriter {
             Kind::File { len, .. } => self.number(*len),
             Kind::Symlink { target: path } | Kind::HardLink { to: path } => self.text(path),
             Kind::Device { number, .. } => self.number(*number),
-            Kind::Dir | Kind::Fifo => {}
+            Kind::Dir | Kind::Fifo | Kind::Socket => {}
         }
     }
 
@@ -287,6 +287,7 @@ impl<'t> Parts<'t> {
                 Kind::HardLink { to }
             }
             5 => Kind::Fifo,
+            8 => Kind::Socket,
             6 | 7 => Kind::Device { character: code == 7, number: self.number()? },
             _ => return Err(BadTable("an unknown kind")),
         })
@@ -417,6 +418,7 @@ fn kind_code(kind: &Kind) -> u8 {
         Kind::Symlink { .. } => 3,
         Kind::HardLink { .. } => 4,
         Kind::Fifo => 5,
+        Kind::Socket => 8,
         Kind::Device { character, .. } => 6 + u8::from(*character),
     }
 }

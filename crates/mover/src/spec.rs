@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Rule;
+use crate::lineage::Lineage;
 
 /// How the name of every staging directory begins. What is in one is no part of a tree.
 pub(crate) const STAGING: &str = ".tidecast-copy-";
@@ -37,6 +38,8 @@ pub struct Offer {
     pub single: Option<Vec<u8>>,
     /// The names of the directories that are sent by name, if the contents of others come beside them.
     pub mixed: Vec<Vec<u8>>,
+    /// Where the sources are.
+    pub lineage: Box<Lineage>,
 }
 
 /// Where it goes, and how.

@@ -14,7 +14,7 @@ use super::journal::id;
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest::{self, Layer};
-use crate::entry::Entry;
+use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::job::{Want, Wanted};
 use crate::part::{BLOCK, Part};
@@ -109,6 +109,38 @@ impl Directory {
         Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &entry.attributes) })
     }
 
+    /// Whether what is no file, nor a further name of one, is here; nothing is changed.
+    pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Here> {
+        // The destination itself lies in itself.
+        let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
+        let dir = match dirs.find(parent) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Here::No),
+            Err(e) => return Err(e).doing("look at"),
+        };
+        let Some(stat) = look(&dir, name)? else { return Ok(Here::No) };
+        let is = kind(&stat);
+        let same = match &entry.kind {
+            Kind::Dir => is == FileType::Directory,
+            Kind::Symlink { target } => {
+                is == FileType::Symlink
+                    && fs::readlinkat(&dir, name, Vec::new()).doing("look at")?.as_bytes()
+                        == target.as_slice()
+            }
+            Kind::Fifo => is == FileType::Fifo,
+            Kind::Socket => is == FileType::Socket,
+            Kind::Device { character, number } => {
+                let wanted = if *character { FileType::CharacterDevice } else { FileType::BlockDevice };
+                is == wanted && stat.st_rdev == *number
+            }
+            Kind::File { .. } | Kind::HardLink { .. } => false,
+        };
+        if !same {
+            return Ok(Here::No);
+        }
+        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &entry.attributes) })
+    }
+
     fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried<bool> {
         let (parent, name) = split(path);
         let dir = writer.dirs.find(parent).doing("open")?;
@@ -120,7 +152,7 @@ impl Directory {
         if kind(&stat) != FileType::RegularFile {
             return Err(Trouble::because("set attributes of", "it is no longer a file"));
         }
-        self.owners.dress(&file, &stat, &entry.attributes, &mut |lost| self.missing(path, lost))
+        self.owners.dress(&file, &stat, &entry.attributes, &mut |lost| self.lost(path, lost))
     }
 
     /// Parts of a wanted file that an earlier run has left; None if that is all of it, and so it was finished.

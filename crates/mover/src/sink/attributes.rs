@@ -6,11 +6,14 @@ use std::sync::Arc;
 use nix::unistd::{Group, User};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use tidecast_text::escaped_bytes;
 
+use super::dirs::kind;
 use super::trouble::{Doing, Tried};
 use crate::entry::{Attributes, Owner, Time};
 use crate::xattr;
@@ -26,15 +29,6 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 /// Rights that a program has of its file, as set-user-id gives them.
 const CAPABILITY: &[u8] = b"security.capability";
-
-/// What an entry does not get here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// Something that the user may expect to be kept.
-    Attribute(String),
-    /// What would be another's right without its owner, as `cp -p` drops it.
-    Rights(String),
-}
 
 /// Who may own what this process writes.
 #[derive(Debug)]
@@ -102,12 +96,10 @@ impl Owners {
     }
 
     /// The same, and says what is missing.
-    fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(Lost)) -> u32 {
+    fn kept_mode(&self, attributes: &Attributes, has: (u32, u32), warn: &mut dyn FnMut(String)) -> u32 {
         let mode = self.mode(attributes, has);
         if mode != attributes.mode {
-            warn(Lost::Rights(
-                "its set-user-id or set-group-id bit is dropped, since its owner is not kept".into(),
-            ));
+            warn("its set-user-id or set-group-id bit is dropped, since its owner is not kept".into());
         }
         mode
     }
@@ -160,7 +152,7 @@ impl Owners {
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
-        warn: &mut dyn FnMut(Lost),
+        warn: &mut dyn FnMut(String),
     ) -> Tried {
         let owner = self.resolve(&attributes.owner);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
@@ -187,7 +179,7 @@ impl Owners {
         file: &OwnedFd,
         stat: &Stat,
         attributes: &Attributes,
-        warn: &mut dyn FnMut(Lost),
+        warn: &mut dyn FnMut(String),
     ) -> Tried<bool> {
         let owner = self.resolve(&attributes.owner);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
@@ -213,7 +205,7 @@ impl Owners {
         file: &OwnedFd,
         attributes: &Attributes,
         has: (u32, u32),
-        warn: &mut dyn FnMut(Lost),
+        warn: &mut dyn FnMut(String),
     ) -> bool {
         if attributes.xattrs.is_none() {
             return false;
@@ -226,7 +218,7 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(Lost::Attribute(format!("its attribute {name} could not be removed: {e}")));
+                    warn(format!("its attribute {name} could not be removed: {e}"));
                 }
             }
         }
@@ -234,10 +226,12 @@ impl Owners {
     }
 
     /// Whether [`Owners::dress`] has anything to do for this name.
+    /// The mode of a link means nothing.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> bool {
         let has = (stat.st_uid, stat.st_gid);
         let wanted: Vec<_> = self.kept_xattrs(attributes, has).collect();
-        stat.st_mode & 0o7777 != self.mode(attributes, has)
+        let is_link = kind(stat) == FileType::Symlink;
+        !is_link && stat.st_mode & 0o7777 != self.mode(attributes, has)
             || !same_time(stat, attributes.mtime)
             || self.resolve(&attributes.owner) != has
             || attributes.xattrs.is_some()
@@ -257,13 +251,13 @@ impl Owners {
         name: &str,
         attributes: &Attributes,
         link: bool,
-        warn: &mut dyn FnMut(Lost),
+        warn: &mut dyn FnMut(String),
     ) -> Tried {
         let owner @ (uid, gid) = self.resolve(&attributes.owner);
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
-                warn(Lost::Attribute(format!("its owner could not be set: {e}")));
+                warn(format!("its owner could not be set: {e}"));
             }
         }
         let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).doing("look at")?;
@@ -271,7 +265,7 @@ impl Owners {
         for (attribute, value) in self.kept_xattrs(attributes, has) {
             if let Err(e) = xattr::set_at(dir, name.as_bytes(), attribute, value) {
                 let attribute = escaped_bytes(attribute);
-                warn(Lost::Attribute(format!("its attribute {attribute} could not be set: {e}")));
+                warn(format!("its attribute {attribute} could not be set: {e}"));
             }
         }
         if !link {
@@ -287,13 +281,13 @@ impl Owners {
         file: &OwnedFd,
         attributes: &Attributes,
         owner: (u32, u32),
-        warn: &mut dyn FnMut(Lost),
+        warn: &mut dyn FnMut(String),
     ) -> bool {
         let mut changed = false;
         for (name, value) in attributes.xattrs.iter().flatten() {
             if !self.keeps(name, attributes, owner) {
                 let name = escaped_bytes(name);
-                warn(Lost::Rights(format!("its attribute {name} is dropped, since its owner is not kept")));
+                warn(format!("its attribute {name} is dropped, since its owner is not kept"));
                 continue;
             }
             let mut has = vec![0; value.len() + 1];
@@ -306,7 +300,7 @@ impl Owners {
                 Ok(()) => changed = true,
                 Err(e) => {
                     let name = escaped_bytes(name);
-                    warn(Lost::Attribute(format!("its attribute {name} could not be set: {e}")));
+                    warn(format!("its attribute {name} could not be set: {e}"));
                 }
             }
         }
@@ -314,11 +308,11 @@ impl Owners {
     }
 }
 
-fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(Lost)) -> bool {
+fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> bool {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     let set = fs::fchown(file, Some(uid), Some(gid));
     if let Err(e) = set {
-        warn(Lost::Attribute(format!("its owner could not be set: {e}")));
+        warn(format!("its owner could not be set: {e}"));
     }
     set.is_ok()
 }

@@ -40,6 +40,10 @@ impl Directory {
     fn sweep(&self, dirs: &mut Dirs, path: &[u8], spare: bool, stack: &mut Vec<Vec<u8>>) -> Tried {
         let Some(named) = &self.named else { return Ok(()) };
         let at: Arc<OwnedFd> = dirs.find(path).doing("open")?;
+        let stat = fs::fstat(&at).doing("look at")?;
+        if self.sources.contains(&(stat.st_dev, stat.st_ino)) {
+            return Err(Trouble::because("delete in", "it is a source of this copy"));
+        }
         for entry in fs::Dir::new(reopen(&at)?).doing("list")? {
             let entry = entry.doing("list")?;
             let name = entry.file_name().to_bytes();
@@ -95,7 +99,7 @@ impl Directory {
             return;
         }
         let keep = |path: &[u8], is_dir| self.stays(path, is_dir);
-        let mut removal = Removal { keep: &keep, spare: &[], failed: &mut failed };
+        let mut removal = Removal { keep: &keep, spare: &self.sources, failed: &mut failed };
         let removed = removal.name(at, name, path, is_dir);
         self.counts.deleted.fetch_add(removed, Relaxed);
     }

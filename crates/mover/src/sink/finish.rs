@@ -17,7 +17,10 @@ use crate::spec::Durable;
 
 impl Directory {
     pub(super) fn finish_all(&self, walked: &Walked) -> Result<(), Error> {
-        let Some(staging) = &self.staging else { return self.delete(walked) };
+        let Some(staging) = &self.staging else {
+            self.plan_links()?;
+            return self.delete(walked);
+        };
         if staging.removed.swap(true, Relaxed) {
             return Ok(());
         }
@@ -143,7 +146,7 @@ impl Directory {
         let aside = across::aside(dir)?;
         let made = match fs::linkat(from, old, &aside.dir, across::NEW, AtFlags::empty()) {
             Err(Errno::XDEV) => {
-                self.problem(&entry.path, across::UNLINKED.into(), false);
+                self.lost(&entry.path, across::UNLINKED.into());
                 self.others.note(dir)?;
                 across::duplicate(from, old, &aside.dir, self.spec.durable == Durable::Each)
             }
@@ -172,7 +175,7 @@ impl Directory {
     fn dress_open(&self, dirs: &mut Dirs, entry: &Entry) -> Tried {
         let dir = reopen(&*dirs.find(&entry.path).doing("open")?)?;
         let stat = fs::fstat(&dir).doing("look at")?;
-        let mut warn = |lost| self.missing(&entry.path, lost);
+        let mut warn = |lost| self.lost(&entry.path, lost);
         self.owners.dress(&dir, &stat, &entry.attributes, &mut warn).map(drop)
     }
 }

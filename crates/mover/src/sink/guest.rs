@@ -24,10 +24,13 @@ impl Directory {
         if self.accept == Accept::All {
             return Ok(true);
         }
-        if matches!(part.entry.kind, Kind::Fifo | Kind::Device { .. }) {
+        if matches!(part.entry.kind, Kind::Fifo | Kind::Socket | Kind::Device { .. }) {
             let path = self.named(&part.entry.path)?;
             if self.done.lock().insert(part.file) {
-                self.lost(path, "skipped: this server takes no pipes and devices (--trust-metadata)".into());
+                self.lost(
+                    path,
+                    "skipped: this server takes no pipes, sockets and devices (--trust-metadata)".into(),
+                );
                 // With --delete what has the name stays.
                 self.named.iter().for_each(|named| named.add(path));
             }

@@ -31,6 +31,7 @@ mod tree_tests;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -45,10 +46,11 @@ use crate::digest;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::job::{Problem, Sink, Walked, Want, Written};
+use crate::lineage::Inode;
 use crate::part::{Data, Part, Parts};
 use crate::spec::{Accept, ReceiveSpec};
 
-use attributes::{Lost, Owners};
+use attributes::Owners;
 use cut::Cuts;
 use dirs::Dirs;
 use journal::{Id, Journal, Left};
@@ -68,6 +70,8 @@ pub struct Directory {
     spec: ReceiveSpec,
     place: Place,
     filter: Filter,
+    /// Directories of the source, if that is on this host: they are never deleted.
+    sources: Vec<Inode>,
     owners: Owners,
     /// None: a dry run.
     staging: Option<Staging>,
@@ -81,6 +85,7 @@ pub struct Directory {
     writers: AtomicUsize,
     counts: Counts,
     said: Mutex<Written>,
+    planned: plan::Planned,
     accept: Accept,
     /// Entries of which it was said what was dropped, and how many have another owner at the sender.
     told: Mutex<Numbers>,
@@ -160,6 +165,10 @@ impl Directory {
 
     fn open_in(spec: &ReceiveSpec, root: Option<&Path>, boot: &Digest) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
+        let filter = Filter::new(&spec.filter);
+        if let Some(base) = place.base.as_ref().filter(|_| !spec.discard) {
+            spec.offer.lineage.check(base, spec.dest.as_bytes(), spec.delete, &filter)?;
+        }
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
                 let staging = Staging::open(Arc::new(base), spec, &place, boot);
@@ -175,7 +184,8 @@ impl Directory {
         };
         Ok(Self {
             place,
-            filter: Filter::new(&spec.filter),
+            filter,
+            sources: spec.offer.lineage.here(),
             owners: Owners::new(),
             staging,
             named: spec.delete.then(Named::default),
@@ -186,6 +196,7 @@ impl Directory {
             writers: AtomicUsize::new(0),
             counts: Counts::default(),
             said: Mutex::default(),
+            planned: plan::Planned::default(),
             accept: Accept::All,
             told: Mutex::default(),
             foreign: AtomicU64::new(0),
@@ -195,10 +206,15 @@ impl Directory {
 
     /// Something that concerns one name.
     fn problem(&self, path: &[u8], what: String, failed: bool) {
+        self.say(Problem::new(&self.place.show(path), what, failed));
+    }
+
+    fn say(&self, problem: Problem) {
         let mut said = self.said.lock();
-        said.failed += u64::from(failed);
+        said.failed += u64::from(problem.failed);
+        said.lost += u64::from(problem.lost);
         if said.problems.len() < PROBLEMS {
-            said.problems.push(Problem::new(&self.place.show(path), what, failed));
+            said.problems.push(problem);
         } else {
             said.more_problems += 1;
         }
@@ -206,16 +222,7 @@ impl Directory {
 
     /// Something of one name that is not kept.
     fn lost(&self, path: &[u8], what: String) {
-        self.said.lock().lost += 1;
-        self.problem(path, what, false);
-    }
-
-    /// The same as the system, or its rules, have it.
-    fn missing(&self, path: &[u8], lost: Lost) {
-        match lost {
-            Lost::Attribute(what) => self.lost(path, what),
-            Lost::Rights(what) => self.problem(path, what, false),
-        }
+        self.say(Problem { lost: true, ..Problem::new(&self.place.show(path), what, false) });
     }
 
     /// Keeps what concerns one name for the end; an error if it concerns all.

@@ -1,23 +1,34 @@
 //! A dry run: what would be done, without doing it.
 
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, Mode};
-use rustix::io::Errno;
+use rustix::fs::{self, Mode};
 
 use super::ask::{Here, looking};
-use super::dirs::{Dirs, STEP, kind, look, split};
+use super::dirs::{Dirs, STEP, look, split};
 use super::remove;
 use super::trouble::{Doing, Tried};
 use super::write::reopen;
-use super::{Directory, Relaxed};
+use super::{Directory, Named, Relaxed};
 use crate::block::Block;
-use crate::entry::Kind;
+use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::job::{Change, Want};
 use crate::part::{Data, Part, Parts};
 
 /// Changes that are told one by one.
 const CHANGES: usize = 10_000;
+/// What is done to a name that is there already.
+const DRESS: &str = "set attributes";
+
+/// What a dry run must know until its end.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    /// Names that would be made, and those whose attributes would be set.
+    made: Named,
+    dressed: Named,
+    links: Mutex<Vec<Entry>>,
+}
 
 impl Directory {
     /// Looks what would be done with a block.
@@ -39,9 +50,16 @@ impl Directory {
             if let Some(named) = &self.named {
                 named.add(path);
             }
+            if matches!(part.entry.kind, Kind::HardLink { .. }) {
+                self.planned.links.lock().push(part.entry.clone());
+                continue;
+            }
             let tried = self.change(dirs.as_mut(), &part, path);
             match self.settle(path, tried)?.flatten() {
-                Some(what) => self.planned(path, what),
+                Some(what) => {
+                    (if what == DRESS { &self.planned.dressed } else { &self.planned.made }).add(path);
+                    self.plan_change(path, what);
+                }
                 None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
                 None => {}
             }
@@ -57,35 +75,34 @@ impl Directory {
             return Ok(match self.here(dirs, entry, path, root.as_ref())? {
                 Here::No => Some(self.would_make(part)),
                 Here::Newer => None,
-                Here::Same { differs } => differs.then_some("set attributes"),
+                Here::Same { differs } => differs.then_some(DRESS),
             });
         }
-        if path.is_empty() {
-            return Ok(None);
+        Ok(match self.same(dirs, entry, path)? {
+            Here::Same { differs } => differs.then_some(DRESS),
+            Here::No | Here::Newer => Some(self.would_make(part)),
+        })
+    }
+
+    /// What would be done to further names of files, which hangs on what is done to the first.
+    pub(super) fn plan_links(&self) -> Result<(), Error> {
+        let dirs = self.place.base.as_ref().map(looking).transpose();
+        let mut dirs = dirs.map_err(|t| t.at(self.place.shown.clone()))?;
+        for entry in std::mem::take(&mut *self.planned.links.lock()) {
+            let Kind::HardLink { to } = &entry.kind else { continue };
+            let mut inode = |path: &[u8]| {
+                let (parent, name) = split(path);
+                let dir = dirs.as_mut()?.find(parent).ok()?;
+                look(&dir, name).ok().flatten().map(|stat| (stat.st_dev, stat.st_ino))
+            };
+            let is_one = inode(to).is_some_and(|first| inode(&entry.path) == Some(first));
+            if !is_one || self.planned.made.has(to) {
+                self.plan_change(&entry.path, "make the link");
+            } else if self.planned.dressed.has(to) {
+                self.plan_change(&entry.path, DRESS);
+            }
         }
-        let (parent, name) = split(path);
-        let dir = match dirs.find(parent) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Some(self.would_make(part))),
-            other => other.doing("look at")?,
-        };
-        let Some(stat) = look(&dir, name)? else { return Ok(Some(self.would_make(part))) };
-        let same = match &entry.kind {
-            Kind::Dir => kind(&stat) == FileType::Directory,
-            Kind::Symlink { target } => {
-                kind(&stat) == FileType::Symlink
-                    && fs::readlinkat(&dir, name, Vec::new()).doing("look at")?.as_bytes()
-                        == target.as_slice()
-            }
-            Kind::HardLink { to } => {
-                let (parent, name) = split(to);
-                let first = dirs.find(parent).ok().and_then(|dir| look(&dir, name).ok().flatten());
-                first.is_some_and(|first| (first.st_dev, first.st_ino) == (stat.st_dev, stat.st_ino))
-            }
-            Kind::Fifo => kind(&stat) == FileType::Fifo,
-            Kind::Device { number, .. } => stat.st_rdev == *number,
-            Kind::File { .. } => false,
-        };
-        Ok((!same).then(|| self.would_make(part)))
+        Ok(())
     }
 
     fn would_make(&self, part: &Part) -> &'static str {
@@ -97,18 +114,20 @@ impl Directory {
             }
             Kind::Dir => "make the directory",
             Kind::Symlink { .. } | Kind::HardLink { .. } => "make the link",
-            Kind::Fifo | Kind::Device { .. } => "make",
+            Kind::Fifo | Kind::Socket | Kind::Device { .. } => "make",
         }
     }
 
     /// Notes what would be done.
-    pub(super) fn planned(&self, path: &[u8], what: &str) {
+    fn plan_change(&self, path: &[u8], what: &str) {
         if what != "delete" {
             self.counts.entries.fetch_add(1, Relaxed);
         }
         let mut said = self.said.lock();
         if said.planned.len() < CHANGES {
             said.planned.push(Change::new(&self.place.show(path), what));
+        } else {
+            said.more_planned += 1;
         }
     }
 
@@ -139,7 +158,7 @@ impl Directory {
             }
         }
         if goes {
-            self.planned(path, "delete");
+            self.plan_change(path, "delete");
             self.counts.deleted.fetch_add(1, Relaxed);
         }
         Ok(goes)

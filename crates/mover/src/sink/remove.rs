@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use super::dirs::{STEP, kind, set_mode, split};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
+use crate::lineage::Inode;
 
 /// The permissions that an owner needs to empty a directory.
 const OWNER: u32 = 0o700;
@@ -16,7 +17,7 @@ pub(super) struct Removal<'r> {
     /// Whether a path stays; the second argument says whether it is a directory. What contains it stays, too.
     pub(super) keep: &'r dyn Fn(&[u8], bool) -> bool,
     /// Directories that must never be lost, by device and inode.
-    pub(super) spare: &'r [(u64, u64)],
+    pub(super) spare: &'r [Inode],
     /// Hears what could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }

@@ -7,6 +7,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::across;
+use super::ask::Here;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::split;
 use super::trouble::{Doing, Tried, Trouble};
@@ -61,7 +62,15 @@ impl Directory {
             (Kind::File { .. }, _) => self.whole(staging, writer, &part.entry, path, Some(data)),
             (Kind::Dir, _) => self.directory(staging, writer, &part.entry, path),
             (Kind::HardLink { .. }, _) => staging.links.push(&part.entry),
-            _ => self.special(staging, writer, &part.entry, path),
+            _ => {
+                if !self.place.fresh
+                    && let Ok(Here::Same { differs: false }) = self.same(&mut writer.dirs, &part.entry, path)
+                {
+                    self.done.lock().insert(part.file);
+                    return Ok(());
+                }
+                self.special(staging, writer, &part.entry, path)
+            }
         };
         let written = self.settle(path, tried)?.is_some();
         if self.done.lock().insert(part.file) && written {
@@ -143,7 +152,7 @@ impl Directory {
     }
 
     fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, path: &[u8]) -> Tried {
-        self.owners.dress_new(file, attributes, &mut |lost| self.missing(path, lost))?;
+        self.owners.dress_new(file, attributes, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
         }
@@ -215,7 +224,7 @@ impl Directory {
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             let attributes = &cut.entry.attributes;
             let stat = fs::fstat(&file).doing("look at")?;
-            self.owners.dress(&file, &stat, attributes, &mut |lost| self.missing(path, lost))?;
+            self.owners.dress(&file, &stat, attributes, &mut |lost| self.lost(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
@@ -245,8 +254,9 @@ impl Directory {
         match &entry.kind {
             Kind::Symlink { target } => fs::symlinkat(target.as_slice(), stage, at).doing("make the link")?,
             Kind::Fifo => fs::mknodat(stage, at, FileType::Fifo, mode, 0).doing("make the pipe")?,
+            Kind::Socket => fs::mknodat(stage, at, FileType::Socket, mode, 0).doing("make the socket")?,
             Kind::Device { .. } if !self.owners.is_root() => {
-                self.problem(path, "skipped: only root can make devices".into(), false);
+                self.problem(path, "not copied: only root can make devices".into(), true);
                 return Ok(());
             }
             Kind::Device { character, number } => {
@@ -255,7 +265,7 @@ impl Directory {
             }
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
-        let mut warn = |lost| self.missing(path, lost);
+        let mut warn = |lost| self.lost(path, lost);
         let dressed = self.owners.dress_name(stage, at, &entry.attributes, is_link, &mut warn);
         let tried = dressed.and_then(|()| self.rename(stage, &temporary, &dir, name, path));
         writer.tidy(&temporary, tried)
@@ -301,7 +311,7 @@ impl Directory {
         self.others.note(to)?;
         let aside = across::aside(to)?;
         if fs::statat(from, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink > 1) {
-            self.problem(path, across::UNLINKED.into(), false);
+            self.lost(path, across::UNLINKED.into());
         }
         let tried =
             across::duplicate(from, temporary.as_bytes(), &aside.dir, self.spec.durable == Durable::Each)

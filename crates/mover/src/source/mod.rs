@@ -25,6 +25,7 @@ use crate::entry::Time;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::job::{Problem, Source, Walked, Want};
+use crate::lineage::Lineage;
 use crate::part::BLOCK;
 use crate::share::Claims;
 use crate::spec::{Offer, SendSpec};
@@ -108,6 +109,7 @@ enum Is {
     Symlink,
     HardLink(Box<[u8]>),
     Fifo,
+    Socket,
     Device { character: bool, number: u64 },
 }
 
@@ -173,7 +175,12 @@ impl Tree {
             [top] => top.single.clone(),
             _ => None,
         };
-        let offer = Offer { identity: place::identity(&tops), single, mixed: place::mixed(&tops) };
+        let offer = Offer {
+            identity: place::identity(&tops),
+            single,
+            mixed: place::mixed(&tops),
+            lineage: Lineage::new(tops.iter().map(Top::line), dest.is_some()).into(),
+        };
         let tree = Self {
             overlay: Overlay::new(&tops),
             tops,

@@ -16,6 +16,7 @@ use tidecast_text::{escaped, escaped_bytes};
 
 use crate::error::Error;
 use crate::job::Problem;
+use crate::lineage::{Line, above};
 
 use super::walk::DIRECTORY;
 
@@ -226,6 +227,14 @@ impl Dest {
 }
 
 impl Top {
+    /// Where it is, for a receiver.
+    pub(super) fn line(&self) -> Line {
+        let name = self.single.as_deref();
+        let shown = name.map_or_else(|| self.shown.clone(), |name| [self.shown.as_slice(), name].join(&b'/'));
+        let above = above(&self.fd, self.path.as_os_str().as_bytes(), name.unwrap_or_default());
+        Line { shown, inside: name.is_none().then(|| self.inside.clone()), above }
+    }
+
     /// Whether a copy to `dest` would write it over itself.
     pub(super) fn is_at(&self, dest: &Dest) -> bool {
         let Ok(stat) = fstat(&self.fd) else { return false };

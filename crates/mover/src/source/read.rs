@@ -140,6 +140,7 @@ impl Tree {
             }
             Is::HardLink(to) => Kind::HardLink { to: to.to_vec() },
             Is::Fifo => Kind::Fifo,
+            Is::Socket => Kind::Socket,
             Is::Device { character, number } => Kind::Device { character: *character, number: *number },
         };
         let mut entry = self.entry(item, kind);

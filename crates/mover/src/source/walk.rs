@@ -257,10 +257,11 @@ impl<'w> Walk<'w> {
             }
             FileType::Symlink => Is::Symlink,
             FileType::Fifo => Is::Fifo,
+            FileType::Socket => Is::Socket,
             FileType::CharacterDevice => Is::Device { character: true, number: stat.st_rdev },
             FileType::BlockDevice => Is::Device { character: false, number: stat.st_rdev },
             _ => {
-                self.tree.trouble(dir, name, "left out: a socket is of no use elsewhere", false);
+                self.tree.trouble(dir, name, "not copied: it is of no known kind", true);
                 return Ok(());
             }
         };

@@ -196,7 +196,9 @@ fn event(arrived: &Arrived, place: &Path) -> Value {
             Kind::Symlink { target } => ("symlink", entry, text("target", target)),
             Kind::HardLink { to } => ("link", entry, text("to", to)),
             Kind::Dir => ("directory", entry, Value::Null),
-            Kind::Fifo | Kind::Device { .. } | Kind::File { .. } => ("special", entry, Value::Null),
+            Kind::Fifo | Kind::Socket | Kind::Device { .. } | Kind::File { .. } => {
+                ("special", entry, Value::Null)
+            }
         },
     };
     let mut fields = Map::new();

@@ -59,7 +59,7 @@ pub(super) fn tell(
         "bytes_resumed": written.resumed, "deleted": written.deleted, "blocks_again": outcome.again,
         "transfer_seconds": round(outcome.seconds), "dry_run": dry,
         "limits": { "reading": round(outcome.limits.disk_in), "network": round(outcome.limits.network), "writing": round(outcome.limits.disk_out), "rate": round(outcome.limits.rate) },
-        "problems": problems, "failed": failed, "attributes_lost": written.lost, "planned": written.planned,
+        "problems": problems, "failed": failed, "attributes_lost": written.lost, "planned": written.planned, "planned_more": written.more_planned,
     }));
     reporter.clear();
     for problem in &problems {
@@ -73,6 +73,9 @@ pub(super) fn tell(
     }
     for change in &written.planned {
         reporter.result(&format!("{}: {}", change.what, escaped(&change.path)));
+    }
+    if written.more_planned > 0 {
+        reporter.result(&format!("and {}", count(written.more_planned, "more change")));
     }
     let (pairs, lines) = pairs.unwrap_or_default();
     if !pairs.is_null() {
@@ -89,7 +92,7 @@ pub(super) fn tell(
         );
     }
     let names = count(failed, "name");
-    Err(Failure::from(anyhow!("{names} could not be copied; the rest is there")).with(fields))
+    Err(Failure::from(anyhow!("{names} could not be copied or deleted; the rest is done")).with(fields))
 }
 
 fn summary(outcome: &Outcome, dry: bool) -> Vec<String> {
