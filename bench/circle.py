@@ -4,12 +4,16 @@ a replication when half of them are lost, and of a network that was in two parts
     python -m bench.circle PROGRAM [HOSTS...]        figures, by default for 8 and 16 hosts
     python -m bench.circle PROGRAM seeds             three that were told of nobody, by multicast and by a DHT of their own
     python -m bench.circle PROGRAM losses            half of 8 killed, frozen, cut off; two parts that come together
+    python -m bench.circle PROGRAM deaths [HOSTS [ROUNDS]]
+                                                     how soon all know who has died: half of 40, 10 times; other shares; links cut;
+                                                     who is stopped or cut off for 8 s only
 """
 from __future__ import annotations
 
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -213,6 +217,68 @@ def parted(wires: Wires) -> dict:
             "old": len(holders(origin, "node0/nt@1")), "new": len(holders(origin, "node0/nt@2"))}
 
 
+def knows(host: Host, count: int) -> bool:
+    try:
+        return members(host) == count
+    except OSError:  # it is starting
+        return False
+
+
+def die(wires: Wires, lost: list[Wired], how: str) -> float:
+    """When all who are left know of it. Then they are there again."""
+    left = [host for host in wires.hosts if host not in lost]
+    for host in lost:
+        wires.wire(host, None) if how == "cut" else host.daemon.signal(signal.SIGKILL)
+    known = took("the deaths to be known everywhere", lambda: all(knows(host, len(left)) for host in left))
+    for host in lost:
+        if how == "cut":
+            wires.wire(host, "one")
+        else:
+            host.daemon.wait()
+            host.serve(*host.words)
+    took("a circle again", lambda: all(knows(host, len(wires.hosts)) for host in wires.hosts))
+    return known
+
+
+def spared(wires: Wires, count: int, how: str) -> dict:
+    """Some are stopped or cut off for 8 s: nobody takes them for dead, and what they say afterwards is heard at once."""
+    some = random.sample(wires.hosts[1:], count)
+    for host in some:
+        wires.wire(host, None) if how == "cut" else host.daemon.signal(signal.SIGSTOP)
+    time.sleep(8)
+    for host in some:
+        wires.wire(host, "one") if how == "cut" else host.daemon.signal(signal.SIGCONT)
+    name, first = f"after-{how}", some[0]
+    data = wires.base / "little"
+    data.write_bytes(os.urandom(1000))
+    began = time.monotonic()
+    first.create(name, data)
+    while not holders(wires.hosts[0], f"{first.name}/{name}"):
+        time.sleep(0.05)
+    heard, fewest = time.monotonic() - began, len(wires.hosts)
+    while time.monotonic() < began + 20:
+        fewest = min(fewest, *(members(host) for host in wires.hosts))
+        time.sleep(0.2)
+    return {f"{how}_for_8_s": count, "heard_again_s": round(heard, 2), "fewest_members": fewest}
+
+
+def deaths(wires: Wires, count: int, rounds: int) -> dict:
+    circle(wires, count)
+    time.sleep(20)
+    tell = lambda what: print(json.dumps(what), flush=True)  # noqa: E731
+    for how in ("stopped", "cut"):
+        tell(spared(wires, count // 8, how))
+    shares = [("killed", count // 2, rounds), ("killed", 1, 3), ("killed", count * 3 // 4, 3), ("cut", count // 2, 3), ("killed", count - 1, 1)]
+    for how, dead, times in shares:
+        took_s = []
+        for _ in range(times):
+            took_s.append(die(wires, random.sample(wires.hosts[1:], dead), how))
+            time.sleep(10)
+        took_s.sort()
+        tell({"of": count, how: dead, "times": times, "median_s": took_s[times // 2], "most_s": took_s[-1]})
+    return {"hosts": count, "rss_mib": max(rss(host) for host in wires.hosts)}
+
+
 def found(wires: Wires, how: str) -> dict:
     """Three that were told of nobody: by multicast, or by the first one's DHT node."""
     for _ in range(3):
@@ -244,6 +310,10 @@ def main() -> None:
         for how in ("killed", "frozen", "cut"):
             run(program, half_lost, how)
         run(program, parted)
+        return
+    if words[:1] == ["deaths"]:
+        count, rounds = (list(map(int, words[1:])) + [40, 10][len(words) - 1:])[:2]
+        run(program, deaths, count, rounds)
         return
     if words == ["seeds"]:
         for how in ("multicast", "dht"):

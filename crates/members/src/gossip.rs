@@ -344,15 +344,13 @@ impl<K: Keys> Gossip<K> {
     /// passes that on; or `from` was cut off, and comes back with a list of dead who live.
     fn doubts(&mut self, from: NodeId, said: &Member<Peer>, now: u64) -> bool {
         let node = said.id().node();
-        let doubtful = said.state() == State::Down && node != from && self.state(node) == Some(State::Alive);
+        let known = self.known(node).filter(|known| known.state() == State::Alive);
+        let same_life = known.is_some_and(|known| known.id() == said.id());
+        let doubtful = said.state() == State::Down && node != from && same_life;
         if doubtful {
             self.ask(node, Some(said.clone()), now);
         }
         doubtful
-    }
-
-    fn state(&self, node: NodeId) -> Option<State> {
-        self.known(node).map(Member::state)
     }
 
     fn known(&self, node: NodeId) -> Option<&Member<Peer>> {
@@ -521,6 +519,7 @@ impl<K: Keys> Gossip<K> {
         for (node, said) in self.watch.overdue(now) {
             let Some(known) = self.known(node).filter(|known| known.state() != State::Down) else { continue };
             let (member_id, incarnation) = (known.id().clone(), known.incarnation());
+            let said = said.filter(|said| *said.id() == member_id);
             let suspect = Member::new(member_id.clone(), incarnation, State::Suspect);
             let end = Timer::ChangeSuspectToDown { member_id, incarnation, token: self.token };
             let new = known.state() == State::Alive || !self.suspected.contains(&node);

@@ -122,6 +122,29 @@ fn they_die_in_two_waves() {
 }
 
 #[test]
+fn half_die_and_start_again_and_again() {
+    for seed in seeds().take(few()) {
+        let mut world = site(40, &seed);
+        for round in 0..6 {
+            // Those that start call one of the first three.
+            let mut dead = some(&mut world, 23);
+            dead.retain(|i| *i > 2);
+            for i in &dead {
+                world.kill(*i);
+                world.end_channels(*i);
+            }
+            let took = world.until_known(60 * SECOND);
+            assert!(took <= KNOWN, "{seed:?}, round {round}: after {took} ms");
+            assert_none_wronged(&world, &format!("{seed:?}, round {round}"));
+            dead.iter().for_each(|i| world.start(*i));
+            world.converge(60 * SECOND, None);
+            world.run(10 * SECOND);
+            world.declared.clear();
+        }
+    }
+}
+
+#[test]
 fn who_was_stopped_for_8_s_is_alive_afterwards() {
     for seed in seeds().take(few()) {
         let mut world = site(40, &seed);
