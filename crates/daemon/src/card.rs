@@ -18,7 +18,8 @@ const LIFETIME: u64 = 24 * 3600;
 /// Made again this often, seconds.
 const RENEW: u64 = LIFETIME / 4;
 
-/// It is said that a certificate ends when it has so long left, seconds, or a third of its time.
+/// It is said that a certificate ends when it has so long left, seconds; while the daemon runs, also a third of its time at
+/// most, so that those of an hour's life do not warn at every renewal.
 const SOON: u64 = 7 * 24 * 3600;
 
 /// The site's certificate for this daemon.
@@ -46,6 +47,7 @@ impl Certificate {
         let (holder, card) = match path.as_deref() {
             Some(path) => {
                 let (holder, card) = read(path, &key)?;
+                warn_before_end(path, &holder, 1);
                 (Some(holder), card)
             }
             None => (None, String::new()),
@@ -64,6 +66,7 @@ impl Certificate {
             let read = read(path, &self.key).and_then(|(holder, card)| fits(&card).map(|()| (holder, card)));
             match read {
                 Ok((holder, card)) => {
+                    warn_before_end(path, &holder, 3);
                     let until = holder.validity().map_or(0, |(_, until)| until);
                     tracing::info!(path = %path.display(), "read the certificate again: valid until {}", utc(until));
                     *state = Now { holder: Some(holder), taken: stamp, refused: None, made: crate::now() };
@@ -83,6 +86,7 @@ impl Certificate {
             return None;
         }
         state.made = crate::now();
+        warn_before_end(path, state.holder.as_ref()?, 3);
         let card = card(path, state.holder.as_ref()?, &self.key);
         card.inspect_err(|error| tracing::error!(%error, "this daemon's card cannot be renewed")).ok()
     }
@@ -97,6 +101,14 @@ fn read(path: &Path, key: &NodeKey) -> Result<(Holder, String), Error> {
     let holder = Holder::from_pem(&pem, key).map_err(|error| unfit(error.to_string()))?;
     let card = card(path, &holder, key)?;
     Ok((holder, card))
+}
+
+fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
+    let Ok((from, until)) = holder.validity() else { return };
+    let left = until.saturating_sub(crate::now());
+    if left < SOON.min((until - from) / part) {
+        tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(left));
+    }
 }
 
 fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
@@ -116,9 +128,6 @@ fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
             "it is not yet valid: it begins at {}, and the clock of this host shows {clock}; that clock is probably {behind} behind: set it",
             utc(from)
         )));
-    }
-    if until - now < SOON.min((until - from) / 3) {
-        tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(until - now));
     }
     let card = holder.card(key.id(), now, LIFETIME).map_err(|error| unfit(error.to_string()))?;
     Ok(BASE64.encode(&card.encode()))

@@ -116,7 +116,9 @@ pub enum Refused {
     #[error("the ticket or credential is for another swarm")]
     WrongSwarm,
     /// The ticket or credential has run out.
-    #[error("the ticket or credential has expired; ask the owner of the swarm for a new ticket")]
+    #[error(
+        "the ticket or credential has expired by the clock of this host; ask the owner of the swarm for a new ticket"
+    )]
     Expired,
     /// As many nodes as the ticket allows have enrolled with it.
     #[error(
@@ -127,7 +129,9 @@ pub enum Refused {
     #[error("the owner of the swarm cannot record who enrols (its state directory cannot be written)")]
     NotRecorded,
     /// The credential was issued in the future: the clocks differ too much.
-    #[error("the credential is dated in the future; compare the clocks of the two hosts")]
+    #[error(
+        "the credential is dated in the future by the clock of this host, which is probably behind; set it, or that of the owner of the swarm"
+    )]
     NotYetValid,
     /// The proof does not match the ticket and the node.
     #[error("the proof of holding the ticket is wrong")]
