@@ -388,6 +388,11 @@ impl Daemon {
         })
     }
 
+    /// Whether another daemon of this machine brings caches for this one.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.parent.lock().is_some()
+    }
+
     /// A cache has come.
     pub(crate) async fn arrived(&self, id: CacheId, came: Came) {
         {

@@ -58,7 +58,7 @@ impl Failed {
 impl From<Failed> for ApiError {
     fn from(failed: Failed) -> Self {
         let status = match failed.kind {
-            "absent" | "unknown" => axum::http::StatusCode::NOT_FOUND,
+            "absent" => axum::http::StatusCode::NOT_FOUND,
             "denied" => axum::http::StatusCode::INSUFFICIENT_STORAGE,
             "rejected" => axum::http::StatusCode::FORBIDDEN,
             _ => axum::http::StatusCode::BAD_GATEWAY,

@@ -86,17 +86,12 @@ impl Heard {
         let mut last = match self.last {
             Some(last) => last,
             None => match daemon.nobody_to_ask(name.origin.as_deref()).await {
-                Some(why) => Failed::new("unknown", format!("{name} cannot be had: {why}")),
+                Some(why) => Failed::new("absent", format!("{name} cannot be had: {why}")),
                 None => Failed::new("unreachable", format!("no host is known that has {name}")),
             },
         };
-        if matches!(last.kind, "unreachable" | "absent" | "unknown") {
-            let why = daemon.peers.with_refusals(last.why.clone());
-            // One that was refused might have it, once that is mended.
-            if last.kind == "unknown" && why != last.why {
-                last.kind = "unreachable";
-            }
-            last.why = why;
+        if matches!(last.kind, "unreachable" | "absent") {
+            last.why = daemon.peers.with_refusals(last.why);
         }
         last
     }

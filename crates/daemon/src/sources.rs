@@ -136,6 +136,9 @@ impl Daemon {
 
     /// Why no other host can be asked for what `origin` made, now or soon. None: there are others, or may be.
     pub(crate) async fn nobody_to_ask(&self, origin: Option<&str>) -> Option<String> {
+        if self.has_parent() {
+            return None;
+        }
         if self.peers.trust().is_nobody() {
             return Some("this daemon trusts no other: name the site's CA in its configuration".into());
         }

@@ -300,7 +300,7 @@ async fn ready(asker: &mut Asker, name: &CacheName) -> Result<CacheInfo, Error> 
 fn judged(failed: &ClientError) -> Error {
     match failed {
         ClientError::Refused { kind, why, .. } => match kind.as_str() {
-            "absent" | "invalid" | "unknown" => error("Resolution", false, why),
+            "absent" | "invalid" => error("Resolution", false, why),
             "forbidden" | "rejected" | "taken" => error("Authorization", false, why),
             "malformed" => error("Parameter", false, why),
             "denied" => error("Specification", true, why),
