@@ -19,6 +19,18 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
+    /// The same, of a disk or a quota that is full.
+    #[error("cannot {doing} {path}: {error}{held}", path = escaped(path))]
+    NoRoom {
+        /// What was tried: "write".
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+        /// What takes room beside it; each begins with a semicolon.
+        held: String,
+    },
     /// The network.
     #[error("{doing}: {error}")]
     Network {
@@ -36,6 +48,9 @@ pub enum Error {
     /// What came does not follow the protocol, or is damaged.
     #[error("what came from the other end is damaged: {0}")]
     Damaged(String),
+    /// A program has said something else before its first message.
+    #[error("the other end printed \"{0}\" where the answer of tidecast belongs")]
+    Noise(String),
     /// The command asks for something that cannot be.
     #[error("{0}")]
     Usage(String),

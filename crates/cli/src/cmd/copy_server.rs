@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use tidecast_mover::end::{Pipes, Server, ServerKey, ServerOptions, answer};
+use tidecast_mover::back::Pipes;
+use tidecast_mover::end::{Server, ServerKey, ServerOptions, answer};
 use tidecast_mover::spec::Accept;
 use tidecast_text::escaped;
 
@@ -179,6 +180,6 @@ pub(crate) fn end() -> Outcome {
     let file = |fd: std::io::Result<std::os::fd::OwnedFd>| fd.map(File::from).context("no pipe");
     let incoming = file(rustix::io::dup(std::io::stdin()).map_err(Into::into))?;
     let outgoing = file(rustix::io::dup(std::io::stdout()).map_err(Into::into))?;
-    answer(Pipes { incoming, outgoing })?;
+    answer(Pipes::new(incoming, outgoing)?)?;
     Ok(serde_json::Map::new())
 }

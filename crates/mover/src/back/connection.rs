@@ -1,7 +1,6 @@
 //! A connection: TCP, TLS over it, or the pipes of another program. After its opening it is used in one direction only, so
 //! blocking reads and writes need no second thread to go round each other.
 
-use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 
 use super::limit::Limit;
+use super::pipe::{Cut, Pipe};
 use super::tls::Stream;
 use crate::error::Error;
 
@@ -90,8 +90,7 @@ enum Transport {
     Tcp(TcpStream, Option<Limit>),
     Client(Box<Stream<UnbufferedClientConnection>>),
     Server(Box<Stream<UnbufferedServerConnection>>),
-    In(File),
-    Out(File),
+    Pipe(Pipe),
 }
 
 impl Connection {
@@ -142,14 +141,9 @@ impl Connection {
         Ok(Self { transport: Transport::Server(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
-    /// What another program writes.
-    pub(crate) fn incoming(pipe: File) -> Self {
-        Self { transport: Transport::In(pipe), peer: None, round_trip: Duration::ZERO }
-    }
-
-    /// What another program reads.
-    pub(crate) fn outgoing(pipe: File) -> Self {
-        Self { transport: Transport::Out(pipe), peer: None, round_trip: Duration::ZERO }
+    /// What another program writes, or reads.
+    pub(crate) fn pipe(pipe: Pipe) -> Self {
+        Self { transport: Transport::Pipe(pipe), peer: None, round_trip: Duration::ZERO }
     }
 
     /// The peer has proved that it may speak here: its messages may be long from now on.
@@ -157,7 +151,7 @@ impl Connection {
         match &mut self.transport {
             Transport::Tcp(_, limit) => *limit = None,
             Transport::Server(stream) => stream.prove(),
-            Transport::Client(_) | Transport::In(_) | Transport::Out(_) => {}
+            Transport::Client(_) | Transport::Pipe(_) => {}
         }
         self.tcp().map_or(Ok(()), |tcp| tcp.set_read_timeout(Some(OPENING)))
     }
@@ -169,11 +163,11 @@ impl Connection {
         tcp.set_write_timeout(None)
     }
 
-    /// Nothing but its breaking ends it.
-    pub(crate) fn untimed(&self) -> io::Result<()> {
+    /// Reads and writes wait for so long at most; None: nothing but its breaking ends it.
+    pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         let Some(tcp) = self.tcp() else { return Ok(()) };
-        tcp.set_read_timeout(None)?;
-        tcp.set_write_timeout(None)
+        tcp.set_read_timeout(patience)?;
+        tcp.set_write_timeout(patience)
     }
 
     /// Lets this algorithm say how fast to send; where the system does not have it, or not for everybody, its own stays.
@@ -201,7 +195,10 @@ impl Connection {
 
     /// Ends the connection for whoever waits on it, from another thread.
     pub(crate) fn handle(&self) -> Option<Handle> {
-        self.tcp().and_then(|tcp| tcp.try_clone().ok()).map(Handle)
+        match &self.transport {
+            Transport::Pipe(pipe) => Some(Handle::Pipe(pipe.cutter())),
+            _ => self.tcp().and_then(|tcp| tcp.try_clone().ok()).map(Handle::Tcp),
+        }
     }
 
     /// The socket below it.
@@ -210,7 +207,7 @@ impl Connection {
             Transport::Tcp(tcp, _) => Some(tcp),
             Transport::Client(stream) => Some(&stream.tcp),
             Transport::Server(stream) => Some(&stream.tcp),
-            Transport::In(_) | Transport::Out(_) => None,
+            Transport::Pipe(_) => None,
         }
     }
 
@@ -228,12 +225,18 @@ impl Connection {
 
 /// Ends a connection.
 #[derive(Debug)]
-pub(crate) struct Handle(TcpStream);
+pub(crate) enum Handle {
+    Tcp(TcpStream),
+    Pipe(Arc<Cut>),
+}
 
 impl Handle {
     /// At once: what was not sent is lost.
     pub(crate) fn cut(&self) {
-        let _ = self.0.shutdown(Shutdown::Both);
+        match self {
+            Self::Tcp(tcp) => drop(tcp.shutdown(Shutdown::Both)),
+            Self::Pipe(pipe) => pipe.cut(),
+        }
     }
 }
 
@@ -244,8 +247,7 @@ impl Read for Connection {
             Transport::Tcp(tcp, Some(limit)) => limit.read(tcp, buf),
             Transport::Client(stream) => stream.read(buf),
             Transport::Server(stream) => stream.read(buf),
-            Transport::In(pipe) => pipe.read(buf),
-            Transport::Out(_) => Err(io::ErrorKind::Unsupported.into()),
+            Transport::Pipe(pipe) => pipe.read(buf),
         }
     }
 }
@@ -256,8 +258,7 @@ impl Write for Connection {
             Transport::Tcp(tcp, _) => tcp.write(buf),
             Transport::Client(stream) => stream.write(buf),
             Transport::Server(stream) => stream.write(buf),
-            Transport::Out(pipe) => pipe.write(buf),
-            Transport::In(_) => Err(io::ErrorKind::Unsupported.into()),
+            Transport::Pipe(pipe) => pipe.write(buf),
         }
     }
 
@@ -266,17 +267,16 @@ impl Write for Connection {
             Transport::Tcp(tcp, _) => tcp.write_vectored(bufs),
             Transport::Client(stream) => stream.write_vectored(bufs),
             Transport::Server(stream) => stream.write_vectored(bufs),
-            Transport::Out(pipe) => pipe.write_vectored(bufs),
-            Transport::In(_) => Err(io::ErrorKind::Unsupported.into()),
+            Transport::Pipe(pipe) => pipe.write_vectored(bufs),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.transport {
-            Transport::Tcp(..) | Transport::In(_) => Ok(()),
+            Transport::Tcp(..) => Ok(()),
             Transport::Client(stream) => stream.flush(),
             Transport::Server(stream) => stream.flush(),
-            Transport::Out(pipe) => pipe.flush(),
+            Transport::Pipe(pipe) => pipe.flush(),
         }
     }
 }
@@ -305,6 +305,9 @@ fn handshake(with: SocketAddr, error: io::Error) -> Error {
             doing: format!("{with} is not who it should be, by its key"),
             error: io::Error::other(why.to_string()),
         };
+    }
+    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+        return Error::Network { doing: format!("no answer from {with}"), error };
     }
     let doing = format!(
         "TLS with {with} failed (one side --plain and the other not, or not the key that was expected?)"

@@ -4,7 +4,6 @@
 //! opened anew when it breaks; a listener's connections come as the dialer opens them.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -18,6 +17,7 @@ use tidecast_identity::NodeId;
 use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
 use super::frame::{MAX_UNPROVEN, expect_message_within, write_message};
 use super::limit::Limit;
+use super::pipe::Pipes;
 use crate::error::Error;
 use crate::queue::{Popped, Queue};
 
@@ -208,12 +208,14 @@ impl Link {
 
     /// The two pipes of another program: blocks go one way and returns the other.
     #[must_use]
-    pub fn pipes(incoming: File, outgoing: File, sends: bool) -> Self {
+    pub fn pipes(mut pipes: Pipes, sends: bool) -> Self {
+        // Silence is for the session to judge.
+        pipes.set_patience(None);
         let shared = Shared::new(1);
         let (there, back) = (Purpose::Stream(0), Purpose::Return);
         let (reads, writes) = if sends { (back, there) } else { (there, back) };
-        shared.arrive(Connection::incoming(incoming), reads);
-        shared.arrive(Connection::outgoing(outgoing), writes);
+        shared.arrive(Connection::pipe(pipes.incoming), reads);
+        shared.arrive(Connection::pipe(pipes.outgoing), writes);
         Self { shared, kind: LinkKind::Pipes }
     }
 

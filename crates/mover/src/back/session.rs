@@ -154,12 +154,11 @@ impl Heard {
         if self.last.lock().elapsed() <= self.timeout {
             return Ok(());
         }
-        Err(trouble().unwrap_or_else(|| {
-            Error::Silent(format!(
-                "nothing was heard from the other end for {} s; give the command again to go on",
-                self.timeout.as_secs()
-            ))
-        }))
+        let again = trouble().map_or(String::new(), |e| format!(" (connecting again: {})", e.why()));
+        Err(Error::Silent(format!(
+            "nothing was heard from the other end for {} s{again}; give the command again to go on",
+            self.timeout.as_secs()
+        )))
     }
 }
 

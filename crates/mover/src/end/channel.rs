@@ -1,13 +1,14 @@
 //! A channel of messages to an end that is elsewhere.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidecast_text::escaped_bytes;
 
+use crate::back::Pipes;
 use crate::back::connection::{Connection, Handle, OPENING};
 use crate::back::frame::{MAX_MESSAGE, expect_message_within, write_message};
 use crate::error::Error;
@@ -26,14 +27,13 @@ pub enum Channel {
 #[derive(Debug)]
 pub struct Net(pub(crate) Connection);
 
-/// What a program reads and writes.
-#[derive(Debug)]
-pub struct Pipes {
-    /// What comes.
-    pub incoming: File,
-    /// What goes.
-    pub outgoing: File,
-}
+/// The first answer of a program is no longer than this: it says what it is asked for, and where it listens.
+const MAX_FIRST: usize = 1 << 20;
+/// How a message begins.
+const MESSAGE: [u8; 4] = [2, 0, 0, 0];
+/// What is shown of what is no message, at most (bytes), and how long the rest of it is waited for.
+const SHOWN: usize = 160;
+const REST: Duration = Duration::from_millis(300);
 
 impl Channel {
     pub(crate) fn net(connection: Connection) -> Self {
@@ -79,19 +79,49 @@ impl Channel {
             Self::Connection(net) => &mut net.0,
             Self::Pipes(pipes) => &mut pipes.incoming,
         };
-        expect_message_within(&mut &mut *from, most).map_err(|e| match e {
-            Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
-                let error = std::io::Error::other("it has ended, or closed the connection");
-                Error::Network { doing: "the other end has gone".into(), error }
-            }
-            other => other,
-        })
+        expect_message_within(&mut &mut *from, most).map_err(silent)
     }
 
-    /// From now on nothing but its breaking ends it: others see to it that the copy itself does not stand still.
-    pub(crate) fn patient(&self) -> Result<(), Error> {
-        let Self::Connection(net) = self else { return Ok(()) };
-        net.0.untimed().map_err(|error| Error::Network { doing: "a channel".into(), error })
+    /// The first answer. Of a program it may come after what the shell printed that has started it.
+    ///
+    /// # Errors
+    /// As [`Channel::hear`]; [`Error::Noise`].
+    pub(crate) fn hear_first<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        let Self::Pipes(pipes) = self else { return self.hear() };
+        let mut seen = Seen { from: &mut pipes.incoming, bytes: Vec::new() };
+        let message = expect_message_within::<serde_json::Value>(&mut seen, MAX_FIRST);
+        let (mut bytes, noisy) = (seen.bytes, matches!(message, Err(Error::Damaged(_))));
+        if let Err(error) = message {
+            let begun = bytes.get(..MESSAGE.len()).unwrap_or(&bytes);
+            if !noisy && MESSAGE.starts_with(begun) {
+                return Err(silent(error));
+            }
+            pipes.incoming.patience = Some(REST);
+            let mut byte = [0];
+            while bytes.len() < SHOWN
+                && first_line(&bytes).is_none()
+                && matches!(pipes.incoming.read(&mut byte), Ok(1))
+            {
+                bytes.push(byte[0]);
+            }
+            let line = first_line(&bytes).unwrap_or(&bytes);
+            return Err(Error::Noise(escaped_bytes(line).to_string()));
+        }
+        let message = message.unwrap_or_default();
+        serde_json::from_value(message)
+            .map_err(|e| Error::Damaged(format!("a message that is not understood: {e}")))
+    }
+
+    /// How long it may be silent; None: others see to it that the copy itself does not stand still.
+    pub(crate) fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Error> {
+        match self {
+            Self::Pipes(pipes) => pipes.set_patience(patience),
+            Self::Connection(net) => net
+                .0
+                .set_patience(patience)
+                .map_err(|error| Error::Network { doing: "a channel".into(), error })?,
+        }
+        Ok(())
     }
 
     /// Ends it so that what was said last is heard: a connection that is closed before all that came is read takes that along.
@@ -102,22 +132,61 @@ impl Channel {
         while Instant::now() < until && matches!(net.0.read(&mut unread), Ok(1..)) {}
     }
 
-    /// Ends the wait of another thread on it, if that can be done.
-    pub(crate) fn breaker(&self) -> Option<Breaker> {
-        match self {
-            Self::Connection(net) => net.0.handle().map(Breaker),
-            Self::Pipes(_) => None,
-        }
+    /// Ends the wait of another thread on it.
+    pub(crate) fn breaker(&self) -> Breaker {
+        Breaker(match self {
+            Self::Connection(net) => net.0.handle().into_iter().collect(),
+            Self::Pipes(Pipes { incoming, outgoing }) => {
+                [incoming, outgoing].map(|pipe| Handle::Pipe(pipe.cutter())).into()
+            }
+        })
     }
 }
 
 /// Breaks a channel.
 #[derive(Debug)]
-pub struct Breaker(Handle);
+pub struct Breaker(Vec<Handle>);
 
 impl Breaker {
     /// Whoever waits on it waits no more.
     pub fn cut(&self) {
-        self.0.cut();
+        self.0.iter().for_each(Handle::cut);
+    }
+}
+
+/// The first line that says something, if it is complete.
+fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+    let line = bytes.split_inclusive(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty())?;
+    line.ends_with(b"\n").then(|| line.trim_ascii())
+}
+
+/// What an error of a channel says of the other end.
+fn silent(error: Error) -> Error {
+    match error {
+        Error::Network { error, .. } if error.kind() == ErrorKind::UnexpectedEof => {
+            let error = io::Error::other("it has ended, or closed the connection");
+            Error::Network { doing: "the other end has gone".into(), error }
+        }
+        Error::Network { error, .. }
+            if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) =>
+        {
+            Error::Silent("the other end does not answer; give the command again to go on".into())
+        }
+        other => other,
+    }
+}
+
+/// Reads, and keeps the first of it.
+struct Seen<'r, R> {
+    from: &'r mut R,
+    bytes: Vec<u8>,
+}
+
+impl<R: Read> Read for Seen<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buf)?;
+        let room = SHOWN.saturating_sub(self.bytes.len()).min(read);
+        self.bytes.extend_from_slice(&buf[..room]);
+        Ok(read)
     }
 }

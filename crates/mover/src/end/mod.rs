@@ -13,7 +13,7 @@ mod local;
 mod remote;
 mod serve;
 
-pub use channel::{Breaker, Channel, Pipes};
+pub use channel::{Breaker, Channel};
 pub use local::{Receiving, Sending};
 pub use remote::{Progressed, Remote, Request, Role, VERSION, Way, answer};
 pub use serve::{Secrets, Server, ServerKey, ServerOptions, ask_server, read_opening};

@@ -10,16 +10,19 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidecast_identity::{NodeId, NodeKey, Tls};
 
-use super::channel::{Breaker, Channel, Pipes};
+use super::channel::{Breaker, Channel};
 use super::home;
 use super::local::{Receiving, Sending};
 use crate::back::{
-    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Progress, SessionId, Target, congestion,
+    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Pipes, Progress, SessionId, Target,
+    congestion,
 };
 use crate::error::Error;
 use crate::share::Claimed;
 use crate::spec::{Offer, ReceiveSpec, SendSpec};
 
+/// An end that a program has started waits so long to be told what to do: the user may have to let the other one in first.
+const ASKED: Duration = Duration::from_secs(600);
 /// Between two words of progress.
 const PROGRESS: Duration = Duration::from_millis(250);
 
@@ -142,15 +145,25 @@ pub enum Progressed {
 }
 
 impl Remote {
-    /// Asks an end to get ready.
+    /// Asks an end to get ready. For its answers, the first and those while it is at work, `start` is added to the timeout: it may have
+    /// to be let in, and to find out where it can connect.
     ///
     /// # Errors
     /// When it refuses, is not understood, or has gone.
-    pub fn ask(mut channel: Channel, request: &Request) -> Result<Self, Error> {
-        channel.say(request)?;
-        match channel.hear::<Answer>()? {
+    pub fn ask(mut channel: Channel, request: &Request, start: Duration) -> Result<Self, Error> {
+        let patience = request.options.timeout.saturating_add(start);
+        if matches!(channel, Channel::Pipes(_)) {
+            channel.set_patience(Some(patience))?;
+        }
+        let said = channel.say(request);
+        // A shell that starts no program prints why, and hears nothing.
+        let answer = match (channel.hear_first::<Answer>(), said) {
+            (Err(noise @ Error::Noise(_)), _) | (_, Err(noise)) => return Err(noise),
+            (answer, Ok(())) => answer?,
+        };
+        match answer {
             Answer::Ready { offer, target, node } => {
-                channel.patient()?;
+                channel.set_patience(Some(patience))?;
                 Ok(Self { channel, offer, target, node })
             }
             Answer::Refused(why) => Err(Error::Refused(why)),
@@ -177,9 +190,9 @@ impl Remote {
         self.channel.say(&Ask::Claimed(claimed))
     }
 
-    /// What ends the wait of another thread in [`Remote::hear`]; of a program, its end does.
+    /// What ends the wait of another thread in [`Remote::hear`].
     #[must_use]
-    pub fn breaker(&self) -> Option<Breaker> {
+    pub fn breaker(&self) -> Breaker {
         self.channel.breaker()
     }
 
@@ -239,6 +252,7 @@ impl End {
 /// When the channel breaks before that can be said.
 pub fn answer(pipes: Pipes) -> Result<(), Error> {
     let mut channel = Channel::Pipes(pipes);
+    channel.set_patience(Some(ASKED))?;
     let mut request: Request = channel.hear()?;
     let understood = request.understood().and_then(|()| request.role.at_home());
     let tls = understood.and_then(|()| Ok(Arc::new(Tls::new(&NodeKey::generate()?)?)));
@@ -326,10 +340,10 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
         }
         Begun::Channel { end, node } => {
             channel.say(&ready(end.offer(), None, node))?;
-            let Channel::Pipes(Pipes { incoming, outgoing }) = channel else {
+            let Channel::Pipes(pipes) = channel else {
                 return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
             };
-            let link = Link::pipes(incoming, outgoing, end.sends());
+            let link = Link::pipes(pipes, end.sends());
             drop(end.run(&link, &request.options, &Monitor::default()));
         }
     }
@@ -404,8 +418,14 @@ fn any(port: u16) -> SocketAddr {
 }
 
 /// Runs an end and says on the channel how it goes. When nobody is there any more to hear it, it ends.
-pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options) -> Result<Outcome, Error> {
-    channel.patient()?;
+pub(super) fn report(
+    mut channel: Channel,
+    end: &End,
+    link: &Link,
+    options: &Options,
+) -> Result<Outcome, Error> {
+    // Who asks may stand still, and the copy may go on all the same: that is for the link to judge.
+    channel.set_patience(Some(options.timeout))?;
     let channel = Arc::new(Mutex::new(channel));
     if let End::Send(sending) = end {
         let channel = channel.clone();
@@ -425,10 +445,20 @@ pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options
             while !over.load(SeqCst) {
                 std::thread::park_timeout(PROGRESS);
                 let progress = Answer::Progress(Box::new(monitor.progress()));
-                if !over.load(SeqCst) && channel.lock().say(&progress).is_err() {
-                    monitor.cancel();
+                if over.load(SeqCst) {
+                    break;
+                }
+                match channel.lock().say(&progress) {
+                    Ok(()) => {}
+                    // What was said in part can not be followed by anything else.
+                    Err(Error::Network { error, .. }) if is_timeout(&error) => return false,
+                    Err(_) => {
+                        monitor.cancel();
+                        return false;
+                    }
                 }
             }
+            true
         });
         let outcome = end.run(link, options, &monitor);
         over.store(true, SeqCst);
@@ -438,9 +468,16 @@ pub(super) fn report(channel: Channel, end: &End, link: &Link, options: &Options
             Err(e) => Answer::Failed(e.why()),
         };
         // If nobody hears it there is nobody to tell.
-        let _ = saying.join().map(|()| channel.lock().say(&last));
+        if saying.join().unwrap_or(false) {
+            let _ = channel.lock().say(&last);
+        }
         outcome
     })
+}
+
+/// A write that waited too long; of a socket the system calls it otherwise.
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Brings two ends together, wherever they are, and looks on until they are done.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use serde_json::json;
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_mover::Error;
 use tidecast_mover::back::{
-    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
+    Guard, Link, Listener, Monitor, NodeName, Options, Outcome, Pipes, STREAMS, SessionId, Target,
 };
 use tidecast_mover::end::{
-    Breaker, Channel, Pipes, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, Way, ask_server,
+    Breaker, Channel, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, Way, ask_server,
 };
 use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
@@ -247,14 +247,14 @@ impl Ends<'_> {
         let sending = self.sending()?;
         let role = Role::Receive(self.receive(sending.offer()));
         let (there, link) = self.meet(to, &role, true)?;
-        self.finish(there, || sending.run(&link, &self.options(), self.monitor))
+        self.finish(there, None, || sending.run(&link, &self.options(), self.monitor))
     }
 
     fn pull(&self, from: &Place) -> Result<Outcome, Error> {
         let role = Role::Send(self.send());
         let (there, link) = self.meet(from, &role, false)?;
         let receiving = self.receiving(&there.offer())?;
-        self.finish(there, || receiving.run(&link, &self.options(), self.monitor))
+        self.finish(there, None, || receiving.run(&link, &self.options(), self.monitor))
     }
 
     /// An end elsewhere that is ready, and the link to it.
@@ -280,9 +280,9 @@ impl Ends<'_> {
         }
         let there = self.ask(place, role, Way::Channel, &Guard::Plain)?;
         let offer = there.remote.offer.clone();
-        let Pipes { incoming, outgoing } =
+        let pipes =
             there.remote.into_pipes().ok_or_else(|| Error::Usage("--via ssh is for host:path".into()))?;
-        Ok((Other { offer, remote: None, program: there.program }, Link::pipes(incoming, outgoing, sends)))
+        Ok((Other { offer, remote: None, program: there.program }, Link::pipes(pipes, sends)))
     }
 
     fn ask(&self, place: &Place, role: &Role, way: Way, guard: &Guard) -> Result<There, Error> {
@@ -292,7 +292,7 @@ impl Ends<'_> {
             Place::Ssh { host, .. } => {
                 let (program, pipes) =
                     Program::start(self.job.way, host).map_err(|e| Error::There(format!("{e:#}")))?;
-                match Remote::ask(Channel::Pipes(pipes), &request) {
+                match Remote::ask(Channel::Pipes(pipes), &request, start()) {
                     Ok(remote) => Ok(There { remote, program: Some(program) }),
                     Err(e) => Err(program.explain(e, host, &self.job.way.remote_program)),
                 }
@@ -303,16 +303,17 @@ impl Ends<'_> {
                     server.addresses().map_err(usage)?,
                     server.key(self.job.way.key.as_ref()).map_err(usage)?,
                 );
-                let remote = Remote::ask(ask_server(&addresses, &key, guard)?, &request)?;
+                let remote = Remote::ask(ask_server(&addresses, &key, guard)?, &request, start())?;
                 Ok(There { remote, program: None })
             }
         }
     }
 
-    /// Runs this end; what the other one says meanwhile is listened to, so that it need not wait.
+    /// Runs this end; what the other one says meanwhile is listened to, so that it need not wait. When it fails, `other` is cut.
     fn finish(
         &self,
         mut there: Other,
+        other: Option<Breaker>,
         run: impl FnOnce() -> Result<Outcome, Error>,
     ) -> Result<Outcome, Error> {
         let Some(mut remote) = there.remote.take() else {
@@ -332,17 +333,20 @@ impl Ends<'_> {
                         }
                         Ok(Progressed::Done(_)) => return,
                         Err(Error::There(why)) => break why,
+                        // The copy itself may go on.
+                        Err(Error::Silent(_)) => return,
                         // A server's channel may break and its streams come again; a program has ended with its pipes.
                         Err(_) if is_program => break "it has ended".into(),
                         Err(_) => return,
                     }
                 };
                 self.monitor.lose(why);
+                other.inspect(Breaker::cut);
             });
             let outcome = run();
             // All is said: what the other end still has to say is of no use, and it may have gone without a word.
             drop(there);
-            breaker.inspect(Breaker::cut);
+            breaker.cut();
             outcome
         })
     }
@@ -369,13 +373,14 @@ impl Ends<'_> {
             sender.remote.go(receiver.target(to, self.job.way)?, Offer::default())?;
             (sender, receiver)
         };
-        let receiver = Other::apart(receiver);
-        self.finish(receiver, || {
+        let (receiver, cut) = (Other::apart(receiver), sender.remote.breaker());
+        self.finish(receiver, Some(cut), || {
             loop {
                 if let Some(error) = self.monitor.wish() {
                     return Err(error);
                 }
-                match sender.remote.hear()? {
+                // When the receiver has failed, its reason counts.
+                match sender.remote.hear().map_err(|e| self.monitor.wish().unwrap_or(e))? {
                     Progressed::Claim(batch, known) => {
                         sender.remote.claimed(self.claimed(batch, known))?;
                     }
@@ -440,6 +445,13 @@ fn resolve(names: &[String], port: u16) -> Result<Vec<SocketAddr>, Error> {
     Ok(all)
 }
 
+/// What is added to the timeout while the other end starts: to log in, and where there is a terminal, to ask for a password, for which
+/// sshd waits so long too.
+fn start() -> Duration {
+    let asks = std::fs::File::open("/dev/tty").is_ok();
+    Duration::from_secs(if asks { 120 } else { 20 })
+}
+
 /// A program at the other end of ssh.
 struct Program(Child);
 
@@ -454,16 +466,27 @@ impl Program {
         let outgoing = child.stdin.take().context("no pipe")?;
         let incoming = child.stdout.take().context("no pipe")?;
         let file = |fd: std::os::fd::OwnedFd| std::fs::File::from(fd);
-        Ok((Self(child), Pipes { incoming: file(incoming.into()), outgoing: file(outgoing.into()) }))
+        let pipes = Pipes::new(file(incoming.into()), file(outgoing.into())).context("no pipe")?;
+        Ok((Self(child), pipes))
     }
 
     /// Why there was no answer.
     fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
-        if !matches!(error, Error::Network { .. }) {
-            self.end();
-            return error;
+        let noise = match &error {
+            Error::Network { .. } => None,
+            Error::Noise(line) => Some(line.clone()),
+            _ => {
+                self.end();
+                return error;
+            }
+        };
+        let status = self.wait(ENDS).and_then(|status| status.code());
+        if let Some(line) = noise.filter(|_| !matches!(status, Some(127 | 255))) {
+            return Error::There(format!(
+                "{host} printed \"{line}\" where the answer of tidecast belongs: start-up files of the shell there (.bashrc) must print \
+                 nothing when no terminal is attached"
+            ));
         }
-        let status = self.0.wait().ok().and_then(|status| status.code());
         Error::There(match status {
             Some(255) => format!("ssh does not reach {host}"),
             Some(127) => format!(
@@ -475,14 +498,19 @@ impl Program {
 
     /// Waits for its end, for a while.
     fn end(mut self) {
-        let until = Instant::now() + ENDS;
+        let _ = self.wait(ENDS);
+    }
+
+    /// How it ended, which it must in that time.
+    fn wait(&mut self, most: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + most;
         while Instant::now() < until {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
+            match self.0.try_wait() {
+                Ok(None) => std::thread::sleep(LOOK / 10),
+                ended => return ended.ok().flatten(),
             }
-            std::thread::sleep(LOOK / 10);
         }
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.wait().ok()
     }
 }
