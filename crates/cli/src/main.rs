@@ -27,6 +27,7 @@ use crate::settings::Settings;
 
 fn main() -> ExitCode {
     secret::hide();
+    stop::outlive_file_size_limit();
     // HTCondor calls a plugin by its name, with flags of its own kind.
     let line = cmd::plugin::command_line(std::env::args_os());
     let cli = match Cli::try_parse_from(line.unwrap_or_else(|| std::env::args_os().collect())) {

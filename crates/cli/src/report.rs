@@ -313,7 +313,13 @@ pub(crate) fn say(text: &str) {
 
 fn write(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if out.write_all(bytes).and_then(|()| out.flush()).is_err() && !OUTLIVES.load(Ordering::Relaxed) {
+    if let Err(e) = out.write_all(bytes).and_then(|()| out.flush()) {
+        if OUTLIVES.load(Ordering::Relaxed) {
+            return;
+        }
+        if e.kind() != std::io::ErrorKind::BrokenPipe {
+            complain(&format!("tidecast: error: cannot write to standard output: {e}"));
+        }
         std::process::exit(Code::Cut as i32);
     }
 }

@@ -5,6 +5,7 @@
 use std::future::Future;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -24,6 +25,13 @@ pub(crate) fn hangups() -> Result<watch::Receiver<u64>> {
         }
     });
     Ok(receiver)
+}
+
+/// A write beyond the limit on file sizes (`ulimit -f`, as batch systems set it) fails like any other, with a reason that names the file;
+/// unless SIGXFSZ is blocked it kills the program first. All threads inherit that, and no program that is started does.
+pub(crate) fn outlive_file_size_limit() {
+    let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
+    debug_assert!(blocked.is_ok());
 }
 
 /// Hears of the first signal. Cheap to clone.
