@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     for part in &all {
         assert!(is_safe(&part.entry.path));
         claimed += part.data.payload();
-        if let Data::Bytes { offset, len, .. } = part.data {
+        if let Data::Bytes { offset, len, .. } | Data::Same { offset, len, .. } = part.data {
             assert!(offset + u64::from(len) <= part.entry.len());
         }
         if let Data::Hole { offset, len, .. } = part.data {

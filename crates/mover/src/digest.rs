@@ -3,6 +3,10 @@
 //! Who sends is believed, and on TLS nobody else is heard. So it is accidents that parts are checked for, and XXH3 of 128 bits does
 //! that at the speed of memory. Contents that are compared (`--checksum`) may be anybody's: those have the Merkle trees of BEP 52.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use tidecast_hash::{Digest, LEAF, leaves};
 use tidecast_metainfo::merkle;
 use twox_hash::XxHash3_128;
@@ -38,6 +42,24 @@ pub fn read<E>(
         hasher.write(step);
     }
     Ok(of(hasher.finish_128()))
+}
+
+/// The same of a stretch of a file; None if it ends before.
+///
+/// # Errors
+/// Those of the file.
+pub fn at(file: &File, offset: u64, len: usize) -> io::Result<Option<Digest>> {
+    let mut hasher = XxHash3_128::new();
+    let mut room = vec![0; STEP.min(len)];
+    for done in (0..len).step_by(STEP) {
+        let step = &mut room[..STEP.min(len - done)];
+        match file.read_exact_at(step, offset + done as u64) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        hasher.write(step);
+    }
+    Ok(Some(of(hasher.finish_128())))
 }
 
 fn of(hash: u128) -> Digest {

@@ -2,7 +2,6 @@
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
-use tidecast_hash::Digest;
 
 use crate::block::Block;
 use crate::error::Error;
@@ -57,9 +56,10 @@ pub struct Want {
 pub struct Wanted {
     /// Its number.
     pub file: u64,
-    /// The parts that an interrupted copy has left: their numbers (offset / block) and digests.
+    /// Parts that an interrupted copy has left, by their numbers (offset / block). Whether they are the source's is still to be
+    /// asked ([`crate::part::Data::Same`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub have: Vec<(u64, Digest)>,
+    pub have: Vec<u64>,
 }
 
 /// Something that concerns one name; the rest goes on.

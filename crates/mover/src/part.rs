@@ -65,6 +65,17 @@ pub enum Data {
         /// As in [`Data::Bytes`]; always there for a file that is one hole and no longer than [`BLOCK`].
         root: Option<Digest>,
     },
+    /// None: are these the bytes that the receiver has there since an interrupted copy?
+    Same {
+        /// As in [`Data::Bytes`].
+        offset: u64,
+        /// As in [`Data::Bytes`].
+        len: u32,
+        /// As in [`Data::Bytes`].
+        digest: Digest,
+        /// As in [`Data::Bytes`].
+        root: Option<Digest>,
+    },
 }
 
 impl Data {
@@ -168,10 +179,11 @@ impl TableWriter {
             Data::Ask { root } => (1, root.as_ref()),
             Data::Bytes { root, .. } => (2, root.as_ref()),
             Data::Hole { root, .. } => (3, root.as_ref()),
+            Data::Same { root, .. } => (4, root.as_ref()),
         };
         self.bytes.push(code | u8::from(root.is_some()) << 4);
         match data {
-            Data::Bytes { offset, len, digest, .. } => {
+            Data::Bytes { offset, len, digest, .. } | Data::Same { offset, len, digest, .. } => {
                 self.number(*offset);
                 self.number(u64::from(*len));
                 self.bytes.extend_from_slice(digest);
@@ -317,6 +329,12 @@ impl<'t> Parts<'t> {
                 let (offset, len) = (self.number()?, self.number()?);
                 self.stretch(entry, offset, len)?;
                 Data::Hole { offset, len, root: self.root(rooted)? }
+            }
+            4 => {
+                let (offset, len) = (self.number()?, self.small("a length", BLOCK as u32)?);
+                let digest = self.digest()?;
+                self.stretch(entry, offset, u64::from(len))?;
+                Data::Same { offset, len, digest, root: self.root(rooted)? }
             }
             _ => return Err(BadTable("an unknown kind of data")),
         };

@@ -35,7 +35,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    (any::<u64>(), entry(), any::<[u8; 32]>(), option::of(any::<[u8; 32]>()), 0..3u8, any::<u64>()).prop_map(
+    (any::<u64>(), entry(), any::<[u8; 32]>(), option::of(any::<[u8; 32]>()), 0..4u8, any::<u64>()).prop_map(
         |(file, entry, digest, root, how, at)| {
             let len = entry.len();
             let blocks = len.div_ceil(BLOCK as u64).max(1);
@@ -43,6 +43,10 @@ fn part() -> impl Strategy<Value = Part> {
             let data = match (&entry.kind, how) {
                 (Kind::File { .. }, 0) => Data::Ask { root },
                 (Kind::File { .. }, 1) => Data::Hole { offset, len: len - offset, root },
+                (Kind::File { .. }, 2) => {
+                    let len = (len - offset).min(BLOCK as u64) as u32;
+                    Data::Same { offset, len, digest, root }
+                }
                 (Kind::File { .. }, _) => {
                     Data::Bytes { offset, len: (len - offset).min(BLOCK as u64) as u32, digest, root }
                 }

@@ -34,7 +34,7 @@ use crate::units::{Rate, Size, Span};
 ///
 /// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
 /// `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` that has it or `-` for standard input (see --key). All attributes are kept; a slash at the end of a source directory means its
-/// contents, and what several such have, the first gives. Files that are there already, by size and time, stay. Data goes in blocks of 4 MiB on encrypted connections of its own, so
+/// contents, and what several such have, the first gives. Files that are there already, by size and time, stay (as with rsync; --checksum compares contents). Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, -h, ...) may be given, and change nothing; -h alone

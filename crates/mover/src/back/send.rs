@@ -519,7 +519,8 @@ impl<S: Source> Sender<'_, S> {
         let Some(sent) = state.sent.remove(&number) else { return };
         if let Some(want) = want {
             state.asked -= 1;
-            for job in self.source.wanted(&sent.job, want) {
+            // Each goes before all others: the first of them last, so that a file is read from its beginning.
+            for job in self.source.wanted(&sent.job, want).into_iter().rev() {
                 state.open += 1;
                 state.asked += usize::from(self.source.asks(&job));
                 self.tasks.push_front(Task { job: Arc::new(job), number: None });

@@ -45,9 +45,8 @@ impl Directory {
         match self.settle(path, here)? {
             // It has been said that it cannot be looked at; whether it can be written will be seen.
             Some(Here::No) | None => {
-                if let Some(have) = self.have(staging, writer, part, path)? {
-                    want.files.push(Wanted { file: part.file, have });
-                }
+                let have = self.have(staging, part, path)?;
+                want.files.push(Wanted { file: part.file, have });
             }
             Some(Here::Newer) => self.keep(part.file),
             Some(Here::Same { differs }) => {
@@ -155,35 +154,19 @@ impl Directory {
         self.owners.dress(&file, &stat, &entry.attributes, &mut |lost| self.lost(path, lost))
     }
 
-    /// Parts of a wanted file that an earlier run has left; None if that is all of it, and so it was finished.
-    fn have(
-        &self,
-        staging: &Staging,
-        writer: &mut Writer,
-        part: &Part,
-        path: &[u8],
-    ) -> Result<Option<Vec<(u64, Digest)>>, Error> {
+    /// Parts of a wanted file that an earlier run has left. They count when the source is known to hold the same.
+    fn have(&self, staging: &Staging, part: &Part, path: &[u8]) -> Result<Vec<u64>, Error> {
         if part.entry.len() <= BLOCK as u64 {
-            return Ok(Some(Vec::new()));
+            return Ok(Vec::new());
         }
-        let left = staging.left.lock().remove(&id(&part.entry));
-        if left.is_none() {
-            // Nothing is left, unless this was asked before and the answer has not arrived.
-            return Ok(Some(self.cuts.find(part.file).map(|cut| cut.have()).unwrap_or_default()));
+        if let Some(left) = staging.left.lock().remove(&id(&part.entry)) {
+            let is_over = || self.done.lock().has(part.file);
+            let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(Vec::new()) };
+            let handle = self.cuts.handle(&cut, &staging.stage, staging.reserve);
+            self.settle(path, handle.and_then(|file| cut.resume(&file, &left)))?;
         }
-        let is_over = || self.done.lock().has(part.file);
-        let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(None) };
-        let resume = || {
-            let file = self.cuts.handle(&cut, &staging.stage, staging.reserve)?;
-            cut.resume(&file, left.as_ref().unwrap_or(&Vec::new()), &staging.journal)
-        };
-        let Some(bytes) = self.settle(path, resume())? else { return Ok(Some(Vec::new())) };
-        self.counts.resumed.fetch_add(bytes, Relaxed);
-        if cut.is_whole() {
-            self.complete(staging, writer, &cut, part.file, path)?;
-            return Ok(None);
-        }
-        Ok(Some(cut.have()))
+        // It may have been asked before, and the answer got lost.
+        Ok(self.cuts.find(part.file).map(|cut| cut.left()).unwrap_or_default())
     }
 }
 

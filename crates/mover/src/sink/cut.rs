@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use rustix::fs::{self, FallocateFlags, OFlags};
@@ -13,7 +13,7 @@ use tidecast_hash::{Digest, parents};
 use tidecast_metainfo::merkle;
 
 use super::attributes::unsupported;
-use super::journal::{Id, Journal, Left, id, staged};
+use super::journal::{Id, Left, id, staged};
 use super::stage::Stage;
 use super::trouble::{Doing, Tried};
 use crate::digest;
@@ -39,6 +39,8 @@ pub(super) struct Cut {
     pub(super) entry: Entry,
     pub(super) id: Id,
     handle: Mutex<Option<Arc<File>>>,
+    /// Parts that an earlier run has left: what is there may be anything.
+    left: OnceLock<Left>,
     state: Mutex<State>,
 }
 
@@ -70,8 +72,8 @@ impl Cuts {
             return None;
         }
         let new = || {
-            let state = Mutex::default();
-            Arc::new(Cut { entry: entry.clone(), id: id(entry), handle: Mutex::default(), state })
+            let (id, handle, left, state) = (id(entry), Mutex::default(), OnceLock::new(), Mutex::default());
+            Arc::new(Cut { entry: entry.clone(), id, handle, left, state })
         };
         Some(files.entry(number).or_insert_with(new).clone())
     }
@@ -102,7 +104,7 @@ impl Cuts {
                 let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("make")?;
                 let len = cut.entry.len();
                 fs::ftruncate(&fd, len).doing("make")?;
-                if reserve && !matches!(cut.entry.kind, Kind::File { sparse: true, .. }) {
+                if reserve && !cut.is_sparse() {
                     match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
                         Err(e) if !unsupported(e) => return Err(e).doing("make room for"),
                         _ => {}
@@ -134,6 +136,11 @@ impl Cut {
         !state.over && state.layer.add(stretch)
     }
 
+    /// Whether a part has come.
+    pub(super) fn has(&self, part: u64) -> bool {
+        self.state.lock().layer.parts.contains_key(&part)
+    }
+
     /// It is written. With `root` if the sender said so in this part.
     pub(super) fn written(&self, parts: u64) -> Next {
         let mut state = self.state.lock();
@@ -157,58 +164,72 @@ impl Cut {
         if state.layer.root(self.entry.len()) == root { Next::Finish } else { Next::Differs }
     }
 
-    /// All of it is there, as an earlier run has left it; true only once.
-    pub(super) fn is_whole(&self) -> bool {
-        let mut state = self.state.lock();
-        let whole = !state.over && state.written == self.entry.len().div_ceil(PARTS);
-        state.over |= whole;
-        whole
+    /// Parts that are there since an earlier run.
+    pub(super) fn left(&self) -> Vec<u64> {
+        self.left.get().into_iter().flatten().copied().collect()
     }
 
-    /// Parts that are there, for the sender. Holes are not named: to hear of them again costs nothing.
-    pub(super) fn have(&self) -> Vec<(u64, Digest)> {
-        self.state.lock().layer.parts.iter().map(|(part, digest)| (*part, *digest)).collect()
+    fn is_sparse(&self) -> bool {
+        matches!(self.entry.kind, Kind::File { sparse: true, .. })
     }
 
-    /// Takes over what an earlier run has left and its journal names; what may not have reached the disk is hashed first, and then
-    /// noted as being of this boot. Answers with the bytes.
-    pub(super) fn resume(&self, file: &File, left: &Left, journal: &Journal) -> Tried<u64> {
-        let (len, mut buffer, mut bytes) = (self.entry.len(), Vec::new(), 0);
-        // What is certain comes first: an older record of the same part says nothing then.
-        let (doubtful, certain): (Vec<&_>, Vec<&_>) = left.iter().partition(|(.., doubtful)| *doubtful);
-        for (part, digest, doubtful) in certain.into_iter().chain(doubtful) {
-            if self.state.lock().layer.parts.contains_key(part) {
-                continue;
-            }
-            let Some(rest) = len.checked_sub(part.saturating_mul(PARTS)).filter(|rest| *rest > 0) else {
-                continue;
-            };
-            buffer.resize(rest.min(PARTS) as usize, 0);
-            if *doubtful {
-                file.read_exact_at(&mut buffer, part * PARTS).doing("read")?;
-                if digest::part(&buffer) != *digest {
-                    // Zeros are not always written.
-                    buffer.fill(0);
-                    file.write_all_at(&buffer, part * PARTS).doing("write")?;
-                    continue;
+    /// Takes over what an earlier run has left. Only zeros may be between it where zeros are not written.
+    pub(super) fn resume(&self, file: &File, left: &Left) -> Tried {
+        let len = self.entry.len();
+        let mut left: Left = left.iter().copied().filter(|part| part.saturating_mul(PARTS) < len).collect();
+        file.set_len(len).doing("set the length of")?;
+        if self.is_sparse() {
+            let (begins, ends) =
+                (left.iter().map(|part| (part + 1) * PARTS), left.iter().map(|part| part * PARTS));
+            let gaps = std::iter::once(0).chain(begins).zip(ends.chain(std::iter::once(len)));
+            let tried =
+                gaps.filter(|(begin, end)| begin < end).try_for_each(|(begin, end)| punch(file, begin, end));
+            match tried {
+                Err(e) if unsupported(e) => {
+                    file.set_len(0).and_then(|()| file.set_len(len)).doing("set the length of")?;
+                    left.clear();
                 }
-                journal.add(&self.id, *part, digest)?;
-            }
-            if self.claim(&Stretch::Part(*part, *digest)) {
-                self.state.lock().written += 1;
-                bytes += buffer.len() as u64;
+                other => other.doing("make holes in")?,
             }
         }
-        Ok(bytes)
+        self.left.get_or_init(|| left);
+        Ok(())
+    }
+
+    /// Whether an earlier run has left the very bytes of a part.
+    pub(super) fn holds(&self, file: &File, part: u64, digest: &Digest) -> Tried<bool> {
+        let offset = part.saturating_mul(PARTS);
+        let len = self.entry.len().saturating_sub(offset).min(PARTS) as usize;
+        Ok(digest::at(file, offset, len).doing("read")? == Some(*digest))
     }
 
     /// Writes a part where it belongs.
-    pub(super) fn write(&self, file: &File, offset: u64, data: &[u8]) -> Tried {
-        if !matches!(self.entry.kind, Kind::File { sparse: true, .. }) {
-            return file.write_all_at(data, offset).doing("write");
+    pub(super) fn write(&self, file: &File, part: u64, data: &[u8]) -> Tried {
+        let was_left = self.left.get().is_some_and(|left| left.contains(&part));
+        if was_left || !self.is_sparse() {
+            return file.write_all_at(data, part * PARTS).doing("write");
         }
-        write_sparse(file, offset, data)
+        write_sparse(file, part * PARTS, data)
     }
+
+    /// The same for parts that are a hole.
+    pub(super) fn write_hole(&self, file: &File, first: u64, count: u64) -> Tried {
+        let end = first.saturating_add(count);
+        for part in self.left.get().into_iter().flat_map(|left| left.range(first..end)) {
+            let (begin, end) = (part * PARTS, self.entry.len().min((part + 1) * PARTS));
+            match punch(file, begin, end) {
+                Err(e) if unsupported(e) => {
+                    file.write_all_at(&vec![0; (end - begin) as usize], begin).doing("write")?
+                }
+                other => other.doing("make holes in")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn punch(file: &File, begin: u64, end: u64) -> Result<(), Errno> {
+    fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, begin, end - begin)
 }
 
 /// Writes all but the pages that are zero; they must be holes already.

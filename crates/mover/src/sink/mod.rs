@@ -20,6 +20,7 @@ mod place;
 mod plan;
 mod private;
 mod remove;
+mod room;
 mod stage;
 mod trouble;
 mod write;
@@ -38,7 +39,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use tidecast_hash::Digest;
 use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
@@ -160,10 +160,6 @@ impl Directory {
     /// # Errors
     /// As [`Directory::open`].
     pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
-        Ok(Self { accept, ..Self::open_in(spec, root, &journal::boot())? })
-    }
-
-    fn open_in(spec: &ReceiveSpec, root: Option<&Path>, boot: &Digest) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
         let filter = Filter::new(&spec.filter);
         if let Some(base) = place.base.as_ref().filter(|_| !spec.discard) {
@@ -171,8 +167,11 @@ impl Directory {
         }
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
-                let staging = Staging::open(Arc::new(base), spec, &place, boot);
-                let staging = staging.map_err(|t| t.at(place.shown.clone()))?;
+                let base = Arc::new(base);
+                let staging = Staging::open(base.clone(), spec, &place);
+                let failed =
+                    |t: Trouble| room::explained(t.at(place.shown.clone()), &base, &place.shown, None);
+                let staging = staging.map_err(failed)?;
                 place.fresh &= !staging.stage.found;
                 Some(staging)
             }
@@ -197,7 +196,7 @@ impl Directory {
             counts: Counts::default(),
             said: Mutex::default(),
             planned: plan::Planned::default(),
-            accept: Accept::All,
+            accept,
             told: Mutex::default(),
             foreign: AtomicU64::new(0),
             spec: spec.clone(),
@@ -229,11 +228,22 @@ impl Directory {
     fn settle<T>(&self, path: &[u8], tried: Result<T, Trouble>) -> Result<Option<T>, Error> {
         match tried {
             Ok(done) => Ok(Some(done)),
-            Err(trouble) if trouble.ends_all() => Err(trouble.at(self.place.path(path))),
-            Err(Trouble { doing, error }) => {
-                self.problem(path, format!("cannot {doing} it: {error}"), true);
+            Err(trouble) if trouble.ends_all() => Err(self.fatal(trouble, path)),
+            Err(trouble) => {
+                self.problem(path, format!("cannot {} it: {}", trouble.doing, trouble.why()), true);
                 Ok(None)
             }
+        }
+    }
+
+    /// What ends the copy.
+    fn fatal(&self, trouble: Trouble, path: &[u8]) -> Error {
+        let error = trouble.at(self.place.path(path));
+        match &self.staging {
+            Some(Staging { base, stage, .. }) => {
+                room::explained(error, base, &self.place.shown, Some(&stage.name))
+            }
+            None => error,
         }
     }
 
@@ -242,7 +252,7 @@ impl Directory {
             return Ok(writer);
         }
         let stage = staging.stage.writer(self.writers.fetch_add(1, Relaxed));
-        let stage = stage.map_err(|t| t.at(self.place.path(staging.stage.name.as_bytes())))?;
+        let stage = stage.map_err(|t| self.fatal(t, staging.stage.name.as_bytes()))?;
         Ok(Writer { dirs: Dirs::new(staging.base.clone()), stage, begun: 0, part: Part::default() })
     }
 
@@ -257,11 +267,11 @@ impl Directory {
 }
 
 impl Staging {
-    fn open(base: Arc<OwnedFd>, spec: &ReceiveSpec, place: &Place, boot: &Digest) -> Result<Self, Trouble> {
+    fn open(base: Arc<OwnedFd>, spec: &ReceiveSpec, place: &Place) -> Result<Self, Trouble> {
         let stage = Stage::open(base.clone(), &stage::name(&spec.offer.identity, place))?;
         let keep = |name: &[u8]| spec.resume && (name == b"journal" || name.starts_with(b"f"));
         stage.clear(&keep)?;
-        let (journal, left) = Journal::open(&stage, boot)?;
+        let (journal, left) = Journal::open(&stage)?;
         // What the journal does not name is of no use.
         stage.clear(&|name| {
             name == b"journal" || left.keys().any(|id| journal::staged(id).as_bytes() == name)
@@ -310,7 +320,7 @@ impl Sink for Directory {
             let data = &block.payload()[at..at + part.data.payload()];
             at += data.len();
             check(block, data, &part)?;
-            if matches!(part.data, Data::Ask { .. }) {
+            if matches!(part.data, Data::Ask { .. } | Data::Same { .. }) {
                 want.get_or_insert_with(Want::default);
             }
             if self.admit(&mut part)? {

@@ -40,6 +40,7 @@ impl Sink for Null {
                 }
                 Data::None => drop(self.entries.fetch_add(1, Relaxed)),
                 Data::Bytes { .. } | Data::Hole { .. } => {}
+                Data::Same { .. } => return Err(Error::Damaged("a part without bytes".into())),
             }
             self.bytes.fetch_add(data.len() as u64, Relaxed);
         }

@@ -3,6 +3,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use super::*;
+use tidecast_hash::Digest;
+
 use crate::block::{Leased, Pool};
 use crate::digest;
 use crate::entry::{Attributes, Entry, Kind, Owner, Time};

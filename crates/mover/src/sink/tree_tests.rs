@@ -13,8 +13,6 @@ use super::*;
 use crate::entry::{Entry, Kind};
 use crate::part::{BLOCK, Data};
 
-const BOOT: Digest = [1; 32];
-
 fn staged(dest: &Path) -> PathBuf {
     let find = |dir: &Path, start: &str| {
         let mut names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
@@ -28,26 +26,45 @@ fn interrupted(dest: &Path) -> (Entry, Vec<Piece>, Vec<u8>) {
     let data = noise(2 * BLOCK + 1000);
     let entry = file("big", data.len());
     let all = pieces(5, &entry, &data, 2);
-    let sink = Directory::open_in(&spec(dest), None, &BOOT).unwrap();
+    let sink = open(&spec(dest));
     all[..2].iter().for_each(|piece| drop(sink.write(0, &block(std::slice::from_ref(piece))).unwrap()));
     (entry, all, data)
 }
 
 fn have(sink: &Directory, entry: &Entry) -> Vec<u64> {
-    wanted(sink, 9, entry).unwrap().have.into_iter().map(|(part, _)| part).collect()
+    wanted(sink, 9, entry).unwrap().have
+}
+
+/// Asks whether these parts are there; which of them are wanted.
+fn refused(sink: &Directory, all: &[Piece]) -> Vec<usize> {
+    let ask = |(part, _): &Piece| {
+        let Data::Bytes { offset, len, digest, root } = part.data else { unreachable!() };
+        let data = Data::Same { offset, len, digest, root };
+        let part = Part { file: 9, entry: part.entry.clone(), data };
+        !sink.write(0, &block(&[(part, Vec::new())])).unwrap().unwrap().files.is_empty()
+    };
+    (0..all.len()).filter(|n| ask(&all[*n])).collect()
+}
+
+fn send(sink: &Directory, pieces: &[Piece]) {
+    for (part, data) in pieces {
+        let part = Part { file: 9, ..part.clone() };
+        assert_eq!(sink.write(0, &block(&[(part, data.clone())])).unwrap(), None);
+    }
 }
 
 #[test]
 fn an_interrupted_file_goes_on_where_it_stopped() {
     let at = tempfile::tempdir().unwrap();
     let (entry, all, data) = interrupted(at.path());
-    let sink = Directory::open_in(&spec(at.path()), None, &BOOT).unwrap();
+    let sink = open(&spec(at.path()));
     assert_eq!(have(&sink, &entry), [0, 1]);
-    // The answer may get lost: the same again.
+    // The answers may get lost: the same again.
     assert_eq!(have(&sink, &entry), [0, 1]);
-    let mut last = all[2].clone();
-    last.0.file = 9;
-    sink.write(0, &block(&[last])).unwrap();
+    for _ in 0..2 {
+        assert!(refused(&sink, &all[..2]).is_empty());
+    }
+    send(&sink, &all[2..]);
     let written = sink.finish(&complete()).unwrap();
     assert_eq!((written.bytes, written.resumed, written.files), (1000, 2 * BLOCK as u64, 1));
     assert_eq!(fs::read(at.path().join("big")).unwrap(), data);
@@ -55,22 +72,90 @@ fn an_interrupted_file_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn after_another_boot_parts_are_hashed_before_they_are_believed() {
-    let at = tempfile::tempdir().unwrap();
-    let (entry, all, _) = interrupted(at.path());
-    let file = fs::OpenOptions::new().write(true).open(staged(at.path())).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"lost", 77).unwrap();
-    // In the same boot what the journal says is believed, after another it is hashed, and then believed in that one.
-    for (boot, expected) in [([1; 32], vec![0, 1]), ([2; 32], vec![1]), ([2; 32], vec![1])] {
-        let sink = Directory::open_in(&spec(at.path()), None, &boot).unwrap();
-        assert_eq!(have(&sink, &entry), expected);
+fn parts_that_were_left_count_only_if_they_are_the_sources() {
+    type Hurt = fn(&fs::File);
+    let hurts: [(Hurt, &[usize]); 4] = [
+        (|file| std::os::unix::fs::FileExt::write_all_at(file, b"lost", 77).unwrap(), &[0, 2]),
+        (|file| file.set_len(BLOCK as u64 + 5).unwrap(), &[1, 2]),
+        (|file| file.set_len(5 * BLOCK as u64).unwrap(), &[2]),
+        (|file| file.set_len(0).unwrap(), &[0, 1, 2]),
+    ];
+    for (hurt, expected) in hurts {
+        let at = tempfile::tempdir().unwrap();
+        let (entry, all, data) = interrupted(at.path());
+        hurt(&fs::OpenOptions::new().write(true).open(staged(at.path())).unwrap());
+        let sink = open(&spec(at.path()));
+        assert_eq!(have(&sink, &entry), [0, 1]);
+        assert_eq!(refused(&sink, &all), expected);
+        send(&sink, &expected.iter().map(|n| all[*n].clone()).collect::<Vec<_>>());
+        assert_eq!(sink.finish(&complete()).unwrap().failed, 0);
+        assert!(fs::read(at.path().join("big")).unwrap() == data, "{expected:?}");
     }
-    // What is sent again is believed, whatever an older record of it says.
-    let sink = Directory::open_in(&spec(at.path()), None, &[2; 32]).unwrap();
-    sink.write(0, &block(&all[..1])).unwrap();
+}
+
+#[test]
+fn nothing_of_another_file_of_equal_length_and_time_stays() {
+    let len = 3 * BLOCK + 77;
+    let zeros = |data: &mut [u8], part: usize| data[part * BLOCK..][..BLOCK].fill(0);
+    for sparse in [false, true] {
+        let at = tempfile::tempdir().unwrap();
+        let entry = entry("big", Kind::File { len: len as u64, sparse });
+        let old = noise(len);
+        let sink = open(&spec(at.path()));
+        let old_pieces = pieces(5, &entry, &old, 3);
+        send(&sink, &old_pieces[..3]);
+        drop(sink);
+        // Of the new one a part is the same, one is a hole, and one has zeros where the old one has none.
+        let mut new = old.clone();
+        zeros(&mut new, 1);
+        new[2 * BLOCK + 100..3 * BLOCK].fill(0);
+        new[3 * BLOCK..].fill(9);
+        let all = pieces(9, &entry, &new, 0);
+        let sink = open(&spec(at.path()));
+        assert_eq!(have(&sink, &entry), [0, 1, 2]);
+        assert_eq!(refused(&sink, &all), [1, 2, 3]);
+        if sparse {
+            let data = Data::Hole { offset: BLOCK as u64, len: BLOCK as u64, root: None };
+            send(&sink, &[(Part { data, ..all[1].0.clone() }, Vec::new())]);
+        } else {
+            send(&sink, &all[1..2]);
+        }
+        send(&sink, &all[2..]);
+        let written = sink.finish(&complete()).unwrap();
+        assert_eq!((written.failed, written.resumed), (0, BLOCK as u64), "{:?}", written.problems);
+        assert!(fs::read(at.path().join("big")).unwrap() == new, "sparse: {sparse}");
+    }
+}
+
+#[test]
+fn half_a_part_without_a_record_is_written_over() {
+    let at = tempfile::tempdir().unwrap();
+    let mut data = noise(2 * BLOCK + 9);
+    data[BLOCK..2 * BLOCK].fill(0);
+    let entry = entry("big", Kind::File { len: data.len() as u64, sparse: true });
+    let all = pieces(5, &entry, &data, 2);
+    let sink = open(&spec(at.path()));
+    send(&sink, &all[..1]);
     drop(sink);
-    let sink = Directory::open_in(&spec(at.path()), None, &[2; 32]).unwrap();
-    assert_eq!(have(&sink, &entry), [0, 1]);
+    let file = fs::OpenOptions::new().write(true).open(staged(at.path())).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"torn", BLOCK as u64 + 7).unwrap();
+    let sink = open(&spec(at.path()));
+    assert_eq!(have(&sink, &entry), [0]);
+    assert!(refused(&sink, &all[..1]).is_empty());
+    send(&sink, &all[1..]);
+    assert_eq!(sink.finish(&complete()).unwrap().failed, 0);
+    assert!(fs::read(at.path().join("big")).unwrap() == data);
+}
+
+#[test]
+fn the_journal_of_another_version_is_not_read() {
+    let at = tempfile::tempdir().unwrap();
+    let (entry, _, _) = interrupted(at.path());
+    let journal = staged(at.path()).with_file_name("journal");
+    let mut text = fs::read(&journal).unwrap();
+    text[15] = b'2';
+    fs::write(&journal, text).unwrap();
+    assert!(have(&open(&spec(at.path())), &entry).is_empty());
 }
 
 #[test]
@@ -82,12 +167,12 @@ fn a_torn_journal_loses_only_its_tail() {
     let file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
     file.set_len(len - 10).unwrap();
     drop(file);
-    assert_eq!(have(&Directory::open_in(&spec(at.path()), None, &BOOT).unwrap(), &entry), [0]);
+    assert_eq!(have(&open(&spec(at.path())), &entry), [0]);
     let mut file = fs::OpenOptions::new().append(true).open(&journal).unwrap();
     file.write_all(&[7; 100]).unwrap();
-    assert_eq!(have(&Directory::open_in(&spec(at.path()), None, &BOOT).unwrap(), &entry), [0]);
+    assert_eq!(have(&open(&spec(at.path())), &entry), [0]);
     let fresh_start = ReceiveSpec { resume: false, ..spec(at.path()) };
-    assert!(have(&Directory::open_in(&fresh_start, None, &BOOT).unwrap(), &entry).is_empty());
+    assert!(have(&open(&fresh_start), &entry).is_empty());
 }
 
 #[test]

@@ -38,6 +38,16 @@ impl Trouble {
         self.errno().is_some_and(|e| ALL.contains(&e))
     }
 
+    /// Why it failed.
+    pub(super) fn why(&self) -> String {
+        match self.errno() {
+            Some(Errno::FBIG) => {
+                "it is larger than the limit on file sizes (ulimit -f), or than the file system allows".into()
+            }
+            _ => self.error.to_string(),
+        }
+    }
+
     fn errno(&self) -> Option<Errno> {
         Errno::from_io_error(&self.error)
     }

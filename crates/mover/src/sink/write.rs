@@ -15,7 +15,7 @@ use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
 use crate::entry::{Attributes, Entry, Kind};
 use crate::error::Error;
-use crate::job::Want;
+use crate::job::{Want, Wanted};
 use crate::part::{BLOCK, Data, Part};
 use crate::spec::Durable;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Directory {
         let len = part.entry.len();
         let tried = match (&part.entry.kind, &part.data) {
             (Kind::File { .. }, _) if len > BLOCK as u64 => {
-                return self.cut(staging, writer, part, path, data);
+                return self.cut(staging, writer, part, path, data, want);
             }
             (Kind::File { .. }, Data::Hole { root, .. }) => {
                 let root = root.ok_or_else(|| Error::Damaged("a hole without a digest".into()))?;
@@ -167,19 +167,34 @@ impl Directory {
         part: &Part,
         path: &[u8],
         data: &[u8],
+        want: &mut Option<Want>,
     ) -> Result<(), Error> {
         let is_over = || self.done.lock().has(part.file);
         let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(()) };
-        let (stretch, root) = match &part.data {
-            Data::Bytes { offset, digest, root, .. } => (Stretch::Part(offset / BLOCK as u64, *digest), root),
+        let (stretch, root, there) = match &part.data {
+            Data::Bytes { offset, digest, root, .. } => {
+                (Stretch::Part(offset / BLOCK as u64, *digest), root, false)
+            }
+            Data::Same { offset, digest, root, .. } => {
+                (Stretch::Part(offset / BLOCK as u64, *digest), root, true)
+            }
             Data::Hole { offset, len, root } => {
-                (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), root)
+                (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), root, false)
             }
             Data::None | Data::Ask { .. } => return Err(Error::Damaged("a part without bytes".into())),
         };
-        let tried = self.cut_part(staging, &cut, &stretch, data);
+        let tried = if there {
+            self.cut_same(staging, &cut, &stretch)
+        } else {
+            self.cut_part(staging, &cut, &stretch, data).map(Some)
+        };
         let Some(next) = self.settle(path, tried)? else {
             self.over(part.file);
+            return Ok(());
+        };
+        let Some(next) = next else {
+            let wanted = Wanted { file: part.file, have: Vec::new() };
+            want.get_or_insert_with(Want::default).files.push(wanted);
             return Ok(());
         };
         let after = root.as_ref().map_or(Next::Wait, |root| cut.root(root));
@@ -200,13 +215,33 @@ impl Directory {
             return Ok(Next::Wait);
         }
         let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
-        let (first, count) = stretch.range();
-        if let Stretch::Part(part, digest) = stretch {
-            cut.write(&file, first * BLOCK as u64, data)?;
-            staging.journal.add(&cut.id, *part, digest)?;
-            self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
+        match stretch {
+            Stretch::Part(part, _) => {
+                cut.write(&file, *part, data)?;
+                staging.journal.add(&cut.id, *part)?;
+                self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
+            }
+            Stretch::Hole(first, count) => cut.write_hole(&file, *first, *count)?,
         }
-        Ok(cut.written(count))
+        Ok(cut.written(stretch.range().1))
+    }
+
+    /// A part that an earlier run may have left; None if it has not.
+    fn cut_same(&self, staging: &Staging, cut: &Arc<Cut>, stretch: &Stretch) -> Tried<Option<Next>> {
+        let Stretch::Part(part, digest) = stretch else { return Ok(None) };
+        if cut.has(*part) {
+            return Ok(Some(Next::Wait));
+        }
+        let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
+        if !cut.holds(&file, *part, digest)? {
+            return Ok(None);
+        }
+        if !cut.claim(stretch) {
+            return Ok(Some(Next::Wait));
+        }
+        let len = cut.entry.len().saturating_sub(part * BLOCK as u64).min(BLOCK as u64);
+        self.counts.resumed.fetch_add(len, Relaxed);
+        Ok(Some(cut.written(1)))
     }
 
     /// Gives a cut file that is whole its attributes and its name.

@@ -9,19 +9,19 @@ mod null;
 mod overlay;
 mod place;
 mod read;
+mod state;
 mod walk;
+mod whole;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tidecast_hash::Digest;
 use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
-use crate::digest::Layer;
-use crate::entry::Time;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::job::{Problem, Source, Walked, Want};
@@ -34,6 +34,8 @@ use attributes::Owners;
 pub use null::Null;
 use overlay::Overlay;
 use place::{Dest, Top};
+use state::Seen;
+use whole::Whole;
 
 /// Problems that are told one by one.
 const PROBLEMS: usize = 100;
@@ -92,25 +94,22 @@ struct Item {
     again: bool,
 }
 
-/// What was seen of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    len: u64,
-    mtime: Time,
-    mode: u32,
-    uid: u32,
-    gid: u32,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Is {
-    File { sparse: bool },
+    /// `linked`: other names of it become hard links, so it must be that very file.
+    File {
+        sparse: bool,
+        linked: bool,
+    },
     Dir,
     Symlink,
     HardLink(Box<[u8]>),
     Fifo,
     Socket,
-    Device { character: bool, number: u64 },
+    Device {
+        character: bool,
+        number: u64,
+    },
 }
 
 /// What a block is made of.
@@ -125,15 +124,10 @@ enum Work {
     Ask(Vec<Item>),
     /// A stretch of a longer file.
     Cut { whole: Arc<Whole>, offset: u64 },
+    /// The same, which the receiver may have: it is asked.
+    Prove { whole: Arc<Whole>, offset: u64 },
     /// Blocks of it that are holes.
     Hole { whole: Arc<Whole>, offset: u64, len: u64 },
-}
-
-/// A file that is sent in several parts.
-#[derive(Debug)]
-struct Whole {
-    item: Item,
-    layer: Mutex<Layer>,
 }
 
 impl Item {
@@ -254,7 +248,7 @@ impl Source for Tree {
     }
 
     fn asks(&self, job: &Job) -> bool {
-        matches!(job.0, Work::Ask(_))
+        matches!(job.0, Work::Ask(_) | Work::Prove { .. })
     }
 
     fn fill(&self, job: &Job, block: &mut Block) -> Result<Option<Job>, Error> {
@@ -262,7 +256,11 @@ impl Source for Tree {
             Work::Gather(items) => self.gather(items, block).map(|rest| Job(Work::Gather(rest))),
             Work::Ask(items) => self.ask(items, block).map(|rest| Job(Work::Ask(rest))),
             Work::Cut { whole, offset } => {
-                self.cut(whole, *offset, block);
+                self.cut(whole, *offset, true, block);
+                None
+            }
+            Work::Prove { whole, offset } => {
+                self.cut(whole, *offset, false, block);
                 None
             }
             Work::Hole { whole, offset, len } => {
@@ -273,7 +271,17 @@ impl Source for Tree {
     }
 
     fn wanted(&self, job: &Job, want: &Want) -> Vec<Job> {
-        let Work::Ask(items) = &job.0 else { return Vec::new() };
+        let items = match &job.0 {
+            Work::Ask(items) => items,
+            Work::Prove { whole, offset } if want.files.is_empty() => {
+                self.spared.fetch_add(whole.part(*offset) as u64, Relaxed);
+                return Vec::new();
+            }
+            Work::Prove { whole, offset } => {
+                return vec![Job(Work::Cut { whole: whole.clone(), offset: *offset })];
+            }
+            _ => return Vec::new(),
+        };
         let mut gathered = walk::Gathered::default();
         let mut jobs = Vec::new();
         let (mut there, mut redone) = ((0, 0), (0, 0));
@@ -323,27 +331,15 @@ impl Source for Tree {
 }
 
 impl Tree {
-    /// Jobs for a file that is longer than a block, but for the parts that are there.
-    fn cuts(&self, item: Item, have: &[(u64, Digest)]) -> Vec<Job> {
+    /// Jobs for a file that is longer than a block. Of what the receiver has of it, it is asked whether that is the same.
+    fn cuts(&self, item: Item, have: &[u64]) -> Vec<Job> {
         let len = item.seen.len;
-        let parts = len.div_ceil(BLOCK as u64);
-        let mut layer = Layer::new(len);
-        let mut there = std::collections::HashSet::new();
-        for (part, digest) in have.iter().filter(|(part, _)| *part < parts) {
-            layer.set(*part, *digest);
-            there.insert(*part);
-        }
-        let holes =
-            if matches!(item.kind, Is::File { sparse: true }) { self.holes(&item) } else { Vec::new() };
-        if there.len() as u64 == parts {
-            // All of it is there but its root: the first part is sent again, and the root with it.
-            there.remove(&0);
-        }
+        let holes = self.holes(&item);
         let spared: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
-        let held = there.iter().map(|part| (len - part * BLOCK as u64).min(BLOCK as u64)).sum::<u64>();
-        self.spared.fetch_add(spared + held, Relaxed);
-        let whole = Arc::new(Whole { item, layer: Mutex::new(layer) });
-        let (mut jobs, mut holes) = (Vec::new(), holes.into_iter().peekable());
+        self.spared.fetch_add(spared, Relaxed);
+        let have: HashSet<u64> = have.iter().copied().collect();
+        let whole = Arc::new(Whole::new(item, holes));
+        let (mut jobs, mut holes) = (Vec::new(), whole.holes.iter().peekable());
         let mut offset = 0;
         while offset < len {
             if let Some(hole) = holes.next_if(|hole| hole.start == offset) {
@@ -351,15 +347,17 @@ impl Tree {
                 offset = hole.end;
                 continue;
             }
-            if !there.contains(&(offset / BLOCK as u64)) {
-                jobs.push(Job(Work::Cut { whole: whole.clone(), offset }));
-            }
+            let whole = whole.clone();
+            let there = have.contains(&(offset / BLOCK as u64));
+            jobs.push(Job(if there { Work::Prove { whole, offset } } else { Work::Cut { whole, offset } }));
             offset += BLOCK as u64;
         }
         jobs
     }
 }
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]

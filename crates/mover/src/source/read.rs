@@ -9,13 +9,14 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self as rfs, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
 
+use super::state::Seen;
 use super::walk::DIRECTORY;
-use super::{Dir, Is, Item, TABLE, Tree, Whole};
+use super::{Dir, Is, Item, TABLE, Tree};
 use crate::block::Block;
 use crate::digest;
-use crate::entry::{Entry, Kind, Time};
+use crate::entry::{Entry, Kind};
 use crate::part::{BLOCK, Data, TableWriter};
-use crate::xattr::{self, Xattrs};
+use crate::xattr;
 
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
@@ -80,8 +81,8 @@ impl Tree {
         near.as_ref().ok_or(Errno::NOENT)
     }
 
-    fn entry(&self, item: &Item, kind: Kind) -> Entry {
-        Entry { path: item.inside(), attributes: self.owners.attributes(&item.seen), kind }
+    pub(super) fn entry(&self, item: &Item, seen: &Seen, kind: Kind) -> Entry {
+        Entry { path: item.inside(), attributes: self.owners.attributes(seen), kind }
     }
 
     /// Fills a block with whole entries; what has no room comes back.
@@ -103,7 +104,7 @@ impl Tree {
         rest
     }
 
-    fn missed(&self, item: &Item, miss: &Miss) {
+    pub(super) fn missed(&self, item: &Item, miss: &Miss) {
         match miss {
             Miss::Changed => {
                 self.trouble(&item.dir, &item.name, "not copied: it changed while it was read", true)
@@ -123,9 +124,9 @@ impl Tree {
     fn whole(&self, item: &Item, block: &mut Block, near: &mut Option<Near>) -> Result<(Entry, Data), Miss> {
         let is_link = matches!(item.kind, Is::Symlink);
         let kind = match &item.kind {
-            Is::File { sparse } => return self.small(item, *sparse, block, near),
+            Is::File { sparse, .. } => return self.small(item, *sparse, block, near),
             Is::Dir => {
-                let mut entry = self.entry(item, Kind::Dir);
+                let mut entry = self.entry(item, &item.seen, Kind::Dir);
                 match self.open_near(item, near) {
                     Ok(fd) => entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?,
                     // That what is in it cannot be read is for the walk to tell.
@@ -143,7 +144,7 @@ impl Tree {
             Is::Socket => Kind::Socket,
             Is::Device { character, number } => Kind::Device { character: *character, number: *number },
         };
-        let mut entry = self.entry(item, kind);
+        let mut entry = self.entry(item, &item.seen, kind);
         // A link can have only those that none but root sees.
         if !matches!(item.kind, Is::HardLink(_)) && (self.owners_root() || !is_link) {
             entry.attributes.xattrs = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
@@ -159,30 +160,20 @@ impl Tree {
         near: &mut Option<Near>,
     ) -> Result<(Entry, Data), Miss> {
         let len = item.seen.len;
-        let mut entry = self.entry(item, Kind::File { len, sparse });
         let fd = self.open_near(item, near)?;
         let from = block.len;
         // The walk gathers no more than a block holds.
         let room = block.room().get_mut(from..from + len as usize).ok_or(Miss::Changed)?;
-        let digest = digest::read(room, |step, at| read_at(&fd, step, at as u64))?;
-        self.unchanged(item, &fd)?;
+        let read = || digest::read(room, |step, at| read_at(&fd, step, at as u64));
+        let (digest, seen) = item.steady(&fd, read)?;
+        let mut entry = self.entry(item, &seen, Kind::File { len, sparse });
         entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?;
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
     }
 
-    fn owners_root(&self) -> bool {
+    pub(super) fn owners_root(&self) -> bool {
         rustix::process::geteuid().is_root()
-    }
-
-    pub(super) fn unchanged(&self, item: &Item, fd: &OwnedFd) -> Result<(), Miss> {
-        let stat = rfs::fstat(fd)?;
-        let mtime = Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-        if stat.st_size as u64 == item.seen.len && mtime == item.seen.mtime {
-            Ok(())
-        } else {
-            Err(Miss::Changed)
-        }
     }
 
     /// Fills a block with questions.
@@ -190,7 +181,7 @@ impl Tree {
         let mut table = TableWriter::new(std::mem::take(&mut block.table));
         let (mut near, mut rest) = (None, None);
         for (at, item) in items.iter().enumerate() {
-            let Is::File { sparse } = item.kind else { continue };
+            let Is::File { sparse, .. } = item.kind else { continue };
             if table.len() > TABLE {
                 rest = items.get(at..).map(<[Item]>::to_vec);
                 break;
@@ -212,7 +203,7 @@ impl Tree {
         near: &mut Option<Near>,
     ) -> Result<(Entry, Data), Miss> {
         let root = if self.checksum { self.root(item, block, near)? } else { None };
-        let mut entry = self.entry(item, Kind::File { len: item.seen.len, sparse });
+        let mut entry = self.entry(item, &item.seen, Kind::File { len: item.seen.len, sparse });
         entry.attributes.xattrs = match xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())
         {
             Err(Errno::TOOBIG) => return Err(Errno::TOOBIG.into()),
@@ -231,80 +222,21 @@ impl Tree {
     ) -> Result<Option<tidecast_hash::Digest>, Miss> {
         let fd = self.open_near(item, near)?;
         let len = item.seen.len;
-        let mut layer = digest::Layer::new(len);
-        let mut root = None;
-        for offset in (0..len.max(1)).step_by(BLOCK) {
-            let room = &mut block.room()[..(len - offset).min(BLOCK as u64) as usize];
-            read_at(&fd, room, offset)?;
-            let digest = digest::content(room, len);
-            if len <= BLOCK as u64 {
-                root = Some(digest);
+        let (root, _) = item.steady(&fd, || {
+            let mut layer = digest::Layer::new(len);
+            let mut root = None;
+            for offset in (0..len.max(1)).step_by(BLOCK) {
+                let room = &mut block.room()[..(len - offset).min(BLOCK as u64) as usize];
+                read_at(&fd, room, offset)?;
+                let digest = digest::content(room, len);
+                if len <= BLOCK as u64 {
+                    root = Some(digest);
+                }
+                layer.set(offset / BLOCK as u64, digest);
             }
-            layer.set(offset / BLOCK as u64, digest);
-        }
-        self.unchanged(item, &fd)?;
-        Ok(root.or_else(|| layer.root()))
-    }
-
-    /// Fills a block with a stretch of a longer file.
-    pub(super) fn cut(&self, whole: &Whole, offset: u64, block: &mut Block) {
-        let item = &whole.item;
-        if let Err(miss) = self.stretch(whole, offset, block) {
-            block.len = 0;
-            block.table.clear();
-            if !whole.layer.lock().fail() {
-                self.missed(item, &miss);
-            }
-        }
-    }
-
-    fn stretch(&self, whole: &Whole, offset: u64, block: &mut Block) -> Result<(), Miss> {
-        let item = &whole.item;
-        if whole.layer.lock().has_failed() {
-            return Ok(());
-        }
-        let fd = self.open_item(item)?;
-        let len = (item.seen.len - offset).min(BLOCK as u64) as usize;
-        let room = &mut block.room()[..len];
-        let digest = digest::read(room, |step, at| read_at(&fd, step, offset + at as u64))?;
-        self.unchanged(item, &fd)?;
-        let attributes = xattr::of(&fd, self.owners_root())?;
-        let root = {
-            let mut layer = whole.layer.lock();
-            layer.set(offset / BLOCK as u64, digest);
-            layer.root()
-        };
-        block.len = len;
-        self.push(whole, attributes, &Data::Bytes { offset, len: len as u32, digest, root }, block);
-        Ok(())
-    }
-
-    /// The same for zeros that are not sent.
-    pub(super) fn hole(&self, whole: &Whole, offset: u64, len: u64, block: &mut Block) {
-        let root = {
-            let mut layer = whole.layer.lock();
-            if layer.has_failed() {
-                return;
-            }
-            for at in (offset..offset + len).step_by(BLOCK) {
-                let stretch = (offset + len - at).min(BLOCK as u64) as usize;
-                layer.set(at / BLOCK as u64, digest::zeros(stretch));
-            }
-            layer.root()
-        };
-        // This may be the first, or all, that comes of the file.
-        let fd = self.open_item(&whole.item).ok();
-        let attributes = fd.and_then(|fd| xattr::of(&fd, self.owners_root()).ok().flatten());
-        self.push(whole, attributes, &Data::Hole { offset, len, root }, block);
-    }
-
-    fn push(&self, whole: &Whole, xattrs: Option<Xattrs>, data: &Data, block: &mut Block) {
-        let Is::File { sparse } = whole.item.kind else { return };
-        let mut entry = self.entry(&whole.item, Kind::File { len: whole.item.seen.len, sparse });
-        entry.attributes.xattrs = xattrs;
-        let mut table = TableWriter::new(std::mem::take(&mut block.table));
-        table.push(whole.item.file, &entry, data);
-        block.table = table.finish();
+            Ok(root.or_else(|| layer.root()))
+        })?;
+        Ok(root)
     }
 }
 
@@ -320,7 +252,7 @@ fn open_by_steps(top: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedF
 }
 
 /// All of `room` from there; less is a change.
-fn read_at(fd: &OwnedFd, room: &mut [u8], offset: u64) -> Result<(), Miss> {
+pub(super) fn read_at(fd: &OwnedFd, room: &mut [u8], offset: u64) -> Result<(), Miss> {
     let mut done = 0;
     while done < room.len() {
         match io::pread(fd, &mut room[done..], offset + done as u64) {

@@ -2,8 +2,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 
+use tidecast_hash::Digest;
+
 use super::*;
 use crate::block::Pool;
+use crate::digest::Layer;
 use crate::entry::{Entry, Kind};
 use crate::filter::rules;
 use crate::job::Wanted;
@@ -39,10 +42,41 @@ impl Built {
                     self.roots.extend(root.map(|root| (path, root)));
                 }
                 Data::Hole { root, .. } => self.roots.extend(root.map(|root| (path, root))),
+                Data::Same { root, .. } => {
+                    self.asked.push(part.file);
+                    self.roots.extend(root.map(|root| (path, root)));
+                }
                 Data::Ask { .. } => self.asked.push(part.file),
                 Data::None => {}
             }
         }
+    }
+}
+
+pub(super) fn walked(tree: &Tree, fresh: bool) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    tree.walk(fresh, &mut |job| {
+        jobs.push(job);
+        true
+    })
+    .unwrap();
+    jobs
+}
+
+pub(super) fn filled(tree: &Tree, jobs: &[Job]) -> Built {
+    let (pool, mut built) = (Pool::new(1), Built::default());
+    for job in jobs {
+        let mut block = pool.take().unwrap();
+        tree.fill(job, &mut block).unwrap();
+        built.take(&block);
+    }
+    built
+}
+
+impl Work {
+    fn again(&self) -> Self {
+        let Self::Cut { whole, offset } = self else { panic!("{self:?}") };
+        Self::Cut { whole: whole.clone(), offset: *offset }
     }
 }
 
@@ -125,7 +159,7 @@ fn blocks_bring_all_of_a_tree_asked_or_not() {
 }
 
 #[test]
-fn parts_that_are_there_are_not_read_but_count_for_the_root() {
+fn parts_that_are_there_are_read_and_asked_about() {
     let dir = tempfile::tempdir().unwrap();
     let big: Vec<u8> = (0..3 * BLOCK + 1).map(|i| (i / 3) as u8).collect();
     let path = dir.path().join("big");
@@ -133,28 +167,25 @@ fn parts_that_are_there_are_not_read_but_count_for_the_root() {
     let tree = Tree::new(&spec(&[path.to_str().unwrap()]), None).unwrap();
     assert_eq!(tree.offer().single.as_deref(), Some(b"big".as_slice()));
     let digest = |n: usize| crate::digest::part(&big[n * BLOCK..big.len().min((n + 1) * BLOCK)]);
-    for have in [vec![0, 2], vec![0, 1, 2, 3]] {
-        let mut jobs = Vec::new();
-        tree.walk(false, &mut |job| {
-            jobs.push(job);
-            true
-        })
-        .unwrap();
+    for have in [vec![0, 2], vec![0, 1, 2, 3, 4]] {
+        let jobs = walked(&tree, false);
         let Work::Ask(items) = &jobs[0].0 else { panic!() };
-        let file = items[0].file;
-        let wanted = Wanted { file, have: have.iter().map(|n| (*n as u64, digest(*n))).collect() };
+        let wanted = Wanted { file: items[0].file, have: have.clone() };
         let more = tree.wanted(&jobs[0], &Want { files: vec![wanted] });
-        let mut built = Built::default();
-        let pool = Pool::new(1);
-        assert_eq!(more.len(), (4 - have.len()).max(1));
-        for job in &more {
-            let mut block = pool.take().unwrap();
-            tree.fill(job, &mut block).unwrap();
-            built.take(&block);
-        }
+        let asked: Vec<u64> = (0..).zip(&more).filter(|(_, job)| tree.asks(job)).map(|(n, _)| n).collect();
+        assert_eq!(asked, have.iter().copied().filter(|n| *n < 4).collect::<Vec<u64>>());
+        let built = filled(&tree, &more);
         let mut layer = Layer::new(big.len() as u64);
         (0..4).for_each(|n| layer.set(n as u64, digest(n)));
         assert_eq!(built.roots.get("big").copied(), layer.root());
+        // What is not the same there is sent, with the root if that was asked with it.
+        let refused = Want { files: vec![Wanted::default()] };
+        let again: Vec<Job> = asked.iter().flat_map(|n| tree.wanted(&more[*n as usize], &refused)).collect();
+        let rest = (0..4).filter(|n| !asked.contains(n)).map(|n| Job(more[n as usize].0.again()));
+        let built = filled(&tree, &again.into_iter().chain(rest).collect::<Vec<_>>());
+        assert!(built.entries["big"].1 == big);
+        assert_eq!(built.roots.get("big").copied(), layer.root());
+        assert_eq!(tree.wanted(&more[0], &Want::default()).len(), 0);
     }
 }
 
@@ -163,22 +194,11 @@ fn what_changes_vanishes_or_cannot_be_read_is_told_and_the_rest_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let source = make(dir.path());
     let tree = Tree::new(&spec(&[&format!("{}/", source.display())]), None).unwrap();
-    let pool = Pool::new(1);
-    let mut jobs = Vec::new();
-    tree.walk(true, &mut |job| {
-        jobs.push(job);
-        true
-    })
-    .unwrap();
+    let jobs = walked(&tree, true);
     std::fs::write(source.join("a/none"), "no more").unwrap();
     std::fs::write(source.join("a/b/big"), "shorter").unwrap();
     std::fs::remove_file(source.join("sparse")).unwrap();
-    let mut built = Built::default();
-    for job in &jobs {
-        let mut block = pool.take().unwrap();
-        tree.fill(job, &mut block).unwrap();
-        built.take(&block);
-    }
+    let built = filled(&tree, &jobs);
     let walked = tree.walked();
     assert!(!walked.complete);
     let told: Vec<&str> = walked.problems.iter().map(|p| p.path.rsplit('/').next().unwrap()).collect();

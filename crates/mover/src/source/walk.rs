@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, RawDirEntry, SeekFrom, Stat};
+use rustix::fs::{self as rfs, AtFlags, FileType, OFlags, RawDir, RawDirEntry, Stat};
 use rustix::io::Errno;
 use tidecast_hash::sha256;
 
@@ -12,7 +12,6 @@ use super::links::{First, Links};
 use super::overlay::Others;
 use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
-use crate::entry::Time;
 use crate::error::Error;
 use crate::part::{BLOCK, MAX_PATH};
 use crate::spec::STAGING;
@@ -252,9 +251,10 @@ impl<'w> Walk<'w> {
         }
         let mut item = self.item(dir, name, stat);
         item.kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                Is::File { sparse: (stat.st_blocks as u64) * 512 < stat.st_size as u64 && stat.st_size > 0 }
-            }
+            FileType::RegularFile => Is::File {
+                sparse: (stat.st_blocks as u64) * 512 < stat.st_size as u64 && stat.st_size > 0,
+                linked: stat.st_nlink > 1,
+            },
             FileType::Symlink => Is::Symlink,
             FileType::Fifo => Is::Fifo,
             FileType::Socket => Is::Socket,
@@ -278,9 +278,7 @@ impl<'w> Walk<'w> {
     }
 
     fn item(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Item {
-        let mtime = Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-        let (uid, gid) = (stat.st_uid, stat.st_gid);
-        let seen = Seen { len: stat.st_size as u64, mtime, mode: stat.st_mode & 0o7777, uid, gid };
+        let seen = Seen::new(stat);
         self.next += 1;
         Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind: Is::Dir, again: false }
     }
@@ -372,34 +370,3 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
-
-impl Tree {
-    /// The blocks of a file that are holes and nothing else.
-    pub(super) fn holes(&self, item: &Item) -> Vec<std::ops::Range<u64>> {
-        let mut holes: Vec<std::ops::Range<u64>> = Vec::new();
-        let Ok(fd) = self.open_item(item) else { return holes };
-        let (block, len) = (BLOCK as u64, item.seen.len);
-        let mut at = 0;
-        while at < len {
-            let data = match rfs::seek(&fd, SeekFrom::Data(at)) {
-                Ok(data) => data,
-                Err(Errno::NXIO) => len,
-                Err(_) => return holes,
-            };
-            let (start, end) =
-                (at.next_multiple_of(block), if data >= len { len } else { data / block * block });
-            if start < end {
-                holes.push(start..end);
-            }
-            if data >= len {
-                break;
-            }
-            match rfs::seek(&fd, SeekFrom::Hole(data)) {
-                Ok(hole) if hole > at => at = hole,
-                _ => return holes,
-            }
-        }
-        // Of a file that has changed meanwhile every block is read, so that the change is found.
-        if self.unchanged(item, &fd).is_ok() { holes } else { Vec::new() }
-    }
-}

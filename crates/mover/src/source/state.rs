@@ -1,0 +1,128 @@
+//! States of a file: what the system tells of one, and reading so that two are never mixed.
+//!
+//! A file is in one state while nothing that `stat` tells of it differs. Its length and the time of its content can be set back by any
+//! program; the time of its last change of any kind (`ctime`) and its inode cannot. So what was read between two equal looks is of one
+//! state, if the first look was no earlier than a tick after the last change: two changes within a tick leave the same times.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Stat, fstat};
+use rustix::io;
+
+use super::read::Miss;
+use super::{Is, Item};
+use crate::entry::Time;
+
+/// The kernel's clock for files stands still for so long at most (100 Hz, and one tick more).
+const TICK: Duration = Duration::from_millis(20);
+/// The same where times are whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
+/// How often a file is read again that something changed but its content.
+pub(super) const TRIES: usize = 4;
+
+/// What was seen of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) len: u64,
+    pub(super) mtime: Time,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    inode: (u64, u64),
+    ctime: Time,
+}
+
+impl Seen {
+    pub(super) fn new(stat: &Stat) -> Self {
+        Self {
+            len: stat.st_size as u64,
+            mtime: Time { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            inode: (stat.st_dev, stat.st_ino),
+            ctime: Time { seconds: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
+        }
+    }
+
+    /// An open file, now.
+    pub(super) fn now(fd: &OwnedFd) -> io::Result<Self> {
+        Ok(Self::new(&fstat(fd)?))
+    }
+
+    /// The same, as soon as a further change would show.
+    pub(super) fn settled(fd: &OwnedFd) -> io::Result<Self> {
+        let mut seen = Self::now(fd)?;
+        for _ in 0..TRIES {
+            let Some(wait) = seen.unsettled(SystemTime::now()) else { break };
+            std::thread::sleep(wait);
+            seen = Self::now(fd)?;
+        }
+        Ok(seen)
+    }
+
+    /// For how long a further change may leave the same times.
+    fn unsettled(&self, now: SystemTime) -> Option<Duration> {
+        let tick = if self.ctime.nanos == 0 { SECOND } else { TICK };
+        let changed = Duration::new(u64::try_from(self.ctime.seconds).ok()?, self.ctime.nanos);
+        let since = now.duration_since(UNIX_EPOCH).ok()?.checked_sub(changed)?;
+        tick.checked_sub(since).filter(|rest| !rest.is_zero())
+    }
+}
+
+impl Item {
+    /// Whether a file in this state is what the receiver has decided about: its length and time. The rest is sent as it is in the state that
+    /// is read; its inode may be another, as some file systems number a file anew each time. Only a file with several names must be
+    /// the very one that was walked, as the others become links to it.
+    pub(super) fn is_as_announced(&self, seen: &Seen) -> bool {
+        let linked = matches!(self.kind, Is::File { linked: true, .. });
+        (seen.len, seen.mtime) == (self.seen.len, self.seen.mtime)
+            && (!linked || seen.inode == self.seen.inode)
+    }
+
+    /// What `read` makes of one state of the file, and that state.
+    pub(super) fn steady<T>(
+        &self,
+        fd: &OwnedFd,
+        mut read: impl FnMut() -> Result<T, Miss>,
+    ) -> Result<(T, Seen), Miss> {
+        // The walk's look is the first of the two, so that most files need one more only.
+        let mut before = self.seen;
+        if before.unsettled(SystemTime::now()).is_some() {
+            before = Seen::settled(fd)?;
+        }
+        for _ in 0..TRIES {
+            if !self.is_as_announced(&before) {
+                break;
+            }
+            let done = read()?;
+            if Seen::now(fd)? == before {
+                return Ok((done, before));
+            }
+            before = Seen::settled(fd)?;
+        }
+        Err(Miss::Changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_settled_a_tick_after_its_last_change() {
+        let file = tempfile::tempfile().unwrap();
+        let mut seen = Seen::now(&file.into()).unwrap();
+        let at = |nanos: u64| UNIX_EPOCH + Duration::from_secs(1_000) + Duration::from_nanos(nanos);
+        seen.ctime = Time { seconds: 1_000, nanos: 5 };
+        assert_eq!(seen.unsettled(at(5)), Some(TICK));
+        assert_eq!(seen.unsettled(at(10_000_005)), Some(TICK / 2));
+        assert_eq!(seen.unsettled(at(20_000_005)), None);
+        // A server's clock may be ahead of this host's: nothing is known then.
+        assert_eq!(seen.unsettled(at(4)), None);
+        seen.ctime.nanos = 0;
+        assert_eq!(seen.unsettled(at(999_999_999)), Some(Duration::from_nanos(1)));
+        assert_eq!(seen.unsettled(at(1_000_000_000)), None);
+    }
+}
