@@ -661,7 +661,7 @@ fn two_that_have_all_part_for_good_whoever_lets_go_first() {
     let upload_only = Event::UploadOnly { peer: A };
     assert_eq!(dialled_again(4, TIDE, &[Event::HasAll { peer: A }]), 0);
     assert_eq!(dialled_again(4, FAST, &[half.clone(), upload_only.clone()]), 0);
-    assert_eq!(dialled_again(4, TIDE, &[half.clone()]), 1, "it may want the rest");
+    assert_eq!(dialled_again(4, TIDE, std::slice::from_ref(&half)), 1, "it may want the rest");
     assert_eq!(
         dialled_again(4, FAST, &[half.clone(), upload_only.clone(), Event::Interested { peer: A }]),
         1
