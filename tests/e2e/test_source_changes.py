@@ -20,9 +20,15 @@ def seeded(node, start, tmp_path, listen, sizes):
     return seed, manifest, source
 
 
+def all_checked(node, manifest, listen, tmp_path):
+    """Once another has got everything, the seed has checked all of it."""
+    node("first").run("get", manifest, "--to", tmp_path / "first", *GET, "--peer", listen, "--timeout", "60s").exits(0)
+
+
 def test_one_file_that_changes_is_named_once_and_the_getter_hears_of_it(node, start, port, tmp_path):
     listen = f"127.0.0.1:{port()}"
     seed, manifest, source = seeded(node, start, tmp_path, listen, {"large": 20_000_000, "small": 9999})
+    all_checked(node, manifest, listen, tmp_path)
     os.utime(source / "large", (0, 0))
     got = node("getter").run("get", manifest, "--to", tmp_path / "out", *GET, "--peer", listen, "--timeout", "5s").exits(3)
     assert "no longer has all that it offered" in got.err.splitlines()[-1], got.err
@@ -37,6 +43,7 @@ def test_one_file_that_changes_is_named_once_and_the_getter_hears_of_it(node, st
 def test_a_seed_that_has_nothing_left_ends_with_the_reason(node, start, port, tmp_path):
     listen = f"127.0.0.1:{port()}"
     seed, manifest, source = seeded(node, start, tmp_path, listen, {"only": 3_000_000})
+    all_checked(node, manifest, listen, tmp_path)
     os.utime(source / "only", (0, 0))
     getter = node("getter").run("get", manifest, "--to", tmp_path / "out", *GET, "--peer", listen, "--timeout", "60s")
     seed.exits(1)
