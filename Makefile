@@ -100,6 +100,7 @@ bench-circle: build ## daemons on wires of their own: how soon they know each ot
 	$(PYTHON) -m bench.circle target/release/tidecast 8 16 50
 	$(PYTHON) -m bench.circle target/release/tidecast seeds
 	$(PYTHON) -m bench.circle target/release/tidecast losses
+	$(PYTHON) -m bench.circle target/release/tidecast gets
 
 bench-sim: ## both
 	@scripts/bench-sim

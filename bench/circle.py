@@ -7,6 +7,10 @@ a replication when half of them are lost, and of a network that was in two parts
     python -m bench.circle PROGRAM deaths [HOSTS [ROUNDS]]
                                                      how soon all know who has died: half of 40, 10 times; other shares; links cut;
                                                      who is stopped or cut off for 8 s only
+    python -m bench.circle PROGRAM gets [HOSTS [MBIT [MIB [SECONDS]]]]
+                                                     all of 40 hosts at 8 Mbit/s get one cache of 16 MiB from one of them, at once
+                                                     or one every so many seconds: copies that the origin sent, the slowest against
+                                                     the time in which the origin's wire carries one copy
 """
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ from support.proc import Proc  # noqa: E402
 from support.tidecast import wait_for  # noqa: E402
 
 CACHE = 64 << 20
-RATE = "200mbit"
+RATE = 200  # Mbit/s
 #: All namespaces share one table of neighbours: once it is full, hosts cannot find each other, whatever they do.
 NEIGHBOURS = {pathlib.Path(f"/proc/sys/net/ipv4/neigh/default/gc_thresh{i}"): limit for i, limit in ((3, 65536), (2, 32768), (1, 16384))}
 
@@ -48,8 +52,8 @@ class Wired(Host):
 class Wires:
     """A switch, and a second one for a network in two parts."""
 
-    def __init__(self, base: pathlib.Path, program: pathlib.Path):
-        self.base, self.program, self.procs = base, program, []
+    def __init__(self, base: pathlib.Path, program: pathlib.Path, rate: int = RATE):
+        self.base, self.program, self.rate, self.procs = base, program, rate, []
         self.tag = f"tc{os.getpid() % 10000}"
         self.hub = f"{self.tag}s"
         self.before = {path: path.read_text() for path in NEIGHBOURS}
@@ -77,7 +81,7 @@ class Wires:
         ip("-n", host.ns, "link", "set", "lo", "up")
         ip("-n", host.ns, "addr", "add", f"10.77.{number // 200}.{number % 200 + 1}/16", "dev", "eth0")
         ip("-n", host.ns, "link", "set", "eth0", "up")
-        subprocess.run(["tc", "-n", host.ns, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", RATE, "burst", "256k", "latency", "50ms"], check=True)
+        subprocess.run(["tc", "-n", host.ns, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{self.rate}mbit", "burst", "256k", "latency", "50ms"], check=True)
         pem = self.site.certificate(f"host:node{number}")
         host.listen = f"10.77.{number // 200}.{number % 200 + 1}:6980"
         peer = ["--peer", self.hosts[0].listen] if self.hosts else []
@@ -293,9 +297,36 @@ def found(wires: Wires, how: str) -> dict:
     return {"found_by": how, "all_known_s": took("a circle", lambda: all(members(host) == 3 for host in wires.hosts))}
 
 
-def run(program: pathlib.Path, what, *words) -> None:
+def sent(host: Wired) -> int:
+    """Bytes that have left by its wire."""
+    text = subprocess.run(["ip", "-n", host.ns, "-j", "-s", "link", "show", "eth0"], check=True, capture_output=True).stdout
+    return json.loads(text)[0]["stats64"]["tx"]["bytes"]
+
+
+def gets(wires: Wires, count: int, mib: int, pause: float) -> dict:
+    circle(wires, count)
+    origin, *others = wires.hosts
+    origin.create("nt", content(wires.base, mib << 20))
+    took("news of a cache", lambda: all(holders(host, "node0/nt") for host in others))
+    before, busy, began, running, times = sent(origin), sum(map(cpu, wires.hosts)), time.monotonic(), {}, []
+    left = list(others)
+    while left or running:
+        while left and time.monotonic() >= began + pause * (count - 1 - len(left)):
+            running[left.pop(0).run("cache", "get", "node0/nt", "--wait", "10m", "--json")] = time.monotonic()
+        for get in [get for get in running if get.process.poll() is not None]:
+            get.exits(0)
+            times.append(time.monotonic() - running.pop(get))
+        time.sleep(0.02)
+    bound = (mib << 23) / (wires.rate * 1e6)
+    cores = (sum(map(cpu, wires.hosts)) - busy) / (time.monotonic() - began)
+    return {"hosts": count, "mbit": wires.rate, "mib": mib, "pause_s": pause, "origin_copies": round((sent(origin) - before) / (mib << 20), 2),
+            "slowest_of_bound": round(max(times) / bound, 2), "middle_of_bound": round(sorted(times)[len(times) // 2] / bound, 2),
+            "cores_busy": round(cores, 2)}
+
+
+def run(program: pathlib.Path, what, *words, rate: int = RATE) -> None:
     base = pathlib.Path(tempfile.mkdtemp(prefix="circle"))
-    wires = Wires(base, program)
+    wires = Wires(base, program, rate)
     try:
         print(json.dumps(what(wires, *words)), flush=True)
     finally:
@@ -318,6 +349,10 @@ def main() -> None:
     if words == ["seeds"]:
         for how in ("multicast", "dht"):
             run(program, found, how)
+        return
+    if words[:1] == ["gets"]:
+        count, rate, mib, pause = [*map(float, words[1:]), *(40, 8, 16, 0)[len(words) - 1:]]
+        run(program, gets, int(count), int(mib), pause, rate=int(rate))
         return
     for count in map(int, words or ["8", "16"]):
         run(program, figures, count)

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Door, Known, Progress, Security, Swarm, SwarmOptions, Throttle};
+use tidecast_net::{Door, Group, Known, Progress, Security, Swarm, SwarmOptions, Throttle};
 use tidecast_paths::Root;
-use tidecast_store::{DownloadOptions, Opened, SeedOptions, Store};
+use tidecast_store::{DownloadOptions, Opened, SeedOptions, Select, Store};
 use tokio::sync::watch;
 
 /// A swarm without peers lives so long.
@@ -92,6 +92,11 @@ pub(crate) struct Fetching {
 }
 
 impl Fetching {
+    /// Joins the plan of the node that it comes from, if that makes one.
+    pub(crate) async fn follow(&self, node: NodeId) {
+        self.finder.follow(node).await;
+    }
+
     /// Another node that has (some of) it and admits this one; it must be admitted too.
     pub(crate) async fn add(&self, addresses: Vec<SocketAddr>) {
         self.finder.call(addresses).await;
@@ -153,7 +158,7 @@ impl Swarms {
         }
         let options = SeedOptions { state: Some(memory.to_owned()) };
         let opened = Store::seed_beneath(root, home, manifest.clone(), &options)?;
-        match self.start(id, opened, true) {
+        match self.start(id, opened, true, Group::Whole) {
             // Somebody else was faster.
             Err(SwarmError::Fetching) => Ok(()),
             other => other,
@@ -172,15 +177,19 @@ impl Swarms {
             return Err(SwarmError::Fetching);
         }
         let opened = Store::download_beneath(dir, manifest.clone(), options)?;
-        self.start(id, opened, false)?;
+        // Parts of it would be pushed to others whole, or not at all.
+        let group = if matches!(options.select, Select::All) { Group::Whole } else { Group::None };
+        self.start(id, opened, false, group)?;
         let running = self.running.lock();
         let swarm = &running.get(&id).ok_or(SwarmError::Thread)?.swarm;
         Ok((id, Fetching { progress: swarm.progress(), finder: swarm.finder() }))
     }
 
-    fn start(&self, id: SwarmId, opened: Opened, seed_only: bool) -> Result<(), SwarmError> {
+    fn start(&self, id: SwarmId, opened: Opened, seed_only: bool, group: Group) -> Result<(), SwarmError> {
         let gate = self.admitted.clone();
         let admits = Box::new(move |node| gate.admits(id, node));
+        let gate = self.admitted.clone();
+        let named = Box::new(move |node| gate.let_in(id, node));
         let mut running = self.running.lock();
         if running.contains_key(&id) {
             return Err(SwarmError::Fetching);
@@ -191,11 +200,11 @@ impl Swarms {
             listeners: Vec::new(),
             door: Some(self.door.clone()),
             network: None,
-            security: Security::Known(Known { tls: self.tls.clone(), admits }),
+            security: Security::Known(Known { tls: self.tls.clone(), admits, named }),
             policy: tidecast_swarm::Policy::default(),
             seed_only,
             on_demand: None,
-            group: tidecast_net::Group::default(),
+            group,
             planned: false,
             roots: None,
             throttle: Some(self.throttle.clone()),

@@ -11,6 +11,7 @@ use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Re
 use tidecast_metainfo::Manifest;
 use tidecast_store::{DownloadOptions, Select};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::ads;
 use crate::api::types::{Came, Method};
@@ -37,6 +38,12 @@ const LOST: Duration = Duration::from_secs(10);
 const RETRIES: u32 = 4;
 /// Holders are looked for again this often while a cache comes.
 const LOOK: Duration = Duration::from_secs(5);
+/// Whether there is a plan is known within this time.
+const PLAN: Duration = Duration::from_secs(1);
+/// With a plan, others than those it names are met after so long: they are for when it does not hold.
+const SPARE: Duration = Duration::from_secs(3);
+/// What others still get of a cache that is complete here is sent first, for so long at most: the swarm starts anew then.
+const LINGER: Duration = Duration::from_secs(2);
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 
@@ -292,12 +299,16 @@ pub(crate) async fn transfer(
     };
     let (id, fetching) = begin(daemon, manifest, start).await?;
     daemon.swarms.admit(id, grant.link.peer.node);
+    if method == Method::Swarm {
+        fetching.follow(grant.link.peer.node).await;
+    }
     fetching.add(addresses(&grant.link)).await;
     let joining = async {
         if !grant.link.peer.called {
             call_back(grant, want, &id).await;
         }
         if method == Method::Swarm {
+            wait_for_plan(&fetching).await;
             join(daemon, grant, want, &id, &fetching).await;
         }
         std::future::pending::<()>().await;
@@ -306,6 +317,8 @@ pub(crate) async fn transfer(
         watched = watch_it(grant, &fetching, tell) => watched?,
         () = joining => {}
     }
+    let mut progress = fetching.progress.clone();
+    let _ = timeout(LINGER, progress.wait_for(|now| !now.serving)).await;
     let swarms = daemon.clone();
     let finished =
         tokio::task::spawn_blocking(move || swarms.swarms.finish(&id)).await.map_err(|e| failed(&e))?;
@@ -381,6 +394,16 @@ async fn call_back(grant: &Grant, want: &Want, id: &SwarmId) {
     let want = Want { cache: Some(data_encoding::HEXLOWER.encode(id)), ..want.clone() };
     if let Err(error) = grant.link.ask(&Ask::Join(want), Bytes::new()).await {
         tracing::debug!(%error, "the source was not asked to connect");
+    }
+}
+
+/// Until it is known that there is no plan, or the plan may have failed.
+async fn wait_for_plan(fetching: &Fetching) {
+    let mut progress = fetching.progress.clone();
+    let _ = timeout(PLAN, progress.wait_for(|now| !now.gathering)).await;
+    let planned = progress.borrow().planned;
+    if planned {
+        tokio::time::sleep(SPARE).await;
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) enum Input {
     Call { addresses: Vec<SocketAddr> },
     /// Our part in a new epoch of the plan, and its members.
     Plan { role: Arc<Role>, members: Vec<Member> },
+    /// The plan of this node is joined, if it makes one.
+    Follow { node: NodeId },
     /// About the plan of a group.
     Gather { peer: PeerId, bytes: Bytes },
     /// These pieces are wanted from now on, or no longer.
@@ -350,6 +352,7 @@ impl Driver {
                     self.engine_event(Event::Candidate { candidate, told });
                 }
             }
+            Input::Follow { node } => self.gather.follow(node),
             Input::Gather { peer, bytes } => self.gathered(peer, &bytes),
             Input::Plan { role, members } => self.plan(role, members),
             Input::Want { pieces, urgency } => self.want(pieces, urgency),
@@ -540,11 +543,12 @@ impl Driver {
         if (conn.received > 0 || conn.sent > 0) && self.ended.len() < MAX_REPORTS {
             self.ended.push(conn.report());
         }
+        let finished = self.engine.has_all(peer);
         self.engine_event(Event::PeerDown { peer });
         if !self.engine.is_complete() {
             conn.others.iter().for_each(|&candidate| self.engine_event(Event::Retry { candidate }));
         }
-        self.ungather(peer);
+        self.ungather(peer, finished);
     }
 
     /// In a plan others offer us what they have: they are told what not yet, as it may be here.
@@ -624,6 +628,8 @@ impl Driver {
             duplicate_bytes: stats.duplicate,
             corrupt_bytes: self.corrupt,
             planned: self.role.is_some(),
+            gathering: self.is_gathering(),
+            serving: self.engine.is_serving(),
             complete: self.is_complete(),
         }
     }

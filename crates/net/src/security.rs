@@ -32,6 +32,8 @@ pub struct Known {
     pub tls: Tls,
     /// Whether a node, whose key TLS has proven, may take part; asked again while it does.
     pub admits: Box<dyn Fn(NodeId) -> bool + Send + Sync>,
+    /// The node that this one fetches from has made a plan, and names a member with which data is exchanged.
+    pub named: Box<dyn Fn(NodeId) + Send + Sync>,
 }
 
 /// This node's place in a private swarm.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidecast_admission::Gate;
 use tidecast_hash::Digest;
+use tidecast_identity::NodeId;
 use tidecast_store::{Opened, Store};
 use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Engine, Limits, Policy, Setup};
@@ -46,6 +47,10 @@ const BUFFERS: usize = 256;
 const UNSETTLED: u64 = 64 << 20;
 /// Random neighbours of a node whose parents a plan names: only for the case that it does not hold.
 const PLANNED_NEIGHBOURS: usize = 4;
+/// Neighbours beside those that such a plan names.
+const WHOLE_NEIGHBOURS: usize = 8;
+/// Copies, in percent, that the maker of a plan for whoever joins sends before members help one another.
+const WHOLE_COPIES: u32 = 105;
 /// Data is synced this often, or when so much is dirty.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const SYNC_BYTES: u64 = 256 << 20;
@@ -101,8 +106,9 @@ impl Swarm {
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
         let SwarmOptions { opened, listen, listeners, door, network, security, policy, .. } = options;
         let SwarmOptions { seed_only, group, planned, roots, throttle, on_demand: verified, .. } = options;
-        let planned = planned || group == Group::Join;
-        let policy = Policy { on_demand: group != Group::None, ..policy };
+        let planned = planned || matches!(group, Group::Join | Group::Whole);
+        let on_demand = matches!(group, Group::Make | Group::Join);
+        let policy = Policy { on_demand, stays: group == Group::Whole, ..policy };
         let Opened { store, have, to_check, hashed, wanted } = opened;
         let wanted = if verified.is_some() { Vec::new() } else { wanted };
         let store = Arc::new(store);
@@ -126,7 +132,7 @@ impl Swarm {
         let to_hash = minus(&to_check, &ranges_of(&hashed));
         settler.keep_found(hashed);
         have.iter().for_each(|r| settler.mark_verified(r.clone()));
-        let limits = limits(planned);
+        let limits = limits(planned, group);
         let shared_pool = throttle.as_ref().and_then(|throttle| throttle.pool().cloned());
         let shared = Arc::new(Shared {
             manifest: manifest.clone(),
@@ -325,14 +331,22 @@ impl Finder {
         self.inbox.send(Input::Found { addresses: vec![address], told: false }).await.is_ok()
     }
 
+    /// If this node makes a plan for those who fetch, join it.
+    pub async fn follow(&self, node: NodeId) {
+        let _ = self.inbox.send(Input::Follow { node }).await;
+    }
+
     /// Dials one node now by its addresses, whatever came of it before: it asks for us, or has been told to admit us.
     pub async fn call(&self, addresses: Vec<SocketAddr>) {
         let _ = self.inbox.send(Input::Call { addresses }).await;
     }
 }
 
-fn limits(planned: bool) -> Limits {
+fn limits(planned: bool, group: Group) -> Limits {
     let usual = Limits { unsettled: UNSETTLED, ..Limits::default() };
+    if group == Group::Whole {
+        return Limits { origin_copies: WHOLE_COPIES, random_neighbours: WHOLE_NEIGHBOURS, ..usual };
+    }
     if planned { Limits { random_neighbours: PLANNED_NEIGHBOURS, ..usual } } else { usual }
 }
 

@@ -27,7 +27,8 @@ fn node() -> Tls {
 
 fn known(tls: &Tls, admitted: &Admitted) -> Security {
     let admitted = admitted.clone();
-    Security::Known(Known { tls: tls.clone(), admits: Box::new(move |node| admitted.read().contains(&node)) })
+    let admits = Box::new(move |node| admitted.read().contains(&node));
+    Security::Known(Known { tls: tls.clone(), admits, named: Box::new(|_| {}) })
 }
 
 fn seed(manifest: &Arc<Manifest>, path: &Path, security: Security, door: &Arc<Door>) -> Swarm {

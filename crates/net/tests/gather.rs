@@ -1,14 +1,18 @@
-//! Those who fetch the same tree on demand, by a plan that its origin makes for whoever joins.
+//! Those who fetch the same tree, on demand or whole, by a plan that its origin makes for whoever joins.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{options, publish, soon};
+use common::{finish, options, publish, soon};
+use parking_lot::RwLock;
+use tidecast_identity::{NodeId, NodeKey, Tls};
 use tidecast_metainfo::{Manifest, Version};
-use tidecast_net::{Group, Security, Swarm, SwarmOptions, Urgency};
+use tidecast_net::{Group, Known, Security, Swarm, SwarmOptions, Urgency};
 use tidecast_store::{DownloadOptions, SeedOptions, Store};
 
 const FILES: usize = 40;
@@ -86,4 +90,73 @@ async fn what_all_want_at_once_leaves_the_origin_about_once() {
 async fn without_a_plan_everybody_gets_it_too() {
     let (wanted, sent) = storm(3, Group::None).await;
     assert!(sent >= wanted, "{sent} of {wanted}");
+}
+
+/// A node of a swarm whose members are admitted one by one, and those whom it admits.
+struct Keyed(Tls, Arc<RwLock<BTreeSet<NodeId>>>);
+
+impl Keyed {
+    fn new() -> Keyed {
+        Keyed(Tls::new(&NodeKey::generate().unwrap()).unwrap(), Arc::default())
+    }
+
+    fn security(&self) -> Security {
+        let (asked, told) = (self.1.clone(), self.1.clone());
+        let admits = Box::new(move |node| asked.read().contains(&node));
+        let named = Box::new(move |node| told.write().extend([node]));
+        Security::Known(Known { tls: self.0.clone(), admits, named })
+    }
+
+    fn get(&self, manifest: &Arc<Manifest>, to: &Path, group: Group) -> Swarm {
+        let opened = Store::download(manifest.clone(), to, &DownloadOptions::default()).unwrap();
+        Swarm::start(SwarmOptions { group, ..options(opened, self.security()) }).unwrap()
+    }
+}
+
+/// All of these get one tree from an origin of this group, and admit nobody else at first: (bytes, bytes that the origin
+/// has sent, how many each admits at the end).
+async fn fetch(origin_is: Group, members: &[Group]) -> (u64, u64, Vec<usize>) {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(dir.path().join("data"), bytes).unwrap();
+    let manifest = publish(&dir.path().join("data"), Version::V2);
+    let (server, clients) = (Keyed::new(), members.iter().map(|_| Keyed::new()).collect::<Vec<_>>());
+    server.1.write().extend(clients.iter().map(|client| client.0.id()));
+    let opened = Store::seed(manifest.clone(), &dir.path().join("data"), &SeedOptions::default()).unwrap();
+    let seed = SwarmOptions { seed_only: true, group: origin_is, ..options(opened, server.security()) };
+    let origin = Swarm::start(seed).unwrap();
+    let mut getting = Vec::new();
+    for (n, (client, group)) in clients.iter().zip(members).enumerate() {
+        client.1.write().insert(server.0.id());
+        let swarm = client.get(&manifest, &dir.path().join(format!("n{n}")), *group);
+        swarm.finder().follow(server.0.id()).await;
+        getting.push(swarm);
+    }
+    for swarm in &getting {
+        swarm.finder().call(origin.listen_addrs().to_vec()).await;
+    }
+    for swarm in &getting {
+        soon(swarm.complete()).await.unwrap();
+    }
+    for swarm in getting {
+        finish(swarm).await;
+    }
+    let sent = soon(origin.stop()).await.unwrap().progress.sent_bytes;
+    (8 << 20, sent, clients.iter().map(|client| client.1.read().len()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_fetches_all_at_once_gets_it_from_those_whom_the_plan_names() {
+    let (bytes, sent, admitted) = fetch(Group::Whole, &[Group::Whole; 8]).await;
+    // Without it each would get a copy from the origin, as nobody admits another.
+    assert!(sent >= bytes && sent <= bytes * 4, "{sent} of {bytes}");
+    assert!(admitted.iter().all(|n| *n > 1), "{admitted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_knows_of_no_plan_gets_it_too() {
+    let (bytes, sent, admitted) = fetch(Group::Whole, &[Group::None; 2]).await;
+    assert!(sent >= 2 * bytes && admitted == [1, 1], "{sent} of {bytes}, {admitted:?}");
+    let (bytes, sent, admitted) = fetch(Group::None, &[Group::Whole; 2]).await;
+    assert!(sent >= 2 * bytes && admitted == [1, 1], "{sent} of {bytes}, {admitted:?}");
 }

@@ -106,16 +106,31 @@ pub struct Policy {
     pub sequential: bool,
     /// A plan brings what some member wants, to all of them, and nothing else.
     pub on_demand: bool,
+    /// Members that have everything serve on when they have left the plan: its source lets requests wait for them as
+    /// for those who are there.
+    pub stays: bool,
 }
 
 impl Policy {
     /// Tidecast's own: nothing that hurts a cluster.
-    pub const TIDECAST: Policy =
-        Policy { choking: false, distribution: false, endgame: false, sequential: false, on_demand: false };
+    pub const TIDECAST: Policy = Policy {
+        choking: false,
+        distribution: false,
+        endgame: false,
+        sequential: false,
+        on_demand: false,
+        stays: false,
+    };
 
     /// All of BitTorrent's mechanisms with their textbook timers (`--policy classic`).
-    pub const CLASSIC: Policy =
-        Policy { choking: true, distribution: true, endgame: true, sequential: false, on_demand: false };
+    pub const CLASSIC: Policy = Policy {
+        choking: true,
+        distribution: true,
+        endgame: true,
+        sequential: false,
+        on_demand: false,
+        stays: false,
+    };
 }
 
 impl Default for Policy {
@@ -257,6 +272,8 @@ pub enum Event {
     /// These pieces are wanted by `at`: they go before everything without a deadline.
     Deadline { pieces: Range<u32>, at: Time },
 
+    /// A plan is on its way: nothing is asked for before it is here, or until this time.
+    PlanExpected { until: Time },
     /// Our part in a new epoch of the plan; the one before it is over.
     Plan(Arc<Role>),
     /// The peer is this member of the plan. `distance`: 0 at our own place in the topology, more beyond

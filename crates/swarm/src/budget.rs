@@ -15,6 +15,8 @@ use crate::push::without;
 
 /// How long a request waits for others to serve it.
 const WAIT: Duration = Duration::from_millis(500);
+/// ... where all members go on serving: it pays to wait for them, on slow links too.
+const WAIT_STAYS: Duration = Duration::from_secs(2);
 /// Who found no help is served at once for so long.
 const NEEDY: Duration = Duration::from_secs(8);
 
@@ -80,24 +82,29 @@ impl Engine {
             }
             self.touch(block.piece, true, None);
         }
-        let claimed = self.over_budget() && self.availability.holders(block.piece) > 0;
+        let others = self.availability.holders(block.piece) > 0 || self.policy.stays && self.finished > 0;
+        let claimed = others && self.over_budget();
         // A full list sends nobody away.
         if !claimed || self.spared.len() >= self.limits.queued_requests {
             return false;
         }
         let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && p.needy <= self.now);
         if waits {
-            self.spared.0.push_back((self.now.after(WAIT), id, block));
+            self.spared.0.push_back((self.now.after(self.spared_for()), id, block));
         }
         waits
     }
 
+    fn spared_for(&self) -> Duration {
+        if self.policy.stays { WAIT_STAYS } else { WAIT }
+    }
+
     /// Who has waited long enough is served.
     pub(crate) fn spared_due(&mut self) {
-        let now = self.now;
+        let (now, wait) = (self.now, self.spared_for());
         while let Some((_, id, block)) = self.spared.0.pop_front_if(|entry| entry.0 <= now) {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
-            if now.since(peer.grew) >= WAIT {
+            if now.since(peer.grew) >= wait {
                 peer.needy = now.after(NEEDY);
             }
             self.queue_request(id, block);
@@ -205,6 +212,22 @@ mod tests {
         assert_eq!(origin.pass(400), [3]);
         assert_eq!(origin.0.stats().served, u64::from(LEN) * 3 / 2);
         assert_eq!(origin.ask(3), []);
+    }
+
+    #[test]
+    fn who_has_left_with_everything_is_waited_for_where_members_stay() {
+        for stays in [false, true] {
+            let mut origin = Origin::new();
+            origin.0.policy.stays = stays;
+            let member = PeerId(3);
+            origin.up(member);
+            origin.give(Event::Member { peer: member, member: 8, distance: 0 });
+            origin.give(Event::HasAll { peer: member });
+            origin.give(Event::PeerDown { peer: member });
+            assert_eq!(origin.ask(4) == [4], !stays, "nobody who is here has it");
+            assert_eq!(origin.pass(1999), []);
+            assert_eq!(origin.pass(1) == [4], stays, "it gave no help");
+        }
     }
 
     #[test]

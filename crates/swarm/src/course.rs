@@ -25,6 +25,8 @@ pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duratio
 const OWED: Duration = Duration::from_secs(5);
 /// A parent has this long to be connected at the start of an epoch.
 const MEET: Duration = Duration::from_secs(1);
+/// So many times as patient are members of a plan that whoever fetches joins: on busy hosts, by slow links.
+const BUSY: u32 = 4;
 
 /// What one child is to get in one stripe.
 #[derive(Debug)]
@@ -109,10 +111,13 @@ pub(crate) struct Course {
     pub(crate) blamed: Vec<u32>,
     /// What is touched, where the plan is on demand.
     pub(crate) wishes: Wishes,
+    /// By how much the waits are longer.
+    patience: u32,
 }
 
 impl Course {
-    pub(crate) fn new(role: Arc<Role>, pieces: u32, now: Time) -> Self {
+    /// `busy`: its members have other things to do.
+    pub(crate) fn new(role: Arc<Role>, pieces: u32, busy: bool, now: Time) -> Self {
         Course {
             source: role.is_source(role.member),
             since: now,
@@ -125,6 +130,7 @@ impl Course {
             adrift: false,
             blamed: Vec::new(),
             wishes: Wishes::default(),
+            patience: if busy { BUSY } else { 1 },
             role,
         }
     }
@@ -141,6 +147,20 @@ impl Course {
         for line in &mut self.lines {
             line.bytes = if source { line.bytes } else { 0 };
             line.met = false;
+        }
+    }
+
+    /// There are other stripes now: what was being sent is sent to its end, as it was offered.
+    pub(crate) fn take_open(&mut self, old: Option<Course>) {
+        for (peer, mut orders) in old.into_iter().flat_map(|old| old.orders) {
+            orders.retain(|order| order.open.is_some());
+            for order in &mut orders {
+                order.pending.clear();
+                order.last = true;
+            }
+            if !orders.is_empty() {
+                self.orders.insert(peer, orders);
+            }
         }
     }
 
@@ -216,13 +236,19 @@ impl Course {
     /// not connected.
     pub(crate) fn flow(&self, stripe: usize, heard: Option<(Time, Duration)>, now: Time) -> Flow {
         let Some(line) = self.lines.get(stripe) else { return Flow::Gone };
+        let silent = |pause| patience(pause, (self.patient(SILENT.0), SILENT.1));
         match heard {
-            None if !line.met && now.since(self.since) < MEET => Flow::Live,
+            None if !line.met && now.since(self.since) < self.patient(MEET) => Flow::Live,
             None => Flow::Gone,
-            Some((last, pause)) if now >= last.max(self.since).after(patience(pause, SILENT)) => Flow::Silent,
+            Some((last, pause)) if now >= last.max(self.since).after(silent(pause)) => Flow::Silent,
             Some(_) if now < line.last.max(self.since).after(patience(line.gap, STALL)) => Flow::Live,
             Some(_) => Flow::Dry,
         }
+    }
+
+    /// A wait, longer where members are busy.
+    pub(crate) fn patient(&self, wait: Duration) -> Duration {
+        wait * self.patience
     }
 
     /// Nothing has come by any stripe from a parent for so long that it must explain it, whatever else it says.

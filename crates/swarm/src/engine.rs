@@ -79,6 +79,10 @@ pub struct Engine {
     /// Bytes that we send as the source of a plan before others must help.
     pub(crate) budget: u64,
     pub(crate) spared: Spared,
+    /// Members that have left with everything.
+    pub(crate) finished: u32,
+    /// Nothing is asked for before this time: a plan may come.
+    pub(crate) expects: Option<Time>,
     /// The members of the plan that are connected.
     pub(crate) members: BTreeMap<u32, PeerId>,
     pub(crate) out: VecDeque<Action>,
@@ -148,6 +152,8 @@ impl Engine {
             neighbours: Neighbours::new(setup.limits.random_neighbours),
             course: None,
             spared: Spared::default(),
+            finished: 0,
+            expects: None,
             members: BTreeMap::new(),
             out: VecDeque::new(),
             totals: Counts::default(),
@@ -203,7 +209,7 @@ impl Engine {
         let dial = self.neighbours.wakeup().filter(|_| room);
         let own =
             [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due(), self.spared.due()];
-        let timers = own.into_iter().chain([self.upkeep_at, self.rotate_at(), dial]);
+        let timers = own.into_iter().chain([self.upkeep_at, self.rotate_at(), dial, self.expects]);
         timers.flatten().min().map(|at| at.max(self.now))
     }
 
@@ -232,6 +238,7 @@ impl Engine {
             Event::Judged { below } => self.on_judged(below),
             Event::Priority { pieces, priority } => self.on_priority(pieces, priority),
             Event::Deadline { pieces, at } => self.on_deadline(pieces, at),
+            Event::PlanExpected { until } => self.expects = Some(until).filter(|_| self.course.is_none()),
             Event::Plan(role) => self.on_plan(role),
             other => self.dispatch_peer(other),
         }
@@ -393,6 +400,7 @@ impl Engine {
         let Some(peer) = self.peers.get(&id) else { return };
         // Whichever of the two lets go first, neither calls the other again.
         let end = if self.is_useless(peer) { End::Useless } else { peer.end };
+        self.finished += u32::from(peer.member.is_some() && peer.have.is_all());
         self.retire(id);
         if let Some(peer) = self.peers.remove(&id) {
             self.blame.departed(id, peer.candidate);

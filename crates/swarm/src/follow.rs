@@ -47,10 +47,15 @@ impl Engine {
     pub(crate) fn on_plan(&mut self, role: Arc<Role>) {
         let (now, count) = (self.now, self.pieces.count());
         let before = self.course.as_ref().map(|c| c.role.clone());
+        self.expects = None;
         match &mut self.course {
             Some(course) if course.role.epoch >= role.epoch => return,
             Some(course) if course.lines.len() == role.stripes.len() => course.renew(role, now),
-            _ => self.course = Some(Course::new(role, count, now)),
+            old => {
+                let mut course = Course::new(role, count, self.policy.stays, now);
+                course.take_open(old.take());
+                *old = Some(course);
+            }
         }
         self.await_rest();
         self.tell_parents(before.as_deref());
@@ -227,7 +232,7 @@ impl Engine {
         let live = stripes
             .filter(|(s, e)| e.parent.is_some_and(|p| course.flow(*s, self.heard(p), now) == Flow::Live));
         let low = live.filter_map(|(s, _)| course.lines.get(s).map(|l| l.front)).min();
-        let adrift = low.is_none() && now.since(course.last_moved()) >= ADRIFT;
+        let adrift = low.is_none() && now.since(course.last_moved()) >= course.patient(ADRIFT);
         let (from, to) = (course.released, low.unwrap_or(course.front()).min(count));
         for piece in from..to {
             self.await_piece(piece, false);

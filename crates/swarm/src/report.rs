@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::api::PeerId;
+use crate::course::Order;
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::State;
@@ -25,6 +26,32 @@ impl Engine {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.pieces.left() == 0
+    }
+
+    /// The peer has all pieces.
+    #[must_use]
+    pub fn has_all(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|p| p.have.is_all())
+    }
+
+    /// Something is on its way to a peer, or is to be passed on to one.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        let due = |peer: &Peer, order: &Order| {
+            order.open.is_some() || order.pending.iter().any(|&piece| !peer.have.has(piece))
+        };
+        let orders = self.course.iter().flat_map(|c| &c.orders);
+        let mut fed = orders.filter_map(|(id, orders)| Some((self.peers.get(id)?, orders)));
+        self.turns.in_flight() > 0
+            || self.peers.values().any(|p| !p.closing && p.queue.len() > 0)
+            || fed.any(|(peer, orders)| orders.iter().any(|order| due(peer, order)))
+    }
+
+    /// As the source of a plan, this node has given every piece to a stripe: nothing new will go by it.
+    #[must_use]
+    pub fn has_given_all(&self) -> bool {
+        let course = self.course.as_ref().filter(|c| c.is_source());
+        course.is_some_and(|c| (c.given..self.pieces.count()).all(|p| c.stripe_of(p).is_some()))
     }
 
     /// Totals and the state of now. O(peers).

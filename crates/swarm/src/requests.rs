@@ -33,6 +33,12 @@ const SHARE_LEAST: u64 = 64 << 10;
 impl Engine {
     /// Asks every peer that may have room.
     pub(crate) fn refill(&mut self) {
+        if self.expects.is_some_and(|until| self.now < until) {
+            return;
+        }
+        if self.expects.take().is_some() {
+            self.hungry.extend(self.peers.keys());
+        }
         if self.stirred {
             self.stirred = false;
             let epoch = self.epoch;

@@ -300,6 +300,7 @@ proptest! {
             endgame: policy & 4 != 0,
             sequential: policy & 8 != 0,
             on_demand: policy & 16 != 0,
+            stays: false,
         };
         let mut driver = Driver::new(policy, seed);
         for (op, n) in ops {

@@ -679,3 +679,20 @@ fn who_downloads_nothing_any_more_is_let_go_by_a_seed() {
     one.give(Event::UploadOnly { peer: A });
     assert_eq!(one.pass(10_000 * MS), [Action::Disconnect { peer: A, reason: Reason::Useless }]);
 }
+
+#[test]
+fn nothing_is_asked_for_while_a_plan_may_come() {
+    let mut one = One::new(setup(4, 0));
+    one.up(A, TIDE);
+    one.give(Event::PlanExpected { until: Time(5000 * MS) });
+    let mut actions = one.give(Event::HasAll { peer: A });
+    actions.extend(one.pass(4999 * MS));
+    assert_eq!(asked(&actions, A), vec![]);
+    assert_eq!(asked(&one.pass(2 * MS), A).len(), 4, "it has not come");
+    let mut late = One::new(setup(4, 0));
+    late.up(A, TIDE);
+    late.give(Event::PlanExpected { until: Time(5000 * MS) });
+    late.give(Event::HasAll { peer: A });
+    late.now = 100 * MS;
+    assert_eq!(asked(&late.give(Event::PlanExpected { until: Time(100 * MS) }), A).len(), 4, "there is none");
+}

@@ -2,7 +2,7 @@
 //! extension handshake (BEP 10), and in a private swarm the proof of membership. All of it within
 //! one time limit, and in a private swarm nothing is answered before the proof.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tidecast_identity::NodeId;
@@ -21,6 +21,8 @@ pub(crate) const LIMIT: Duration = tidecast_admission::DEADLINE;
 /// What Tidecast calls itself in peer ids (BEP 20). A hint only: what counts is the extension
 /// handshake, but it says whether one is worth waiting for.
 const ID_PREFIX: &[u8; 4] = b"-TC0";
+/// A node that nobody has named yet may be named within this time.
+const EXPECTED: Duration = Duration::from_secs(1);
 /// Requests that we queue (BEP 10 `reqq`).
 const REQUEST_QUEUE: u32 = 2000;
 /// Bytes asked of the stream at once where blocks bypass the buffer, and where they do not.
@@ -167,7 +169,9 @@ async fn shake_hands(
     if !local.hashes.contains(&theirs.info_hash) {
         return Err(ConnError::OtherSwarm);
     }
-    if !security.still_admits(node) && matches!(security, Security::Known(_)) {
+    if matches!(security, Security::Known(_))
+        && !admitted_soon(security, node, local.gathers && !outgoing).await
+    {
         return Err(ConnError::NotMember("nobody has said that it may take part".into()));
     }
     if !outgoing {
@@ -209,6 +213,19 @@ async fn shake_hands(
         peer.prove(membership).await?;
     }
     Ok(peer)
+}
+
+/// Whether a node is admitted. Who makes a plan tells both ends of a connection of each other, and the one that calls may
+/// have heard first: it is `expected` for a moment.
+async fn admitted_soon(security: &Security, node: Option<NodeId>, expected: bool) -> bool {
+    let until = Instant::now() + if expected { EXPECTED } else { Duration::ZERO };
+    while !security.still_admits(node) {
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(EXPECTED / 20).await;
+    }
+    true
 }
 
 fn offer(local: &Local, security: &Security) -> Offer {

@@ -1,30 +1,42 @@
-//! A plan for those who fetch the same tree on demand: whoever has the tree makes it, for those who join.
+//! A plan for those who fetch the same tree, on demand or whole: whoever has the tree makes it, for those who join.
 //!
-//! Members find the maker by their ticket and say that they join; each hears its own part, with the addresses of its
-//! neighbours, and again when the members have changed. A part is believed only when it comes from a peer that the
-//! user or the ticket has named; a wrong one would cost speed and nothing else.
+//! Members find the maker by their ticket, or are told its key, and say that they join; each hears its own part, with
+//! keys and addresses of its neighbours, and again when the members have changed. A part counts only when it comes from a
+//! peer that the user, the ticket or the daemon has named; a wrong one would cost speed and nothing else. Where nodes
+//! are admitted one by one, those that the maker names are: it could give them the data itself.
+//!
+//! A plan for whole trees brings each piece once. Whoever comes when all is given to a stripe is told so, and fetches
+//! from all who have it; until it has its part or that answer, a member asks nobody for anything ([`EXPECT`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
-use tidecast_swarm::plan::{Edges, Epoch, Member as Planned, Part, Plan, Planner, Role, Shape};
-use tidecast_swarm::{Complaint, PeerId, Time};
+use tidecast_swarm::plan::{Edges, Epoch, Member as Planned, Part, Plan, Planner, Role, Shape, stripes_for};
+use tidecast_swarm::{Complaint, Event, PeerId, Time};
 use tidecast_wire::Message;
 use tidecast_wire::ext::{self, MAX_GATHER, MAX_STRIPES};
 
 use super::Driver;
 use super::plan::{Complained, Member};
+use crate::security::Security;
 
-/// Trees of a plan: small files are one piece each, and go down one of them.
+/// Trees of a plan on demand: small files are one piece each, and go down one of them. Of whole trees there are as many as
+/// suit the members.
 const STRIPES: u16 = 4;
 /// Members of one plan.
 const MAX_MEMBERS: usize = 65_536;
-/// Who joins at the same time is in the same epoch.
-const SETTLE: Duration = Duration::from_millis(50);
+/// Who joins at the same time is in the same epoch: while more come, and at most so long. Of whole trees an epoch lays all
+/// anew, and much is on its way: there are fewer.
+const SETTLE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+const SETTLE_WHOLE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+/// Least time from one epoch of a plan for whole trees to the next.
+const PAUSE_WHOLE: Duration = Duration::from_secs(1);
+/// How long a member that fetches everything waits for its part.
+const EXPECT: Duration = Duration::from_secs(5);
 
 /// What a node has to do with a plan of those who fetch on demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +48,11 @@ pub enum Group {
     Make,
     /// It joins the plan of whoever the ticket or the user names.
     Join,
+    /// Everybody fetches everything: with the data it makes the plan, without it joins that of the node that it follows.
+    Whole,
 }
 
-/// What members and the maker say to each other, in postcard's form.
+/// What members and the maker say to each other, as JSON: they may be of different versions.
 #[derive(Serialize, Deserialize)]
 enum Said {
     /// I take part.
@@ -47,6 +61,8 @@ enum Said {
     Part(Handed),
     /// This member does not do its part for me.
     Complaint { member: u32, stripe: u16, why: u8 },
+    /// Every piece has been given out: fetch them from whoever has them.
+    Late,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,7 +93,17 @@ pub(crate) struct Gather {
     members: Vec<Joined>,
     by_peer: BTreeMap<PeerId, u32>,
     /// Somebody has joined since, and more may come at once.
-    settles: Option<Instant>,
+    settles: Option<(Instant, Instant)>,
+    /// Members when the number of its trees was chosen.
+    laid: usize,
+    /// No new epoch before this.
+    rests: Option<Instant>,
+    /// Members that have left with everything: no loss, unless somebody whom they feed still misses them.
+    finished: BTreeSet<u32>,
+    /// A member's: whose plan it joins, where that is told by key.
+    leader: Option<NodeId>,
+    /// It has no part for us.
+    late: bool,
     /// A member's: whom it has joined.
     maker: Option<PeerId>,
 }
@@ -98,7 +124,13 @@ impl Gather {
     /// When the maker has something to do.
     pub(super) fn wakeup(&self, start: Instant) -> Option<Instant> {
         let plan = self.planner.as_ref()?.wakeup().map(|at| start + Duration::from_nanos(at.0))?;
-        Some(self.settles.map_or(plan, |at| at.max(plan)))
+        let settled = self.settles.map_or(plan, |(at, _)| at.max(plan));
+        Some(self.rests.map_or(settled, |at| at.max(settled)))
+    }
+
+    /// The plan of this node is to be joined.
+    pub(super) fn follow(&mut self, node: NodeId) {
+        self.leader = Some(node);
     }
 }
 
@@ -106,48 +138,85 @@ impl Driver {
     /// A connection is up: if it leads to who makes the plan, join.
     pub(super) fn greet_maker(&mut self, peer: PeerId) {
         let Some(conn) = self.conns.get(&peer) else { return };
-        let named = conn.outgoing && self.told.contains(&conn.addr);
-        if self.gather.group == Group::Join && conn.gathers && named && self.gather.maker.is_none() {
-            self.gather.maker = Some(peer);
-            self.say(peer, &Said::Join);
+        let whole = self.gather.group == Group::Whole;
+        let named = match self.gather.group {
+            Group::Join => conn.outgoing && self.told.contains(&conn.addr),
+            Group::Whole => conn.node.is_some() && conn.node == self.gather.leader,
+            Group::None | Group::Make => false,
+        };
+        self.gather.late |= named && !conn.gathers;
+        if !named || !conn.gathers || self.gather.maker.is_some() {
+            return;
+        }
+        self.gather.maker = Some(peer);
+        self.say(peer, &Said::Join);
+        if whole {
+            let until = self.now().after(EXPECT);
+            self.engine_event(Event::PlanExpected { until });
         }
     }
 
     /// A connection has ended.
-    pub(super) fn ungather(&mut self, peer: PeerId) {
+    pub(super) fn ungather(&mut self, peer: PeerId, finished: bool) {
+        let now = self.now();
         if self.gather.maker == Some(peer) {
             self.gather.maker = None;
+            self.engine_event(Event::PlanExpected { until: now });
         }
-        let now = self.now();
         let Some(number) = self.gather.by_peer.remove(&peer) else { return };
         if let Some(member) = self.gather.members.get_mut(number as usize) {
             member.peer = None;
         }
-        if let Some(planner) = &mut self.gather.planner {
+        if finished && self.gather.group == Group::Whole {
+            self.gather.finished.insert(number);
+        } else if let Some(planner) = &mut self.gather.planner {
             planner.gone(now, number);
         }
     }
 
     /// A message about the plan.
     pub(super) fn gathered(&mut self, peer: PeerId, bytes: &[u8]) {
-        let Ok(said) = postcard::from_bytes::<Said>(bytes) else {
+        let Ok(said) = serde_json::from_slice::<Said>(bytes) else {
             return tracing::debug!(?peer, "a message about the plan that cannot be read");
         };
-        match (said, self.gather.group) {
-            (Said::Join, Group::Make) => self.join(peer),
-            (Said::Complaint { member, stripe, why }, Group::Make) => {
+        let (from_maker, makes) = (self.gather.maker == Some(peer), self.makes_plan());
+        match said {
+            Said::Join if makes => self.join(peer),
+            Said::Complaint { member, stripe, why } if makes => {
                 let Some(&from) = self.gather.by_peer.get(&peer) else { return };
                 if let Some(why) = complaint(why).filter(|_| stripe < MAX_STRIPES) {
                     self.heard(from, member, why);
                 }
             }
-            (Said::Part(handed), Group::Join) if self.gather.maker == Some(peer) => self.take_part(handed),
+            Said::Part(handed) if from_maker => self.take_part(handed),
+            Said::Late if from_maker => {
+                self.gather.late = true;
+                let until = self.now();
+                self.engine_event(Event::PlanExpected { until });
+            }
             _ => {}
+        }
+    }
+
+    /// This node is to take part in a plan, and has heard nothing of it.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gather.leader.is_some() && self.role.is_none() && !self.gather.late
+    }
+
+    /// Whether this node makes the plan.
+    fn makes_plan(&self) -> bool {
+        match self.gather.group {
+            Group::Make => true,
+            Group::Whole => self.shared.seed_only,
+            Group::None | Group::Join => false,
         }
     }
 
     /// One more member, or one that is back.
     fn join(&mut self, peer: PeerId) {
+        if self.gather.group == Group::Whole && self.engine.has_given_all() {
+            return self.say(peer, &Said::Late);
+        }
         let Some(conn) = self.conns.get(&peer).filter(|c| c.takes_offers) else { return };
         let joined =
             Joined { node: conn.node, peer_id: conn.remote_id, listens: conn.listens, peer: Some(peer) };
@@ -181,7 +250,12 @@ impl Driver {
             *member = joined;
         }
         gather.by_peer.insert(peer, number);
-        gather.settles = Some(Instant::now() + SETTLE);
+        gather.finished.remove(&number);
+        // The first few begin at once.
+        let later = gather.group == Group::Whole && gather.rests.is_some();
+        let (soon, most) = if later { SETTLE_WHOLE } else { SETTLE };
+        let (soon, most) = (Instant::now() + soon, Instant::now() + most);
+        gather.settles = Some(gather.settles.map_or((soon, most), |(_, most)| (soon.min(most), most)));
         // Who is back in the part that it had needs to hear it all the same.
         if known.is_some() {
             self.hand_out(number);
@@ -191,9 +265,13 @@ impl Driver {
     /// Somebody complains about a member.
     fn heard(&mut self, from: u32, about: u32, why: Complaint) {
         let now = self.now();
+        let finished = self.gather.finished.remove(&about);
         if let Some(planner) = &mut self.gather.planner
             && (about as usize) < planner.epoch().members.len()
         {
+            if finished {
+                planner.gone(now, about);
+            }
             planner.complain(now, from, about, why);
         }
     }
@@ -201,9 +279,9 @@ impl Driver {
     /// Our own complaint goes to who makes the plan.
     pub(super) fn complain_of(&mut self, complained: Complained) {
         let Complained { member, stripe, why } = complained;
-        match (self.gather.group, self.gather.maker) {
-            (Group::Make, _) => self.heard(0, member, why),
-            (Group::Join, Some(maker)) => {
+        match self.gather.maker {
+            _ if self.makes_plan() => self.heard(0, member, why),
+            Some(maker) => {
                 let why = match why {
                     Complaint::Gone => 0,
                     Complaint::Silent => 1,
@@ -211,19 +289,21 @@ impl Driver {
                 };
                 self.say(maker, &Said::Complaint { member, stripe, why });
             }
-            _ => {}
+            None => {}
         }
     }
 
     /// Hands out a new epoch, when there is one.
     pub(super) fn gather_more(&mut self) {
-        if self.gather.settles.is_some_and(|at| Instant::now() < at) {
+        let early = |at: Instant| Instant::now() < at;
+        if self.gather.settles.is_some_and(|(at, _)| early(at)) || self.gather.rests.is_some_and(early) {
             return;
         }
         self.gather.settles = None;
         let now: Time = self.now();
+        let laid = self.lay_out(now);
         let Some(planner) = &mut self.gather.planner else { return };
-        if planner.poll(now).is_none() {
+        if !laid && planner.poll(now).is_none() {
             return;
         }
         let own = planner.plan().role(0);
@@ -234,9 +314,39 @@ impl Driver {
             distance: 0,
         });
         let members = members.collect();
+        if self.gather.group == Group::Whole {
+            self.gather.rests = Some(Instant::now() + PAUSE_WHOLE);
+        }
+        tracing::debug!(epoch = own.epoch, members = self.gather.members.len() - 1, "a plan is made");
         self.plan(Arc::new(own), members);
         let numbers: Vec<u32> = self.gather.by_peer.values().copied().collect();
         numbers.into_iter().for_each(|number| self.hand_out(number));
+    }
+
+    /// Starts over with more trees where many more have joined a plan for a whole tree than it was laid out for.
+    fn lay_out(&mut self, now: Time) -> bool {
+        let size = self.manifest.total_len();
+        let piece = (0..self.manifest.piece_count()).map(|p| self.manifest.piece_len(p)).max().unwrap_or(1);
+        let gather = &mut self.gather;
+        let Some(planner) = gather.planner.as_mut().filter(|_| gather.group == Group::Whole) else {
+            return false;
+        };
+        let members = planner.epoch().members.len();
+        let stripes = stripes_for(&planner.epoch().members, size, piece);
+        if members < gather.laid * 2 || stripes == planner.epoch().stripes {
+            return false;
+        }
+        let mut epoch = planner.epoch().clone();
+        (epoch.number, epoch.stripes) = (epoch.number.saturating_add(1), stripes);
+        let Ok(next) = Planner::new(now, epoch, Shape::Striped) else { return false };
+        *planner = next;
+        gather.laid = members;
+        for (number, member) in (0..).zip(&gather.members).skip(1) {
+            if member.peer.is_none() && !gather.finished.contains(&number) {
+                planner.gone(now, number);
+            }
+        }
+        true
     }
 
     /// Tells a member its part in the present epoch.
@@ -263,6 +373,9 @@ impl Driver {
         }
         let mut members = vec![Member::default(); last as usize + 1];
         for known in handed.known {
+            if let (Security::Known(security), Some(node)) = (&self.shared.security, known.node) {
+                (security.named)(NodeId(node));
+            }
             if let Some(member) = members.get_mut(known.number as usize) {
                 *member = Member {
                     node: known.node.map(NodeId),
@@ -284,12 +397,13 @@ impl Driver {
         }
         let stripes =
             handed.stripes.into_iter().map(|(parent, children)| Edges { parent, children }).collect();
+        tracing::debug!(epoch = handed.epoch, member = handed.member, "a part in the plan");
         let role = Role { epoch: handed.epoch, member: handed.member, sources: handed.sources, stripes };
         self.plan(Arc::new(role), members);
     }
 
     fn say(&mut self, peer: PeerId, said: &Said) {
-        match postcard::to_stdvec(said) {
+        match serde_json::to_vec(said) {
             Ok(bytes) if bytes.len() <= MAX_GATHER => {
                 self.send(peer, Message::Tidecast(ext::Message::Gather { channel: 0, bytes: bytes.into() }));
             }

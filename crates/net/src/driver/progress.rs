@@ -34,6 +34,10 @@ pub struct Progress {
     pub corrupt_bytes: u64,
     /// We have a part in a plan.
     pub planned: bool,
+    /// Whether there is a plan to take part in is not known yet.
+    pub gathering: bool,
+    /// Something is on its way from here to a peer, or is to be passed on.
+    pub serving: bool,
     /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
 }
