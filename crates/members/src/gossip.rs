@@ -8,20 +8,23 @@
 //! nobody ([`Clock`]); seeds that are not members are called again, which heals what gossip has forgotten; and memory is
 //! bounded.
 
+mod lists;
+mod runtime;
+
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
 use foca::{
-    Codec as _, Config, Foca, Header, Member, Message, NoCustomBroadcast, Notification, PeriodicParams,
-    Runtime, State, Timer,
+    Codec as _, Config, Foca, Header, Member, Message, NoCustomBroadcast, PeriodicParams, State, Timer,
 };
 use tidecast_identity::NodeId;
 
+use self::runtime::{Asked, Due};
 use crate::clock::Clock;
 use crate::codec::Codec;
-use crate::frame::{FULL, Frame, put_member};
+use crate::frame::{Frame, put_member};
 use crate::watch::Watch;
 use crate::{Dice, Key, Keys, Limits, Peer};
 
@@ -87,57 +90,6 @@ pub(crate) struct Gossip<K: Keys> {
     dice: Dice,
     limits: Limits,
     left: bool,
-}
-
-/// A timer of foca, in a heap whose top is due first.
-struct Due(u64, u64, Timer<Peer>);
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.0, other.1).cmp(&(self.0, self.1))
-    }
-}
-
-/// Collects what foca wants done.
-#[derive(Default)]
-struct Asked {
-    send: Vec<(NodeId, Vec<u8>)>,
-    timers: Vec<(Duration, Timer<Peer>)>,
-    changes: Vec<Change>,
-    joined: bool,
-    defunct: bool,
-}
-
-impl Runtime<Peer> for &mut Asked {
-    fn notify(&mut self, notification: Notification<'_, Peer>) {
-        match notification {
-            Notification::MemberUp(peer) => self.changes.push(Change::Up(peer.clone())),
-            Notification::MemberDown(peer) => self.changes.push(Change::Down(peer.node())),
-            Notification::Rename(_, peer) => self.changes.push(Change::Renamed(peer.clone())),
-            Notification::Active => self.joined = true,
-            Notification::Defunct => self.defunct = true,
-            _ => {}
-        }
-    }
-
-    fn send_to(&mut self, to: Peer, data: &[u8]) {
-        self.send.push((to.node(), data.to_vec()));
-    }
-
-    fn submit_after(&mut self, event: Timer<Peer>, after: Duration) {
-        self.timers.push((after, event));
-    }
 }
 
 /// What was done since the last look: messages to send, and what happened.
@@ -374,55 +326,6 @@ impl<K: Keys> Gossip<K> {
         Some((to.node(), Frame::Gossip(out)))
     }
 
-    /// "Is your list the same?"
-    pub(crate) fn compare(&mut self, from: NodeId, digest: u64, now: u64) {
-        let now = self.time(now);
-        let recent = self.gave_list.get(&from).is_some_and(|at| now < at + self.limits.compare_every / 4);
-        if self.left || digest == self.digest || recent || !self.alive.contains_key(&from) {
-            return;
-        }
-        if self.gave_list.len() > self.limits.members {
-            self.gave_list.clear();
-        }
-        self.gave_list.insert(from, now);
-        let me = Member::alive(self.me().clone());
-        let (mut part, mut len) = (Vec::new(), 0);
-        for member in self.foca.iter_membership_state().chain([&me]) {
-            len += member.id().bytes().len() + 3;
-            part.push(member.clone());
-            if len >= FULL {
-                self.out.push((from, Frame::Members(std::mem::take(&mut part))));
-                len = 0;
-            }
-        }
-        self.out.push((from, Frame::Members(part)));
-    }
-
-    /// The list that we asked `from` for, or a part of it; false if somebody in it is made up.
-    pub(crate) fn list(&mut self, from: NodeId, members: Vec<Member<Peer>>, now: u64) -> bool {
-        if self.asked_list != Some(from) || self.left {
-            return true;
-        }
-        let now = self.time(now);
-        let mut room = self.limits.members.saturating_sub(self.foca.iter_membership_state().len());
-        let mut taken = Vec::new();
-        for member in members {
-            let Some(member) = self.codec.admit_member(member) else { return false };
-            let (node, known) = (member.id().node(), self.is_known(member.id().node()));
-            // A death that was missed counts; of the others' dead nobody needs to hear.
-            let dead = member.state() == State::Down && !self.alive.contains_key(&node);
-            let refused = node == self.me().node() || dead || (!known && room == 0);
-            if refused || self.doubts(from, &member, now) {
-                continue;
-            }
-            room -= usize::from(!known);
-            taken.push(member);
-        }
-        let _ = self.foca.apply_many(taken.into_iter(), false, &mut self.asked);
-        self.settle(now);
-        true
-    }
-
     /// When there is something to do by itself.
     pub(crate) fn next(&self) -> u64 {
         self.clock.outer(self.due())
@@ -535,35 +438,6 @@ impl<K: Keys> Gossip<K> {
     fn schedule(&mut self, at: u64, timer: Timer<Peer>) {
         self.count += 1;
         self.timers.push(Due(at, self.count, timer));
-    }
-
-    /// Forgets the dead, compares lists with one, and calls a seed that is lost.
-    fn compare_lists(&mut self, now: u64) {
-        self.compare_at =
-            now + self.limits.compare_every / 2 + self.dice.below(self.limits.compare_every.max(1));
-        let dead: Vec<_> = self.forget.iter().filter(|(_, (at, _))| *at <= now).map(|(n, _)| *n).collect();
-        for node in dead {
-            if let Some((_, peer)) = self.forget.remove(&node) {
-                let _ = self.foca.handle_timer(Timer::RemoveDown(peer), &mut self.asked);
-            }
-        }
-        self.ask_list();
-        let lost: Vec<_> = self.seeds.iter().filter(|s| !self.alive.contains_key(s)).copied().collect();
-        let lost = lost.get(self.dice.below(lost.len().max(1) as u64) as usize).copied();
-        lost.into_iter().for_each(|seed| self.announce(seed));
-        self.settle(now);
-    }
-
-    fn ask_list(&mut self) {
-        self.asked_list = self.anyone();
-        self.out.extend(self.asked_list.map(|node| (node, Frame::Compare(self.digest))));
-    }
-
-    /// Any member that is alive but this node.
-    fn anyone(&mut self) -> Option<NodeId> {
-        let me = self.me().node();
-        let at = self.dice.below(self.alive.len().saturating_sub(1).max(1) as u64) as usize;
-        self.alive.keys().filter(|n| **n != me).nth(at).copied()
     }
 
     /// Takes over what foca asked for.
