@@ -46,6 +46,14 @@ pub enum Error {
         /// The staging area in use.
         path: PathBuf,
     },
+    /// Another process was still writing to the destination when the wait for it was ended.
+    #[error("another tidecast writes to {} (it holds {}): wait for it to end, then give the same command again", path.display(), lock.display())]
+    Waited {
+        /// The destination.
+        path: PathBuf,
+        /// What the other holds.
+        lock: PathBuf,
+    },
     /// Something is where the data should go.
     #[error("{} is in the way: {why}; move it away or choose another directory", path.display())]
     Conflict {

@@ -48,7 +48,7 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
     let (all, known) = store.standing()?;
     let Some(top) = all.first() else { return Ok(()) };
     let other_tree = top.file.is_none() && top.meta.kind == Kind::Dir && !known && !dl.replace.force;
-    let ours = dl.record.read().holds(record::dir(Path::new("")));
+    let ours = dl.record.read().holds(record::tree());
     if other_tree && !ours && !store.disk.list(&store.home).at("list", &at())?.is_empty() {
         return Err(Error::Foreign { path: at(), why: TREE });
     }
@@ -117,7 +117,11 @@ impl Store {
     fn survey_file(&self, dl: &Download, standing: &Standing, file: FileRef<'_>) -> Result<(), Error> {
         let Standing { path, meta, .. } = standing;
         let staged = self.disk.stat(&self.map.file_path(&dl.stage.tree(), file.index())).is_ok();
-        let former = dl.replace.force || self.is_recorded(dl, path, meta);
+        let recorded = self.is_recorded(dl, path, meta);
+        if recorded {
+            dl.ours.set(file.index());
+        }
+        let former = dl.replace.force || recorded;
         if !former && meta.stamp.size != file.len() {
             self.give_way(dl, path, meta)?;
         } else if !former {
@@ -196,7 +200,7 @@ impl Store {
     }
 
     /// Whether it is as we left it, by the look of it.
-    fn is_recorded(&self, dl: &Download, path: &Path, meta: &Meta) -> bool {
+    pub(crate) fn is_recorded(&self, dl: &Download, path: &Path, meta: &Meta) -> bool {
         dl.record.read().holds(record::state(self.below_home(path), meta))
     }
 

@@ -18,6 +18,7 @@ use tidecast_metainfo::{FileRef, Mtime};
 
 use crate::disk::{Adorn, How};
 use crate::error::Error;
+use crate::record::Turn;
 use crate::stage;
 use crate::stale::Stale;
 use crate::store::{Download, Mode, Store};
@@ -46,6 +47,8 @@ pub struct Summary {
     pub replaced: u64,
     /// Files in the tree that the data does not have: those that stay, and those that were removed.
     pub stale: u64,
+    /// Of those that stay: files that were not put there by us.
+    pub foreign: u64,
     /// See `stale`.
     pub deleted: u64,
     /// Metadata that could not be restored, and the like; the data is complete all the same.
@@ -99,12 +102,13 @@ impl Store {
         }
         // A crash from here on costs nothing that arrived.
         self.sync()?;
+        // From here on nobody else changes what was found in place, which is looked at once more.
+        let _turn = self.turn(dl)?;
         let mut warnings = Warnings::default();
         self.complete(dl)?;
         summary.kept = self.map.files().filter(|f| dl.in_place.get(*f)).count() as u64;
         self.adorn_files(dl, &mut warnings)?;
         self.link_files(dl, &mut warnings)?;
-        let _turn = dl.record.read().turn();
         summary.fresh = self.absent(&self.home)?;
         if summary.fresh {
             // The root last: a directory that may not be written cannot be renamed by its owner.
@@ -113,7 +117,7 @@ impl Store {
             self.judge(dl)?;
         }
         self.make_final_durable(dl)?;
-        warnings.add(self.record_plan(dl));
+        warnings.add(self.record_plan(dl, summary.fresh));
         let stale = self.put(dl, &mut summary, &mut warnings)?;
         self.sync_final(dl, summary.fresh)?;
         self.stamp_all();
@@ -129,13 +133,38 @@ impl Store {
         }
     }
 
+    /// The right to write to the destination, which another process may have for now.
+    fn turn(&self, dl: &Download) -> Result<Option<Turn>, Error> {
+        let goes_on = |lock: &Path| {
+            let mut wait = dl.wait.lock();
+            wait.lock.get_or_insert_with(|| lock.to_owned());
+            !wait.ended
+        };
+        let turn = dl.record.read().turn(goes_on);
+        dl.wait.lock().lock = None;
+        turn.map_err(|lock| Error::Waited { path: self.path(), lock })
+    }
+
+    /// The lock that [`Store::finish`] waits for, if it does.
+    pub fn waits_for(&self) -> Option<PathBuf> {
+        let Mode::Download(dl) = &self.mode else { return None };
+        dl.wait.lock().lock.clone()
+    }
+
+    /// Ends a wait of [`Store::finish`] for another process, now or to come. What is being put into place is not cut off.
+    pub fn stop_waiting(&self) {
+        if let Mode::Download(dl) = &self.mode {
+            dl.wait.lock().ended = true;
+        }
+    }
+
     /// Puts the data at its final place, and removes or counts what is not part of it there.
     fn put(&self, dl: &Download, summary: &mut Summary, warnings: &mut Warnings) -> Result<Stale, Error> {
         let fresh = summary.fresh;
         let (replaced, opened) = self.place(dl, fresh)?;
         summary.replaced = replaced;
         let stale = if fresh { Stale::default() } else { self.clear_stale(dl)? };
-        (summary.stale, summary.deleted) = (stale.left, stale.deleted);
+        (summary.stale, summary.foreign, summary.deleted) = (stale.left, stale.foreign, stale.deleted);
         self.adorn_dirs(&self.home, !fresh, warnings)?;
         for (path, mode) in opened {
             warnings.add(self.adorn(&path, Some(mode), None, &[])?);

@@ -51,7 +51,11 @@ impl Store {
             let to = self.map.file_path(&self.home, file);
             let fail = |e| self.fail("move into place", &to, e);
             match self.disk.stat(&to) {
-                Ok(meta) if meta.kind == Kind::Dir => self.swap(dl, &from, &to).map_err(fail)?,
+                Ok(meta) if meta.kind == Kind::Dir => {
+                    // One of them is counted below, as any name.
+                    replaced += self.count(dl, &to).files.saturating_sub(1).cast_signed();
+                    self.swap(dl, &from, &to).map_err(fail)?;
+                }
                 Ok(_) => self.disk.rename(&from, &to, true).map_err(fail)?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     self.disk.rename(&from, &to, true).map_err(fail)?;

@@ -1,5 +1,7 @@
 //! What this program has put at a destination: its next version may replace that, and nothing else.
 //!
+//! Only what was placed counts: what stood there before, though it be the same, stays its owner's.
+//!
 //! One file a destination, in the user's state directory. It holds marks, hashes of 64 bits: of the state that each
 //! file had when it was put there (inode, size, time), and of its content. A file is a former version if its state
 //! is a known one, or else if it still hashes to a known content: so a copy of the whole tree or a crash between the
@@ -14,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tidecast_hash::Digest;
@@ -36,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Record {
     /// A directory, and the file in it.
     file: Option<(Root, String)>,
+    /// Why there is none, if there should be one.
+    unusable: Option<io::Error>,
     marks: BTreeSet<u64>,
 }
 
@@ -50,29 +54,40 @@ impl Drop for Turn {
 }
 
 impl Record {
-    /// Waits for its turn. Where there is no record, or no locks, or another holds it for very long, it goes without.
-    pub(crate) fn turn(&self) -> Option<Turn> {
-        let (root, name) = self.file.as_ref()?;
-        let (root, name) = (root.again().ok()?, format!("{name}.lock"));
-        let until = Instant::now() + PATIENCE;
+    /// Waits for its turn, as long as `goes_on` is told of the lock and agrees. Where there is no record, or no locks, or
+    /// another holds it for very long, it goes without.
+    ///
+    /// # Errors
+    /// The lock, if the wait was ended.
+    pub(crate) fn turn(&self, goes_on: impl Fn(&Path) -> bool) -> Result<Option<Turn>, PathBuf> {
+        let Some((root, name)) = &self.file else { return Ok(None) };
+        let Ok(root) = root.again() else { return Ok(None) };
+        let name = format!("{name}.lock");
+        let (path, until) = (root.full(&name), Instant::now() + PATIENCE);
         loop {
             match root.lock(&name) {
-                Ok(Some(lock)) => return Some(Turn(root, name, lock)),
-                Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
-                _ => return None,
+                Ok(Some(lock)) => return Ok(Some(Turn(root, name, lock))),
+                Ok(None) if Instant::now() >= until => return Ok(None),
+                Ok(None) if !goes_on(&path) => return Err(path),
+                Ok(None) => std::thread::sleep(LOOK),
+                Err(_) => return Ok(None),
             }
         }
     }
 
     /// The record of `home` on `disk`, kept in `dir`: an empty one if there is none that can be read.
     pub(crate) fn open(dir: Option<&Path>, disk: &dyn Disk, home: &Path) -> Self {
-        let file = dir.zip(disk.identity()).and_then(|(dir, identity)| {
+        let file = dir.zip(disk.identity()).map(|(dir, identity)| {
             let key =
                 tidecast_hash::sha256(&[&identity, b"\0".as_slice(), home.as_os_str().as_bytes()].concat());
             let name = key.iter().take(16).map(|b| format!("{b:02x}")).collect();
-            Some((Root::make_private(dir).ok()?, name))
+            Ok((Root::make_private(dir)?, name))
         });
-        let mut record = Record { file, marks: BTreeSet::new() };
+        let (file, unusable) = match file.transpose() {
+            Ok(file) => (file, None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut record = Record { file, unusable, marks: BTreeSet::new() };
         record.reload();
         record
     }
@@ -98,7 +113,13 @@ impl Record {
     }
 
     /// Replaces it, atomically, if it says something else.
+    ///
+    /// # Errors
+    /// It cannot be written, or its directory could not be used from the start; that is said once.
     pub(crate) fn write(&mut self, marks: BTreeSet<u64>) -> io::Result<()> {
+        if let Some(error) = self.unusable.take() {
+            return Err(error);
+        }
         let Some((root, name)) = self.file.as_ref().filter(|_| marks != self.marks) else { return Ok(()) };
         if self.marks.is_empty() {
             prune(root);
@@ -162,7 +183,12 @@ pub(crate) fn link(path: &Path, text: &[u8]) -> u64 {
     mark(&[b"link", &tidecast_hash::sha256(text)], path)
 }
 
-/// The mark of a directory.
+/// The mark of a destination to which a tree was delivered, whoever made its directory.
+pub(crate) fn tree() -> u64 {
+    mark(&[b"tree"], Path::new(""))
+}
+
+/// The mark of a directory that was made there.
 pub(crate) fn dir(path: &Path) -> u64 {
     mark(&[b"dir"], path)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tidecast_hash::Digest;
 use tidecast_metainfo::{FileRef, merkle};
 
-use crate::disk::Kind;
+use crate::disk::{Adorn, Kind, Meta};
 use crate::error::{Context, Error};
 use crate::record;
 use crate::store::{Download, Store};
@@ -22,12 +22,25 @@ const STAGING: &[u8] = b".tidecast-";
 pub(crate) struct Stale {
     /// Files that stay.
     pub(crate) left: u64,
+    /// Of them: files that were not put there by us.
+    pub(crate) foreign: u64,
     /// Files that were removed.
     pub(crate) deleted: u64,
     /// The marks of those that stay and were once put there by us.
     marks: Vec<u64>,
     /// The first that could not be removed.
     pub(crate) failed: Option<Error>,
+}
+
+/// What there is below a name that the data does not have, itself included.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Files; an empty directory counts as one.
+    pub(crate) files: u64,
+    /// Those of them that were not put there by us.
+    foreign: u64,
+    /// What was, directories before what is in them, with its mark.
+    ours: Vec<(PathBuf, Meta, u64)>,
 }
 
 impl Store {
@@ -54,64 +67,137 @@ impl Store {
         Ok(stale)
     }
 
-    /// A name that the data does not have, and all beneath it.
+    /// A name that the data does not have, and all beneath it. What was put there by us goes by `--delete`; what others
+    /// put there only by force, too.
     fn clear_one(&self, dl: &Download, extra: &Path, stale: &mut Stale) -> Result<(), Error> {
-        let (count, marks) = self.count(dl, extra);
+        let found = self.count(dl, extra);
         if !dl.replace.delete {
-            stale.left += count;
-            stale.marks.extend(marks);
+            stale.left += found.files;
+            stale.foreign += found.foreign;
+            stale.marks.extend(found.ours.iter().map(|(_, _, mark)| mark));
+            return Ok(());
+        }
+        if !dl.replace.force {
+            self.clear_ours(&found, stale);
             return Ok(());
         }
         match self.disk.remove_tree(extra) {
-            Ok(()) => stale.deleted += count,
-            Err(mut source) => {
-                if source.kind() == ErrorKind::CrossesDevices {
-                    source = std::io::Error::other("a file system is mounted there; unmount it");
-                }
-                stale.left += count;
-                let path = self.disk.root().join(extra);
-                stale.failed.get_or_insert(Error::Undeleted { path, source });
+            Ok(()) => stale.deleted += found.files,
+            Err(source) => {
+                stale.left += found.files;
+                stale.failed.get_or_insert(self.undeleted(extra, source));
             }
         }
         Ok(())
     }
 
-    /// How many files there are below a name, itself one if it is none or an empty directory; and the marks of those
-    /// that are ours. What vanishes meanwhile, or is mounted there, does not count.
-    fn count(&self, dl: &Download, top: &Path) -> (u64, Vec<u64>) {
-        let (mut files, mut marks, mut rest) = (0u64, Vec::new(), vec![top.to_path_buf()]);
-        let (record, mut device) = (dl.record.read(), None);
-        while let Some(path) = rest.pop() {
-            let Ok(meta) = self.disk.stat(&path) else { continue };
-            if *device.get_or_insert(meta.stamp.dev) != meta.stamp.dev {
-                continue;
-            }
-            let short = self.below_home(&path);
-            let mark = if meta.kind == Kind::Dir {
-                rest.extend(self.disk.list(&path).unwrap_or_default().iter().map(|name| path.join(name)));
-                record::dir(short)
-            } else {
-                files += 1;
-                record::state(short, &meta)
-            };
-            marks.extend(record.holds(mark).then_some(mark));
+    /// Removes what was put there by us, name by name: what others put among it, even now, stays.
+    fn clear_ours(&self, found: &Found, stale: &mut Stale) {
+        stale.left += found.foreign;
+        stale.foreign += found.foreign;
+        let mode = |path: &Path, mode| drop(self.disk.adorn(path, &Adorn { mode, ..Adorn::default() }));
+        // Its owner may remove what is in a directory that was delivered read-only.
+        let closed = |meta: &&Meta| meta.kind == Kind::Dir && meta.mine && meta.mode & 0o700 != 0o700;
+        for (path, meta, _) in found.ours.iter().filter(|(_, meta, _)| closed(&meta)) {
+            mode(path, Some(meta.mode | 0o700));
         }
-        (files.max(1), marks)
+        for (path, meta, mark) in found.ours.iter().rev() {
+            let is_dir = meta.kind == Kind::Dir;
+            match self.disk.remove(path) {
+                Ok(()) => {
+                    stale.deleted += u64::from(!is_dir || found.files == 1 && found.ours.len() == 1);
+                    continue;
+                }
+                // The files of others are in it.
+                Err(e) if is_dir && e.kind() == ErrorKind::DirectoryNotEmpty => {}
+                Err(source) => {
+                    stale.left += u64::from(!is_dir);
+                    stale.failed.get_or_insert(self.undeleted(path, source));
+                }
+            }
+            stale.marks.push(*mark);
+            if closed(&meta) {
+                mode(path, Some(meta.mode));
+            }
+        }
     }
 
-    /// Records what is about to be put there, beside what was: a crash from here on leaves some of both.
-    pub(crate) fn record_plan(&self, dl: &Download) -> Option<String> {
+    fn undeleted(&self, path: &Path, mut source: std::io::Error) -> Error {
+        if source.kind() == ErrorKind::CrossesDevices {
+            source = std::io::Error::other("a file system is mounted there; unmount it");
+        }
+        Error::Undeleted { path: self.disk.root().join(path), source }
+    }
+
+    /// What there is below a name, and what of it is ours. What vanishes meanwhile, or is mounted there, does not count.
+    pub(crate) fn count(&self, dl: &Download, top: &Path) -> Found {
+        let (mut found, mut rest, mut device) = (Found::default(), vec![top.to_path_buf()], None);
+        while let Some(path) = rest.pop() {
+            let Ok(meta) = self.disk.stat(&path) else { continue };
+            let short = self.below_home(&path);
+            let mounted = *device.get_or_insert(meta.stamp.dev) != meta.stamp.dev;
+            let mut is_file = meta.kind != Kind::Dir;
+            let mark = if is_file { record::state(short, &meta) } else { record::dir(short) };
+            let ours = !mounted && dl.record.read().holds(mark);
+            if mounted {
+                is_file = true;
+            } else if !is_file {
+                let names = self.disk.list(&path).unwrap_or_default();
+                // A directory of others is worth as much as a file when it has none.
+                is_file = names.is_empty() && !(ours && path != top);
+                rest.extend(names.iter().map(|name| path.join(name)));
+            }
+            found.files += u64::from(is_file);
+            if ours {
+                found.ours.push((path, meta, mark));
+            } else {
+                found.foreign += u64::from(is_file);
+            }
+        }
+        found.files = found.files.max(1);
+        found
+    }
+
+    /// Records what is about to be put there, beside what was: a crash from here on leaves some of both. What stands
+    /// there already and stays is ours only if it was before.
+    pub(crate) fn record_plan(&self, dl: &Download, fresh: bool) -> Option<String> {
         let mut record = dl.record.write();
         record.reload();
+        for file in self.map.files().filter_map(|f| self.manifest.file(f)) {
+            let held = || self.lasting_mark(file).is_some_and(|mark| record.holds(mark));
+            // Another of our versions may have come to its place meanwhile.
+            let recorded = || {
+                let path = file.path().below(&self.home);
+                let state = |meta| record::state(self.below_home(&path), &meta);
+                self.disk.stat(&path).is_ok_and(|meta| record.holds(state(meta)))
+            };
+            if fresh || !dl.in_place.get(file.index()) || held() || recorded() {
+                dl.ours.set(file.index());
+            }
+        }
+        let needed = self.needed_dirs();
+        for dir in self.manifest.dirs().filter(|d| needed.get(d.index())) {
+            let path = dir.path().below(&self.home);
+            let stands = || match self.disk.stat(&path) {
+                Ok(meta) => meta.kind == Kind::Dir,
+                Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+            };
+            if fresh || record.holds(record::dir(self.below_home(&path))) || !stands() {
+                dl.our_dirs.set(dir.index());
+            }
+        }
         let mut marks = record.marks().clone();
-        marks.extend(self.lasting_marks());
+        marks.extend(self.lasting_marks(dl));
         record.write(marks).err().map(|e| self.unrecorded(&e))
     }
 
     /// Records what is there now.
     pub(crate) fn record_done(&self, dl: &Download, stale: &Stale) -> Option<String> {
-        let mut marks: BTreeSet<u64> = self.lasting_marks().chain(stale.marks.iter().copied()).collect();
-        for file in self.map.files() {
+        let mut marks: BTreeSet<u64> = self.lasting_marks(dl).chain(stale.marks.iter().copied()).collect();
+        if !self.manifest.is_single_file() {
+            marks.insert(record::tree());
+        }
+        for file in self.map.files().filter(|f| dl.ours.get(*f)) {
             let path = self.map.file_path(&self.home, file);
             if let Ok(meta) = self.disk.stat(&path) {
                 marks.insert(record::state(self.below_home(&path), &meta));
@@ -127,22 +213,27 @@ impl Store {
 
     fn unrecorded(&self, e: &std::io::Error) -> String {
         let at = self.path();
-        format!("cannot record what was put at {}: {e}; its next version will need --force", at.display())
+        format!(
+            "cannot record what was delivered to {}: {e}; the next version will need --force",
+            at.display()
+        )
     }
 
-    /// The marks of contents and of directories.
-    fn lasting_marks(&self) -> impl Iterator<Item = u64> + '_ {
-        let needed = self.needed_dirs();
-        let dirs = self.manifest.dirs().filter(move |d| needed.get(d.index()));
+    /// The marks of the contents and of the directories that are ours.
+    fn lasting_marks<'a>(&'a self, dl: &'a Download) -> impl Iterator<Item = u64> + 'a {
+        let dirs = self.manifest.dirs().filter(|d| dl.our_dirs.get(d.index()));
         let dirs = dirs.map(|d| record::dir(&d.path().below(Path::new(""))));
-        let files = self.map.files().filter_map(|f| self.manifest.file(f)).filter_map(|file| {
-            let path = file.path().below(Path::new(""));
-            match file.symlink() {
-                Some(text) => Some(record::link(&path, &text)),
-                None => Some(record::content(&path, file.len(), &self.expected_root(file)?)),
-            }
-        });
-        dirs.chain(files)
+        let files = self.map.files().filter(|f| dl.ours.get(*f)).filter_map(|f| self.manifest.file(f));
+        dirs.chain(files.filter_map(|file| self.lasting_mark(file)))
+    }
+
+    /// The mark of a file's content or of a link's text; `None` in v1, which has no root of a file.
+    fn lasting_mark(&self, file: FileRef<'_>) -> Option<u64> {
+        let path = file.path().below(Path::new(""));
+        match file.symlink() {
+            Some(text) => Some(record::link(&path, &text)),
+            None => Some(record::content(&path, file.len(), &self.expected_root(file)?)),
+        }
     }
 
     /// The root of a file by the manifest; `None` in v1, which has none.

@@ -79,11 +79,26 @@ pub(crate) struct Download {
     pub(crate) in_place: Bits,
     /// Of those: files that may stay if they are the same, but are not known to be ours to replace.
     pub(crate) foreign: Bits,
+    /// Files that we put at their place, earlier or now: their owner did not.
+    pub(crate) ours: Bits,
+    /// Directories that we made.
+    pub(crate) our_dirs: Bits,
+    /// The wait for another's writing to the same destination.
+    pub(crate) wait: Mutex<Wait>,
     /// What we have put there, and what else may be replaced.
     pub(crate) record: RwLock<Record>,
     pub(crate) replace: Replace,
     pub(crate) promoting: Mutex<()>,
     pub(crate) finished: AtomicBool,
+}
+
+/// What [`Store::finish`] waits for, as other threads see and end it.
+#[derive(Default)]
+pub(crate) struct Wait {
+    /// The lock that another process holds.
+    pub(crate) lock: Option<PathBuf>,
+    /// It is not worth waiting any more.
+    pub(crate) ended: bool,
 }
 
 /// Bytes to send with `sendfile`, or zeros.

@@ -171,8 +171,11 @@ fn records_are_of_one_place_and_damaged_ones_prove_nothing() {
         fs::write(entry.unwrap().path(), "garbage").unwrap();
     }
     place.refuses(&single(Version::V2, b"two"), "--force");
-    place.must(&single(Version::V2, b"one"));
-    place.must(&single(Version::V2, b"two"));
+    // The same data found there proves nothing either.
+    assert_eq!(place.must(&single(Version::V2, b"one")).kept, 1);
+    place.refuses(&single(Version::V2, b"two"), "--force");
+    place.put(&single(Version::V2, b"two"), true, false).unwrap();
+    place.must(&single(Version::V2, b"six"));
 }
 
 #[test]
@@ -284,16 +287,137 @@ fn what_the_data_has_no_more_is_counted_or_removed() {
     fs::write(place.home().join("d/mine"), "mine").unwrap();
     fs::create_dir(place.home().join(".tidecast-other-1234")).unwrap();
     let done = place.must(&new);
-    assert_eq!((done.stale, done.deleted), (5, 0));
+    assert_eq!((done.stale, done.foreign, done.deleted), (5, 2, 0));
     assert_eq!(place.must(&new).stale, 5, "it says so each time");
     let done = place.put(&new, false, true).unwrap();
-    assert_eq!((done.stale, done.deleted, done.kept), (0, 5, 2));
+    assert_eq!((done.stale, done.foreign, done.deleted, done.kept), (2, 2, 3, 2), "what we put there goes");
+    assert!(!place.home().join("e").exists() && place.home().join("d/mine").exists());
+    let done = place.put(&new, true, true).unwrap();
+    assert_eq!((done.stale, done.deleted, done.kept), (0, 2, 2), "and by force all");
     new.assert_at(&place.home());
     assert!(!place.home().join("e").exists() && !place.home().join("d/link").is_symlink());
     assert!(outside.path().join("precious").exists());
     assert!(place.home().join(".tidecast-other-1234").exists(), "another transfer's");
     let done = place.put(&new, false, true).unwrap();
     assert_eq!((done.stale, done.deleted), (0, 0));
+}
+
+#[test]
+fn what_others_put_into_a_directory_of_ours_stays_with_it() {
+    let place = Place::new();
+    place.must(&tree(
+        Version::V2,
+        vec![file("d/e/x", b"1".to_vec()), file("d/y", b"2".to_vec()), dir("void")],
+    ));
+    fs::write(place.home().join("d/e/mine"), "mine").unwrap();
+    let new = tree(Version::V2, vec![]);
+    for left in [(1, 1, 3), (1, 1, 0)] {
+        let done = place.put(&new, false, true).unwrap();
+        assert_eq!((done.stale, done.foreign, done.deleted), left);
+        assert_eq!(fs::read(place.home().join("d/e/mine")).unwrap(), b"mine");
+        assert!(!place.home().join("void").exists() && !place.home().join("d/y").exists());
+    }
+    // Without that file the directories are ours again, and empty.
+    fs::remove_file(place.home().join("d/e/mine")).unwrap();
+    place.put(&new, false, true).unwrap();
+    assert!(!place.home().join("d").exists());
+    // An edited file is its editor's.
+    place.must(&tree(Version::V2, vec![file("x", b"1".to_vec())]));
+    fs::write(place.home().join("x"), "edited").unwrap();
+    let done = place.put(&new, false, true).unwrap();
+    assert_eq!((done.foreign, done.deleted), (1, 0));
+}
+
+#[test]
+fn a_tree_of_others_is_not_ours_because_names_or_contents_agree() {
+    for version in VERSIONS {
+        for force in [false, true] {
+            let place = Place::new();
+            fs::create_dir_all(place.home().join(".ssh")).unwrap();
+            for (name, content) in [("none", &b""[..]), ("thesis", b"mine"), (".ssh/id", b"key")] {
+                fs::write(place.home().join(name), content).unwrap();
+            }
+            let of = |seed| tree(version, vec![file("none", Vec::new()), file("x", bytes(seed, 40_000))]);
+            // The first may be forced among them; what stood there does not become ours by that.
+            place.put(&of(1), force, false).unwrap();
+            let done = place.put(&of(2), false, true).unwrap();
+            assert_eq!((done.stale, done.foreign, done.deleted), (2, 2, 0), "{version}");
+            let done = place.put(&tree(version, vec![]), false, true).unwrap();
+            assert_eq!((done.stale, done.foreign, done.deleted), (3, 3, 1), "{version}: x goes, none stays");
+            place.refuses(&single(version, b"one"), "");
+            assert_eq!(fs::read(place.home().join("thesis")).unwrap(), b"mine");
+        }
+    }
+}
+
+#[test]
+fn the_same_data_by_another_hand_stays_that_hands() {
+    for version in VERSIONS {
+        let place = Place::new();
+        fs::write(place.home(), "one").unwrap();
+        for force in [false, true] {
+            assert_eq!(place.put(&single(version, b"one"), force, false).unwrap().kept, 1);
+            place.refuses(&single(version, b"two"), "--force");
+        }
+        place.put(&single(version, b"two"), true, false).unwrap();
+        place.must(&single(version, b"six"));
+        // What was ours stays ours when it is found unchanged.
+        assert_eq!(place.must(&single(version, b"six")).kept, 1);
+        place.must(&single(version, b"ten"));
+    }
+}
+
+#[test]
+fn all_files_of_a_directory_that_is_forced_away_are_counted() {
+    let place = Place::new();
+    fs::create_dir_all(place.home().join("x/deep")).unwrap();
+    for n in 0..5 {
+        fs::write(place.home().join(format!("x/deep/{n}")), "mine").unwrap();
+    }
+    let done = place.put(&tree(Version::V2, vec![file("x", b"1".to_vec())]), true, false).unwrap();
+    assert_eq!(done.replaced, 5);
+}
+
+#[test]
+fn a_record_that_cannot_be_kept_is_told_once() {
+    let mut place = Place::new();
+    let file = place.records.path().join("file");
+    fs::write(&file, "").unwrap();
+    let records = Some(file.join("records"));
+    let replace = Replace { records, ..Default::default() };
+    let options = DownloadOptions { replace, durability: Durability::None, ..Default::default() };
+    let new = single(Version::V2, b"one");
+    let opened = Store::download(new.manifest.clone(), place.to.path(), &options).unwrap();
+    let warnings = bring(&new, &opened).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("cannot record what was delivered to "), "{warnings:?}");
+    place.records = tempfile::tempdir().unwrap();
+    place.refuses(&single(Version::V2, b"two"), "--force");
+}
+
+#[test]
+fn the_wait_for_another_that_writes_there_is_told_of_and_can_be_ended() {
+    let place = Place::new();
+    place.must(&single(Version::V2, b"one"));
+    let record = fs::read_dir(place.records.path()).unwrap().next().unwrap().unwrap().path();
+    let lock = fs::File::create(record.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let new = single(Version::V2, b"two");
+    let replace = Replace { records: Some(place.records.path().into()), ..Default::default() };
+    let options = DownloadOptions { replace, durability: Durability::None, ..Default::default() };
+    let opened = Store::download(new.manifest.clone(), place.to.path(), &options).unwrap();
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| bring(&new, &opened));
+        while opened.store.waits_for().is_none() {
+            assert!(!done.is_finished(), "it waits");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(opened.store.waits_for().unwrap(), record.with_extension("lock"));
+        opened.store.stop_waiting();
+        assert!(matches!(done.join().unwrap(), Err(Error::Waited { .. })));
+    });
+    assert_eq!(fs::read(place.home()).unwrap(), b"one");
+    assert!(opened.store.waits_for().is_none());
 }
 
 #[test]

@@ -98,8 +98,11 @@ What stands there already:
   (file, link, directory) are replaced too. Anything else is refused before
   anything is replaced, unless --force is given; devices, pipes, sockets,
   mounts, and a directory where the whole of a file belongs always are.
-  Files of a tree that the source does not have stay, and a line says how many;
-  --delete removes them. Records are in STATE/delivered on each host.
+  Files of a tree that the source does not have stay, and a line says how many.
+  --delete removes those that the record says were put there, unchanged since;
+  others stay, and a line says so; --delete --force removes them too. What was
+  the same before is not recorded: it stays its owner's. Records are in
+  STATE/delivered on each host.
 
 Other clients:
   With --plain --torrent FILE any BitTorrent client can join: as soon as the
@@ -122,7 +125,8 @@ Events with --json, one a line:
             [name, sent: of origin_sent], hosts
             [name, ok, action (delivered, replaced, unchanged, failed),
             aliases (other names of it in the list), seconds, received, sent,
-            kept, replaced, stale, deleted (files), or reason], hosts_done,
+            kept, replaced, stale (foreign: of them, not delivered by tidecast),
+            deleted (files), or reason], hosts_done,
             hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
             bound_seconds and efficiency
@@ -178,7 +182,7 @@ pub(crate) struct Args {
     /// Replace what stands at DEST though it is no former version by our own record
     #[arg(long)]
     force: bool,
-    /// Remove from a tree at DEST what SRC does not have
+    /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
     /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what the drivers say]

@@ -1,5 +1,7 @@
 //! What became of what stood at the destination: one rule and the same words for `bcast` and `get`.
 
+use tidecast_group::Found;
+
 use crate::units::count;
 
 /// What was done to the copy, in the events of programs.
@@ -11,22 +13,54 @@ pub(crate) fn action(nothing_there: bool, unchanged: bool) -> &'static str {
     }
 }
 
-/// What is to be said of files that were replaced, stay or were removed at `place`.
-pub(crate) fn lines(replaced: u64, stale: u64, deleted: u64, place: &str) -> Vec<String> {
-    let files = |n| count(n, "file");
-    let mut lines = Vec::new();
-    if replaced > 0 {
-        lines.push(format!("replaced {} in {place}", files(replaced)));
+/// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
+pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {
+    let line = |figure: fn(&Found) -> u64, words: fn(&str, (&str, &str), &str) -> String| {
+        let (number, place) = of(figure);
+        let verb = if number == 1 { ("stays", "it") } else { ("stay", "them") };
+        (number > 0).then(|| words(&count(number, "file"), verb, &place))
+    };
+    let lines = [
+        line(|f| f.replaced, |files, _, place| format!("replaced {files} in {place}")),
+        line(
+            |f| f.deleted,
+            |files, _, place| format!("deleted {files} that the source does not have from {place}"),
+        ),
+        line(
+            |f| f.stale.saturating_sub(f.foreign),
+            |files, (stay, them), place| {
+                format!(
+                    "{files} that the source does not have {stay} in {place}; remove {them} with --delete"
+                )
+            },
+        ),
+        line(
+            |f| f.foreign,
+            |files, (stay, them), place| {
+                format!(
+                    "{files} that were not delivered by tidecast {stay} in {place}; --delete --force removes {them} too"
+                )
+            },
+        ),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_is_told_with_the_flag_that_removes_it() {
+        let found = Found { replaced: 0, stale: 4, foreign: 3, deleted: 1 };
+        let lines = lines(|of| (of(&found), "D".to_owned()));
+        assert_eq!(
+            lines,
+            [
+                "deleted 1 file that the source does not have from D",
+                "1 file that the source does not have stays in D; remove it with --delete",
+                "3 files that were not delivered by tidecast stay in D; --delete --force removes them too",
+            ]
+        );
     }
-    if deleted > 0 {
-        lines.push(format!("deleted {} that the source does not have from {place}", files(deleted)));
-    }
-    if stale > 0 {
-        let (stay, them) = if stale == 1 { ("stays", "it") } else { ("stay", "them") };
-        lines.push(format!(
-            "{} that the source does not have {stay} in {place}; remove {them} with --delete",
-            files(stale)
-        ));
-    }
-    lines
 }

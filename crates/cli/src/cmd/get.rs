@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value};
+use tidecast_group::Found;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Security, Summary};
 use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store};
@@ -18,11 +19,14 @@ use super::source::{Origin, Source, right};
 use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
 use super::{Context, RECORDS, dest, member, select, show};
 use crate::cli::SwarmArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::names;
 use crate::report::{Reporter, round};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
+
+/// A wait for another process is told of when it takes longer.
+const WAIT_UNSAID: Duration = Duration::from_secs(2);
 
 /// Peers named one by one in the summary.
 const NAMED: usize = 8;
@@ -44,8 +48,11 @@ What stands there already:
   (file, link, directory) are replaced too. Anything else is refused before
   anything is replaced, unless --force is given; devices, pipes, sockets,
   mounts, and a directory where the whole of a file belongs always are.
-  Files of a tree that the source does not have stay, and a line says how many;
-  --delete removes them. Records are in STATE/delivered on each host.
+  Files of a tree that the source does not have stay, and a line says how many.
+  --delete removes those that the record says were put there, unchanged since;
+  others stay, and a line says so; --delete --force removes them too. What was
+  the same before is not recorded: it stays its owner's. Records are in
+  STATE/delivered on each host.
 
 Events with --json, one a line:
   started   command, name, listen, total (bytes), magnet
@@ -54,8 +61,8 @@ Events with --json, one a line:
             rate (bytes a second), peers, received, sent, rate_in, rate_out
   warning   message
   done      seconds, path, files, bytes, action (delivered, replaced,
-            unchanged), files_kept, files_replaced, files_stale,
-            files_deleted, pieces, received, sent, duplicate, corrupt, peers
+            unchanged), files_kept, files_replaced, files_stale (files_foreign:
+            of them, not delivered by tidecast), files_deleted, pieces, received, sent, duplicate, corrupt, peers
             [addr, node, client, received, sent], cpu_seconds
             [socket, tls, hash, disk, engine, process], get_seconds; where the
             link's rate is known, bound_seconds and efficiency
@@ -89,7 +96,7 @@ pub(crate) struct Args {
     /// Replace what stands there though it is no former version by our own record
     #[arg(long)]
     force: bool,
-    /// Remove from the tree what was not published with it
+    /// Remove from the tree what was delivered there and is not published any more; with --force all that was not published
     #[arg(long)]
     delete: bool,
     #[command(flatten)]
@@ -131,7 +138,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         find(&mut running, finders, &choices, reporter).await;
         let fetched = fetch(&mut running, deadline, timeout, &stop, reporter).await;
         let got = match fetched {
-            Ok(()) => finish(&running, reporter).await,
+            Ok(()) => finish(&running, (deadline, timeout), &stop, reporter).await,
             Err(failure) => Err(failure),
         };
         let got = match got {
@@ -212,6 +219,13 @@ pub(crate) async fn find(
     running.find(finders, finds);
 }
 
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Until all is there and verified.
 async fn fetch(
     running: &mut Running,
@@ -221,12 +235,7 @@ async fn fetch(
     reporter: &mut Reporter,
 ) -> Result<(), Failure> {
     let mut progress = running.swarm.progress();
-    let late = async {
-        match deadline {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
-    };
+    let late = until(deadline);
     let mut late = std::pin::pin!(late);
     loop {
         tokio::select! {
@@ -269,11 +278,46 @@ fn hint(running: &Running) -> String {
 }
 
 /// Restores metadata and gives everything its final name.
-async fn finish(running: &Running, reporter: &Reporter) -> Result<tidecast_store::Summary, Failure> {
+///
+/// Another process that writes to the same destination is waited for, until the user or the deadline ends that. What is
+/// being put into place is not cut off.
+async fn finish(
+    running: &Running,
+    (deadline, timeout): (Option<Instant>, Option<Duration>),
+    stop: &Stop,
+    reporter: &Reporter,
+) -> Result<tidecast_store::Summary, Failure> {
     let store = running.swarm.store().clone();
-    let done =
-        tokio::task::spawn_blocking(move || store.finish()).await.context("a thread of Tidecast failed")?;
-    let done = done?;
+    let finishing = store.clone();
+    let mut finishing = tokio::task::spawn_blocking(move || finishing.finish());
+    let (mut unsaid, mut cut) = (true, None);
+    let done = loop {
+        tokio::select! {
+            done = &mut finishing => break done.context("a thread of Tidecast failed")?,
+            () = stop.wait(), if cut.is_none() => {
+                cut = Some(anyhow!("interrupted"));
+                store.stop_waiting();
+            }
+            () = until(deadline), if cut.is_none() => {
+                cut = Some(anyhow!("not in place after {}", Span(timeout.unwrap_or_default())));
+                store.stop_waiting();
+            }
+            () = tokio::time::sleep(WAIT_UNSAID), if unsaid => {
+                if let Some(lock) = store.waits_for() {
+                    let (to, lock) = (store.path(), lock.display().to_string());
+                    let to = to.display();
+                    reporter.warning(&format!("another tidecast writes to {to}; waiting for its lock {lock}"));
+                    unsaid = false;
+                }
+            }
+        }
+    };
+    let done = match (done, cut) {
+        (Err(error @ tidecast_store::Error::Waited { .. }), Some(cut)) => {
+            return Err(Failure::new(Code::Cut, anyhow!("{cut}: {error}")));
+        }
+        (done, _) => done?,
+    };
     done.warnings.iter().for_each(|warning| reporter.warning(warning));
     Ok(done)
 }
@@ -328,7 +372,9 @@ fn report(
     reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(got.bytes)));
     let unchanged = got.kept == got.files && got.deleted == 0;
     let place = path.to_string();
-    dest::lines(got.replaced, got.stale, got.deleted, &place).iter().for_each(|line| reporter.result(line));
+    let found =
+        Found { replaced: got.replaced, stale: got.stale, foreign: got.foreign, deleted: got.deleted };
+    dest::lines(|of| (of(&found), place.clone())).iter().for_each(|line| reporter.result(line));
     if now.received_bytes > 0 {
         let mut from: Vec<_> = summary.peers.iter().filter(|p| p.received_bytes > 0).collect();
         from.sort_by_key(|p| std::cmp::Reverse(p.received_bytes));
@@ -353,6 +399,7 @@ fn report(
         ("files_kept".to_owned(), got.kept.into()),
         ("files_replaced".to_owned(), got.replaced.into()),
         ("files_stale".to_owned(), got.stale.into()),
+        ("files_foreign".to_owned(), got.foreign.into()),
         ("files_deleted".to_owned(), got.deleted.into()),
         ("get_seconds".to_owned(), round(seconds).into()),
     ]);

@@ -201,6 +201,8 @@ pub struct Found {
     pub replaced: u64,
     /// Files in the tree that the source does not have: those that stay, and those that were removed.
     pub stale: u64,
+    /// Of those that stay: files that were not put there by us.
+    pub foreign: u64,
     /// See `stale`.
     pub deleted: u64,
 }

@@ -136,6 +136,9 @@ impl Session {
     pub(super) async fn run(mut self, line: &mut Line) -> Result<(), Error> {
         let result = self.go_on(line).await;
         let store = self.swarm.store().clone();
+        if result.is_err() {
+            store.stop_waiting();
+        }
         // A placing that is under way is not cut off: it leaves the old or the new.
         let _ = self.swarm.stop().await;
         if result.is_err() {
@@ -224,6 +227,7 @@ impl Session {
         let now = self.swarm.progress().borrow().clone();
         let good = now.received_bytes.saturating_sub(now.duplicate_bytes + now.corrupt_bytes);
         let progress = &mut line.progress;
+        progress.waiting = self.swarm.store().waits_for().is_some();
         progress.wanted = progress.wanted.max(now.wanted_bytes);
         progress.verified = now.verified_bytes;
         progress.had = now.verified_bytes.saturating_sub(good);
@@ -250,7 +254,12 @@ impl Session {
                 false if summary.kept >= summary.files && summary.deleted == 0 => Action::Unchanged,
                 false => Action::Replaced,
             },
-            found: Found { replaced: summary.replaced, stale: summary.stale, deleted: summary.deleted },
+            found: Found {
+                replaced: summary.replaced,
+                stale: summary.stale,
+                foreign: summary.foreign,
+                deleted: summary.deleted,
+            },
             warnings: summary.warnings,
         };
         line.say(&ToCoordinator::Done(Box::new(done))).await;

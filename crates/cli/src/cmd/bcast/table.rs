@@ -171,15 +171,10 @@ fn rate(report: &Report) -> f64 {
 /// What became of files that stood at the destination.
 fn former(report: &Report) -> Vec<String> {
     let done: Vec<&Found> = report.hosts.iter().filter_map(|host| host.outcome.found()).collect();
-    let lines = |of: fn(&Found) -> (u64, u64, u64)| {
-        let each: Vec<_> = done.iter().map(|found| of(found)).filter(|n| *n != (0, 0, 0)).collect();
-        let sum = each.iter().fold((0, 0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1, sum.2 + n.2));
-        dest::lines(sum.0, sum.1, sum.2, &format!("DEST on {}", count(each.len() as u64, "host")))
-    };
-    let replaced = lines(|found| (found.replaced, 0, 0));
-    let deleted = lines(|found| (0, 0, found.deleted));
-    let stale = lines(|found| (0, found.stale, 0));
-    [replaced, deleted, stale].concat()
+    dest::lines(|of| {
+        let each: Vec<u64> = done.iter().map(|found| of(found)).filter(|n| *n > 0).collect();
+        (each.iter().sum(), format!("DEST on {}", count(each.len() as u64, "host")))
+    })
 }
 
 fn slowest(report: &Report) -> Option<String> {
@@ -268,7 +263,7 @@ fn outcome(host: &HostReport) -> Value {
         Outcome::Done { after, received, sent, duplicate, corrupt, kept, action, found } => json!({
             "name": host.name, "ok": true, "action": word(*action), "seconds": round(after.as_secs_f64()),
             "received": received, "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
-            "replaced": found.replaced, "stale": found.stale, "deleted": found.deleted,
+            "replaced": found.replaced, "stale": found.stale, "foreign": found.foreign, "deleted": found.deleted,
         }),
         Outcome::Failed { reason } => {
             json!({ "name": host.name, "ok": false, "action": "failed", "reason": reason })
