@@ -43,7 +43,8 @@ mod tree;
 pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
-pub use root::Root;
+pub use resolve::mount_of;
+pub use root::{Root, last_there};
 
 use rustix::io::Errno;
 

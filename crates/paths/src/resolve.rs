@@ -6,7 +6,9 @@ use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, openat, openat2, statat, statx,
+};
 use rustix::io::Errno;
 
 /// The kernel takes paths that are shorter than this.
@@ -90,7 +92,7 @@ fn no_link(fd: OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
 
 fn walk(at: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode, how: How) -> Result<OwnedFd, Errno> {
     const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-    let device = if how.one_mount { Some(fstat(at)?.st_dev) } else { None };
+    let mount = if how.one_mount { Some(mount_of(at)?) } else { None };
     let mut parts = path.iter().peekable();
     let mut dir: Option<OwnedFd> = None;
     while let Some(part) = parts.next() {
@@ -100,12 +102,25 @@ fn walk(at: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode, how: How) ->
         let mode = if last { mode } else { Mode::empty() };
         let next = open_retrying(from, part, flags, mode).map_err(|e| link_or(from, part, e))?;
         let next = no_link(next, flags)?;
-        if device.is_some_and(|device| fstat(&next).map_or(true, |s| s.st_dev != device)) {
+        if mount.is_some_and(|mount| mount_of(&next) != Ok(mount)) {
             return Err(Errno::XDEV);
         }
         dir = Some(next);
     }
     dir.ok_or(Errno::INVAL)
+}
+
+/// The mount that an open file or directory lies on. Two mounts may show the same device (bind mounts), so the device
+/// stands in only where the kernel does not report the mount (before 5.8).
+///
+/// # Errors
+/// What the system reports.
+#[allow(clippy::unnecessary_cast)] // its width differs between architectures
+pub fn mount_of(fd: impl AsFd) -> Result<u64, Errno> {
+    match statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {
+        Ok(s) if StatxFlags::from_bits_retain(s.stx_mask).contains(StatxFlags::MNT_ID) => Ok(s.stx_mnt_id),
+        _ => Ok(fstat(fd)?.st_dev as u64),
+    }
 }
 
 fn open_retrying(at: BorrowedFd<'_>, part: &OsStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

@@ -72,8 +72,11 @@ impl Root {
     /// # Errors
     /// What the system reports.
     pub fn make(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
-        Root::open(path)
+        match std::fs::create_dir_all(path) {
+            // A file or a link: opening it tells what is wrong with it.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Root::open(path),
+            made => made.and_then(|()| Root::open(path)),
+        }
     }
 
     /// As [`Root::make`]; what is made is its owner's alone.
@@ -177,6 +180,27 @@ impl Root {
         match self.stat(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
+        }
+    }
+
+    /// Whether a name, or a directory on the way to it, is a mount point. Mounts are told apart as the kernel does, so
+    /// that a bind mount of the same file system counts, too. So does a directory of another device without a mount, a
+    /// subvolume: no rename leads there either. A name that is not there is none.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn crosses_mount(&self, path: impl AsRef<Path>) -> io::Result<bool> {
+        let how = How { one_mount: true, ..self.how };
+        match resolve::open(self.fd.as_fd(), path.as_ref(), OFlags::PATH, Mode::empty(), how) {
+            Err(Errno::XDEV) => Ok(true),
+            Ok(fd) => {
+                let (meta, root) = (Meta::of(&fstat(&fd)?), Meta::of(&fstat(&self.fd)?));
+                // Some file systems report devices of their own for files (overlayfs).
+                Ok(meta.is_dir() && meta.id.0 != root.id.0)
+            }
+            // Without the right to search a directory nothing below it can be replaced either.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(false),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -353,6 +377,12 @@ impl Root {
             other => Ok(other?),
         }
     }
+}
+
+/// The last name on a path of the caller's choice that is there, and whether it is a link: why [`Root::make`] failed.
+#[must_use]
+pub fn last_there(path: &Path) -> Option<(&Path, bool)> {
+    path.ancestors().find_map(|at| Some((at, at.symlink_metadata().ok()?.is_symlink())))
 }
 
 /// A directory that was made, or is there.

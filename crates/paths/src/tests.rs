@@ -3,9 +3,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::{Kind, Root, is_link};
@@ -446,4 +448,59 @@ fn what_is_not_finished_leaves_nothing() {
         drop(root.scratch("file", 0o600).unwrap());
         assert!(root.list("").unwrap().is_empty());
     }
+}
+
+/// What `f` does where `inside/tree/mounted` shows `victim`, a directory of the same file system: in a mount namespace, by this
+/// test's own program once more. Only root can; others leave it out.
+fn where_mounted(name: &str, f: impl Fn(&Ground)) {
+    const BASE: &str = "TIDECAST_TEST_MOUNTED";
+    let ground = Ground::new();
+    if std::env::var_os(BASE).is_some() {
+        fs::create_dir_all(ground.inside().join("tree/mounted")).unwrap();
+        let (from, to) = (ground.victim(), ground.inside().join("tree/mounted"));
+        let bound = Command::new("mount").arg("--bind").args([from, to]).status().unwrap();
+        assert!(bound.success());
+        f(&ground);
+        let gone = Command::new("umount").arg(ground.inside().join("tree/mounted")).status().unwrap();
+        assert!(gone.success());
+        return;
+    }
+    let private = || {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private"]);
+        command
+    };
+    if !private().arg("true").output().is_ok_and(|o| o.status.success()) {
+        eprintln!("SKIPPED: mounting needs root");
+        return;
+    }
+    let ran = private()
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(BASE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
+#[test]
+fn nothing_is_removed_through_a_bind_mount() {
+    where_mounted("tests::nothing_is_removed_through_a_bind_mount", |ground| {
+        for root in ground.roots() {
+            fs::write(ground.inside().join("tree/file"), "1").unwrap();
+            assert!(root.crosses_mount("tree/mounted").unwrap());
+            assert!(root.crosses_mount("tree/mounted/b").unwrap());
+            for plain in ["tree", "tree/file", "tree/missing", "tree/file/x"] {
+                assert!(!root.crosses_mount(plain).unwrap(), "{plain}");
+            }
+            let refused = root.remove_all("tree").unwrap_err();
+            assert_eq!(Errno::from_io_error(&refused), Some(Errno::XDEV));
+            ground.assert_untouched();
+        }
+    });
 }

@@ -124,6 +124,8 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes whatever has this name, a tree with all in it, but nothing that is mounted there; nothing there is fine.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
+    /// Whether a name, or a directory on the way to it, is a mount point: no rename reaches there from the root.
+    fn crosses_mount(&self, path: &Path) -> io::Result<bool>;
     /// Sets metadata; what cannot be set for want of support or rights comes back as warnings.
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>>;
     /// Makes the names in a directory durable.

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Why nothing is replaced or removed at a mount point or below one.
+pub(crate) const MOUNT: &str = "a file system is mounted there; unmount it or choose another destination";
+
 /// Anything the store reports. [`Error::is_full`] and its siblings sort them for exit codes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -220,6 +223,7 @@ impl Error {
             Some(Errno::DQUOT) => full("disk quota exceeded", path),
             Some(Errno::ROFS) => Error::ReadOnly { path },
             Some(Errno::ACCESS | Errno::PERM) => Error::Denied { op, path },
+            Some(Errno::XDEV) => Error::Foreign { path, why: MOUNT },
             Some(Errno::LOOP) => {
                 Error::Conflict { path, why: "a symbolic link stands where a file or directory belongs" }
             }

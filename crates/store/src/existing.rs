@@ -16,7 +16,7 @@ use tidecast_metainfo::{FileRef, merkle};
 
 use crate::bits::Bits;
 use crate::disk::{DiskFile, How, Kind, Meta};
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, MOUNT};
 use crate::record;
 use crate::store::{Download, Mode, Store};
 
@@ -28,7 +28,6 @@ const DIR: &str = "a directory stands where a file belongs; remove it or choose 
                    not remove the destination itself if it is a directory)";
 const SPECIAL: &str = "it is a device, a pipe or a socket; remove it or choose another destination (--force does \
                        not replace it)";
-const MOUNT: &str = "a file system is mounted there; unmount it or choose another destination";
 
 /// Bytes of a file in one node of the layer that [`Store::root_of`] keeps.
 const NODE: u32 = 1 << 20;
@@ -63,7 +62,8 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
             _ => store.give_way(dl, &standing.path, &standing.meta)?,
         }
     }
-    Ok(())
+    // What is in place may come to differ and is judged again then; all else is certain to be moved there.
+    store.refuse_mounts(dl, &all)
 }
 
 impl Store {
@@ -122,8 +122,8 @@ impl Store {
             dl.ours.set(file.index());
         }
         let former = dl.replace.force || recorded;
-        if !former && meta.stamp.size != file.len() {
-            self.give_way(dl, path, meta)?;
+        if meta.stamp.size != file.len() {
+            if former { self.refuse_mount(path)? } else { self.give_way(dl, path, meta)? }
         } else if !former {
             dl.foreign.set(file.index());
         }
@@ -149,16 +149,54 @@ impl Store {
     /// [`Error::Foreign`] if not.
     pub(crate) fn give_way(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<(), Error> {
         let refuse = |why| Err(Error::Foreign { path: self.disk.root().join(path), why });
+        self.refuse_mount(path)?;
         match meta.kind {
             Kind::Other => refuse(SPECIAL),
-            Kind::Dir => self.dir_gives_way(dl, path, meta),
+            Kind::Dir => self.dir_gives_way(dl, path),
             Kind::File | Kind::Symlink if dl.replace.force || self.is_former(dl, path, meta)? => Ok(()),
             Kind::File | Kind::Symlink => refuse(OTHER),
         }
     }
 
+    /// No file moves to a mount point, or into what is mounted at a directory that stays one.
+    fn refuse_mounts(&self, dl: &Download, all: &[Standing]) -> Result<(), Error> {
+        let mut mounted = Vec::new();
+        for dir in all.iter().filter(|s| s.meta.kind == Kind::Dir) {
+            if self.crosses_mount(&dir.path)? {
+                mounted.push(&dir.path);
+            }
+        }
+        let moves = |file: &u32| !dl.in_place.get(*file);
+        for file in self.map.files().filter(|file| !mounted.is_empty() && moves(file)) {
+            let path = self.map.file_path(&self.home, file);
+            if let Some(dir) = mounted.iter().find(|dir| path.starts_with(dir)) {
+                return self.refuse_mount(dir);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what is on another mount than the final place, and names the mount point.
+    fn refuse_mount(&self, path: &Path) -> Result<(), Error> {
+        if !self.crosses_mount(path)? {
+            return Ok(());
+        }
+        let mut at = path;
+        while let Some(above) = at.parent().filter(|p| p.starts_with(&self.home)) {
+            if !self.crosses_mount(above)? {
+                break;
+            }
+            at = above;
+        }
+        Err(Error::Foreign { path: self.disk.root().join(at), why: MOUNT })
+    }
+
+    fn crosses_mount(&self, path: &Path) -> Result<bool, Error> {
+        self.disk.crosses_mount(path).at("look at", &self.disk.root().join(path))
+    }
+
     /// A directory gives way to a file with all that is in it.
-    fn dir_gives_way(&self, dl: &Download, top: &Path, meta: &Meta) -> Result<(), Error> {
+    fn dir_gives_way(&self, dl: &Download, top: &Path) -> Result<(), Error> {
         let full = |path: &Path| self.disk.root().join(path);
         let ours = |path: &Path| dl.record.read().holds(record::dir(self.below_home(path)));
         let is_home = top == self.home;
@@ -174,9 +212,7 @@ impl Store {
             for name in self.disk.list(&dir).at("list", &full(&dir))? {
                 let path = dir.join(name);
                 let inner = self.disk.stat(&path).at("look at", &full(&path))?;
-                if inner.stamp.dev != meta.stamp.dev {
-                    return Err(Error::Foreign { path: full(&path), why: MOUNT });
-                }
+                self.refuse_mount(&path)?;
                 match inner.kind {
                     Kind::Dir => dirs.push(path),
                     _ if force => {}
@@ -246,10 +282,14 @@ impl Store {
 
     /// A file in place is to be replaced.
     fn claim(&self, dl: &Download, file: u32) -> Result<(), Error> {
-        if !dl.foreign.get(file) || !dl.in_place.get(file) {
+        if !dl.in_place.get(file) {
             return Ok(());
         }
         let path = self.map.file_path(&self.home, file);
+        self.refuse_mount(&path)?;
+        if !dl.foreign.get(file) {
+            return Ok(());
+        }
         let meta = self.disk.stat(&path).at("look at", &self.disk.root().join(&path))?;
         self.give_way(dl, &path, &meta)?;
         dl.foreign.clear(file);
@@ -259,7 +299,9 @@ impl Store {
     /// Judges all once more, by what is there now and is recorded now, before the first name is replaced.
     pub(crate) fn judge(&self, dl: &Download) -> Result<(), Error> {
         dl.record.write().reload();
-        for Standing { path, meta, file } in self.standing()?.0 {
+        let all = self.standing()?.0;
+        self.refuse_mounts(dl, &all)?;
+        for Standing { path, meta, file } in all {
             let refused = match file {
                 None if meta.kind == Kind::Dir => continue,
                 Some(file) if dl.in_place.get(file) => continue,
@@ -293,12 +335,17 @@ impl Store {
     /// Its verified pieces become journalled only now: until here they were in a file of the user's,
     /// which may change. The copy is durable before it takes its name.
     pub(crate) fn promote(&self, dl: &Download, file: u32) -> Result<(), Error> {
+        if self.manifest.layout().is_aligned() {
+            self.claim(dl, file)?;
+        }
+        self.copy_out(dl, file)
+    }
+
+    /// As [`Store::promote`], of a file that keeps its content and so need not be one that may be replaced.
+    pub(crate) fn copy_out(&self, dl: &Download, file: u32) -> Result<(), Error> {
         let _one = dl.promoting.lock();
         if !dl.in_place.get(file) {
             return Ok(());
-        }
-        if self.manifest.layout().is_aligned() {
-            self.claim(dl, file)?;
         }
         let staged = self.map.file_path(&dl.stage.tree(), file);
         let scratch = dl.stage.scratch();

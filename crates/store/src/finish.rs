@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use tidecast_metainfo::{FileRef, Mtime};
 
-use crate::disk::{Adorn, How};
+use crate::disk::{Adorn, How, Meta};
 use crate::error::Error;
 use crate::record::Turn;
 use crate::stage;
@@ -192,9 +192,11 @@ impl Store {
                 let open = self.disk.open(&path, How::Read);
                 let open = open.map_err(|e| self.fail("open", &path, e))?;
                 self.unchanged(index, &*open)?;
-                let size = open.meta().map_err(|e| self.fail("look at", &path, e))?.stamp.size;
-                if size != len {
+                let meta = open.meta().map_err(|e| self.fail("look at", &path, e))?;
+                if meta.stamp.size != len {
                     self.promote(dl, index)?;
+                } else if self.shows_elsewhere(dl, file, &path, &meta) {
+                    self.copy_out(dl, index)?;
                 }
             } else if self.absent(&path)? {
                 dl.flush.created(index);
@@ -216,6 +218,18 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Whether new attributes of a file would also show under other names of it, which are the user's. Where we put the
+    /// file, its other names are hard links of the data, or were made after.
+    fn shows_elsewhere(&self, dl: &Download, file: FileRef<'_>, path: &Path, meta: &Meta) -> bool {
+        let mode = match file.mode() {
+            Some(mode) => mode & 0o777 != meta.mode & 0o7777,
+            None => file.is_executable() && (meta.mode & 0o444) >> 2 & !meta.mode != 0,
+        };
+        let time = file.mtime().is_some_and(|t| (t.secs, t.nanos) != (meta.stamp.mtime, meta.stamp.nanos));
+        let differs = mode || time || file.xattrs().next().is_some();
+        meta.links > 1 && differs && !self.is_recorded(dl, path, meta)
     }
 
     /// The selected files that are not symbolic links.
@@ -294,7 +308,8 @@ impl Store {
                     warnings.add(self.adorn(&path, None, file.mtime(), &[])?);
                     continue;
                 }
-                stage::remove_all(&*self.disk, &path)
+                self.disk
+                    .remove_tree(&path)
                     .and_then(|()| stage::make_parents(&*self.disk, &path))
                     .and_then(|()| self.disk.symlink(Path::new(OsStr::from_bytes(&target)), &path))
                     .map_err(|e| self.fail("make the symbolic link", &path, e))?;
@@ -307,10 +322,12 @@ impl Store {
             if dl.in_place.get(file.index()) || !self.manifest.same_content(file.index(), first) {
                 continue;
             }
-            let linked = stage::remove_all(&*self.disk, &scratch)
+            let linked = self
+                .disk
+                .remove_tree(&scratch)
                 .and_then(|()| self.disk.link(&self.file_path(first), &scratch))
                 .and_then(|()| self.disk.rename(&scratch, &path, true))
-                .and_then(|()| stage::remove_all(&*self.disk, &scratch));
+                .and_then(|()| self.disk.remove_tree(&scratch));
             if let Err(e) = linked {
                 warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", path.display())]);
             }

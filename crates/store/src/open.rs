@@ -1,7 +1,7 @@
 //! Opening a download: what is there already, what of it counts, and whether the rest will fit.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,6 +78,18 @@ pub struct Replace {
     pub records: Option<PathBuf>,
 }
 
+/// Why the directory of a destination cannot be made: if something on its path is no directory, that is named.
+fn unmade(dir: &Path, e: io::Error) -> Error {
+    let blocks = tidecast_paths::last_there(dir);
+    let why = match (e.kind(), blocks) {
+        (ErrorKind::NotFound, Some((_, true))) => "it is a symbolic link that leads to nothing",
+        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, _) => "a file stands where a directory belongs",
+        _ if tidecast_paths::is_link(&e) => "it leads through too many symbolic links",
+        _ => return Error::io("create", dir, e),
+    };
+    Error::Conflict { path: blocks.map_or(dir, |(at, _)| at).to_path_buf(), why }
+}
+
 impl Store {
     /// Opens a download of `manifest` to `dir`/NAME, going on from what an earlier one left. Makes
     /// `dir` if need be. What is at `dir`/NAME already is used as far as it verifies.
@@ -86,7 +98,7 @@ impl Store {
     /// Not enough room, no permission, another download of the same data at work, or something
     /// else in the way.
     pub fn download(manifest: Arc<Manifest>, dir: &Path, options: &DownloadOptions) -> Result<Opened, Error> {
-        let root = Root::make(dir).at("create", dir)?;
+        let root = Root::make(dir).map_err(|e| unmade(dir, e))?;
         Self::download_beneath(root, manifest, options)
     }
 
@@ -149,7 +161,9 @@ impl Store {
             Ok(meta) if meta.kind == Kind::Dir => self.disk.list(&tree).is_ok_and(|names| names.is_empty()),
             other => other.is_err(),
         };
-        if empty && !dl.finished.load(Ordering::Acquire) {
+        // What changed places with the new data may hold something that stays.
+        let aside = self.absent(&dl.stage.aside()).unwrap_or(false);
+        if empty && aside && !dl.finished.load(Ordering::Acquire) {
             let _ = dl.stage.remove(&*self.disk);
         }
     }

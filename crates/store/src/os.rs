@@ -141,6 +141,10 @@ impl Disk for OsDisk {
         self.root.remove_all(path)
     }
 
+    fn crosses_mount(&self, path: &Path) -> io::Result<bool> {
+        self.root.crosses_mount(path)
+    }
+
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
         let at = || self.root.full(path).display().to_string();
         let fd = match self.root.inode(path) {

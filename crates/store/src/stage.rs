@@ -101,10 +101,11 @@ impl Stage {
         path.ancestors().skip(1).take_while(|p| p.starts_with(&self.dir))
     }
 
-    /// Removes all that is in it, then itself. The lock goes last but one.
+    /// Removes all that is in it, then itself. The lock goes last but one. What changed places with the new data goes
+    /// first: if that cannot be removed, all stays.
     pub(crate) fn remove(&self, disk: &dyn Disk) -> io::Result<()> {
-        for name in ["tree", "scratch", "aside", "spill", "leaves", "journal", "lock", ""] {
-            remove_all(disk, &if name.is_empty() { self.dir() } else { self.dir.join(name) })?;
+        for name in ["aside", "scratch", "tree", "spill", "leaves", "journal", "lock", ""] {
+            disk.remove_tree(&if name.is_empty() { self.dir() } else { self.dir.join(name) })?;
         }
         Ok(())
     }
@@ -155,23 +156,5 @@ pub(crate) fn make_dir(disk: &dyn Disk, path: &Path) -> io::Result<()> {
             _ => Err(rustix::io::Errno::NOTDIR.into()),
         },
         other => other,
-    }
-}
-
-/// Removes a file, or a directory and all in it; nothing there is fine. Depth is bounded by that of
-/// the trees that we make.
-pub(crate) fn remove_all(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.stat(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Ok(meta) if meta.kind == Kind::Dir => {
-            for name in disk.list(path)? {
-                remove_all(disk, &path.join(name))?;
-            }
-        }
-        _ => {}
-    }
-    match disk.remove(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
     }
 }

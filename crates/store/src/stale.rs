@@ -14,8 +14,10 @@ use crate::error::{Context, Error};
 use crate::record;
 use crate::store::{Download, Store};
 
-/// Names of staging areas, of this and of other destinations, begin so.
-const STAGING: &[u8] = b".tidecast-";
+/// What is being put beside its place has a name that begins so: it belongs to a program that may be at work.
+const WORK: &[u8] = b".tidecast-";
+/// Files among those end so; the others are directories.
+const NEW: &[u8] = b".new";
 
 /// What came of the names that the data does not have.
 #[derive(Default)]
@@ -57,14 +59,22 @@ impl Store {
                 Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
                 other => other.at("list", &self.disk.root().join(&path))?,
             };
-            for name in names.iter().filter(|n| !n.as_bytes().starts_with(STAGING)) {
+            for name in names {
                 let extra = path.join(name);
-                if !known.contains(&extra) {
+                if !known.contains(&extra) && !self.is_at_work(&extra) {
                     self.clear_one(dl, &extra, &mut stale)?;
                 }
             }
         }
         Ok(stale)
+    }
+
+    /// Whether a name is that of a staging area, or of a file that is being written: not every file that a user or the
+    /// program names `.tidecast-...` is (`.tidecast-prefetch` is data).
+    fn is_at_work(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let is_dir = || self.disk.stat(path).is_ok_and(|meta| meta.kind == Kind::Dir);
+        name.starts_with(WORK) && (name.ends_with(NEW) || is_dir())
     }
 
     /// A name that the data does not have, and all beneath it. What was put there by us goes by `--delete`; what others
@@ -131,12 +141,12 @@ impl Store {
 
     /// What there is below a name, and what of it is ours. What vanishes meanwhile, or is mounted there, does not count.
     pub(crate) fn count(&self, dl: &Download, top: &Path) -> Found {
-        let (mut found, mut rest, mut device) = (Found::default(), vec![top.to_path_buf()], None);
+        let (mut found, mut rest) = (Found::default(), vec![top.to_path_buf()]);
         while let Some(path) = rest.pop() {
             let Ok(meta) = self.disk.stat(&path) else { continue };
             let short = self.below_home(&path);
-            let mounted = *device.get_or_insert(meta.stamp.dev) != meta.stamp.dev;
             let mut is_file = meta.kind != Kind::Dir;
+            let mounted = !is_file && self.disk.crosses_mount(&path).unwrap_or(true);
             let mark = if is_file { record::state(short, &meta) } else { record::dir(short) };
             let ours = !mounted && dl.record.read().holds(mark);
             if mounted {

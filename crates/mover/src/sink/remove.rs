@@ -3,6 +3,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
+use tidecast_paths::mount_of;
 
 use super::dirs::{STEP, kind, set_mode, split};
 use super::trouble::{Doing, Tried, Trouble};
@@ -58,6 +59,10 @@ impl Removal<'_> {
         let stat = fs::fstat(&found).doing("look at")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("remove", "it is a source of this copy"));
+        }
+        let mount = |fd: &OwnedFd| mount_of(fd).doing("look at");
+        if mount(at)? != mount(&found)? {
+            return Err(Trouble::because("remove", "a file system is mounted there; unmount it"));
         }
         // A user who owns a directory may remove what is in it, if need be after giving themselves the right.
         let euid = rustix::process::geteuid();

@@ -337,6 +337,10 @@ impl Disk for SimDisk {
         self.remove(path)
     }
 
+    fn crosses_mount(&self, _: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         let ino = state.find(path)?;
