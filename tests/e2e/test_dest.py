@@ -87,6 +87,58 @@ def test_a_worker_without_a_home_records_nothing_and_says_so_next_time(tide, tmp
     trees.assert_same(data, tmp_path / "a/copy")
 
 
+def test_delete_removes_only_what_was_delivered_and_force_the_rest(tide, tmp_path):
+    source, mine = tmp_path / "t", tmp_path / "a"
+    for name in ("keep", "gone"):
+        trees.blob(source / name, 1000)
+    (source / "empty").touch()
+    mine.mkdir()
+    (mine / "empty").touch()
+    (mine / "thesis").write_text("mine")
+    bcast(tide, source, tmp_path / "{host}", hosts="a").ok()
+    (source / "gone").unlink()
+    words = ("bcast", source, "--to", tmp_path / "{host}", "--hosts", "a", "--launch", LOCAL)
+    text = tide(*words, "--delete").out
+    assert "1 file that was not delivered by tidecast stays in DEST on 1 host; --delete --force removes it too" in text, text
+    assert sorted(os.listdir(mine)) == ["empty", "keep", "thesis"]
+    (source / "empty").unlink()
+    host = told(bcast(tide, source, tmp_path / "{host}", "--delete", hosts="a").ok().last("done"))["a"]
+    assert (host["stale"], host["foreign"], host["deleted"]) == (2, 2, 0), "the same file by another hand"
+    bcast(tide, source, tmp_path / "{host}", "--delete", "--force", hosts="a").ok()
+    trees.assert_same(source, mine)
+
+
+@pytest.mark.parametrize("words", [["--delete"], ["--force"], ["--delete", "--force"]])
+def test_a_source_in_its_destination_stays(tide, tmp_path, words):
+    source = tmp_path / "a/data"
+    trees.blob(source / "k", 1000)
+    (tmp_path / "a/k").write_bytes((source / "k").read_bytes())
+    (tmp_path / "a/notes").write_text("mine")
+    reason = told(bcast(tide, source, tmp_path / "{host}", *words, hosts="a").exits(1).last("error"))["a"]["reason"]
+    assert "SRC lies in DEST" in reason, reason
+    reason = told(bcast(tide, source, source / "{host}", *words, hosts="a").exits(1).last("error"))["a"]["reason"]
+    assert "DEST lies in SRC" in reason, reason
+    same = told(bcast(tide, source, tmp_path / "{host}/data", *words, hosts="a").ok().last("done"))["a"]
+    assert same["action"] == "unchanged"
+    assert (source / "k").exists() and (tmp_path / "a/notes").exists() and os.listdir(source) == ["k"]
+
+
+def test_a_record_that_cannot_be_kept_is_told_of(tide, tmp_path):
+    data = trees.blob(tmp_path / "data", 1000)
+    (tmp_path / "file").touch()
+    for name, launch in [("a", f"env TIDECAST_STATE_DIR={tmp_path}/file {{command}}"),
+                         ("b", "env -u HOME -u XDG_STATE_HOME {command}")]:
+        proc = tide.run("bcast", data, "--to", tmp_path / "{host}", "--hosts", name, "--launch", launch, "--json").ok()
+        warnings = [e["message"] for e in proc.events() if e["event"] == "warning"]
+        assert len([w for w in warnings if "cannot record what was delivered to " in w]) == 1, warnings
+
+
+def test_a_state_directory_that_is_named_has_the_records_of_this_host(tide, tmp_path):
+    data, state = trees.blob(tmp_path / "data", 1000), tmp_path / "state"
+    bcast(tide, data, tmp_path / "{host}", "--state-dir", state, hosts="a").ok()
+    assert len(os.listdir(state / "delivered")) == 1
+
+
 def versions(folder):
     """A tree, and its next version in which everything that can change has changed."""
     old, new = folder / "old/t", folder / "new/t"

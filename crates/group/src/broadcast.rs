@@ -92,6 +92,8 @@ pub struct Options {
     pub force: bool,
     /// What a tree at the destination has and the source does not is removed.
     pub delete: bool,
+    /// Where it is recorded on this host what was put where; each host has its own place otherwise.
+    pub records: Option<PathBuf>,
     /// A manifest longer than this (bytes) does not go to every host one by one; it is broadcast like the data, before it.
     pub manifest_limit: usize,
     /// Rate of a node's link in bits per second, where drivers do not say it right.

@@ -29,6 +29,16 @@ pub enum Error {
     /// The destination is no path for a file.
     #[error("{} is no place on a node: give the path that the file or tree shall have", .0.display())]
     Dest(PathBuf),
+    /// Source and destination lie in one another.
+    #[error("cannot put {} at {}: {why}", source_path.display(), dest.display())]
+    Lineage {
+        /// The source.
+        source_path: PathBuf,
+        /// The destination.
+        dest: PathBuf,
+        /// How, and what to do.
+        why: &'static str,
+    },
     /// Sockets, TLS, and the like.
     #[error("{0}")]
     Net(#[from] tidecast_net::Error),

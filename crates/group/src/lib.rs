@@ -20,6 +20,7 @@ mod control;
 mod error;
 pub mod hosts;
 pub mod launch;
+mod lineage;
 mod meet;
 mod network;
 mod node;

@@ -44,14 +44,14 @@ const ALONE: Duration = Duration::from_secs(3600);
 pub type Placed = Box<dyn FnOnce() + Send>;
 
 /// Takes part in a broadcast until it is over for this host. `host`: what the coordinator calls this host; `records`:
-/// the directory in which it is recorded what was put where.
+/// the directory in which it is recorded what was put where, or why there is none.
 ///
 /// # Errors
 /// Why the data is not in place here; the coordinator has been told, if it still listens.
 pub async fn work(
     ticket: &GroupTicket,
     host: Option<String>,
-    records: Option<PathBuf>,
+    records: Result<Option<PathBuf>, String>,
     placed: Option<Placed>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
@@ -64,7 +64,7 @@ pub async fn work(
 async fn take_part(
     ticket: &GroupTicket,
     host: Option<String>,
-    (records, placed): (Option<PathBuf>, Option<Placed>),
+    (records, placed): (Result<Option<PathBuf>, String>, Option<Placed>),
 ) -> Result<(), Error> {
     let key = NodeKey::generate()?;
     let local = local_addresses().map_err(system("list this host's networks"))?;
@@ -90,8 +90,7 @@ async fn take_part(
     let answering = tokio::spawn(reach::answer(door, key.id(), hello.pass, tell.clone()));
     let client = Client::connect(ticket, &key, &local, hello).await;
     let client = client.map_err(|e| Error::Coordinator(format!("cannot reach the coordinator: {e}")))?;
-    let mut line = Line::new(client, placed, Errands::new(ticket.to_string()));
-    line.records = records;
+    let mut line = Line::new(client, (records, placed), Errands::new(ticket.to_string()));
     let start = line.wait_for_start(tell, told).await;
     answering.abort();
     let done = match start {
@@ -173,15 +172,19 @@ pub(crate) struct Line {
     pub(crate) progress: Progress,
     /// Who wants to know when the data is in place.
     pub(crate) placed: Option<Placed>,
-    /// Where it is recorded what was put where.
-    pub(crate) records: Option<PathBuf>,
+    /// Where it is recorded what was put where, or why it is not.
+    pub(crate) records: Result<Option<PathBuf>, String>,
     errands: Errands,
     /// Everyone is done.
     finished: bool,
 }
 
 impl Line {
-    fn new(client: Client, placed: Option<Placed>, errands: Errands) -> Self {
+    fn new(
+        client: Client,
+        (records, placed): (Result<Option<PathBuf>, String>, Option<Placed>),
+        errands: Errands,
+    ) -> Self {
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -189,7 +192,7 @@ impl Line {
             beat,
             progress: Progress::default(),
             placed,
-            records: None,
+            records,
             errands,
             finished: false,
         }

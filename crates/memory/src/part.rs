@@ -223,6 +223,7 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
         durable: false,
         force: false,
         delete: false,
+        records: None,
         // That of one file is never so long.
         manifest_limit: usize::MAX,
         link_rate: None,
@@ -252,7 +253,8 @@ async fn leader(
         let tell = Box::new(move || {
             let _ = sender.send(());
         });
-        let ended = tidecast_group::work(&ticket, Some(host), None, Some(tell), std::future::pending()).await;
+        let ended =
+            tidecast_group::work(&ticket, Some(host), Ok(None), Some(tell), std::future::pending()).await;
         let why = ended.err().map_or("the broadcast ended without this host".into(), |e| e.to_string());
         let _ = failing.send(why);
         // Until then somebody of this host may still have to open the file: this rank does not leave.

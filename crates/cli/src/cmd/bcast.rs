@@ -13,7 +13,7 @@ use tidecast_group::{Algorithm, Event, Options, Report, State};
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
 
-use super::Context;
+use super::{Context, RECORDS};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, outlive_reader};
 use crate::stop::{Stop, block_on};
@@ -102,7 +102,9 @@ What stands there already:
   --delete removes those that the record says were put there, unchanged since;
   others stay, and a line says so; --delete --force removes them too. What was
   the same before is not recorded: it stays its owner's. Records are in
-  STATE/delivered on each host.
+  STATE/delivered on each host. A DEST that is SRC itself is left alone; one
+  that lies in SRC is refused, and so are --delete and --force where SRC lies
+  in DEST.
 
 Other clients:
   With --plain --torrent FILE any BitTorrent client can join: as soon as the
@@ -265,10 +267,17 @@ fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
         durable: args.durable == "batched",
         force: args.force,
         delete: args.delete,
+        records: context.global.state_dir.as_ref().map(|_| context.own_state_dir()).transpose()?.map(records),
         manifest_limit: args.manifest_limit,
         link_rate: args.link_rate.or(settings.link_rate).map(|rate| rate.0),
         threads: context.threads(),
     })
+}
+
+/// A directory that the user chose for the state of this host is for its worker, too.
+fn records(state_dir: PathBuf) -> PathBuf {
+    let dir = state_dir.join(RECORDS);
+    std::path::absolute(&dir).unwrap_or(dir)
 }
 
 /// Several can only give shares by a plan.

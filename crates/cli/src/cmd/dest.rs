@@ -15,9 +15,9 @@ pub(crate) fn action(nothing_there: bool, unchanged: bool) -> &'static str {
 
 /// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
 pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {
-    let line = |figure: fn(&Found) -> u64, words: fn(&str, (&str, &str), &str) -> String| {
+    let line = |figure: fn(&Found) -> u64, words: fn(&str, [&str; 3], &str) -> String| {
         let (number, place) = of(figure);
-        let verb = if number == 1 { ("stays", "it") } else { ("stay", "them") };
+        let verb = if number == 1 { ["was", "stays", "it"] } else { ["were", "stay", "them"] };
         (number > 0).then(|| words(&count(number, "file"), verb, &place))
     };
     let lines = [
@@ -28,7 +28,7 @@ pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<Stri
         ),
         line(
             |f| f.stale.saturating_sub(f.foreign),
-            |files, (stay, them), place| {
+            |files, [_, stay, them], place| {
                 format!(
                     "{files} that the source does not have {stay} in {place}; remove {them} with --delete"
                 )
@@ -36,9 +36,9 @@ pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<Stri
         ),
         line(
             |f| f.foreign,
-            |files, (stay, them), place| {
+            |files, [were, stay, them], place| {
                 format!(
-                    "{files} that were not delivered by tidecast {stay} in {place}; --delete --force removes {them} too"
+                    "{files} that {were} not delivered by tidecast {stay} in {place}; --delete --force removes {them} too"
                 )
             },
         ),

@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, _reporter: &mut Reporter) 
         let stop = Stop::listen()?;
         let ticket = ticket().await?;
         // Without a place for records nothing is known to be a former version, and all else goes on.
-        let records = context.own_state_dir().ok().map(|dir| dir.join(RECORDS));
+        let records =
+            context.own_state_dir().map(|dir| Some(dir.join(RECORDS))).map_err(|error| format!("{error:#}"));
         match tidecast_group::work(&ticket, args.host.clone(), records, None, stop.wait()).await {
             Ok(()) => Ok(serde_json::Map::new()),
             Err(tidecast_group::Error::Stopped) => Err(Failure::cut("interrupted")),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::origin::Origin;
 use super::planning::Planning;
 use super::{Event, Group};
-use crate::control::message::{Member, News, Seat, Start, ToWorker};
+use crate::control::message::{Lineage, Member, News, Seat, Start, ToWorker};
 use crate::error::Error;
 use crate::hosts::Host;
 use crate::network::{Choice, Place, choose};
@@ -81,6 +81,7 @@ impl Group {
         }
         let numbers: Vec<u32> = fresh.iter().filter_map(|p| self.nodes.get(*p)?.number).collect();
         let new: Vec<Member> = members.iter().filter(|m| numbers.contains(&m.number)).cloned().collect();
+        let lineage = Lineage::of(&self.options.source, self.options.records.as_deref());
         for (node, bulk) in self.nodes.iter_mut().zip(bulks) {
             match (&node.stage, &node.who, node.number) {
                 (Stage::Ready, Some((id, _)), Some(me)) => {
@@ -88,6 +89,7 @@ impl Group {
                         manifest: if bulk.is_some() { Vec::new() } else { self.manifest.clone() },
                         bulk,
                         dest: dest(&self.options.dest, &node.host).into_os_string().into_vec(),
+                        lineage: lineage.clone(),
                         durable: self.options.durable,
                         force: self.options.force,
                         delete: self.options.delete,

@@ -80,6 +80,8 @@ pub(crate) struct Start {
     pub(crate) bulk: Option<Bulk>,
     /// Where to put it: the bytes of an absolute path.
     pub(crate) dest: Vec<u8>,
+    /// Where the source is, for a worker on the same host.
+    pub(crate) lineage: Lineage,
     /// Sync to disk.
     pub(crate) durable: bool,
     /// Replace what stands there though it is no former version, and remove what a tree has no more.
@@ -125,6 +127,19 @@ pub(crate) struct Bulk {
     pub(crate) ports: Vec<(u32, u16)>,
     /// The plan by which it comes; those who are late have none.
     pub(crate) issue: Option<Issue>,
+}
+
+/// The source, as the host of the origin knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lineage {
+    /// The kernel that knows files by these numbers.
+    pub(crate) boot: String,
+    /// The bytes of its path.
+    pub(crate) path: Vec<u8>,
+    /// Device and inode of the source itself, and of the directories above it.
+    pub(crate) above: Vec<(u64, u64)>,
+    /// Where the user wants it recorded on this host what was put where.
+    pub(crate) records: Option<Vec<u8>>,
 }
 
 /// Members that are new or have changed, and the epoch of the plan that is now in force, if it is new.

@@ -74,7 +74,13 @@ impl Session {
         let source_notices = source.as_mut().and_then(|s| s.notices.take());
         let mut news = vec![start.news];
         let dest: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(start.dest);
-        let replace = Replace { force: start.force, delete: start.delete, records: line.records.clone() };
+        // Nothing of the source itself is ever replaced or deleted.
+        let is_source = start.lineage.is_source(dest.as_ref(), start.force || start.delete)?;
+        if let Some(records) = start.lineage.records() {
+            line.records = Ok(Some(records));
+        }
+        let (force, delete) = (start.force && !is_source, start.delete && !is_source);
+        let replace = Replace { force, delete, records: line.records.clone().unwrap_or_default() };
         let how = (start.durable, replace);
         let opened = place::open(&manifest, dest.as_ref(), how, line, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
@@ -236,7 +242,13 @@ impl Session {
         progress.served = self.source.as_ref().map_or(progress.served, Source::sent);
     }
 
-    async fn tell_done(&mut self, summary: Summary, line: &mut Line) {
+    async fn tell_done(&mut self, mut summary: Summary, line: &mut Line) {
+        if let (Err(why), true) = (&line.records, summary.kept < summary.files) {
+            let at = summary.path.display();
+            summary.warnings.push(format!(
+                "cannot record what was delivered to {at}: {why}; the next version will need --force"
+            ));
+        }
         self.placing = None;
         self.placed = true;
         self.moved.1 = Instant::now();

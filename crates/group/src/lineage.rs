@@ -1,0 +1,105 @@
+//! Where the source lies, for a worker that may be on the same host: so that a broadcast neither deletes its own source nor
+//! is made into itself. Files are known by device and inode, to which all names of a host lead.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::control::message::Lineage;
+use crate::error::Error;
+
+/// Device and inode.
+type Inode = (u64, u64);
+
+impl Lineage {
+    pub(crate) fn of(source: &Path, records: Option<&Path>) -> Self {
+        let path = fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+        let records = records.map(|dir| dir.as_os_str().as_bytes().to_vec());
+        let above = above(&path);
+        Self { boot: boot(), path: path.into_os_string().into_vec(), above, records }
+    }
+
+    /// Whether this is the host of the origin.
+    pub(crate) fn is_here(&self) -> bool {
+        !self.boot.is_empty() && self.boot == boot()
+    }
+
+    /// The directory of the records that was chosen for the host of the origin, on that host.
+    pub(crate) fn records(&self) -> Option<PathBuf> {
+        let dir = self.records.as_ref().filter(|_| self.is_here())?;
+        Some(PathBuf::from(OsStr::from_bytes(dir)))
+    }
+
+    /// Whether `dest` is the source itself, in which nothing is to be replaced or deleted. `clears`: something in it may be.
+    ///
+    /// # Errors
+    /// [`Error::Lineage`] if it lies in the source, or the source in it where it could be deleted.
+    pub(crate) fn is_source(&self, dest: &Path, clears: bool) -> Result<bool, Error> {
+        let Some((source, parents)) = self.above.split_first().filter(|_| self.is_here()) else {
+            return Ok(false);
+        };
+        let refused = |why| {
+            let source = PathBuf::from(OsStr::from_bytes(&self.path));
+            Err(Error::Lineage { source_path: source, dest: dest.to_owned(), why })
+        };
+        let dir = dest.ancestors().skip(1).find_map(|dir| fs::canonicalize(dir).ok()).unwrap_or_default();
+        if above(&dir).contains(source) {
+            return refused(
+                "DEST lies in SRC, which would be copied into itself; choose another destination",
+            );
+        }
+        let own = fs::symlink_metadata(dest).ok().map(|meta| (meta.dev(), meta.ino()));
+        if clears && own.is_some_and(|own| parents.contains(&own)) {
+            return refused(
+                "SRC lies in DEST, where --delete or --force could remove it; leave them out, or choose another destination",
+            );
+        }
+        Ok(own == Some(*source))
+    }
+}
+
+/// A path without links, and all above it.
+fn above(path: &Path) -> Vec<Inode> {
+    let inode = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    path.ancestors().map_while(inode).collect()
+}
+
+/// The kernel of this host since it was started.
+fn boot() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    boot.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_destination_may_be_the_source_and_neither_in_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        fs::create_dir_all(at("proj/data/sub")).unwrap();
+        std::os::unix::fs::symlink(at("proj"), at("link")).unwrap();
+        let lineage = Lineage::of(&at("link/data"), Some(Path::new("/r")));
+        let is = |dest: &str, clears| lineage.is_source(&at(dest), clears).map_err(|e| e.to_string());
+        for same in ["proj/data", "link/data"] {
+            assert_eq!(is(same, true), Ok(true), "{same}");
+        }
+        for other in ["proj/other", "proj/other/deep", "proj/data2", "other"] {
+            assert_eq!(is(other, true), Ok(false), "{other}");
+        }
+        for inside in ["proj/data/new", "proj/data/sub", "link/data/sub/a/b"] {
+            assert!(is(inside, false).unwrap_err().contains("copied into itself"), "{inside}");
+        }
+        assert!(is("proj", true).unwrap_err().contains("SRC lies in DEST"));
+        assert_eq!(is("proj", false), Ok(false));
+        // A symbolic link is replaced, not followed.
+        assert_eq!(is("link", true), Ok(false));
+        assert_eq!(lineage.records(), Some("/r".into()));
+        let elsewhere = Lineage { boot: "another".into(), ..lineage.clone() };
+        assert_eq!((elsewhere.is_source(&at("proj"), true).unwrap(), elsewhere.records()), (false, None));
+    }
+}
