@@ -13,7 +13,7 @@ use tidecast_identity::NodeKey;
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_net::{Edges, Error, Member, Notice, Role, RootsKey, Security, Swarm, SwarmOptions};
 use tidecast_publish::{Progress, ScanOptions, draft, scan};
-use tidecast_store::{DownloadOptions, SeedOptions, Store};
+use tidecast_store::{DownloadOptions, Replace, SeedOptions, Store};
 use tidecast_wire::ext::{Availability, Message as Ext, Mode};
 
 const PIECE: u32 = 64 << 10;
@@ -60,7 +60,10 @@ fn receiver(manifest: &Manifest, to: &Path, key: &NodeKey) -> SwarmOptions {
     std::fs::create_dir_all(to).unwrap();
     // Each node reads the draft for itself.
     let manifest = Arc::new(Manifest::parse_draft(&manifest.to_bytes()).unwrap());
-    let mut opened = Store::download(manifest, to, &DownloadOptions::default()).unwrap();
+    // What an earlier round has put there may be replaced: it is recorded.
+    let replace = Replace { records: Some(to.join("records")), ..Replace::default() };
+    let options_of_store = DownloadOptions { replace, ..DownloadOptions::default() };
+    let mut opened = Store::download(manifest, to, &options_of_store).unwrap();
     opened.check().unwrap();
     SwarmOptions { roots: Some(RootsKey::Of(key.id())), ..options(opened, Security::Open) }
 }

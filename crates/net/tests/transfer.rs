@@ -13,7 +13,7 @@ use common::{assert_same, finish, log, options, publish, soon};
 use tidecast_identity::{Authority, ManifestId, NodeKey, Tls, Token};
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_net::{Fetch, Membership, Security, Swarm, SwarmOptions, fetch_manifest};
-use tidecast_store::{DownloadOptions, SeedOptions, Store};
+use tidecast_store::{DownloadOptions, Replace, SeedOptions, Store};
 use tidecast_wire::ext::{Message, PieceRange};
 
 /// Files of many sizes around leaf and piece boundaries, with content that differs everywhere.
@@ -33,8 +33,10 @@ async fn seed(manifest: &Arc<Manifest>, path: &Path, security: Security) -> Swar
 }
 
 async fn get(manifest: &Arc<Manifest>, to: &Path, security: Security, peers: &[SocketAddr]) -> Swarm {
-    let opened = Store::download(manifest.clone(), to, &DownloadOptions::default()).unwrap();
-    let swarm = Swarm::start(options(opened, security)).unwrap();
+    let replace = Replace { force: true, ..Replace::default() };
+    let opened =
+        Store::download(manifest.clone(), to, &DownloadOptions { replace, ..DownloadOptions::default() });
+    let swarm = Swarm::start(options(opened.unwrap(), security)).unwrap();
     for peer in peers {
         swarm.add_peer(vec![*peer], true).await;
     }

@@ -129,7 +129,9 @@ mod tests {
         write.patience = read.patience;
         assert_eq!(read.read(&mut word).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(write.write_all(&[0; 1 << 21]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        (read, write) = pipes();
+        // Two pipes: what is written is not what is waited for.
+        let (mut read, _silent) = pipes();
+        let (_deaf, mut write) = pipes();
         let cut = (read.cutter(), write.cutter());
         let ended = std::thread::scope(|scope| {
             let reads = scope.spawn(|| read.read(&mut [0; 4]).unwrap_err().kind());
