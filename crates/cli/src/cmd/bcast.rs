@@ -13,7 +13,7 @@ use tidecast_group::{Algorithm, Event, Options, Report, State};
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
 
-use super::{Context, RECORDS};
+use super::{Context, RECORDS, dest};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, outlive_reader};
 use crate::stop::{Stop, block_on};
@@ -36,7 +36,8 @@ Examples:
   # Each host has a directory of its own; whatever starts a command there will do
   tidecast bcast data --to '/scratch/{host}/data' --hosts n[1-8] --launch 'ip netns exec {host} {command}'";
 
-const AFTER: &str = "\
+const AFTER: &str = concat!(
+    "\
 Examples:
   # Within a Slurm, PBS, LSF or Open MPI job the hosts are known
   tidecast bcast model.bin --to /tmp/model.bin
@@ -91,18 +92,9 @@ A host that has all of it already is done at once; of a part or a former
 version only what differs is fetched. A host that fails is listed, the others
 complete, and the exit code is 1.
 
-What stands there already:
-  The same data stays as it is. A former version (what bcast or get put there
-  by this user's record, unchanged since) is replaced file by file, each at
-  once: a program that has the old file open keeps it. Kinds that changed
-  (file, link, directory) are replaced too. Anything else is refused before
-  anything is replaced, unless --force is given; devices, pipes, sockets,
-  mounts, and a directory where the whole of a file belongs always are.
-  Files of a tree that the source does not have stay, and a line says how many.
-  --delete removes those that the record says were put there, unchanged since;
-  others stay, and a line says so; --delete --force removes them too. What was
-  the same before is not recorded: it stays its owner's. Records are in
-  STATE/delivered on each host. A DEST that is SRC itself is left alone; one
+",
+    dest::standing!(),
+    " A DEST that is SRC itself is left alone; one
   that lies in SRC is refused, and so are --delete and --force where SRC lies
   in DEST.
 
@@ -132,7 +124,8 @@ Events with --json, one a line:
             hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
             bound_seconds and efficiency
-  error     seconds, code, kind, message; if hosts failed, all of done";
+  error     seconds, code, kind, message; if hosts failed, all of done"
+);
 
 /// Put a file or tree at the same path on many hosts, at once
 ///

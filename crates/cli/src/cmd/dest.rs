@@ -4,6 +4,26 @@ use tidecast_group::Found;
 
 use crate::units::count;
 
+/// What `--help` of bcast and get says of a destination that is there already: one rule, in the same words.
+macro_rules! standing {
+    () => {
+        "\
+What stands there already:
+  The same data stays as it is. A former version (what bcast or get put there
+  by this user's record, unchanged since) is replaced file by file, each at
+  once: a program that has the old file open keeps it. Kinds that changed
+  (file, link, directory) are replaced too. Anything else is refused before
+  anything is replaced, unless --force is given; devices, pipes, sockets,
+  mounts, and a directory where the whole of a file belongs always are.
+  Files of a tree that the source does not have stay, and a line says how many.
+  --delete removes those that the record says were put there, unchanged since;
+  others stay, and a line says so; --delete --force removes them too. What was
+  the same before is not recorded: it stays its owner's. Records are in
+  STATE/delivered on each host."
+    };
+}
+pub(crate) use standing;
+
 /// What was done to the copy, in the events of programs.
 pub(crate) fn action(nothing_there: bool, unchanged: bool) -> &'static str {
     match (nothing_there, unchanged) {

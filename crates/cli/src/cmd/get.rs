@@ -36,23 +36,15 @@ Examples:
   tidecast get @ticket --to /scratch
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m --seed-for 1h";
 
-const AFTER: &str = "\
+const AFTER: &str = concat!(
+    "\
 Examples:
   tidecast get @ticket --to /scratch
   tidecast get genomes.torrent --to /scratch --file '*.fa' --timeout 10m
 
-What stands there already:
-  The same data stays as it is. A former version (what bcast or get put there
-  by this user's record, unchanged since) is replaced file by file, each at
-  once: a program that has the old file open keeps it. Kinds that changed
-  (file, link, directory) are replaced too. Anything else is refused before
-  anything is replaced, unless --force is given; devices, pipes, sockets,
-  mounts, and a directory where the whole of a file belongs always are.
-  Files of a tree that the source does not have stay, and a line says how many.
-  --delete removes those that the record says were put there, unchanged since;
-  others stay, and a line says so; --delete --force removes them too. What was
-  the same before is not recorded: it stays its owner's. Records are in
-  STATE/delivered on each host.
+",
+    dest::standing!(),
+    "
 
 Events with --json, one a line:
   started   command, name, listen, total (bytes), magnet
@@ -66,7 +58,8 @@ Events with --json, one a line:
             [addr, node, client, received, sent], cpu_seconds
             [socket, tls, hash, disk, engine, process], get_seconds; where the
             link's rate is known, bound_seconds and efficiency
-  error     seconds, code (as the exit code), kind, message; totals as of done";
+  error     seconds, code (as the exit code), kind, message; totals as of done"
+);
 
 /// Fetch what was published, and serve others meanwhile
 ///
