@@ -18,12 +18,12 @@ impl Lineage {
         let path = fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
         let records = records.map(|dir| dir.as_os_str().as_bytes().to_vec());
         let above = above(&path);
-        Self { boot: boot(), path: path.into_os_string().into_vec(), above, records }
+        Self { boot: boot().unwrap_or_default(), path: path.into_os_string().into_vec(), above, records }
     }
 
     /// Whether this is the host of the origin.
     pub(crate) fn is_here(&self) -> bool {
-        !self.boot.is_empty() && self.boot == boot()
+        !self.boot.is_empty() && boot().is_some_and(|boot| self.boot == boot)
     }
 
     /// The directory of the records that was chosen for the host of the origin, on that host.
@@ -67,9 +67,9 @@ fn above(path: &Path) -> Vec<Inode> {
 }
 
 /// The kernel of this host since it was started.
-fn boot() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    boot.trim().to_owned()
+pub(crate) fn boot() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(boot.trim().to_owned())
 }
 
 #[cfg(test)]

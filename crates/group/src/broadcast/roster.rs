@@ -13,6 +13,7 @@ use crate::error::{Error, system};
 use crate::hosts::Host;
 use crate::hosts::roster::{Address, Addresses, Identity, Told, find, hosts};
 use crate::launch::Launch;
+use crate::lineage::boot;
 use crate::resolve::resolve;
 
 /// The hosts of a broadcast, each once.
@@ -91,9 +92,9 @@ fn names_its_host(dest: &Path) -> bool {
 /// Which machine this is: the kernel's random number of this boot, and the network that processes share. What is written
 /// in files of an image (a host name, a machine id) would be the same on its clones.
 pub(crate) fn machine() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = boot()?;
     let network = std::fs::read_link("/proc/self/ns/net").ok()?;
-    Some(format!("{} {}", boot.trim(), network.display()))
+    Some(format!("{boot} {}", network.display()))
 }
 
 /// What a worker says of a host that is in no list.
