@@ -417,6 +417,7 @@ fn assemble(
         record: RwLock::new(Record::open(replace.records.as_deref(), &*disk, &home)),
         replace: replace.clone(),
         promoting: Mutex::new(()),
+        sizing: Mutex::new(()),
         finished: AtomicBool::new(false),
         stage,
     };

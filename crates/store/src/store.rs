@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tidecast_hash::{Digest, LEAF, Sha1};
 use tidecast_metainfo::Manifest;
 
@@ -89,6 +89,8 @@ pub(crate) struct Download {
     pub(crate) record: RwLock<Record>,
     pub(crate) replace: Replace,
     pub(crate) promoting: Mutex<()>,
+    /// Held while a file with holes is opened; see [`Store::sized`].
+    pub(crate) sizing: Mutex<()>,
     pub(crate) finished: AtomicBool,
 }
 
@@ -190,6 +192,7 @@ impl Store {
             return Ok(open);
         }
         let _still = self.moving.read();
+        let _sized = self.sized(file);
         let path = self.file_path(file);
         match self.disk.open(&path, How::Write) {
             Ok(open) => return Ok(self.fds.put(file, open)),
@@ -215,12 +218,22 @@ impl Store {
         Ok(self.fds.put(file, open))
     }
 
+    /// Waits until a file with holes has its length: nothing is written in a hole, so that whoever opened the file
+    /// between its creation and `set_len` would read less than a piece there.
+    fn sized(&self, file: u32) -> Option<MutexGuard<'_, ()>> {
+        match &self.mode {
+            Mode::Download(dl) if self.map.has_holes(file) => Some(dl.sizing.lock()),
+            _ => None,
+        }
+    }
+
     /// The open file for reading; `None` for one that holds nothing but a hole so far.
     pub(crate) fn open_any(&self, file: u32) -> Result<Option<Arc<dyn DiskFile>>, Error> {
         if let Some(open) = self.fds.get(file) {
             return Ok(Some(open));
         }
         let _still = self.moving.read();
+        let _sized = self.sized(file);
         let path = self.file_path(file);
         let how = if self.is_staged(file) { How::Write } else { How::Read };
         let opened = match self.disk.open(&path, how) {

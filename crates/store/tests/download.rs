@@ -9,8 +9,9 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink as link_to};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
+use common::sim::SimDisk;
 use common::{Fixture, PIECE, Rng, VERSIONS, bytes, dir, file, publish, symlink, tree, with_holes};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -487,6 +488,31 @@ fn bad_bytes_in_a_hole_are_covered_by_zeros() {
         fixture.complete(&opened, &mut Rng(1)).unwrap();
         fixture.assert_at(&to.path().join("f"));
         fs::remove_file(to.path().join("f")).unwrap();
+    }
+}
+
+/// Nothing is written in a hole, so only the file's length, which one thread sets, makes it readable for the others.
+#[test]
+fn a_piece_of_a_sparse_file_is_read_by_the_thread_that_wrote_it() {
+    let mut data = bytes(1, 8 * PIECE as usize);
+    let hole = 5..7 * PIECE as usize;
+    data[hole.clone()].fill(0);
+    let hole = hole.start as u64..hole.end as u64;
+    let fixture = publish("f", Version::V2, &[with_holes("", data, vec![hole])]);
+    for round in 0..100 {
+        let disk = SimDisk::new();
+        let opened = Store::download_on(disk, fixture.manifest.clone(), &DownloadOptions::default()).unwrap();
+        let start = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for piece in [0, 1, 2, 7] {
+                let (fixture, store, start) = (&fixture, &opened.store, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    fixture.deliver(store, piece, &mut Rng(round)).unwrap();
+                    store.read(piece, 0, &mut vec![0; PIECE as usize]).unwrap();
+                });
+            }
+        });
     }
 }
 

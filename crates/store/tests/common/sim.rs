@@ -455,6 +455,8 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        // Other threads go first: what they may not see before must be kept from them.
+        (0..10).for_each(|_| std::thread::yield_now());
         self.change(Change::Len(len))
     }
 
