@@ -8,6 +8,7 @@ mod failure;
 mod help;
 mod logging;
 mod names;
+mod output;
 mod repeat;
 mod report;
 mod secret;

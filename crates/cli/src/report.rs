@@ -7,7 +7,7 @@
 //! pipe ends the program quietly; a line for people is one line, whatever names and messages of peers are
 //! in it (`names.rs`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -85,6 +85,8 @@ pub(crate) struct Reporter {
     rates: Rates,
     /// JSON events that came before `started`; none once that was said.
     early: RefCell<Option<Vec<String>>>,
+    /// Standard output has something else than lines.
+    aside: Cell<bool>,
     /// Warnings, and how many times each came again.
     said: RefCell<Vec<(String, u64)>>,
 }
@@ -99,12 +101,27 @@ impl Reporter {
         });
         let early = RefCell::new(Some(Vec::new()));
         let (rates, said) = (Rates::default(), RefCell::default());
-        Self { json, quiet, bar, began: Instant::now(), last: None, rates, early, said }
+        Self {
+            json,
+            quiet,
+            bar,
+            began: Instant::now(),
+            last: None,
+            rates,
+            early,
+            aside: Cell::new(false),
+            said,
+        }
     }
 
     /// True with `--json`.
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// From now on lines of the result go to standard error, and `--quiet` keeps them back: standard output has a file.
+    pub(crate) fn keep_stdout_free(&self) {
+        self.aside.set(true);
     }
 
     /// Seconds since the command began.
@@ -211,8 +228,10 @@ impl Reporter {
 
     /// A line of the result on standard output; not said with `--json`, where the last event has it all.
     pub(crate) fn result(&self, text: &str) {
-        if !self.json {
-            self.aside(|| say(&names::line(text)));
+        match self.aside.get() {
+            true => self.note(text),
+            false if self.json => {}
+            false => self.aside(|| say(&names::line(text))),
         }
     }
 

@@ -1,13 +1,11 @@
 //! What a run touched, as a prefetch list for the next one.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
 use parking_lot::Mutex;
-
-use tidecast_paths::Root;
 
 use crate::list::{Entry, List, MAX_ENTRIES, Name};
 
@@ -100,13 +98,9 @@ impl Touched {
     }
 }
 
-/// Writes the list to `path`: all of it or none, readable as the umask says.
+/// Writes the list to what the user named, readable as the umask says. A pipe that no process reads is not waited for.
 pub fn save(list: &List, path: &Path) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let dir = Root::open(path.parent().unwrap_or(Path::new("")))?;
-    let mut scratch = dir.scratch(name, 0o666)?;
-    scratch.file_mut().write_all(&list.to_bytes())?;
-    scratch.finish()
+    tidecast_paths::output(path, &list.to_bytes(), 0o666, &|| true)
 }
 
 #[cfg(test)]

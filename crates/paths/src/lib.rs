@@ -33,6 +33,7 @@
 mod attributes;
 mod file;
 mod meta;
+mod output;
 mod own;
 mod resolve;
 mod root;
@@ -43,6 +44,7 @@ mod tree;
 pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
+pub use output::{is_stdout, output};
 pub use resolve::mount_of;
 pub use root::{Root, last_there};
 

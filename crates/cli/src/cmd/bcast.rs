@@ -15,7 +15,8 @@ use tidecast_swarm::plan::topology::Map;
 
 use super::{Context, RECORDS, dest};
 use crate::failure::{Code, Failure, Outcome};
-use crate::report::{Reporter, Snapshot, object, outlive_reader};
+use crate::output::{FOR_ALL, Output};
+use crate::report::{Reporter, Snapshot, in_full, object, outlive_reader};
 use crate::stop::{Stop, block_on};
 use crate::units::{Rate, count};
 
@@ -153,7 +154,7 @@ pub(crate) struct Args {
     /// Where hosts are: Slurm's topology.conf, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Write down where hosts were found to be, for --topology of the next time
+    /// Write to FILE where hosts were found to be, for --topology of the next time; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "topology")]
     save_topology: Option<PathBuf>,
     /// What this host is called there [default: its own name]
@@ -196,6 +197,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (hosts, dest) = (options.hosts.len(), options.dest.display().to_string());
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let save = args.save_topology.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         let fields = json!({ "source": args.source, "dest": dest, "hosts": hosts });
         outlive_reader();
         reporter.started("bcast", object(fields));
@@ -213,8 +215,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let fields = table::json(&report);
         table::text(&report, whole).iter().for_each(|line| reporter.result(line));
         // What the broadcast did stands, whether or not more can be written about it.
-        if let Some(path) = &args.save_topology {
-            save_topology(path, &report, reporter);
+        if let Some(output) = &save {
+            save_topology(output, &report, &stop, reporter);
         }
         match report.hosts.len() - report.done() {
             0 => Ok(fields),
@@ -226,13 +228,15 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     })
 }
 
-fn save_topology(path: &Path, report: &Report, reporter: &Reporter) {
-    let path_shown = path.display();
-    match report.places.as_ref().map(|places| std::fs::write(path, table::rules(places))) {
+fn save_topology(output: &Output, report: &Report, stop: &Stop, reporter: &Reporter) {
+    let write = |rules: String| output.write(rules.as_bytes(), FOR_ALL, Some(stop));
+    match report.places.as_ref().map(|places| write(table::rules(places))) {
         Some(Ok(())) => {}
-        Some(Err(error)) => reporter.warning(&format!("cannot write {path_shown} (--save-topology): {error}")),
+        Some(Err(failure)) => {
+            reporter.warning(&format!("--save-topology: {}", in_full(&failure.error)));
+        }
         None => reporter.warning(&format!(
-            "{path_shown} is not written (--save-topology): the transfer was too short to find out where hosts are"
+            "{output} is not written (--save-topology): the transfer was too short to find out where hosts are"
         )),
     }
 }

@@ -10,6 +10,7 @@ use tidecast_identity::{CERT_LIFETIME, CertInfo, Identity, NodeId, NodeKey, Site
 use super::{Context, now};
 use crate::failure::{Failure, Outcome};
 use crate::names;
+use crate::output::{FOR_OWNER, Output};
 use crate::report::{Reporter, object};
 use crate::units::{Span, count};
 
@@ -56,7 +57,7 @@ enum What {
         /// How long it lasts [default: a year]
         #[arg(long, value_name = "DURATION")]
         lifetime: Option<Span>,
-        /// Where to write it (PEM, readable by you alone) [default: host-NAME.pem, here]
+        /// Write it to FILE (PEM, readable by you alone); - is standard output [default: host-NAME.pem, here]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -109,23 +110,25 @@ fn issue(
     reporter: &Reporter,
 ) -> Outcome {
     let default = || PathBuf::from(format!("{}.pem", identity.to_string().replace(':', "-")));
-    let output = output.map_or_else(default, Path::to_path_buf);
-    if output.exists() {
-        let why = anyhow::anyhow!("{} exists; remove it, or name another file with -o", output.display());
+    let output = Output::of(&output.map_or_else(default, Path::to_path_buf), reporter)?;
+    let stands = |path: &&PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    if let Some(path) = output.path().filter(stands) {
+        let why = anyhow::anyhow!("{} exists; remove it, or name another file with -o", path.display());
         return Err(Failure::usage(why));
     }
     let issued = SiteCa::open(dir)?.issue(identity, node, lifetime, now())?;
-    write_private(&output, issued.pem.as_bytes())?;
+    match output.path().filter(|path| path.symlink_metadata().is_err()) {
+        Some(path) => write_private(path, issued.pem.as_bytes())?,
+        None => output.write(issued.pem.as_bytes(), FOR_OWNER, None)?,
+    }
     let key = if node.is_none() { " and its key" } else { "" };
-    reporter.result(&format!(
-        "{}: a certificate for {identity}{key}, serial {}",
-        output.display(),
-        issued.serial
-    ));
-    Ok(object(json!({
+    reporter.result(&format!("{output}: a certificate for {identity}{key}, serial {}", issued.serial));
+    let mut fields = object(json!({
         "identity": identity.to_string(), "serial": issued.serial, "not_after": issued.not_after,
-        "file": output, "key": node.is_none(),
-    })))
+        "key": node.is_none(),
+    }));
+    fields.extend(output.path().map(|path| ("file".to_owned(), names::json(path))));
+    Ok(fields)
 }
 
 /// A new file, readable by its owner alone, whole or not at all.

@@ -1,18 +1,16 @@
 //! `tidecast publish PATH`: writes a manifest of a file or directory.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
 use serde_json::json;
 use tidecast_discovery::TrackerUrl;
 use tidecast_identity::ssl_torrent::SslRoot;
-use tidecast_metainfo::Manifest;
 
 use super::describe::{Describe, Extras, describe, open_notice};
 use super::{Context, show};
 use crate::failure::{Failure, Outcome};
 use crate::names;
+use crate::output::{FOR_ALL, FOR_OWNER, Output};
 use crate::report::{Reporter, object};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
@@ -29,7 +27,7 @@ Examples:
 pub(crate) struct Args {
     /// The file or directory
     path: PathBuf,
-    /// Where to write the manifest [default: NAME.torrent, here]
+    /// Write the manifest to FILE; - is standard output; a pipe, a device or a link is written to [default: NAME.torrent, here]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -52,15 +50,16 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let trackers = trackers(&args.tracker, context)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         reporter.started("publish", object(json!({ "path": names::json(&args.path) })));
         let extras = Extras { trackers, private: args.private };
         let published = describe(&args.path, &args.describe, extras, None, context, reporter, &stop).await?;
         let manifest = published.manifest;
-        let output = match &args.output {
-            Some(path) => path.clone(),
-            None => PathBuf::from(format!("{}.torrent", show::plain(&manifest.name()))),
-        };
-        write(&output, &manifest)?;
+        let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
+        let output = output.unwrap_or_else(named);
+        // That of a private swarm, whose names and hashes are for ticket holders, is for its owner alone.
+        let mode = if super::member::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
+        output.write(&manifest.to_bytes(), mode, Some(&stop))?;
         if let Some(dir) = &args.ssl_export {
             let root = SslRoot::load_or_create(&context.own_state_dir()?)?;
             root.issue(&manifest.name())?.write(dir)?;
@@ -71,7 +70,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let rate = manifest.total_len() as f64 / seconds;
         reporter.result(&format!(
             "{}: {} in {}, {} of {}, in {} ({})",
-            output.display(),
+            output,
             Size(manifest.total_len()),
             count(manifest.file_count().into(), "file"),
             count(manifest.piece_count().into(), "piece"),
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         ));
         reporter.result(&format!("format: {}", published.why));
         let mut fields = show::summary(&manifest);
-        fields.insert("manifest".into(), names::json(&output));
+        fields.extend(output.path().map(|path| ("manifest".to_owned(), names::json(path))));
         fields.insert("why".into(), published.why.into());
         fields.insert("rate".into(), (rate.round() as u64).into());
         Ok(fields)
@@ -95,22 +94,4 @@ pub(crate) fn trackers(flags: &[String], context: &Context<'_>) -> Result<Vec<St
         TrackerUrl::parse(url).map_err(Failure::usage)?;
     }
     Ok(urls.to_vec())
-}
-
-/// Puts the manifest at `path`, whole or not at all.
-fn write(path: &Path, manifest: &Manifest) -> Result<()> {
-    let shown = path.display();
-    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new().prefix(".tidecast-").permissions(mode(manifest)).tempfile_in(dir);
-    let mut file = file.with_context(|| format!("cannot write {shown}"))?;
-    file.write_all(&manifest.to_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    file.persist(path).with_context(|| format!("cannot write {shown}"))?;
-    Ok(())
-}
-
-/// As any new file: for all to read, less the umask; that of a private swarm, whose names and hashes are for ticket
-/// holders, for its owner alone.
-fn mode(manifest: &Manifest) -> std::fs::Permissions {
-    let mode = if super::member::needs_ticket(manifest) { 0o600 } else { 0o666 };
-    std::os::unix::fs::PermissionsExt::from_mode(mode)
 }

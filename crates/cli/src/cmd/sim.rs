@@ -5,10 +5,9 @@ mod simulate;
 mod soak;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use tidecast_sim::fault::{self, Spec};
 use tidecast_sim::outcome::Outcome as Run;
@@ -20,6 +19,7 @@ use self::plan::Plan;
 use self::soak::Seeds;
 use super::Context;
 use crate::failure::Outcome;
+use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, object};
 use crate::stop::{Stop, block_on};
 use crate::units::{Rate, Size, Span};
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Another seed, another run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Draw completion curves and link use (SVG)
+    /// Draw completion curves and link use (SVG) into FILE; - is standard output
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Bytes in a piece, a power of two from 16KiB [default: as publish chooses]
@@ -161,6 +161,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let plan = Arc::new(Plan::new(args, topology)?);
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
+        let plot = args.plot.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         reporter.started("sim", table::started(&plan));
         plan.notes().iter().for_each(|note| reporter.note(note));
         let mut runs: Vec<Run> = Vec::new();
@@ -168,23 +169,18 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             runs.push(simulate::watch(&plan, way, reporter, &stop).await?);
         }
         reporter.clear();
-        if let Some(path) = &args.plot {
+        if let Some(path) = &plot {
             let drawn = plot::svg(&plan.title(), &plan.subtitle(), &runs, Some(plan.bound.time));
-            write(path, &drawn)?;
+            path.write(drawn.as_bytes(), FOR_ALL, Some(&stop))?;
         }
         let figures: Vec<report::Summary> =
             runs.iter().map(|run| report::Summary::of(run, Some(plan.bound.time), &plan.model)).collect();
         table::text(&plan, &runs, &figures).iter().for_each(|line| reporter.result(line));
-        if let Some(path) = &args.plot {
-            reporter.result(&format!("drawn in {}", path.display()));
+        if let Some(path) = &plot {
+            reporter.result(&format!("drawn in {path}"));
         }
         let runs: Vec<Value> = runs.iter().zip(&figures).map(|(run, f)| table::json(run, f)).collect();
         let bound = json!({ "seconds": report::seconds(plan.bound.time), "limit": plan.bound.limit });
         Ok(object(json!({ "bound": bound, "runs": runs })))
     })
-}
-
-/// Puts the picture at `path`; a pipe or a device will do.
-fn write(path: &Path, drawn: &str) -> Result<()> {
-    std::fs::write(path, drawn).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -48,7 +48,7 @@ impl Group {
     /// Lets any BitTorrent client join, if the user wants that. The hosts need no file for it.
     fn invite(&self, tell: &mut (dyn FnMut(Event) + Send)) {
         let Some(path) = self.options.torrent.as_ref().filter(|_| self.options.plain) else { return };
-        if let Err(error) = std::fs::write(path, &self.manifest) {
+        if let Err(error) = tidecast_paths::output(path, &self.manifest, 0o666, &|| true) {
             let why = format!("cannot write {}: {error}; no other client can join", path.display());
             return tell(Event::Warning(why));
         }

@@ -1,0 +1,86 @@
+//! Where a command writes what it makes: `-o FILE`, `--plot FILE` and the like.
+//!
+//! `-` is standard output, and so is a path that leads there (`/dev/stdout`): the lines for people then go to standard error.
+//! What else a path may stand for, and what is replaced, decides [`tidecast_paths::output`].
+
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::failure::Failure;
+use crate::report::Reporter;
+use crate::stop::Stop;
+
+/// Mode of a new file that others may read, before the umask.
+pub(crate) const FOR_ALL: u32 = 0o666;
+/// Mode of a new file for its owner alone.
+pub(crate) const FOR_OWNER: u32 = 0o600;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Output {
+    Stdout,
+    Path(PathBuf),
+}
+
+impl Output {
+    /// What the user named. Lines of the result make room for what goes to standard output.
+    ///
+    /// # Errors
+    /// Usage errors: standard output is a terminal, or has JSON.
+    pub(crate) fn of(path: &Path, reporter: &Reporter) -> Result<Self, Failure> {
+        let dash = path.as_os_str() == "-";
+        if !dash && !tidecast_paths::is_stdout(path) {
+            return Ok(Self::Path(path.to_owned()));
+        }
+        if reporter.is_json() {
+            let why = anyhow!("standard output cannot have both the file and --json; name another file");
+            return Err(Failure::usage(why));
+        }
+        if dash && std::io::stdout().is_terminal() {
+            return Err(Failure::usage(anyhow!(
+                "standard output is a terminal; redirect it, or name a file"
+            )));
+        }
+        reporter.keep_stdout_free();
+        Ok(Self::Stdout)
+    }
+
+    /// The path, if it is not standard output.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Stdout => None,
+            Self::Path(path) => Some(path),
+        }
+    }
+
+    /// Writes the whole of it; a signal ends the wait for the reader of a pipe.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&self, bytes: &[u8], mode: u32, stop: Option<&Stop>) -> Result<(), Failure> {
+        let is_over = || stop.is_none_or(Stop::is_asked);
+        let written = match self {
+            Self::Stdout => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Self::Path(path) => tidecast_paths::output(path, bytes, mode, &is_over),
+        };
+        match written {
+            Err(e) if e.kind() == ErrorKind::Interrupted && is_over() && stop.is_some() => {
+                Err(Failure::cut("interrupted"))
+            }
+            other => Ok(other.with_context(|| format!("cannot write {self}"))?),
+        }
+    }
+}
+
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}

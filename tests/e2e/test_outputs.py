@@ -1,0 +1,102 @@
+"""Where a command writes what it makes: files are replaced whole, links, pipes and devices are written to."""
+import os
+import stat
+
+import pytest
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"some bytes")
+    return path
+
+
+@pytest.fixture
+def manifest(tide, data, tmp_path):
+    return tide.publish(data, tmp_path / "plain.torrent", "--plain").read_bytes()
+
+
+def needs_root():
+    if os.geteuid():
+        pytest.skip("SKIPPED: only root makes device nodes")
+
+
+def test_a_link_is_followed(tide, data, manifest, tmp_path):
+    target, link, dangling = tmp_path / "target", tmp_path / "link", tmp_path / "dangling"
+    target.write_text("old, and longer than what replaces it" * 100)
+    link.symlink_to("target")
+    dangling.symlink_to("made")
+    for path in (link, dangling):
+        tide.publish(data, path, "--plain")
+        assert path.is_symlink() and path.read_bytes() == manifest
+
+
+def test_a_pipe_is_written_to_and_its_reader_waited_for(tide, start, data, manifest, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = tide.run("publish", data, "-o", pipe, "--plain")
+    reader = start(["sh", "-c", f"cat {pipe} > {tmp_path}/read"])
+    writer.ok()
+    reader.ok()
+    assert (tmp_path / "read").read_bytes() == manifest and stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_the_wait_for_a_reader_can_be_ended(tide, data, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = tide.run("publish", data, "-o", pipe, "--plain", "-v")
+    state = f"/proc/{writer.process.pid}/task"
+    writer.until("it waits", lambda: any("nanosleep" in open(f"{state}/{task}/wchan").read() for task in os.listdir(state)))
+    writer.process.send_signal(2)
+    writer.exits(3)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_device_stays_one(tide, data, tmp_path):
+    needs_root()
+    null, full = tmp_path / "null", tmp_path / "full"
+    os.mknod(null, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    os.mknod(full, 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+    tide.publish(data, null, "--plain")
+    assert "no space" in tide("publish", data, "-o", full, "--plain", code=1).err.lower()
+    assert "null" in tide("sim", "single:2@1gbit", "--size", "1MiB", "--plot", null).out
+    assert all(stat.S_ISCHR(path.stat().st_mode) for path in (null, full))
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/proc/self/fd/1"])
+def test_standard_output_has_the_manifest_and_nothing_else(tide, start, data, manifest, tmp_path, name):
+    for redirect in (f"> {tmp_path}/out", f"| cat > {tmp_path}/out"):
+        command = " ".join(tide.argv("publish", data, "-o", name, "--plain"))
+        done = start(["sh", "-c", f"{command} {redirect}"], env=tide.env).ok()
+        assert (tmp_path / "out").read_bytes() == manifest
+        assert "1 file" in done.err
+    # Both cannot be there.
+    command = " ".join(tide.argv("publish", data, "-o", name, "--plain", "--json"))
+    start(["sh", "-c", f"{command} > {tmp_path}/out"], env=tide.env).exits(2)
+
+
+def test_a_file_in_a_directory_that_takes_none_is_written_to(tide, start, data, manifest, tmp_path):
+    """As a file that is bound into a container: it can be written, and not replaced."""
+    if os.geteuid():
+        pytest.skip("SKIPPED: only root makes mounts")
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.write_bytes(b"")
+    outside.write_bytes(b"old")
+    command = " ".join(tide.argv("publish", data, "-o", inside, "--plain"))
+    start(["unshare", "-m", "sh", "-c", f"mount --bind {outside} {inside} && {command}"], env=tide.env).ok()
+    assert outside.read_bytes() == manifest and inside.read_bytes() == b""
+
+
+def test_a_certificate_goes_to_standard_output_and_over_no_file(tide, start, tmp_path):
+    tide("ca", "init", tmp_path / "ca")
+    there = tmp_path / "there"
+    issue = ["ca", "issue", tmp_path / "ca", "host:node01"]
+    command = " ".join(tide.argv(*issue, "-o", "-"))
+    start(["sh", "-c", f"{command} > {tmp_path}/stdout"], env=tide.env).ok()
+    assert (tmp_path / "stdout").read_text().startswith("-----BEGIN")
+    there.write_text("mine")
+    (tmp_path / "link").symlink_to("there")
+    for path in (there, tmp_path / "link"):
+        assert "exists" in tide(*issue, "-o", path, code=2).err
+    assert there.read_text() == "mine"
