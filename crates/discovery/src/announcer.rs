@@ -292,8 +292,13 @@ impl Run {
     }
 
     fn note_completed(&mut self) {
-        if self.progress.borrow_and_update().left == 0 && !self.completed {
+        let progress = *self.progress.borrow_and_update();
+        if progress.left == 0 && !self.completed {
             self.completed = true;
+            // What was there already is not said to have been downloaded now (BEP 3).
+            if progress.downloaded == 0 {
+                return;
+            }
             let now = Instant::now();
             for entry in &mut self.entries {
                 entry.owes_completed = true;
@@ -341,16 +346,23 @@ impl Run {
         }
     }
 
-    /// Tells the trackers that know us, or may come to, that we leave.
+    /// Tells the trackers that know us, or may come to, that we leave; before it, that all is there, if they have not heard.
     async fn say_goodbye(&mut self) {
+        self.note_completed();
         let options =
             Options { timeout: GOODBYE, udp_first_wait: Some(GOODBYE / 4), ..self.config.options.clone() };
         let mut leaving = JoinSet::new();
         for at in 0..self.entries.len() {
             if let Some(entry) = self.entries.get(at).filter(|e| e.started || e.flying) {
                 let (url, ask) = (entry.url.clone(), self.ask(at, Event::Stopped));
+                let completed = entry.owes_completed.then(|| self.ask(at, Event::Completed));
                 let options = options.clone();
-                leaving.spawn(async move { tracker::announce(&url, &ask, &options).await });
+                leaving.spawn(async move {
+                    if let Some(completed) = completed {
+                        let _ = tracker::announce(&url, &completed, &options).await;
+                    }
+                    tracker::announce(&url, &ask, &options).await
+                });
             }
         }
         let all = async { while leaving.join_next().await.is_some() {} };

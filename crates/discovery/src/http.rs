@@ -12,17 +12,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, LOCATION, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tidecast_metainfo::bencode::{Limits, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::error::printable;
 use crate::tracker::{Announce, Event, Options, Response, dedup, interval};
-use crate::{Error, Scheme, TrackerUrl, compact, socket, usable};
+use crate::{Error, Scheme, TrackerUrl, compact, content, peers, socket, usable};
 
 /// Largest body read. A thousand peers of both families in compact form take 24 KiB, in the old form 100 KiB.
 const MAX_BODY: usize = 256 * 1024;
@@ -32,6 +34,11 @@ const MAX_HEADERS: usize = 16 * 1024;
 const MAX_REDIRECTS: usize = 4;
 /// Most peers taken from one answer.
 const MAX_PEERS: usize = 4096;
+/// Addresses of a tracker that are tried.
+const MAX_ADDRESSES: usize = 4;
+/// Peers of one answer that are given by name and looked up, and how long that may take.
+const MAX_NAMED: usize = 8;
+const NAMED_WITHIN: Duration = Duration::from_secs(5);
 /// Longest `tracker id` remembered.
 const MAX_TRACKER_ID: usize = 256;
 
@@ -40,7 +47,7 @@ const LIMITS: Limits = Limits { values: 32_768, depth: 8 };
 
 const AGENT: &str = concat!("tidecast/", env!("CARGO_PKG_VERSION"));
 
-/// One announce to `url` at the first of `addrs` that accepts. The caller bounds the time.
+/// One announce to `url` at the first of `addrs` that answers. The caller bounds the time.
 pub(crate) async fn announce(
     url: &TrackerUrl,
     addrs: &[SocketAddr],
@@ -54,7 +61,7 @@ pub(crate) async fn announce(
     for _ in 0..=MAX_REDIRECTS {
         let answer = get(&at, &target, &addrs, local, options).await?;
         let location = match answer {
-            Answer::Body(body) => return read(&body, url),
+            Answer::Body(body) => return with_named(read(&body, url)?).await,
             Answer::Redirect(location) => location,
         };
         let refuse = |why| Error::Redirect { url: at.to_string(), why };
@@ -89,28 +96,47 @@ async fn get(
     local: SocketAddr,
     options: &Options,
 ) -> Result<Answer, Error> {
-    let each = options.timeout / 2;
+    let addrs = addrs.get(..MAX_ADDRESSES).unwrap_or(addrs);
+    // One that is silent leaves time for the others; the last may take all that is left.
+    let each = options.timeout / u32::try_from(addrs.len() + 1).unwrap_or(u32::MAX);
     let mut failed = Error::NoAddress { host: url.host().to_owned() };
-    for addr in addrs.iter().take(3) {
-        match socket::connect(*addr, local, each).await {
-            Ok(stream) if url.scheme() == Scheme::Https => {
-                let name = ServerName::try_from(url.host().to_owned())
-                    .map_err(|_| http_error(url, "its host is not a name TLS can check"))?;
-                let config = match &options.tls {
-                    Some(config) => Arc::clone(config),
-                    None => system_tls(url)?,
-                };
-                let stream = TlsConnector::from(config)
-                    .connect(name, stream)
-                    .await
-                    .map_err(|e| http_error(url, &format!("TLS: {e}")))?;
-                return exchange(url, target, stream).await;
+    for (at, addr) in addrs.iter().enumerate() {
+        let limit = if at + 1 < addrs.len() { each } else { options.timeout };
+        let late = || Error::Timeout { what: addr.to_string(), after: limit };
+        let answer = timeout(limit, get_at(url, target, *addr, local, options)).await;
+        match answer.unwrap_or_else(|_| Err(late())) {
+            // Another address may be of another machine, which works.
+            Err(
+                error
+                @ (Error::Http { .. } | Error::Io { .. } | Error::Timeout { .. } | Error::Status { .. }),
+            ) => {
+                failed = error;
             }
-            Ok(stream) => return exchange(url, target, stream).await,
-            Err(error) => failed = error,
+            other => return other,
         }
     }
     Err(failed)
+}
+
+async fn get_at(
+    url: &TrackerUrl,
+    target: &str,
+    addr: SocketAddr,
+    local: SocketAddr,
+    options: &Options,
+) -> Result<Answer, Error> {
+    let stream = socket::connect(addr, local, options.timeout).await?;
+    if url.scheme() != Scheme::Https {
+        return exchange(url, target, stream).await;
+    }
+    let name = ServerName::try_from(url.host().to_owned())
+        .map_err(|_| http_error(url, "its host is not a name TLS can check"))?;
+    let config = match &options.tls {
+        Some(config) => Arc::clone(config),
+        None => system_tls(url)?,
+    };
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    exchange(url, target, stream.map_err(|e| http_error(url, &format!("TLS: {e}")))?).await
 }
 
 async fn exchange<S>(url: &TrackerUrl, target: &str, stream: S) -> Result<Answer, Error>
@@ -124,6 +150,7 @@ where
     let request = Request::get(target)
         .header(HOST, host)
         .header(USER_AGENT, AGENT)
+        .header(ACCEPT_ENCODING, content::ACCEPTED)
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| http_error(url, "it makes no HTTP request"))?;
@@ -141,6 +168,7 @@ where
                 .map(|l| Answer::Redirect(l.to_owned()))
                 .ok_or_else(|| Error::Redirect { url: url.to_string(), why: "it says not where to" });
         }
+        let encoding = response.headers().get(CONTENT_ENCODING).cloned();
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         let body = body.map_err(|e| {
             if e.is::<LengthLimitError>() {
@@ -150,6 +178,10 @@ where
             }
         })?;
         let body = body.to_bytes();
+        let body = match encoding.as_ref().and_then(|value| value.to_str().ok()) {
+            Some(encoding) => decoded(&body, encoding, url)?,
+            None => body,
+        };
         // Some trackers put their failure reason under an error status.
         if status.is_success() || body.first() == Some(&b'd') {
             Ok(Answer::Body(body))
@@ -164,6 +196,19 @@ where
         // The connection may end before we have read what it had already brought.
         _ = connection => answer.await,
     }
+}
+
+/// A body as it was before the tracker compressed it.
+fn decoded(body: &Bytes, encoding: &str, url: &TrackerUrl) -> Result<Bytes, Error> {
+    use content::Fault;
+    let content = content::decode(body, encoding, MAX_BODY).map_err(|fault| match fault {
+        Fault::TooLong => Error::TooLarge { url: url.to_string(), limit: MAX_BODY },
+        Fault::Damaged => {
+            Error::Malformed { from: url.to_string(), why: "its compressed content is damaged" }
+        }
+        Fault::Unknown => http_error(url, &format!("the answer has the content encoding {encoding:?}")),
+    })?;
+    Ok(Bytes::from(content.into_owned()))
 }
 
 fn http_error(url: &TrackerUrl, why: &str) -> Error {
@@ -226,8 +271,23 @@ fn escape(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Reads a tracker's bencoded answer.
-fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
+/// The answer with the peers that it gives by name.
+async fn with_named((mut response, names): (Response, Vec<String>)) -> Result<Response, Error> {
+    let mut looking = JoinSet::new();
+    for name in names {
+        looking.spawn(async move { peers::resolve(&name, NAMED_WITHIN).await });
+    }
+    while let Some(found) = looking.join_next().await {
+        if let Ok(Ok(addrs)) = found {
+            response.peers.extend(addrs);
+        }
+    }
+    dedup(&mut response.peers);
+    Ok(response)
+}
+
+/// Reads a tracker's bencoded answer: what it says, and peers that it gives by name (BEP 3), a few of them.
+fn read(body: &[u8], url: &TrackerUrl) -> Result<(Response, Vec<String>), Error> {
     let bad = |why| Error::Malformed { from: url.to_string(), why };
     // What follows the value is ignored: some trackers send a line end.
     let (top, _rest) = Value::decode_prefix(body, LIMITS).map_err(|_| bad("it is not bencoded"))?;
@@ -241,9 +301,13 @@ fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
     let seconds =
         |key| top.get(key).and_then(Value::as_int).and_then(|n| u64::try_from(n).ok()).map(interval);
     let count = |key| top.get(key).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok());
+    let mut names = Vec::new();
     let mut peers = match top.get(b"peers") {
         Some(Value::Bytes(list)) => compact::v4(list),
-        Some(Value::List(list)) => list.iter().filter_map(peer).collect(),
+        Some(Value::List(list)) => {
+            names = list.iter().filter_map(named).take(MAX_NAMED).collect();
+            list.iter().filter_map(peer).collect()
+        }
         Some(_) => return Err(bad("its peers are neither bytes nor a list")),
         None => Vec::new(),
     };
@@ -256,7 +320,7 @@ fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
     }
     let warning = top.get(b"warning message").and_then(Value::as_bytes).map(printable);
     let id = top.get(b"tracker id").and_then(Value::as_bytes).filter(|id| id.len() <= MAX_TRACKER_ID);
-    Ok(Response {
+    let response = Response {
         interval: seconds(b"interval").unwrap_or(Duration::from_secs(1800)),
         min_interval: seconds(b"min interval"),
         peers,
@@ -264,11 +328,18 @@ fn read(body: &[u8], url: &TrackerUrl) -> Result<Response, Error> {
         leechers: count(b"incomplete"),
         warning,
         tracker_id: id.map(<[u8]>::to_vec),
-    })
+    };
+    Ok((response, names))
 }
 
-/// A peer of the old form: a dictionary with `ip` and `port`. Host names are not looked up: a tracker
-/// must not make us ask the resolver for names of its choice.
+/// A peer of the old form whose `ip` is a name, as `name:port`.
+fn named(entry: &Value<'_>) -> Option<String> {
+    let host = str::from_utf8(entry.get(b"ip")?.as_bytes()?).ok()?;
+    let text = format!("{host}:{}", entry.get(b"port")?.as_int()?);
+    matches!(peers::parse(&text), Ok(peers::PeerAddr::Name(..))).then_some(text)
+}
+
+/// A peer of the old form: a dictionary with `ip` and `port`.
 fn peer(entry: &Value<'_>) -> Option<SocketAddr> {
     let ip = str::from_utf8(entry.get(b"ip")?.as_bytes()?).ok()?.parse().ok()?;
     let port = u16::try_from(entry.get(b"port")?.as_int()?).ok()?;
@@ -290,7 +361,7 @@ mod tests {
         let body = b"d8:completei3e10:incompletei4e8:intervali60e12:min intervali30e\
             5:peers6:\x0a\0\0\x01\x1a\xe16:peers618:\xfd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x1a\xe1\
             10:tracker id3:abc15:warning message5:a\nb\xffce";
-        let got = read(body, &url()).unwrap();
+        let (got, _) = read(body, &url()).unwrap();
         assert_eq!(got.peers, ["10.0.0.1:6881".parse().unwrap(), "[fd00::1]:6881".parse().unwrap()]);
         assert_eq!((got.seeders, got.leechers), (Some(3), Some(4)));
         assert_eq!((got.interval.as_secs(), got.min_interval.unwrap().as_secs()), (60, 30));
@@ -299,11 +370,18 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_old_form_without_resolving() {
+    fn reads_the_old_form() {
         let body = b"d5:peersld2:ip8:10.0.0.14:porti6881eed2:ip7:fd00::14:porti1eed2:ip9:localhost4:porti1ee\
             d2:ip8:10.0.0.24:porti0eed2:ip8:10.0.0.24:porti99999eei7eee";
-        let got = read(body, &url()).unwrap();
+        let (got, names) = read(body, &url()).unwrap();
         assert_eq!(got.peers, ["10.0.0.1:6881".parse().unwrap(), "[fd00::1]:1".parse().unwrap()]);
+        assert_eq!(names, ["localhost:1"]);
+        let many = format!("d5:peersl{}ee", "d2:ip4:host4:porti7ee".repeat(100));
+        assert_eq!(read(many.as_bytes(), &url()).unwrap().1.len(), MAX_NAMED);
+        for ip in ["1:.", "9:1.2.3.400", "3:a b", "4:a:80"] {
+            let body = format!("d5:peersld2:ip{ip}4:porti7eeee");
+            assert!(read(body.as_bytes(), &url()).unwrap().1.is_empty(), "{ip}");
+        }
         assert_eq!(got.interval.as_secs(), 1800);
     }
 
@@ -342,7 +420,7 @@ mod tests {
 
         #[test]
         fn intervals_are_held_to_sense(n: i64) {
-            let got = read(format!("d8:intervali{n}ee").as_bytes(), &url()).unwrap();
+            let (got, _) = read(format!("d8:intervali{n}ee").as_bytes(), &url()).unwrap();
             prop_assert!((1..=86_400).contains(&got.interval.as_secs()));
         }
     }

@@ -16,6 +16,7 @@
 
 pub mod announcer;
 pub mod compact;
+mod content;
 #[cfg(feature = "dht")]
 pub mod dht;
 mod error;

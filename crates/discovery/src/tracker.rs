@@ -253,6 +253,32 @@ mod tests {
         }
     }
 
+    /// A name with several addresses: nobody, a server that hangs up, one that is broken, the tracker.
+    #[tokio::test]
+    async fn the_address_that_answers_counts() {
+        let refuses = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let fake = async |answer: &'static [u8]| {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await;
+                    let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
+                }
+            });
+            addr
+        };
+        let hangs_up = fake(b"").await;
+        let broken = fake(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await;
+        let tracker = Tracker::bind("127.0.0.1:0".parse().unwrap(), server::Options::default()).unwrap();
+        let url = TrackerUrl::parse("http://tracker.example:80/announce").unwrap();
+        let all = vec![refuses, hangs_up, broken, tracker.local_addr()];
+        announce_at(&url, all, &ask(1000), &Options::default()).await.unwrap();
+        assert_eq!(tracker.stats().peers, 1);
+        let none = announce_at(&url, vec![refuses, broken], &ask(1000), &Options::default()).await;
+        assert!(matches!(none, Err(Error::Status { status: 502, .. })), "{none:?}");
+    }
+
     #[tokio::test]
     async fn one_family_that_fails_does_not_matter() {
         let tracker = Tracker::bind("127.0.0.1:0".parse().unwrap(), server::Options::default()).unwrap();

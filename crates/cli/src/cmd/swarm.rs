@@ -297,8 +297,12 @@ impl Running {
         if let Some(forwarding) = self.forwarding {
             forwarding.abort();
         }
+        let now = self.swarm.progress().borrow().clone();
         let goodbye = async {
             if let Some(finders) = self.finders {
+                // Trackers learn that all is there also when it came between two looks.
+                let left = now.wanted_bytes.saturating_sub(now.verified_bytes);
+                finders.progress(now.received_bytes, now.sent_bytes, left);
                 finders.stop().await;
             }
         };
