@@ -9,6 +9,7 @@ fuzz_target!(|link: &str| {
     match link.parse::<Magnet>() {
         Ok(magnet) => {
             assert!(magnet.trackers.len() <= 200 && magnet.peers.len() <= 200);
+            assert!(magnet.select.len() <= 10_000);
             // Escaping can lengthen a link threefold, past the limit.
             if link.len() < 20_000 {
                 assert_eq!(magnet.to_string().parse(), Ok(magnet));

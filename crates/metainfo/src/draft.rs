@@ -134,7 +134,7 @@ impl Manifest {
     /// The info dictionary with all roots in their places.
     fn sealed_info(&self) -> Option<Vec<u8>> {
         let roots = self.roots.as_ref()?;
-        let mut info = self.info.to_vec();
+        let mut info = self.info_bytes().to_vec();
         for file in 0..self.file_count() {
             let Some(at) = self.tree.root_at(file) else { continue };
             let layer: Option<Vec<Digest>> = self.file_pieces(file).map(|p| roots.get(p)).collect();

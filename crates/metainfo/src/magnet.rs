@@ -1,15 +1,18 @@
-//! Magnet links of BitTorrent (BEP 9, and BEP 52's `btmh`).
+//! Magnet links of BitTorrent (BEP 9, BEP 52's `btmh`, and the files that BEP 53's `so` selects).
 //!
 //! Promise: reading is bounded and never panics; what [`Magnet`] writes, it reads back the same.
 
 use data_encoding::{BASE32_NOPAD_NOCASE, HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::fmt::{self, Write};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Longest link that is read, in bytes.
 const MAX_LEN: usize = 64 << 10;
 /// Most trackers, and most peers, that are kept.
 const MAX_ITEMS: usize = 200;
+/// Most ranges of selected files.
+const MAX_RANGES: usize = 10_000;
 /// Multihash prefix of SHA2-256: code 0x12, 0x20 bytes.
 const SHA2_256: &str = "1220";
 
@@ -36,6 +39,8 @@ pub struct Magnet {
     pub trackers: Vec<String>,
     /// Peers, `host:port` (`x.pe`).
     pub peers: Vec<String>,
+    /// Files, by their numbers in the manifest's list ([`Manifest::listed`](crate::Manifest::listed)); empty for all (`so`).
+    pub select: Vec<RangeInclusive<u32>>,
 }
 
 /// Why a magnet link cannot be read.
@@ -60,6 +65,9 @@ pub enum MagnetError {
     /// A `%` that is not followed by two hexadecimal digits, or bytes that are no UTF-8.
     #[error("the magnet link has a malformed escape in `{0}`")]
     Escape(String),
+    /// A selection of files that is none.
+    #[error("the magnet link selects files by `so={0}`: write numbers and ranges with commas (so=0,2,4-6)")]
+    Select(String),
     /// Two different hashes of one kind.
     #[error("the magnet link names two different torrents")]
     TwoHashes,
@@ -88,6 +96,7 @@ impl FromStr for Magnet {
                 "xt" => magnet.add_hash(&unescape(value)?)?,
                 "dn" => magnet.name = Some(unescape(&value.replace('+', " "))?),
                 "tr" if magnet.trackers.len() < MAX_ITEMS => magnet.trackers.push(unescape(value)?),
+                "so" => select(&unescape(value)?, &mut magnet.select)?,
                 "x.pe" if magnet.peers.len() < MAX_ITEMS => magnet.peers.push(unescape(value)?),
                 _ => {}
             }
@@ -126,6 +135,25 @@ impl Magnet {
         let short = self.v2.as_ref().and_then(|hash| hash.first_chunk().copied());
         self.v1.into_iter().chain(short).collect()
     }
+}
+
+/// Reads a list of numbers and ranges. Empty items are passed over, as others do.
+fn select(text: &str, all: &mut Vec<RangeInclusive<u32>>) -> Result<(), MagnetError> {
+    let bad = || MagnetError::Select(text.chars().take(100).collect());
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse::<u32>().ok().filter(|_| plain).ok_or_else(bad)
+    };
+    let before = all.len();
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        let range = number(first)?..=number(last)?;
+        if range.is_empty() || all.len() >= MAX_RANGES {
+            return Err(bad());
+        }
+        all.push(range);
+    }
+    if all.len() == before { Err(bad()) } else { Ok(()) }
 }
 
 fn set<T: PartialEq>(slot: &mut Option<T>, hash: T) -> Result<(), MagnetError> {
@@ -193,6 +221,16 @@ impl fmt::Display for Magnet {
             for value in values {
                 pair(f, key)?;
                 escape(f, value)?;
+            }
+        }
+        if !self.select.is_empty() {
+            pair(f, "so")?;
+        }
+        for (i, range) in self.select.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            match (range.start(), range.end()) {
+                (first, last) if first == last => write!(f, "{comma}{first}")?,
+                (first, last) => write!(f, "{comma}{first}-{last}")?,
             }
         }
         Ok(())

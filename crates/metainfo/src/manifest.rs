@@ -10,7 +10,7 @@ use crate::draft::Roots;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
-use crate::{Error, Layout, Magnet, Spans, merkle};
+use crate::{Error, Layout, Magnet, Spans, merkle, parse};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -97,7 +97,10 @@ pub enum Warning {
 /// A parsed metainfo file. See the crate's documentation.
 #[derive(Debug, Clone)]
 pub struct Manifest {
+    /// The info dictionary as it is read here.
     pub(crate) info: Box<[u8]>,
+    /// As it came, if names in `info` have been changed, byte for byte, to what can be a name here.
+    pub(crate) original: Option<Box<[u8]>>,
     pub(crate) version: Version,
     pub(crate) layout: Layout,
     pub(crate) tree: Tree,
@@ -134,7 +137,16 @@ impl Manifest {
 
     /// The info dictionary, the exact bytes that are hashed.
     pub fn info_bytes(&self) -> &[u8] {
-        &self.info
+        self.original.as_ref().unwrap_or(&self.info)
+    }
+
+    /// The files by their numbers in a list that counts as other clients do: where there is a v1 half, by its `files`, in which
+    /// padding has numbers too (`None`); else by the file tree.
+    pub fn listed(&self) -> Vec<Option<u32>> {
+        match self.version.has_v1().then(|| parse::listed(&self.info)) {
+            Some(Ok(list)) => list,
+            _ => (0..self.file_count()).map(Some).collect(),
+        }
     }
 
     /// Which versions the manifest carries.
@@ -394,7 +406,7 @@ impl Manifest {
     /// Tidecast's key, layers yet to be fetched.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut all = Vec::new();
-        let len = self.info.len() as u64;
+        let len = self.info_bytes().len() as u64;
         if len > Self::STOCK_MAX_INFO {
             all.push(Warning::ManyBytes(len));
         }
@@ -416,7 +428,7 @@ impl Manifest {
             v2: self.hash_v2,
             name: Some(self.name().into_owned()),
             trackers: self.trackers().iter().flatten().take(20).cloned().collect(),
-            peers: Vec::new(),
+            ..Magnet::default()
         }
     }
 
@@ -451,7 +463,7 @@ impl Manifest {
             if let Some(time) = outer.creation_date {
                 d.key(b"creation date").int(time);
             }
-            d.key(b"info").raw(&self.info);
+            d.key(b"info").raw(self.info_bytes());
             if self.version.has_v2() {
                 d.key(b"piece layers").dict(|layers| self.write_layers(layers));
             }

@@ -195,12 +195,14 @@ fn name_at(info: &[u8], at: u32, len: u8) -> &[u8] {
     info.get(at..at + usize::from(len)).unwrap_or_default()
 }
 
+pub(crate) const SLASH: &str = "a name must not contain `/`";
+
 /// Why a name cannot be a path component, if so.
 pub(crate) fn name_fault(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("an empty name"),
         b"." | b".." => Some("it would lead out of its directory"),
-        _ if name.contains(&b'/') => Some("a name must not contain `/`"),
+        _ if name.contains(&b'/') => Some(SLASH),
         _ if name.contains(&0) => Some("a name must not contain a NUL byte"),
         _ if name.len() > 255 => Some("a name has at most 255 bytes"),
         _ => None,

@@ -100,3 +100,40 @@ fn cutting_or_flipping_any_byte_never_panics() {
         }
     }
 }
+
+/// Names in a local code, with UTF-8 beside them, as old programs of Asia write them.
+#[test]
+fn names_in_utf8_count_where_they_are_given() {
+    let string = |bytes: &[u8]| [format!("{}:", bytes.len()).as_bytes(), bytes].concat();
+    let torrent = |name: &[u8], utf8: &[u8], path: &[u8], path_utf8: &[u8]| {
+        let file = [b"d6:lengthi1e4:pathl", &*string(path), b"e10:path.utf-8", path_utf8, b"e"].concat();
+        let names = [b"e4:name", &*string(name), b"10:name.utf-8", utf8].concat();
+        let pieces = b"12:piece lengthi16384e6:pieces20:aaaaaaaaaaaaaaaaaaaaee";
+        [b"d7:comment1:a13:comment.utf-83:\xe2\x82\xac4:infod5:filesl", &*file, &*names, pieces].concat()
+    };
+    let list = |names: &[&[u8]]| [b"l", &*names.concat(), b"e"].concat();
+    let (gbk, utf8) = (&b"\xca\xfd"[..], "\u{6570}".as_bytes());
+    let good = torrent(gbk, &string(utf8), gbk, &list(&[&string(utf8), &string(b"f")]));
+    let manifest = Manifest::parse(&good).unwrap();
+    assert_eq!(manifest.file(0).unwrap().path().to_bytes(), [utf8, utf8, b"f"].join(&b'/'));
+    assert_eq!(manifest.comment(), Some("\u{20ac}"));
+    let slash = torrent(gbk, &string(b"a/b"), gbk, &list(&[&string(b"c/d")]));
+    assert_eq!(Manifest::parse(&slash).unwrap().file(0).unwrap().path().to_bytes(), b"a_b/c_d");
+    // What is no UTF-8, is empty, or is of another type does not count.
+    for (name, path) in
+        [(string(gbk), list(&[])), (string(b""), list(&[&string(b"")])), (b"i1e".to_vec(), b"1:x".to_vec())]
+    {
+        let manifest = Manifest::parse(&torrent(gbk, &name, gbk, &path)).unwrap();
+        assert_eq!(manifest.file(0).unwrap().path().to_bytes(), [gbk, gbk].join(&b'/'));
+    }
+}
+
+#[test]
+fn files_have_the_numbers_of_other_clients() {
+    let listed = |torrent| Manifest::parse(torrent).unwrap().listed();
+    let all = |last: u32| (0..=last).map(Some).collect::<Vec<_>>();
+    assert_eq!((listed(V1), listed(V2)), (all(6), all(6)));
+    let hybrid = listed(HYBRID);
+    assert_eq!(hybrid.iter().flatten().copied().collect::<Vec<_>>(), (0..7).collect::<Vec<u32>>());
+    assert!(hybrid.contains(&None), "padding has numbers too");
+}

@@ -261,8 +261,10 @@ proptest! {
         name in prop::option::of(".*"),
         trackers in vec(".*", 0..3),
         peers in vec("[a-z0-9.:\\[\\]]{1,20}", 0..3),
+        select in vec((0..1u32 << 30, 0..9u32), 0..5),
     ) {
-        let magnet = Magnet { v1, v2: Some(v2), name, trackers, peers };
+        let select = select.into_iter().map(|(first, more)| first..=first + more).collect();
+        let magnet = Magnet { v1, v2: Some(v2), name, trackers, peers, select };
         prop_assert_eq!(magnet.to_string().parse::<Magnet>().unwrap(), magnet);
     }
 
@@ -299,7 +301,7 @@ fn magnets_of_others() {
         "magnet:?xt=urn:btih:VKVKVKVKVKVKVKVKVKVKVKVKVKVKVKVK&dn=a+b&tr=udp%3A%2F%2Fx%3A1&so=0"
             .parse()
             .unwrap();
-    assert_eq!(base32.v1, Some([0xaa; 20]));
+    assert_eq!((base32.v1, base32.select.as_slice()), (Some([0xaa; 20]), &[0..=0][..]));
     assert_eq!(
         (base32.name.as_deref(), base32.trackers.as_slice()),
         (Some("a b"), &["udp://x:1".to_owned()][..])
@@ -307,6 +309,10 @@ fn magnets_of_others() {
     let v2: Magnet =
         format!("magnet:?xt.1=urn:btmh:1220{}&x.pe=[::1]:6881", "Ab".repeat(32)).parse().unwrap();
     assert_eq!((v2.v2, v2.peers.len(), v2.swarm_hashes()), (Some([0xab; 32]), 1, vec![[0xab; 20]]));
+    let selected: Magnet =
+        format!("magnet:?so=0,2,,4%2C6-8&xt=urn:btih:{}&so.1=9", "a".repeat(40)).parse().unwrap();
+    assert_eq!(selected.select, [0..=0, 2..=2, 4..=4, 6..=8, 9..=9]);
+    let ranges = format!("magnet:?so={}", "1,".repeat(10_001));
     let long = format!("magnet:?xt=urn:btih:{}&dn={}", "a".repeat(40), "x".repeat(100_000));
     for (link, says) in [
         ("http://x", "must start with"),
@@ -317,6 +323,13 @@ fn magnets_of_others() {
         ("magnet:?xt=urn:btmh:1320aa", "is wrong"),
         ("magnet:?xt=urn:btmh:1220aa", "is wrong"),
         ("magnet:?xt=urn:btih:%zz", "malformed escape"),
+        ("magnet:?so=3-1", "selects files by `so=3-1`"),
+        ("magnet:?so=1-", "so=1-"),
+        ("magnet:?so=-1", "so=-1"),
+        ("magnet:?so=+1", "so=+1"),
+        ("magnet:?so=,", "so=,"),
+        ("magnet:?so=99999999999", "so=9999"),
+        (&*ranges, "so=1,1,"),
         ("magnet:?dn=%ff%", "malformed escape"),
         (&*long, "limit"),
     ] {

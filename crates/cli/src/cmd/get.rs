@@ -74,7 +74,8 @@ pub(crate) struct Args {
     /// The directory to put it into
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Only files that match: a name at any depth, or a path if it has a '/'; may be repeated
+    /// Fetch only files that match: a name at any depth, or a path if it has a '/'; may be repeated [default: all, or those that a
+    /// magnet link selects by so=]
     #[arg(long, value_name = "GLOB")]
     file: Vec<String>,
     /// Go on serving others for so long when all is there
@@ -107,6 +108,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let deadline = timeout.map(|t| Instant::now() + t);
         let security = right(&source, &state_dir)?;
         let again = right(&source, &state_dir)?;
+        let numbers = source.selected().to_vec();
         let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
         let Origin { manifest, peers, finders } =
             source.manifest(&choices, Arc::new(security), timeout, &stop, reporter).await?;
@@ -118,7 +120,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         for warning in manifest.warnings() {
             reporter.warning(&warning.to_string());
         }
-        let select = select::select(&manifest, &args.file)?;
+        let select = match args.file.is_empty() {
+            true => select::by_number(&manifest, &numbers)?,
+            false => select::select(&manifest, &args.file)?,
+        };
         let records = Some(state_dir.join(RECORDS));
         let replace = Replace { force: args.force, delete: args.delete, records };
         let options = DownloadOptions { select, durability, replace, ..Default::default() };

@@ -1,4 +1,7 @@
-//! `--file GLOB`: which files of a manifest are wanted.
+//! `--file GLOB`, or `so=` of a magnet link: which files of a manifest are wanted.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use anyhow::anyhow;
 use globset::GlobBuilder;
@@ -6,6 +9,30 @@ use tidecast_metainfo::Manifest;
 use tidecast_store::Select;
 
 use crate::failure::Failure;
+
+/// The files with these numbers, as a magnet link gives them (BEP 53); none for all. Numbers that the manifest does not have, and
+/// those of padding, select nothing.
+///
+/// # Errors
+/// Nothing is selected.
+pub(crate) fn by_number(manifest: &Manifest, numbers: &[RangeInclusive<u32>]) -> Result<Select, Failure> {
+    if numbers.is_empty() {
+        return Ok(Select::All);
+    }
+    let listed = manifest.listed();
+    let last = u32::try_from(listed.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    let mut files = BTreeSet::new();
+    for range in numbers {
+        let part = *range.start() as usize..=(*range.end()).min(last) as usize;
+        files.extend(listed.get(part).unwrap_or_default().iter().flatten());
+    }
+    if files.is_empty() {
+        let why =
+            "so= of the magnet link selects no file: `tidecast show --json` tells their numbers (index)";
+        return Err(anyhow!("{why}; the last is {last}").into());
+    }
+    Ok(Select::Files(files.into_iter().collect()))
+}
 
 /// The files that match any of the patterns. A pattern with a `/` is compared with the path below the published
 /// directory, one without with the name at any depth; one that matches a directory selects all below it.

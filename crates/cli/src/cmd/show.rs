@@ -48,7 +48,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         }
     }
     let mut fields = summary(&manifest);
-    fields.insert("files".into(), manifest.files().map(file_json).collect());
+    let mut files: Vec<Value> = manifest.files().map(file_json).collect();
+    for (number, file) in manifest.listed().into_iter().enumerate() {
+        if let Some(Value::Object(fields)) = file.and_then(|file| files.get_mut(file as usize)) {
+            fields.insert("index".into(), number.into());
+        }
+    }
+    fields.insert("files".into(), files.into());
     let dirs = manifest.dirs().map(|d| Value::from(d.path().to_string())).collect();
     fields.insert("directories".into(), dirs);
     // One object, so that a script may read the output as such.
@@ -149,7 +155,7 @@ pub(crate) fn magnet(manifest: &Manifest) -> String {
         v2: manifest.hash_v2(),
         name: Some(manifest.name().into_owned()),
         trackers: manifest.trackers().iter().flatten().cloned().collect(),
-        peers: Vec::new(),
+        ..Magnet::default()
     }
     .to_string()
 }

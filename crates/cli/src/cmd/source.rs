@@ -153,6 +153,14 @@ impl Source {
         matches!(self, Self::Ticket(ticket) if ticket.plain)
     }
 
+    /// Files that the link selects, by number; none for all.
+    pub(crate) fn selected(&self) -> &[std::ops::RangeInclusive<u32>] {
+        match self {
+            Self::Magnet(magnet) => &magnet.select,
+            Self::Ticket(_) | Self::File(_) => &[],
+        }
+    }
+
     /// Everything that is known without asking anyone.
     async fn known(&self, choices: &Choices, reporter: &Reporter) -> Result<Known, Failure> {
         let mut known =

@@ -4,6 +4,7 @@
 //! been skimmed for its keys. Promise: everything is checked here, so that no other module has
 //! to distrust a [`Manifest`].
 
+mod names;
 mod v1;
 mod v2;
 
@@ -67,9 +68,17 @@ impl Manifest {
     pub(crate) fn read(torrent: &[u8], trust: Trust) -> Result<Self, Error> {
         check_len(torrent)?;
         let mut c = Cursor::new(torrent);
-        let keys =
-            ["announce", "announce-list", "comment", "created by", "creation date", "info", "piece layers"];
-        let [announce, list, comment, created_by, date, info, layers] =
+        let keys = [
+            "announce",
+            "announce-list",
+            "comment",
+            "comment.utf-8",
+            "created by",
+            "creation date",
+            "info",
+            "piece layers",
+        ];
+        let [announce, list, comment, comment_utf8, created_by, date, info, layers] =
             fields(&mut c, "metainfo file", keys)?;
         if !c.rest().iter().all(u8::is_ascii_whitespace) {
             let (at, what) = (c.pos(), Fault::Trailing);
@@ -78,7 +87,7 @@ impl Manifest {
         let info = info.ok_or(Error::Missing { key: "info", place: "metainfo file" })?;
         let outer = Outer {
             trackers: trackers(torrent, announce, list),
-            comment: text(torrent, comment),
+            comment: text(torrent, comment_utf8).or_else(|| text(torrent, comment)),
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
         };
@@ -175,6 +184,7 @@ struct Fields {
     length: Option<usize>,
     attr: Option<usize>,
     name: Option<usize>,
+    name_utf8: Option<usize>,
     piece_length: Option<usize>,
     pieces: Option<usize>,
     private: Option<usize>,
@@ -192,6 +202,7 @@ impl Fields {
             "attr",
             "meta version",
             "name",
+            "name.utf-8",
             "piece length",
             "pieces",
             "private",
@@ -206,6 +217,7 @@ impl Fields {
             attr,
             meta_version,
             name,
+            name_utf8,
             piece_length,
             pieces,
             private,
@@ -237,6 +249,7 @@ impl Fields {
             length,
             attr,
             name,
+            name_utf8,
             piece_length,
             pieces,
             private,
@@ -248,7 +261,10 @@ impl Fields {
 
     fn name(&self, info: &[u8]) -> Result<Range<usize>, Error> {
         let at = self.name.ok_or(Error::Missing { key: "name", place: "info dictionary" })?;
-        Ok(Cursor::at(info, at).range()?)
+        let name = Cursor::at(info, at).range()?;
+        // BEP 52 has names in UTF-8 only.
+        let utf8 = self.name_utf8.filter(|_| !self.version.has_v2());
+        Ok(names::better_name(info, name, utf8))
     }
 
     fn piece_length(&self, info: &[u8]) -> Result<u32, Error> {
@@ -287,6 +303,11 @@ pub(crate) struct Trust {
     pub(crate) outside_links: bool,
 }
 
+/// The items of the v1 half: the number of each file, and `None` for padding.
+pub(crate) fn listed(info: &[u8]) -> Result<Vec<Option<u32>>, Error> {
+    v1::listed(info, &Fields::read(info)?)
+}
+
 /// Reads and checks an info dictionary.
 fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error> {
     let mut whole = Cursor::new(info);
@@ -295,6 +316,21 @@ fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error>
         let (at, what) = (whole.pos(), Fault::Trailing);
         return Err(bencode::Error { at, what }.into());
     }
+    let mut manifest = match read_view(info, trust) {
+        Err(Error::Name { why: tree::SLASH, .. }) => {
+            let view = read_view(&names::without_slashes(info)?, trust)?;
+            Manifest { original: Some(info.into()), ..view }
+        }
+        read => read?,
+    };
+    manifest.hash_v1 = manifest.version.has_v1().then(|| sha1(info));
+    manifest.hash_v2 = manifest.version.has_v2().then(|| sha256(info));
+    manifest.outer = outer;
+    Ok(manifest)
+}
+
+/// As [`read_info`], but for the hashes and what stands outside of the info dictionary.
+fn read_view(info: &[u8], trust: Trust) -> Result<Manifest, Error> {
     let keys = Fields::read(info)?;
     let version = keys.version;
     let name = keys.name(info)?;
@@ -339,10 +375,11 @@ fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error>
         ssl_cert: keys.ssl_cert(info)?,
         unknown_extra: raw_extra.unknown(),
         extra,
-        hash_v1: version.has_v1().then(|| sha1(info)),
-        hash_v2: version.has_v2().then(|| sha256(info)),
-        outer,
+        hash_v1: None,
+        hash_v2: None,
+        outer: Outer::default(),
         info: info.into(),
+        original: None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The v1 half (BEP 3 with BEP 47's pad files): read alone, or compared with the v2 half.
 
+use super::names::{better_path, list};
 use super::{Fields, attributes, fields, file_props};
 use crate::bencode::Cursor;
 use crate::tree::{self, NO_DIR, Props, Tree, TreeBuilder};
@@ -17,16 +18,12 @@ impl Item {
         self.props.flags & tree::PAD != 0
     }
 
-    fn read(info: &[u8], c: &mut Cursor<'_>) -> Result<Self, Error> {
-        let keys = ["attr", "length", "path", "symlink path"];
-        let [attr, length, path, symlink] = fields(c, "description of a file", keys)?;
+    /// Of a manifest without v2 half the path in UTF-8 counts, if there is one.
+    fn read(info: &[u8], c: &mut Cursor<'_>, alone: bool) -> Result<Self, Error> {
+        let keys = ["attr", "length", "path", "path.utf-8", "symlink path"];
+        let [attr, length, path, utf8, symlink] = fields(c, "description of a file", keys)?;
         let at = path.ok_or(Error::Missing { key: "path", place: "description of a file" })?;
-        let mut c = Cursor::at(info, at);
-        let mut path = Vec::new();
-        c.enter_list()?;
-        while c.next_item()? {
-            path.push(c.range()?);
-        }
+        let path = better_path(info, list(info, at)?, utf8.filter(|_| alone));
         if path.is_empty() {
             return Err(Error::value("path", "the path of a file is empty"));
         }
@@ -64,9 +61,20 @@ fn items(
     let mut c = Cursor::at(info, at);
     c.enter_list()?;
     while c.next_item()? {
-        visit(Item::read(info, &mut c)?)?;
+        visit(Item::read(info, &mut c, !keys.version.has_v2())?)?;
     }
     Ok(())
+}
+
+/// See [`super::listed`].
+pub(super) fn listed(info: &[u8], keys: &Fields) -> Result<Vec<Option<u32>>, Error> {
+    let (mut all, mut next) = (Vec::new(), 0);
+    items(info, keys, keys.name(info)?, |item| {
+        all.push((!item.is_pad()).then_some(next));
+        next += u32::from(!item.is_pad());
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 /// Reads a manifest that has no v2 half.
