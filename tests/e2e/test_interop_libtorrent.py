@@ -1,5 +1,7 @@
 """Tidecast and libtorrent 2.x serve each other: every version of BitTorrent, both directions, magnets, IPv6."""
 import hashlib
+import os
+import random
 
 import pytest
 from support import clients, trees
@@ -50,6 +52,50 @@ def test_tidecast_gets_a_magnet_from_libtorrent(tide, start, port, data, tmp_pat
     clients.libtorrent(start, "seed", torrent, data.parent, here)
     tide("get", magnet(torrent, here, fmt), "--to", tmp_path / "got", "--plain")
     trees.assert_same(data, tmp_path / "got/data")
+
+
+@pytest.mark.parametrize("fmt", ("v1", "v2"))
+def test_tidecast_gets_a_hybrid_by_either_hash_from_libtorrent(tide, start, port, data, tmp_path, fmt):
+    """Sites give one hash of a hybrid torrent, most of them that of v1."""
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "hybrid")
+    here = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, data.parent, here)
+    tide("get", magnet(torrent, here, fmt), "--to", tmp_path / "got", "--plain")
+    trees.assert_same(data, tmp_path / "got/data")
+
+
+@pytest.mark.parametrize("fmt", ("v1", "hybrid"))
+def test_tidecast_gets_a_hybrid_by_magnet_from_a_seed_without_v2_hashes(tide, start, port, data, tmp_path, fmt):
+    """It has no piece layers to give: the hashes of v1 verify the data, if that is what was asked for."""
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "hybrid")
+    whole = torrent.read_bytes()
+    at = whole.index(b"12:piece layers")
+    (tmp_path / "bare.torrent").write_bytes(whole[:at] + whole[clients.skip(whole, at + 15):])
+    here = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", tmp_path / "bare.torrent", data.parent, here)
+    tide("get", magnet(torrent, here, fmt), "--to", tmp_path / "got", "--plain")
+    trees.assert_same(data, tmp_path / "got/data")
+
+
+def test_magnets_select_files_by_their_numbers(tide, start, port, data, tmp_path):
+    """BEP 53: by the list in the info dictionary, padding and all, and the numbers that libtorrent reads in the link."""
+    libtorrent = pytest.importorskip("libtorrent")
+    dice = random.Random(os.environ.get("TIDECAST_FRESH") and random.SystemRandom().random() or "files by number")
+    for fmt in FORMATS[::2]:
+        manifest = tide.publish(data, tmp_path / f"{fmt}.torrent", "--format", fmt, "--plain")
+        info = libtorrent.bdecode(manifest.read_bytes())[b"info"]
+        files = [(b"/".join(file[b"path"]).decode(), b"p" in file.get(b"attr", b"")) for file in info[b"files"]]
+        here = f"127.0.0.1:{port()}"
+        tide.seed(manifest, data, here, "--plain")
+        for trial in range(3):
+            first = dice.randrange(len(files))
+            link = magnet(manifest, here, fmt) + f"&so={first}-{first + dice.randrange(4)},{dice.randrange(len(files))}"
+            chosen = libtorrent.parse_magnet_uri(link).file_priorities
+            expected = {f"data/{path}" for (path, pad), wanted in zip(files, chosen) if wanted and not pad}
+            to = tmp_path / f"{fmt}{trial}"
+            tide("get", link, "--to", to, "--plain", code=0 if expected else 1)
+            got = {str(path.relative_to(to)) for path in to.rglob("*") if path.is_symlink() or path.is_file()}
+            assert got == expected, link
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -109,10 +109,49 @@ async fn ask(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
 }
 
 async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnError> {
+    let mut asking = Asking { peer: call(what, what.hashes.clone(), addr).await?, what };
+    if matches!(asking.peer.protocol, Protocol::Tidecast { .. }) {
+        return Ok(Box::new(asking.whole().await?));
+    }
+    let mut manifest = asking.stock().await?;
+    let short = manifest.hash_v2().and_then(|hash| hash.first_chunk::<20>().copied());
+    let Some(short) = short.filter(|_| !manifest.missing_layers().is_empty()) else {
+        return Ok(Box::new(manifest));
+    };
+    let layers = async {
+        if !asking.peer.upgraded && what.hashes.first() != Some(&short) {
+            // A stock client gives v2 hashes to those only who came by the v2 id, and takes one connection from a host.
+            let Asking { peer, .. } = asking;
+            drop(peer);
+            asking = Asking { peer: call(what, vec![short], addr).await?, what };
+            asking.greet().await?;
+        }
+        asking.layers(&mut manifest).await
+    };
+    match tokio::time::timeout(PER_PEER / 2, layers).await {
+        Ok(Ok(())) => {}
+        // What was asked for by its v1 hash is verified by its v1 hashes.
+        failed if manifest.hash_v1().is_some_and(|hash| what.hashes.contains(&hash)) => {
+            let why = failed.map_or_else(
+                |_| "it is late".to_owned(),
+                |why| why.err().map_or(String::new(), |e| e.to_string()),
+            );
+            tracing::debug!(%addr, why, "no piece layers from it: the hashes of v1 must do");
+        }
+        Ok(Err(why)) => return Err(why),
+        Err(_) => {
+            return Err(ConnError::Late { what: "give the piece layers", seconds: PER_PEER.as_secs() / 2 });
+        }
+    }
+    Ok(Box::new(manifest))
+}
+
+/// A connection to a peer that is asked for the manifest, by the first of `hashes`.
+async fn call(what: &Fetch, hashes: Vec<[u8; 20]>, addr: SocketAddr) -> Result<Established, ConnError> {
     let local = Local {
-        hashes: what.hashes.clone(),
+        hybrid: hashes.len() > 1,
+        hashes,
         peer_id: new_peer_id(),
-        hybrid: what.hashes.len() > 1,
         private: false,
         listen_port: None,
         metadata_size: None,
@@ -123,13 +162,7 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
     };
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
-    let peer = dial(&local, &what.security, addr, source, &cpu).await?;
-    let mut asking = Asking { peer, what };
-    let manifest = match asking.peer.protocol {
-        Protocol::Tidecast { .. } => asking.whole().await?,
-        Protocol::Stock { .. } => asking.stock().await?,
-    };
-    Ok(Box::new(manifest))
+    dial(&local, &what.security, addr, source, &cpu).await
 }
 
 /// A conversation about a manifest.

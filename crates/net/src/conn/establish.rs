@@ -56,6 +56,8 @@ pub(crate) struct Established {
     pub(crate) protocol: Protocol,
     pub(crate) remote_id: [u8; 20],
     pub(crate) outgoing: bool,
+    /// The swarm is hybrid to both ends, so v2 hashes may be asked for though the connection began with the v1 id (BEP 52).
+    pub(crate) upgraded: bool,
     /// It may be sent pieces as a plan has it.
     pub(crate) takes_offers: bool,
     /// It makes plans for groups, or joins them.
@@ -191,6 +193,7 @@ async fn shake_hands(
         protocol: Protocol::Stock { fast: agreed.fast() },
         remote_id: theirs.peer_id,
         outgoing,
+        upgraded: agreed.v2(),
         takes_offers: false,
         gathers: false,
         enrolled: false,

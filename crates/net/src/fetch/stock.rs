@@ -13,10 +13,17 @@ const MAX_INFO: u32 = 64 << 20;
 const PATIENCE: usize = 10_000;
 
 impl Asking<'_> {
-    pub(super) async fn stock(&mut self) -> Result<Manifest, ConnError> {
-        if let Some(hello) = self.peer.greeting.take() {
-            self.send(&hello).await?;
+    /// Introduces this node, where that is still to be done.
+    pub(super) async fn greet(&mut self) -> Result<(), ConnError> {
+        match self.peer.greeting.take() {
+            Some(hello) => self.send(&hello).await,
+            None => Ok(()),
         }
+    }
+
+    /// The manifest by its info dictionary; piece layers are still missing.
+    pub(super) async fn stock(&mut self) -> Result<Manifest, ConnError> {
+        self.greet().await?;
         let size = self.size().await?;
         if size == 0 || size > MAX_INFO {
             return Err(ConnError::Protocol("an info dictionary of an impossible size"));
@@ -29,13 +36,17 @@ impl Asking<'_> {
         }
         let manifest = Manifest::from_info(&info, Vec::new());
         let manifest = manifest.map_err(|_| ConnError::Protocol("its info dictionary cannot be read"))?;
-        let mut manifest = self.check(manifest)?;
+        self.check(manifest)
+    }
+
+    /// The piece layers that are missing.
+    pub(super) async fn layers(&mut self, manifest: &mut Manifest) -> Result<(), ConnError> {
         for missing in manifest.missing_layers() {
-            let layer = self.layer(&manifest, missing).await?;
+            let layer = self.layer(manifest, missing).await?;
             let added = manifest.add_layer(missing.file, &layer);
             added.map_err(|_| ConnError::Protocol("its piece layer does not match"))?;
         }
-        Ok(manifest)
+        Ok(())
     }
 
     /// The size that the peer's extension handshake gives.
