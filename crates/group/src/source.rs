@@ -75,8 +75,6 @@ pub(crate) fn publish(
         piece_length: Some(piece_length(tree.total_len())),
         threads: NonZero::new(threads),
         state: None,
-        // Other programs are told of no such link.
-        outside_links: !any_client,
         leaves: Some(leaves.path().to_owned()),
     };
     let published = hash(&tree, &options, progress, |_| {})?;

@@ -7,7 +7,6 @@
 
 use crate::error::printable;
 use crate::extra::Mtime;
-use crate::parse::Trust;
 use crate::{Error, Layout, Manifest, Version, encode};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,7 +17,7 @@ use tidecast_hash::{Digest, LEAF, Sha1Digest};
 pub enum Content {
     /// A directory; only needed for empty ones and for those whose metadata is to be kept.
     Directory,
-    /// A symbolic link and its text. It must be relative and stay in the tree, but see [`Builder::outside_links`].
+    /// A symbolic link and its text, which may lead anywhere.
     Symlink(Vec<u8>),
     /// A file.
     File {
@@ -67,8 +66,6 @@ pub struct Builder {
     pub creation_date: Option<i64>,
     /// The absolute path that the tree was built for.
     pub prefix: Option<Vec<u8>>,
-    /// Symbolic links that lead out of the tree are taken as they are; only [`Manifest::parse_own`] reads that.
-    pub outside_links: bool,
     pub(crate) name: Vec<u8>,
     pub(crate) version: Version,
     pub(crate) layout: Layout,
@@ -125,7 +122,6 @@ impl Builder {
             created_by: None,
             creation_date: None,
             prefix: None,
-            outside_links: false,
             name: name.to_vec(),
             version,
             layout,
@@ -175,8 +171,7 @@ impl Builder {
     /// Writes it as it is, and reads it back; without hashes it is a draft.
     pub(crate) fn write(mut self) -> Result<Manifest, Error> {
         let info = encode::info(&self, self.hard_links()?)?;
-        let trust = Trust { drafts: true, outside_links: self.outside_links };
-        let mut manifest = Manifest::from_info_of(&info, std::mem::take(&mut self.trackers), trust)?;
+        let mut manifest = Manifest::from_info_of(&info, std::mem::take(&mut self.trackers), true)?;
         manifest.outer.comment = self.comment;
         manifest.outer.created_by = self.created_by;
         manifest.outer.creation_date = self.creation_date;

@@ -13,7 +13,6 @@ use tidecast_hash::{Digest, sha256};
 use crate::builder::Builder;
 use crate::files::FileRef;
 use crate::manifest::Manifest;
-use crate::parse::Trust;
 use crate::{Error, Version, merkle};
 
 /// What stands in a draft for a root that is not known.
@@ -57,17 +56,7 @@ impl Manifest {
     /// # Errors
     /// As [`Manifest::parse`], but for drafts.
     pub fn parse_draft(torrent: &[u8]) -> Result<Self, Error> {
-        Self::read(torrent, Trust { drafts: true, ..Trust::default() })
-    }
-
-    /// Reads a metainfo file by whose maker's order this program runs, as a broadcast's: it may be a draft, and its
-    /// symbolic links may lead out of the tree. Not for what comes from anybody else: who then writes by way of such a
-    /// link writes where the maker wants.
-    ///
-    /// # Errors
-    /// As [`Manifest::parse`], but for drafts and such links.
-    pub fn parse_own(torrent: &[u8]) -> Result<Self, Error> {
-        Self::read(torrent, Trust { drafts: true, outside_links: true })
+        Self::read(torrent, true)
     }
 
     /// Whether roots of pieces may not be known yet. Its [`Manifest::hash_v2`] then names the draft.
@@ -116,9 +105,7 @@ impl Manifest {
     pub fn seal(&self) -> Result<Manifest, Error> {
         let roots = self.roots.as_ref().ok_or(Error::Draft("it is none"))?;
         let info = self.sealed_info().ok_or(Error::Draft("not all of it has been hashed"))?;
-        // Its links are those of the draft, which were taken.
-        let trust = Trust { outside_links: true, ..Trust::default() };
-        let mut sealed = Manifest::from_info_of(&info, Vec::new(), trust)?;
+        let mut sealed = Manifest::from_info(&info, Vec::new())?;
         sealed.outer = self.outer.clone();
         for file in 0..sealed.file_count() {
             let known = FileRef::new(&sealed, file).layer().is_some();

@@ -74,14 +74,11 @@ fn symlink_targets(b: &Builder) -> Result<Targets<'_>, Error> {
         };
         let path = components(&entry.path);
         let from = &path[..path.len() - 1];
-        match symlink::resolve(from, text) {
-            Ok(target) => drop(targets.insert(index, target)),
-            // To other clients it is a link to the root.
-            Err(_) if b.outside_links => drop(targets.insert(index, Vec::new())),
-            Err(why) => {
-                return Err(Error::Symlink { path: printable(&entry.path), target: printable(text), why });
-            }
+        if let Some(why) = symlink::no_text(text) {
+            return Err(Error::Symlink { path: printable(&entry.path), target: printable(text), why });
         }
+        // To other clients a link that leads out has no target: they make an empty file of it, or a link to itself.
+        targets.insert(index, symlink::resolve(from, text).unwrap_or_default());
     }
     Ok(targets)
 }

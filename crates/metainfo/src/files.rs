@@ -74,8 +74,7 @@ impl<'a> FileRef<'a> {
         self.manifest.tree.flags(self.index) & flag != 0
     }
 
-    /// The text of a symbolic link, to be given to `symlink(2)`; does not lead out of the tree, but in what
-    /// [`Manifest::parse_own`] has read.
+    /// The text of a symbolic link, to be given to `symlink(2)`. It may lead out of the tree: never go by way of it.
     pub fn symlink(self) -> Option<Cow<'a, [u8]>> {
         let m = self.manifest;
         let at = m.tree.symlink_at(self.index)?;

@@ -7,6 +7,7 @@
 
 use crate::bencode::Writer;
 use crate::draft::Roots;
+use crate::error::printable;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
@@ -75,7 +76,7 @@ pub struct MissingLayer {
 }
 
 /// Something about a manifest that is no error but worth a line to the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
     /// Stock clients refuse so large an info dictionary.
@@ -92,6 +93,21 @@ pub enum Warning {
     /// Piece layers are not in the file and must come from peers.
     #[error("{0} files have no piece layer in the manifest; it will be fetched from peers")]
     MissingLayers(u32),
+    /// Symbolic links lead out of the tree.
+    #[error(
+        "{links} symbolic link{s} lead{verb} out of the tree ({first}`{path}` -> `{target}`): the target must exist on each node",
+        s = if *links == 1 { "" } else { "s" },
+        verb = if *links == 1 { "s" } else { "" },
+        first = if *links == 1 { "" } else { "first " },
+    )]
+    OutsideLinks {
+        /// How many.
+        links: u32,
+        /// The first, below the root of the tree.
+        path: String,
+        /// Its text.
+        target: String,
+    },
 }
 
 /// A parsed metainfo file. See the crate's documentation.
@@ -113,6 +129,8 @@ pub struct Manifest {
     pub(crate) ssl_cert: Option<Range<usize>>,
     pub(crate) extra: Extra,
     pub(crate) unknown_extra: Option<i64>,
+    /// The first symbolic link that leads out of the tree, and how many do.
+    pub(crate) outside: Option<(u32, u32)>,
     pub(crate) hash_v1: Option<Sha1Digest>,
     pub(crate) hash_v2: Option<Digest>,
     /// Of a draft: what is known by now. Shared by its copies.
@@ -403,7 +421,7 @@ impl Manifest {
     }
 
     /// What the user should know: limits of stock clients passed, an unknown version of
-    /// Tidecast's key, layers yet to be fetched.
+    /// Tidecast's key, layers yet to be fetched, links out of the tree.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut all = Vec::new();
         let len = self.info_bytes().len() as u64;
@@ -417,6 +435,15 @@ impl Manifest {
         match self.missing_layers().len() {
             0 => {}
             n => all.push(Warning::MissingLayers(n as u32)),
+        }
+        if let Some((first, links)) = self.outside {
+            let file = FileRef::new(self, first);
+            let target = printable(&file.symlink().unwrap_or_default());
+            all.push(Warning::OutsideLinks {
+                links,
+                path: printable(&file.path().inner().join(&b'/')),
+                target,
+            });
         }
         all
     }

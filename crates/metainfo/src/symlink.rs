@@ -1,9 +1,9 @@
 //! Symbolic links: what a link may say, and how BEP 47's form and the text of a link relate.
 //!
 //! BEP 47 stores the target as components from the root of the torrent; Linux wants a text
-//! relative to the link. Promise: a link that passes [`check`] cannot lead out of the tree,
-//! neither by its own text nor through other links of the tree, unless the reader takes such links
-//! ([`Manifest::parse_own`](crate::Manifest::parse_own)).
+//! relative to the link. A text may lead out of the tree, as a virtual environment's `bin/python` does: [`check`] tells
+//! such links apart, and to other clients their target is empty. Whatever a link says, no reader goes by way of one
+//! (crate `paths`), and no entry of a manifest lies below one: a name is a link or a directory, never both.
 
 use crate::Error;
 use crate::bencode::Cursor;
@@ -53,47 +53,34 @@ pub(crate) fn no_text(text: &[u8]) -> Option<&'static str> {
 }
 
 /// The components, from the root of the tree, that the text of a link in the directory `from`
-/// names, without looking at other links. An error says why the text is not acceptable.
-pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Result<Vec<&'a [u8]>, &'static str> {
-    if let Some(why) = no_text(text) {
-        return Err(why);
-    }
+/// names, without looking at other links. None if that is no place in a tree: the link leads out.
+pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Option<Vec<&'a [u8]>> {
     if text.first() == Some(&b'/') {
-        return Err("an absolute link leads out of the published tree");
+        return None;
     }
     let mut at = from.to_vec();
     for part in text.split(|b| *b == b'/') {
         match part {
             b"" | b"." => {}
-            b".." => {
-                if at.pop().is_none() {
-                    return Err("it leads out of the published tree");
-                }
-            }
-            name => match name_fault(name) {
-                Some(why) => return Err(why),
-                None => at.push(name),
-            },
+            b".." => drop(at.pop()?),
+            name if name_fault(name).is_some() => return None,
+            name => at.push(name),
         }
     }
-    if at.len() > MAX_COMPONENTS {
-        return Err("its path is too deep");
-    }
-    Ok(at)
+    (at.len() <= MAX_COMPONENTS).then_some(at)
 }
 
 /// Checks one link of a finished tree: the target at `symlink path`, and the exact text if
-/// Tidecast's key has one. `outside`: that text may lead anywhere.
+/// Tidecast's key has one. Returns whether it leads out of the tree: by its own text, or maybe through another link.
 pub(crate) fn check(
     tree: &Tree,
     index: &Index,
     info: &[u8],
     file: u32,
     text: Option<&[u8]>,
-    outside: bool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let Some(at) = tree.symlink_at(file) else {
-        return Ok(());
+        return Ok(false);
     };
     let target = read_path(info, at)?;
     let fail = |why| {
@@ -110,10 +97,10 @@ pub(crate) fn check(
         return fail(why);
     }
     let Some(text) = text else {
-        return Ok(());
+        return Ok(false);
     };
-    if outside {
-        return no_text(text).map_or(Ok(()), fail);
+    if let Some(why) = no_text(text) {
+        return fail(why);
     }
     let mut from = Vec::new();
     let mut dir = tree.file_place(info, file).0;
@@ -127,17 +114,11 @@ pub(crate) fn check(
         dir = parent;
     }
     from.reverse();
-    match resolve(&from, text) {
-        Err(why) => return fail(why),
-        Ok(path) if path != target => {
-            return fail("its text and its `symlink path` name different files");
-        }
-        Ok(_) => {}
+    let inside = resolve(&from, text);
+    if inside.as_ref().map_or(&[][..], Vec::as_slice) != target {
+        return fail("its text and its `symlink path` name different files");
     }
-    if climbs_through_link(tree, index, info, link_dir, text) {
-        return fail("it climbs with `..` out of another link, which may lead out of the tree");
-    }
-    Ok(())
+    Ok(inside.is_none() || climbs_through_link(tree, index, info, link_dir, text))
 }
 
 /// Whether the text has a `..` behind a component that is itself a link: lexical resolution says

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use tidecast_metainfo::{Builder, Content, Entry, Error, Manifest, Version};
+use tidecast_metainfo::{Builder, Content, Entry, Error, Manifest, Version, Warning};
 
 const PIECE: u32 = 32 << 10;
 
@@ -116,29 +116,33 @@ fn who_wants_a_manifest_gets_no_draft() {
 }
 
 #[test]
-fn links_out_of_the_tree_are_for_those_who_trust_its_maker() {
+fn links_out_of_the_tree_stay_as_they_are() {
     let (tree, mut all) = museum();
-    all.extend([
-        symlink("python", "/usr/bin/python3"),
-        symlink("up", "../../x"),
-        symlink("via", "alias/../big"),
-    ]);
-    let new = || Builder::new(b"root", Version::V2, PIECE, all.clone()).unwrap();
-    assert!(matches!(new().draft(), Err(Error::Symlink { .. })));
-    let mut builder = new();
-    builder.outside_links = true;
-    let draft = builder.draft().unwrap();
-    let bytes = draft.to_bytes();
-    assert!(matches!(Manifest::parse_draft(&bytes), Err(Error::Symlink { .. })));
-    let own = Manifest::parse_own(&bytes).unwrap();
-    for (piece, root) in (0..).zip(roots(&own, &tree)) {
-        assert!(own.learn_root(piece, root));
+    let given = ["/usr/bin/python3", "../../x", "alias/../big", "/", "..", "a/../../root/a", "//net/x/"];
+    all.extend(given.iter().enumerate().map(|(i, text)| symlink(&format!("link{i}"), text)));
+    all.push(symlink("long", &"n".repeat(300)));
+    let draft = draft_of(all.clone());
+    let draft = Manifest::parse_draft(&draft.to_bytes()).unwrap();
+    for (piece, root) in (0..).zip(roots(&draft, &tree)) {
+        assert!(draft.learn_root(piece, root));
     }
-    let sealed = own.seal().unwrap();
-    assert!(matches!(Manifest::parse(&sealed.to_bytes()), Err(Error::Symlink { .. })));
-    let sealed = Manifest::parse_own(&sealed.to_bytes()).unwrap();
-    let links: Vec<_> = sealed.files().filter_map(|f| f.symlink().map(|t| t.into_owned())).collect();
-    assert_eq!(links, [&b"a/big"[..], b"/usr/bin/python3", b"../../x", b"alias/../big"]);
+    let sealed = Manifest::parse(&draft.seal().unwrap().to_bytes()).unwrap();
+    for version in [Version::V1, Version::V2, Version::Hybrid] {
+        let mut builder = Builder::new(b"root", version, PIECE, all.clone()).unwrap();
+        hash(&mut builder, &tree, version);
+        let made = builder.build().unwrap();
+        if version == Version::V2 {
+            assert_eq!(made.to_bytes(), sealed.to_bytes());
+        }
+        let read = Manifest::parse(&made.to_bytes()).unwrap();
+        let links: Vec<_> = read.files().filter_map(|f| f.symlink().map(|t| t.into_owned())).collect();
+        assert_eq!(links[0], b"a/big");
+        assert!(links[1..8].iter().eq(given.iter().map(|t| t.as_bytes())), "{links:?}");
+        let [Warning::OutsideLinks { links, path, target }] = &read.warnings()[..] else {
+            panic!("{:?}", read.warnings())
+        };
+        assert_eq!((*links, &path[..], &target[..]), (8, "link0", "/usr/bin/python3"));
+    }
 }
 
 #[test]

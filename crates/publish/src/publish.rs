@@ -45,9 +45,6 @@ pub struct HashOptions {
     pub threads: Option<NonZero<usize>>,
     /// Where to keep what has been hashed, so that a run that is interrupted goes on there. Removed when all is done.
     pub state: Option<PathBuf>,
-    /// Symbolic links that lead out of the tree are taken as they are, for those to whom this user hands the manifest
-    /// himself: nobody else reads it ([`Manifest::parse_own`]).
-    pub outside_links: bool,
     /// Where to write the SHA-256 of every leaf: 32 bytes each, in the order of [`Manifest::leaf_range`].
     /// Complete only when [`hash`] returns `Ok`.
     pub leaves: Option<PathBuf>,
@@ -76,8 +73,8 @@ pub fn hash(
 ) -> Result<Published, Error> {
     let invalid = |source| Error::Manifest { path: tree.root.clone(), source };
     let (piece_length, version, why) = choose(tree, options)?;
-    rehearse(tree, options.outside_links).map_err(invalid)?;
-    let mut builder = builder(tree, version, piece_length, options.outside_links).map_err(invalid)?;
+    rehearse(tree).map_err(invalid)?;
+    let mut builder = builder(tree, version, piece_length).map_err(invalid)?;
     adjust(&mut builder);
     let layout = builder.layout().clone();
     let hasher = Hasher::new(tree, &builder, &layout, version, options, progress)?;
@@ -102,24 +99,18 @@ pub fn hash(
 }
 
 /// The draft of a scanned tree: what [`hash`] would make of it as v2, all but the hashes. Nothing is read. A tree without
-/// content gets its manifest. As with [`HashOptions::outside_links`].
+/// content gets its manifest.
 ///
 /// # Errors
 /// When the names make no valid manifest, or the piece length is none.
 pub fn draft(tree: &Tree, piece_length: u32) -> Result<Manifest, Error> {
-    let builder = builder(tree, Version::V2, piece_length, true);
+    let builder = builder(tree, Version::V2, piece_length);
     let draft = builder.and_then(Builder::draft);
     draft.map_err(|source| Error::Manifest { path: tree.root.clone(), source })
 }
 
-fn builder(
-    tree: &Tree,
-    version: Version,
-    piece_length: u32,
-    outside_links: bool,
-) -> Result<Builder, tidecast_metainfo::Error> {
+fn builder(tree: &Tree, version: Version, piece_length: u32) -> Result<Builder, tidecast_metainfo::Error> {
     let mut builder = Builder::new(tree.name.as_bytes(), version, piece_length, entries(tree))?;
-    builder.outside_links = outside_links;
     if !tree.is_single() {
         builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
     }
@@ -184,7 +175,7 @@ fn entries(tree: &Tree) -> Vec<Entry> {
 
 /// Builds the manifest of the same tree with all files empty: names, links and attributes that make no valid one are
 /// found here, before hours of hashing.
-fn rehearse(tree: &Tree, outside_links: bool) -> Result<(), tidecast_metainfo::Error> {
+fn rehearse(tree: &Tree) -> Result<(), tidecast_metainfo::Error> {
     let mut entries = entries(tree);
     for entry in &mut entries {
         if let tidecast_metainfo::Content::File { len, holes, .. } = &mut entry.content {
@@ -192,8 +183,7 @@ fn rehearse(tree: &Tree, outside_links: bool) -> Result<(), tidecast_metainfo::E
             holes.clear();
         }
     }
-    let mut builder = Builder::new(tree.name.as_bytes(), Version::V2, 1 << 20, entries)?;
-    builder.outside_links = outside_links;
+    let builder = Builder::new(tree.name.as_bytes(), Version::V2, 1 << 20, entries)?;
     builder.build().map(|_| ())
 }
 

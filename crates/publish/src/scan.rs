@@ -34,8 +34,7 @@ pub struct ScanOptions {
     /// Without: against the name, at any depth. One that ends in a `/` is for directories only. A directory that matches is left
     /// out with all below it.
     pub exclude: Vec<String>,
-    /// Symbolic links that lead out of the tree make no valid manifest: leave them out, with a warning, instead of
-    /// failing.
+    /// Leave symbolic links out that lead out of the tree, with a warning; else they are taken as they are.
     pub skip_outside_links: bool,
     /// Of the directory's entries only these; empty: all of them.
     pub only: Vec<OsString>,

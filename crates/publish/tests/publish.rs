@@ -216,23 +216,28 @@ fn a_pipe_in_place_of_a_file_does_not_hang() {
 }
 
 #[test]
-fn links_out_of_the_tree_are_refused_before_hashing_or_left_out() {
+fn links_out_of_the_tree_are_carried_or_left_out() {
     let (_temp, root) = tree("out", &[("dir/a", 10)]);
     std::os::unix::fs::symlink("../../secret", root.join("dir/up")).unwrap();
-    let progress = Progress::new();
-    let error = hash(&scanned(&root), &HashOptions::default(), &progress, |_| ()).unwrap_err();
-    assert!(matches!(error, Error::Manifest { .. }), "{error}");
-    assert!(error.to_string().contains("dir/up"), "{error}");
-    assert_eq!(progress.bytes(), 0);
-
     std::os::unix::fs::symlink("/etc/passwd", root.join("abs")).unwrap();
     std::os::unix::fs::symlink("../dir/a", root.join("dir/fine")).unwrap();
+    let progress = Progress::new();
+    let manifest = hash(&scanned(&root), &HashOptions::default(), &progress, |_| ()).unwrap().manifest;
+    let links: Vec<_> = manifest.files().filter_map(|f| f.symlink()).collect();
+    assert_eq!(links, [&b"/etc/passwd"[..], b"../dir/a", b"../../secret"]);
+    let says = manifest.warnings()[0].to_string();
+    assert!(
+        says.starts_with("2 symbolic links lead out of the tree (first `abs` -> `/etc/passwd`)"),
+        "{says}"
+    );
+
     let skip = ScanOptions { skip_outside_links: true, ..ScanOptions::default() };
     let tree = scan(&root, &skip, &progress).unwrap();
     assert_eq!(tree.warnings.len(), 2);
     let manifest = hash(&tree, &HashOptions::default(), &progress, |_| ()).unwrap().manifest;
     let paths: Vec<_> = manifest.files().map(|f| f.path().to_string()).collect();
     assert_eq!(paths, ["out/dir/a", "out/dir/fine"]);
+    assert_eq!(manifest.warnings(), []);
 }
 
 #[test]

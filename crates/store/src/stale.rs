@@ -190,6 +190,8 @@ impl Store {
             let path = dir.path().below(&self.home);
             let stands = || match self.disk.stat(&path) {
                 Ok(meta) => meta.kind == Kind::Dir,
+                // Below a link that stands in the way, and gives way, nothing of this tree stands.
+                Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => false,
                 Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
             };
             if fresh || record.holds(record::dir(self.below_home(&path))) || !stands() {

@@ -36,7 +36,7 @@ pub(crate) struct Describe {
     /// repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
-    /// Leave out symbolic links that lead out of the tree, which otherwise are an error
+    /// Leave out symbolic links that lead out of the tree; default: they are carried as they are
     #[arg(long)]
     pub(crate) skip_outside_links: bool,
     /// Make an SSL torrent (libtorrent's convention): peers need a certificate of this host's root
@@ -99,7 +99,6 @@ pub(crate) async fn describe(
         piece_length: how.piece_length(context)?,
         threads: NonZero::new(context.threads()),
         state: Some(state),
-        outside_links: false,
         leaves: leaves.map(Path::to_owned),
     };
     let root = if how.ssl_torrent { Some(SslRoot::load_or_create(&context.own_state_dir()?)?) } else { None };
@@ -155,9 +154,6 @@ pub(crate) async fn watch<T: Send + 'static>(
 fn failure(error: Error) -> Failure {
     match error {
         Error::Cancelled => Failure::cut("interrupted; the same command goes on from here"),
-        Error::Manifest { source: tidecast_metainfo::Error::Symlink { .. }, .. } => {
-            anyhow!("{error} (--skip-outside-links leaves such links out)").into()
-        }
         Error::Glob { .. } | Error::PieceLength(_) | Error::NoName(_) => Failure::usage(error),
         other => other.into(),
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
+use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
 
 use super::Context;
@@ -131,6 +132,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         json!({ "path": names::json(&at), "socket": names::json(&home.socket()), "mount_seconds": round(seconds) }),
     );
     reporter.clear();
+    let manifest = home.manifest();
+    for warning in manifest.iter().flat_map(Manifest::warnings) {
+        if let Warning::OutsideLinks { .. } = warning {
+            reporter.warning(&warning.to_string());
+        }
+    }
     reporter.result(&format!("mounted at {}", at.display()));
     if args.foreground {
         stay(&at, context)?;

@@ -5,11 +5,12 @@
 //! The place is a directory that is there, or one that is made for the command (`supervise.rs` removes it), or one in a
 //! view of the directory above (`view.rs`), where the user may make none.
 
+mod missing;
 mod supervise;
 mod view;
 
 use std::ffi::OsString;
-use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -153,7 +154,10 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
         return Failure::usage(anyhow!("no command given"));
     };
     let error = supervise::Inside::forget(Command::new(program).args(rest)).exec();
-    Failure::usage(anyhow!("cannot run {}: {error}", Path::new(program).display()))
+    let program = Path::new(program);
+    let missing = (error.kind() == NotFound).then(|| missing::behind(program)).flatten();
+    let why = missing.unwrap_or_else(|| error.to_string());
+    Failure::usage(anyhow!("cannot run {}: {why}", program.display()))
 }
 
 /// Where the tree was published from.

@@ -56,7 +56,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let began = Instant::now();
         let garbled = |what: &str| Error::Coordinator(format!("the coordinator's {what} does not parse"));
-        let manifest = Arc::new(Manifest::parse_own(&start.manifest).map_err(|_| garbled("manifest"))?);
+        let manifest = Arc::new(Manifest::parse_draft(&start.manifest).map_err(|_| garbled("manifest"))?);
         line.progress.wanted = manifest.total_len();
         let security = security(&manifest, start.right, key)?;
         let origin = start.news.members.iter().find(|m| m.number == 0).map(|m| RootsKey::Of(NodeId(m.node)));

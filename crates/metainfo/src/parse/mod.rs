@@ -62,10 +62,10 @@ fn text(input: &[u8], at: Option<usize>) -> Option<String> {
 impl Manifest {
     /// Reads a whole metainfo file.
     pub fn parse(torrent: &[u8]) -> Result<Self, Error> {
-        Self::read(torrent, Trust::default())
+        Self::read(torrent, false)
     }
 
-    pub(crate) fn read(torrent: &[u8], trust: Trust) -> Result<Self, Error> {
+    pub(crate) fn read(torrent: &[u8], drafts: bool) -> Result<Self, Error> {
         check_len(torrent)?;
         let mut c = Cursor::new(torrent);
         let keys = [
@@ -91,7 +91,7 @@ impl Manifest {
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
         };
-        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, trust)?;
+        let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;
         if let Some(at) = layers.filter(|_| manifest.version.has_v2()) {
             manifest.read_layers(&mut Cursor::at(torrent, at))?;
         }
@@ -101,12 +101,12 @@ impl Manifest {
     /// Reads an info dictionary alone, as BEP 9 delivers it; v2 piece layers are then missing
     /// ([`Manifest::missing_layers`]).
     pub fn from_info(info: &[u8], trackers: Vec<Vec<String>>) -> Result<Self, Error> {
-        Self::from_info_of(info, trackers, Trust::default())
+        Self::from_info_of(info, trackers, false)
     }
 
-    pub(crate) fn from_info_of(info: &[u8], trackers: Vec<Vec<String>>, trust: Trust) -> Result<Self, Error> {
+    pub(crate) fn from_info_of(info: &[u8], trackers: Vec<Vec<String>>, drafts: bool) -> Result<Self, Error> {
         check_len(info)?;
-        read_info(info, Outer { trackers, ..Outer::default() }, trust)
+        read_info(info, Outer { trackers, ..Outer::default() }, drafts)
     }
 
     /// BEP 52 `piece layers`: each is checked against the root that it stands under. Layers of
@@ -294,31 +294,22 @@ impl Fields {
     }
 }
 
-/// What is taken beyond what anybody may send.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Trust {
-    /// A draft.
-    pub(crate) drafts: bool,
-    /// Symbolic links that lead out of the tree.
-    pub(crate) outside_links: bool,
-}
-
 /// The items of the v1 half: the number of each file, and `None` for padding.
 pub(crate) fn listed(info: &[u8]) -> Result<Vec<Option<u32>>, Error> {
     v1::listed(info, &Fields::read(info)?)
 }
 
 /// Reads and checks an info dictionary.
-fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error> {
+fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error> {
     let mut whole = Cursor::new(info);
     whole.skip()?;
     if !whole.is_empty() {
         let (at, what) = (whole.pos(), Fault::Trailing);
         return Err(bencode::Error { at, what }.into());
     }
-    let mut manifest = match read_view(info, trust) {
+    let mut manifest = match read_view(info, drafts) {
         Err(Error::Name { why: tree::SLASH, .. }) => {
-            let view = read_view(&names::without_slashes(info)?, trust)?;
+            let view = read_view(&names::without_slashes(info)?, drafts)?;
             Manifest { original: Some(info.into()), ..view }
         }
         read => read?,
@@ -330,7 +321,7 @@ fn read_info(info: &[u8], outer: Outer, trust: Trust) -> Result<Manifest, Error>
 }
 
 /// As [`read_info`], but for the hashes and what stands outside of the info dictionary.
-fn read_view(info: &[u8], trust: Trust) -> Result<Manifest, Error> {
+fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
     let keys = Fields::read(info)?;
     let version = keys.version;
     let name = keys.name(info)?;
@@ -353,15 +344,19 @@ fn read_view(info: &[u8], trust: Trust) -> Result<Manifest, Error> {
     raw_extra.add_empty_dirs(info, &mut builder)?;
     let (tree, index) = builder.finish(|file| layout.file_len(file))?;
     let draft = tree.is_draft(info)?;
-    match (draft, trust.drafts, version) {
+    match (draft, drafts, version) {
         (false, ..) | (true, true, Version::V2) => {}
         (true, false, _) => return Err(Error::Draft("it has no hashes")),
         (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
     }
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
+    let mut outside: Option<(u32, u32)> = None;
     for file in 0..tree.file_count() {
         let text = extra.symlink_text(file).and_then(|r| info.get(r));
-        symlink::check(&tree, &index, info, file, text, trust.outside_links)?;
+        if symlink::check(&tree, &index, info, file, text)? {
+            let (first, so_far) = outside.unwrap_or((file, 0));
+            outside = Some((first, so_far + 1));
+        }
     }
     let private = keys.private.map(|at| Cursor::at(info, at).int()).transpose()?;
     Ok(Manifest {
@@ -375,6 +370,7 @@ fn read_view(info: &[u8], trust: Trust) -> Result<Manifest, Error> {
         ssl_cert: keys.ssl_cert(info)?,
         unknown_extra: raw_extra.unknown(),
         extra,
+        outside,
         hash_v1: None,
         hash_v2: None,
         outer: Outer::default(),

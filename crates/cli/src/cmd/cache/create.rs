@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tidecast_daemon::api::types::{CacheInfo, Create, Created, Method};
 use tidecast_daemon::client::ClientError;
-use tidecast_metainfo::{Manifest, Version};
+use tidecast_metainfo::{Manifest, Version, Warning};
 use tidecast_publish::{Base, Format, HashOptions, Progress, ScanOptions, Tree};
 use tokio::sync::mpsc;
 
@@ -107,6 +107,9 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
     let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
     let (tree, manifest) = watch(hashing, &progress, reporter).await?;
+    tree.warnings.iter().for_each(|warning| reporter.warning(&warning.to_string()));
+    let outside = manifest.warnings().into_iter().filter(|w| matches!(w, Warning::OutsideLinks { .. }));
+    outside.for_each(|warning| reporter.warning(&warning.to_string()));
     let narrowed = open_to(&mut create, &tree)?;
     let created = declare(args, ask, &create, &manifest).await?;
     let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
