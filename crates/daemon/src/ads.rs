@@ -11,15 +11,61 @@ use crate::attributes::Attributes;
 pub(crate) enum AdError {
     #[error("{what} is no ClassAd expression: {source}")]
     Expression { what: &'static str, source: ParseError },
+    #[error("{what} can never be true or false: its value is {value}")]
+    Senseless { what: &'static str, value: String },
     #[error("an ad cannot be read: {0}")]
     Ad(#[from] ParseError),
     #[error("ads cannot be matched: {0}")]
     Match(#[from] tidecast_classad::EvalError),
 }
 
-/// Checks an expression that a user gives.
+/// Checks a condition that a user gives for a cache.
 pub(crate) fn check(what: &'static str, text: &str) -> Result<(), AdError> {
-    Expr::parse(text).map(|_| ()).map_err(|source| AdError::Expression { what, source })
+    condition(what, text, &usual_cache(), &usual_daemon())
+}
+
+/// Checks what a daemon is to require of caches.
+///
+/// # Errors
+/// It is no ClassAd expression, or none that could be true or false: says why, and where.
+pub fn check_requirements(text: &str) -> Result<(), String> {
+    condition("the requirement", text, &usual_daemon(), &usual_cache()).map_err(|e| e.to_string())
+}
+
+/// An expression whose value for two usual ads is an error, a text, a list or an ad is no condition, whatever they are. One
+/// that names what they do not have is UNDEFINED, which is taken: others may have it.
+fn condition(what: &'static str, text: &str, my: &Ad, target: &Ad) -> Result<(), AdError> {
+    let expr = Expr::parse(text).map_err(|source| AdError::Expression { what, source })?;
+    match Context::at(signed(crate::now())).evaluate(&expr, my, Some(target))? {
+        Value::Undefined | Value::Bool(_) | Value::Int(_) | Value::Real(_) => Ok(()),
+        value => Err(AdError::Senseless { what, value: value.to_string() }),
+    }
+}
+
+fn usual_cache() -> Ad {
+    let mut ad = Ad::new();
+    for name in ["CacheName", "CacheId", "CacheOriginatorHost", "Owner", "CacheMagnetLink"] {
+        set(&mut ad, name, "name");
+    }
+    set(&mut ad, "CacheState", "COMMITTED");
+    set(&mut ad, "ReplicationMethods", methods(&[Method::Swarm, Method::Direct]).as_str());
+    set(&mut ad, "DiskUsage", kilobytes(1 << 30));
+    set(&mut ad, "LeaseExpiration", signed(crate::now() + 86_400));
+    set(&mut ad, "Private", false);
+    ad
+}
+
+fn usual_daemon() -> Ad {
+    let host = Host {
+        name: "name",
+        machine: "machine",
+        started: crate::now(),
+        disk: (1 << 40, 1 << 39),
+        methods: &[Method::Swarm, Method::Direct],
+        requirements: Some("true"),
+    };
+    // The requirements above can be read.
+    daemon(&host).unwrap_or_default()
 }
 
 fn set(ad: &mut Ad, name: &str, value: impl Into<Value>) {
