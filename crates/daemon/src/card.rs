@@ -143,7 +143,7 @@ pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> 
         Err(Distrust::Pretender { said, proven }) => {
             let fits = match &proven {
                 Identity::Host(host) => format!("{host}, and run by root"),
-                Identity::User(user) => format!("{user}.HOST, and run by {user}"),
+                Identity::User(user) => format!("{}.HOST, and run by {user}", crate::name::of_user(user)),
             };
             let why =
                 format!("it is for {proven}, whose daemon is called {fits} (--name), but this one is {said}");

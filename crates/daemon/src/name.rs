@@ -1,10 +1,12 @@
 //! What a cache is called: `[ORIGIN/]NAME[@VERSION]`, and as a URL `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 /// Most bytes of a name, and of an origin.
 pub const MAX_NAME: usize = 128;
+/// Most bytes that a user's name takes in the name of a daemon.
+const MAX_USER: usize = 63;
 /// How URLs begin.
 pub const SCHEME: &str = "tidecast://";
 
@@ -48,6 +50,52 @@ pub(crate) fn is_called(full: &str, asked: &str) -> bool {
 pub fn is_name(part: &str) -> bool {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b"._+-".contains(&b);
     (1..=MAX_NAME).contains(&part.len()) && part.bytes().all(fine) && !part.starts_with(['.', '-'])
+}
+
+/// How a user's name stands in the name of the user's daemon, `USER.HOST`: names of directory services have letters that
+/// names of daemons have not (`alice@site.org`, `SITE\alice`). Those are written `+XX`, in hexadecimal, and so is a `+`
+/// that could be taken for such; a name that is too long ends with a digest. No two users have the same.
+#[must_use]
+pub fn of_user(user: &str) -> String {
+    let bytes = user.as_bytes();
+    let mut part = String::with_capacity(bytes.len());
+    for (at, &byte) in bytes.iter().enumerate() {
+        let is_hex = |after: usize| bytes.get(at + after).is_some_and(u8::is_ascii_hexdigit);
+        let stays = match byte {
+            b'+' => !(is_hex(1) && is_hex(2)),
+            b'.' | b'-' => at > 0,
+            _ => byte.is_ascii_alphanumeric() || byte == b'_',
+        };
+        if stays {
+            part.push(char::from(byte));
+        } else {
+            let _ = write!(part, "+{byte:02X}");
+        }
+    }
+    if part.len() > MAX_USER {
+        let digest = tidecast_hash::sha256(bytes);
+        part.truncate(MAX_USER - 18);
+        let _ = write!(part, "+{}", data_encoding::HEXLOWER.encode(&digest[..8]));
+    }
+    part
+}
+
+/// Whether a daemon of this name can be the user's.
+#[must_use]
+pub fn is_of_user(name: &str, user: &str) -> bool {
+    let host = name.strip_prefix(&of_user(user)).and_then(|rest| rest.strip_prefix('.'));
+    host.is_some_and(|host| !host.is_empty())
+}
+
+/// What the daemon of a user on a host is called, unless it is told.
+#[must_use]
+pub fn of_daemon(user: &str, host: &str) -> String {
+    let name = format!("{}.{}", of_user(user), of_user(host));
+    // A long host name is known by its first part.
+    match host.split_once('.') {
+        Some((short, _)) if name.len() > MAX_NAME => of_daemon(user, short),
+        _ => name,
+    }
 }
 
 impl CacheName {
@@ -139,7 +187,47 @@ mod tests {
         }
     }
 
+    #[test]
+    fn users_of_directory_services_have_names_for_daemons() {
+        for (user, host, name) in [
+            ("alice", "n1.lab", "alice.n1.lab"),
+            ("alice@site.org", "n1", "alice+40site.org.n1"),
+            ("SITE\\alice", "n1", "SITE+5Calice.n1"),
+            ("SITE\\john smith", "n1", "SITE+5Cjohn+20smith.n1"),
+            ("a+b", "n1", "a+b.n1"),
+            ("a+40b", "n1", "a+2B40b.n1"),
+            ("uid1234", "(none)", "uid1234.+28none+29"),
+            (".x", "n1", "+2Ex.n1"),
+            ("é", "n1", "+C3+A9.n1"),
+        ] {
+            assert_eq!(of_daemon(user, host), name);
+            assert!(is_name(&name) && is_of_user(&name, user), "{name}");
+        }
+        assert!(
+            !is_of_user("alice+40site.org.n1", "alice")
+                && !is_of_user("alice+40site.org.n1", "alice+40site.org")
+        );
+        assert!(
+            !is_of_user("alice.", "alice")
+                && !is_of_user("alice", "alice")
+                && !is_of_user("alicex.n1", "alice")
+        );
+        let (long, host) = ("é".repeat(100), "node".repeat(15) + ".a-long-domain.example.org");
+        assert!(is_name(&of_daemon(&long, &host)) && is_of_user(&of_daemon(&long, &host), &long));
+        assert_ne!(of_user(&long), of_user(&"é".repeat(101)));
+    }
+
     proptest::proptest! {
+        #[test]
+        fn no_two_users_have_one_name(a in "[+.4aB@-]{1,5}", b in "[+.4aB@-]{1,5}") {
+            proptest::prop_assert_eq!(of_user(&a) == of_user(&b), a == b);
+        }
+
+        #[test]
+        fn every_user_has_a_name(user in "\\PC{1,80}", host in "\\PC{1,64}") {
+            proptest::prop_assert!(is_name(&of_daemon(&user, &host)));
+        }
+
         #[test]
         fn whatever_is_read_is_written_the_same(text in "[a-b@/.0-1-]{0,8}") {
             if let Ok(name) = text.parse::<CacheName>() {

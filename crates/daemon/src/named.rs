@@ -9,6 +9,7 @@ use tidecast_identity::{Identity, NodeId, NodeKey};
 use tidecast_members::{Claim, Record, Slot};
 
 use crate::attributes::Attributes;
+use crate::name::is_of_user;
 use crate::trust::Trust;
 
 /// A signed name is good for so long, milliseconds: as long as records are kept at most.
@@ -101,10 +102,7 @@ impl Named {
 pub(crate) fn speaks_for(identity: &Identity, about: &CacheRecord) -> bool {
     match identity {
         Identity::Host(host) => about.origin == *host,
-        Identity::User(user) => {
-            let host = about.origin.strip_prefix(user.as_str()).and_then(|rest| rest.strip_prefix('.'));
-            host.is_some_and(|host| !host.is_empty()) && about.owner == *user
-        }
+        Identity::User(user) => is_of_user(&about.origin, user) && about.owner == *user,
     }
 }
 

@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use parking_lot::Mutex;
 use tidecast_identity::{Card, Identity, NodeId};
 
+use crate::name::is_of_user;
 use crate::peer::message::Hello;
 use crate::peer::refusals::plain;
 use crate::stamp::Stamp;
@@ -161,9 +162,6 @@ fn stamps(trust: Option<&tidecast_identity::Trust>) -> Vec<Stamp> {
 fn is_called(identity: &Identity, hello: &Hello) -> bool {
     match identity {
         Identity::Host(host) => hello.name == *host && hello.user.is_none(),
-        Identity::User(user) => {
-            let rest = hello.name.strip_prefix(user.as_str()).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|host| !host.is_empty()) && hello.user.as_ref() == Some(user)
-        }
+        Identity::User(user) => is_of_user(&hello.name, user) && hello.user.as_ref() == Some(user),
     }
 }

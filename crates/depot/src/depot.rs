@@ -12,7 +12,7 @@ use crate::db::{Db, Name, Objects, Tables};
 use crate::error::Context;
 use crate::layout::Layout;
 use crate::live::Live;
-use crate::record::{Past, check_name};
+use crate::record::{Past, check_account, check_name};
 use crate::{CacheId, CacheRecord, Config, Declare, Error, Filter, Reader, Size, State, Usage, Use, UseId};
 
 /// The host's store. Clones are the same store; any thread may call, and every call may wait for the disk.
@@ -79,7 +79,8 @@ impl Depot {
     /// [`Error::Name`]; [`Error::Taken`]; [`Error::Declared`]; what the database reports.
     pub fn declare(&self, new: Declare, now: u64) -> Result<Arc<CacheRecord>, Error> {
         let group = new.group.as_deref();
-        [&*new.origin, &*new.name, &*new.owner].into_iter().chain(group).try_for_each(check_name)?;
+        [&*new.origin, &*new.name].into_iter().try_for_each(check_name)?;
+        [&*new.owner].into_iter().chain(group).try_for_each(check_account)?;
         let lease_until = self.0.config.read().lease_until(new.lease, now);
         let id = self.0.write(|t| {
             let taken = || Error::Taken { origin: new.origin.clone(), name: new.name.clone() };

@@ -317,6 +317,11 @@ pub struct Past {
     pub other: BTreeMap<String, Value>,
 }
 
+/// Checks the name of a user or a group: those of directory services have more letters (`alice@site.org`, `SITE\alice`).
+pub(crate) fn check_account(name: &str) -> Result<(), Error> {
+    check_name(&name.replace('@', "."))
+}
+
 /// Checks a part of a name: one component of a path, printable, without the marks of a cache's name.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let why = match name {
@@ -379,6 +384,12 @@ mod tests {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
         check_name("ähre-1.2_x").unwrap();
+        for fine in ["alice@site.org", "SITE\\john smith", "12345", "domain users@site.org", "host$"] {
+            check_account(fine).unwrap();
+        }
+        for bad in ["", "a/b", "a\n", "..", &"x".repeat(256)] {
+            assert!(check_account(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tidecast_text::{escaped, percent_decode, percent_encode};
+
 /// Longest name of a host or user: what a certificate's common name may hold (RFC 5280, ub-common-name).
 const MAX_NAME: usize = 64;
 
@@ -11,7 +13,7 @@ const MAX_NAME: usize = 64;
 pub enum Identity {
     /// The daemon of a host: acts for all owners of the site.
     Host(String),
-    /// A user: acts for this owner only.
+    /// A user, as the host's user database writes the name (`alice`, `alice@site.org`, `SITE\alice`): acts for this owner only.
     User(String),
 }
 
@@ -31,31 +33,46 @@ impl Identity {
         }
     }
 
-    /// The URI by which a certificate of [`crate::SiteCa`] names it: `tidecast:host/NAME`.
+    /// The URI by which a certificate of [`crate::SiteCa`] names it: `tidecast:host/NAME`, percent-encoded.
     #[must_use]
     pub fn uri(&self) -> String {
-        format!("tidecast:{}/{}", self.kind(), self.name())
+        format!("tidecast:{}/{}", self.kind(), percent_encode(self.name().as_bytes(), "@+"))
     }
 
-    /// Reads such a URI.
+    /// Reads such a URI, in exactly the form that [`Identity::uri`] writes.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         let (kind, name) = uri.strip_prefix("tidecast:")?.split_once('/')?;
-        Self::of(kind, name)
+        let who = Self::of(kind, &String::from_utf8(percent_decode(name)?).ok()?)?;
+        (who.uri() == uri).then_some(who)
     }
 
     fn of(kind: &str, name: &str) -> Option<Self> {
-        // Names become parts of cache names and lines of logs: nothing that could be taken for something else.
-        let fits = |c: u8| c.is_ascii_alphanumeric() || b"._-@+".contains(&c);
-        let sound = (1..=MAX_NAME).contains(&name.len())
-            && name.bytes().all(fits)
-            && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if !(1..=MAX_NAME).contains(&name.len()) {
+            return None;
+        }
         match kind {
-            "host" if sound => Some(Self::Host(name.to_owned())),
-            "user" if sound => Some(Self::User(name.to_owned())),
+            "host" if is_host(name) => Some(Self::Host(name.to_owned())),
+            "user" if is_user(name) => Some(Self::User(name.to_owned())),
             _ => None,
         }
     }
+}
+
+/// The host's name is the name of its daemon, and part of the names of its caches.
+fn is_host(name: &str) -> bool {
+    let fits = |c: u8| c.is_ascii_alphanumeric() || b"._-@+".contains(&c);
+    name.bytes().all(fits) && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Directory services have names such as `alice@site.org`, `SITE\alice` and `SITE\john smith`. They become lines of logs:
+/// nothing that could be taken for something else.
+fn is_user(name: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || c == ' ' || (c.is_ascii_graphic() && !"/:\"`".contains(c));
+    name.chars().all(fits)
+        && name.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        && !name.ends_with([' ', '\\'])
+        && escaped(name).to_string() == name
 }
 
 impl fmt::Display for Identity {
@@ -67,7 +84,8 @@ impl fmt::Display for Identity {
 /// What is not an identity, with what one looks like.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not an identity: {0:?} (expected host:NAME or user:NAME; a name has 1 to 64 of a-z A-Z 0-9 . _ - @ +)"
+    "not an identity: {0:?} (expected host:NAME or user:NAME; a host has 1 to 64 of a-z A-Z 0-9 . _ - @ +, a user is written as \
+     the user database has it, in at most 64 bytes)"
 )]
 pub struct BadIdentity(String);
 
@@ -87,22 +105,63 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written_the_same() {
-        for text in ["host:node01.lab", "user:alice", "user:a@b.org", "host:_x"] {
+        for text in [
+            "host:node01.lab",
+            "user:alice",
+            "user:a@b.org",
+            "host:_x",
+            "user:SITE\\alice",
+            "user:SITE\\john smith",
+            "user:jürgen",
+            "user:12345",
+            "user:host$",
+            "user:o'neil",
+            "user:100%",
+        ] {
             let who: Identity = text.parse().unwrap();
             assert_eq!(who.to_string(), text);
+            assert!(who.uri().bytes().all(|b| b.is_ascii_graphic() && b != b'\\'), "{}", who.uri());
             assert_eq!(Identity::from_uri(&who.uri()), Some(who));
         }
+        assert_eq!(Identity::User("a@b.org".into()).uri(), "tidecast:user/a@b.org");
+        assert_eq!(Identity::User("SITE\\a b".into()).uri(), "tidecast:user/SITE%5Ca%20b");
     }
 
     #[test]
     fn what_could_mislead_is_no_name() {
         let long = format!("user:{}", "a".repeat(65));
-        for text in
-            ["", "alice", "group:x", "user:", "user:a b", "user:../x", "user:a/b", "host:-x", "user:é", &long]
-        {
+        for text in [
+            "",
+            "alice",
+            "group:x",
+            "user:",
+            "user: a",
+            "user:a ",
+            "user:../x",
+            "user:a/b",
+            "host:-x",
+            "host:é",
+            "host:a b",
+            "host:S\\a",
+            "user:a\\",
+            "user:\\a",
+            "user:a\nb",
+            "user:a:b",
+            "user:a\u{202e}b",
+            "user:-a",
+            &long,
+        ] {
             assert!(text.parse::<Identity>().is_err(), "{text}");
         }
-        assert_eq!(Identity::from_uri("tidecast:user/a/b"), None);
+        for uri in [
+            "tidecast:user/a/b",
+            "tidecast:user/%61",
+            "tidecast:user/a%5cb",
+            "tidecast:user/a%2Fb",
+            "tidecast:user/%",
+        ] {
+            assert_eq!(Identity::from_uri(uri), None, "{uri}");
+        }
         assert_eq!(Identity::from_uri("http://user/a"), None);
     }
 }

@@ -174,8 +174,10 @@ fn check_name(name: &str) -> Result<(), HostError> {
 }
 
 fn check_user(user: &str) -> Result<(), HostError> {
-    // `@` and `%` stand in the user names of proxies and of domains; ssh takes the last `@` for its own.
-    check(user, MAX_USER, &['-'], "._-+@%=")
+    // `@`, `%` and `\` stand in the user names of proxies and of domains; ssh takes the last `@` for its own, and no `\`
+    // at the end.
+    check(user, MAX_USER, &['-', '\\'], "._-+@%=\\")?;
+    if user.ends_with('\\') { Err(HostError::Character(user.into(), '\\')) } else { Ok(()) }
 }
 
 fn check(text: &str, most: usize, first: &[char], more: &str) -> Result<(), HostError> {

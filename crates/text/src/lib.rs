@@ -4,8 +4,10 @@
 
 mod escape;
 mod host;
+mod percent;
 mod shell;
 
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
+pub use percent::{percent_decode, percent_encode};
 pub use shell::{UnclosedQuote, quote, quote_program, split};
