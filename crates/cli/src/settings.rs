@@ -211,9 +211,21 @@ fn from_env(env: Vec<(String, std::ffi::OsString)>) -> Result<Settings> {
     Ok(table.try_into()?)
 }
 
+/// The error with its place, in one line.
+fn placed(error: &toml::de::Error, text: &str) -> anyhow::Error {
+    let what = error.message().trim_end();
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return anyhow::anyhow!("{what}");
+    };
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let (line, column) = (before.matches('\n').count() + 1, before[start..].chars().count() + 1);
+    let wrong = text[start..].lines().next().unwrap_or_default().trim();
+    anyhow::anyhow!("line {line}, column {column}, `{wrong}`: {what}")
+}
+
 /// What `text` sets overrules `base`.
 fn over(base: Settings, text: &str) -> Result<Settings> {
-    let file: Settings = toml::from_str(text)?;
+    let file: Settings = toml::from_str(text).map_err(|e| placed(&e, text))?;
     let pick = |a: Vec<String>, b: Vec<String>| if b.is_empty() { a } else { b };
     Ok(Settings {
         state_dir: file.state_dir.or(base.state_dir),
@@ -330,6 +342,24 @@ mod tests {
         told(over(Settings::default(), "timeout = \"soon\""), &["soon"]);
         told(over(Settings::default(), "timeout = [1]"), &["array"]);
         told(over(Settings::default(), "net = "), &["line 1"]);
+        let text = "lsd = true\n[daemon]\nname = \"x\"\nrequirements = \"MY.TotalDisk >\"\n";
+        told(
+            over(Settings::default(), text),
+            &["line 4, column 16, `requirements = \"MY.TotalDisk >\"`: ", "too early"],
+        );
+        for senseless in
+            ["'\"text\"'", "'TARGET.DiskUsage + \"x\"'", "'no_such_function(3)'", "'regexp(\"(\", Owner)'"]
+        {
+            let text = format!("[daemon]\nrequirements = {senseless}\n");
+            told(over(Settings::default(), &text), &["line 2", "can never be true or false"]);
+        }
+        for fine in ["true", "TARGET.Custom > 3", "MY.FreeDisk > 2 * TARGET.DiskUsage && Owner =!= \"guest\""]
+        {
+            assert!(
+                over(Settings::default(), &format!("[daemon]\nrequirements = '{fine}'\n")).is_ok(),
+                "{fine}"
+            );
+        }
     }
 
     #[test]

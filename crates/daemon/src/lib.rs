@@ -55,6 +55,7 @@ mod transfer;
 mod trust;
 mod uses;
 
+pub use ads::check_requirements;
 pub use catalogue::CatalogueAt;
 pub use config::{Config, Serves};
 pub use daemon::Daemon;

@@ -98,6 +98,18 @@ pub(crate) struct Args {
     capacity: Option<Size>,
 }
 
+/// What caches must be like: a ClassAd expression that can be true or false.
+#[derive(Debug, Clone, PartialEq)]
+struct Requirements(String);
+
+impl std::str::FromStr for Requirements {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        tidecast_daemon::check_requirements(text).map(|()| Self(text.to_owned()))
+    }
+}
+
 /// The table `[daemon]` of the configuration.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -118,7 +130,7 @@ pub(crate) struct Table {
     lease: Option<Text<Span>>,
     lease_cap: Option<Text<Span>>,
     methods: Vec<Method>,
-    requirements: Option<String>,
+    requirements: Option<Text<Requirements>>,
     owners: Vec<String>,
     transfers: Option<usize>,
     per_source: Option<usize>,
@@ -251,7 +263,7 @@ fn config(args: &Args, context: &Context<'_>) -> Result<Config, Failure> {
             ..usual
         },
         methods: if table.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { table.methods },
-        requirements: table.requirements,
+        requirements: table.requirements.map(|Text(Requirements(text))| text),
         owners: table.owners,
         transfers: table.transfers.unwrap_or(4).max(1),
         per_source: table.per_source.unwrap_or(2).max(1),
@@ -334,7 +346,7 @@ fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>
         Serves::Owner => Some(tidecast_daemon::user().context("cannot find out who you are")?),
     };
     let name = name.unwrap_or_else(|| match &user {
-        Some(user) => format!("{user}.{}", host()),
+        Some(user) => tidecast_daemon::name::of_daemon(user, &host()),
         None => host(),
     });
     if tidecast_daemon::name::is_name(&name) {
@@ -378,17 +390,35 @@ pub(crate) fn to_ask_or_start(context: &Context<'_>) -> Result<PathBuf, Failure>
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let log = dir.join("daemon.log");
     let mut child = start(context, &log).with_context(|| "cannot start a daemon of your own")?;
-    let until = std::time::Instant::now() + STARTS;
+    let mut until = std::time::Instant::now() + STARTS;
+    let mut ended = false;
     while !answers() {
-        if std::time::Instant::now() > until {
-            let why = format!("a daemon was started for you and does not answer: see {}", log.display());
-            return Err(anyhow::anyhow!(why).into());
+        let now = std::time::Instant::now();
+        if now > until {
+            let last = if ended { last_line(&log) } else { None };
+            let why = last.map_or_else(|| "does not answer".into(), |line| format!("has ended: {line}"));
+            let log = log.display();
+            return Err(anyhow::anyhow!("the daemon that was started for you {why}; its log is {log}").into());
         }
         // One that was started at the same time may have been faster: then ours has ended, and that one answers.
-        let _ = child.try_wait();
+        if !ended && matches!(child.try_wait(), Ok(Some(_))) {
+            (ended, until) = (true, until.min(now + OTHER_STARTS));
+        }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     Ok(path)
+}
+
+/// The last line of a log, of its last 4 KiB.
+fn last_line(log: &Path) -> Option<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = std::fs::File::open(log).ok()?;
+    let from = file.metadata().ok()?.len().saturating_sub(4096);
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut tail = Vec::new();
+    file.take(4096).read_to_end(&mut tail).ok()?;
+    let line = tail.trim_ascii_end().rsplit(|b| *b == b'\n').next().filter(|line| !line.is_empty())?;
+    Some(tidecast_text::escaped_bytes(line).to_string())
 }
 
 fn start(context: &Context<'_>, log: &Path) -> std::io::Result<std::process::Child> {
@@ -409,6 +439,8 @@ fn start(context: &Context<'_>, log: &Path) -> std::io::Result<std::process::Chi
 
 /// A daemon that was started on demand answers within this time, and ends after so long without work.
 const STARTS: std::time::Duration = std::time::Duration::from_secs(20);
+/// When it has ended, another one that was started at the same time answers within this time.
+const OTHER_STARTS: std::time::Duration = std::time::Duration::from_secs(2);
 const IDLE: &str = "15m";
 
 const HOST_SOCKET: &str = "/run/tidecast/daemon.sock";
