@@ -370,3 +370,41 @@ def test_the_plugin_without_a_daemon_ends_and_says_so(site, data, tmp_path):
     waiting.terminate()
     assert waiting.wait(10) != 0
     assert "TransferSuccess = false" in (starter.dir / ".out").read_text()
+
+
+def test_a_name_without_a_version_is_the_newest_that_its_origin_has(site, data):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("nt", data)
+    assert node.cache("get", "head/nt", "--wait", "1m")["name"] == "head/nt@1"
+    for version, name in [(2, "head/nt"), (3, "nt")]:
+        (data / "part7").write_bytes(b"%d" % version)
+        origin.create("nt", data)
+        assert node.cache("get", name, "--offline")["name"] == f"head/nt@{version - 1}"
+        got = node.cache("get", name, "--wait", "1m")
+        assert (got["name"], got["older"]) == (f"head/nt@{version}", None)
+        assert node.cache("get", name)["fetched_seconds"] == 0
+    assert node.cache("get", "head/nt@1")["name"] == "head/nt@1", "a version that is named is that one"
+    origin.daemon.signal(signal.SIGSTOP)
+    try:
+        for words in ([], ["--wait", "1m"]):
+            got = node.cache("get", "nt", *words)
+            assert got["name"] == "head/nt@3" and "may not be the newest version: head" in got["older"], got
+        assert node.cache("get", "nt", "--offline")["older"] is None
+        said = node("cache", "get", "head/nt").err
+        assert "warning: head/nt@3 may not be the newest version" in said
+    finally:
+        origin.daemon.signal(signal.SIGCONT)
+
+
+def test_what_cannot_be_renewed_is_given_as_it_is(site, data):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("nt", data)
+    node.cache("get", "head/nt", "--wait", "1m")
+    (data / "part7").write_bytes(b"seven")
+    origin.create("nt", data, "--requirements", 'TARGET.Name == "elsewhere"')
+    got = node.cache("get", "head/nt", "--wait", "1m")
+    assert got["name"] == "head/nt@1" and "head/nt@2 cannot be had: " in got["older"] and "requirements" in got["older"], got
+    origin.cache("rm", "head/nt@2")
+    origin.cache("rm", "head/nt@1")
+    got = node.cache("get", "head/nt")
+    assert got["name"] == "head/nt@1" and "does not give nt any more" in got["older"], got

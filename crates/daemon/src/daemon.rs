@@ -31,6 +31,7 @@ use crate::config::{Config, Serves};
 use crate::error::Error;
 use crate::fetch::Fetches;
 use crate::neighbour::Neighbour;
+use crate::newest::Silent;
 use crate::parent::Kin;
 use crate::peer::{PROTOCOL, Peers, message::Hello};
 use crate::serve::Seekers;
@@ -81,6 +82,7 @@ pub struct Daemon {
     pub(crate) peers: Peers,
     pub(crate) swarms: Swarms,
     pub(crate) fetches: Fetches,
+    pub(crate) silent: Silent,
     pub(crate) uploads: Uploads,
     pub(crate) sessions: Sessions,
     pub(crate) seekers: Seekers,
@@ -217,6 +219,7 @@ impl Daemon {
             swarms: Swarms::new(tls, door.clone(), neighbour.throttle.clone()),
             neighbour,
             fetches: Fetches::new(config.transfers, config.per_source),
+            silent: Silent::default(),
             uploads: Uploads::default(),
             sessions: Sessions::default(),
             seekers: Seekers::default(),

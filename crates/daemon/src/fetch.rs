@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidecast_depot::{CacheId, Reader};
+use tidecast_depot::{CacheId, CacheRecord, Reader};
 use tidecast_identity::NodeId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -203,6 +203,11 @@ impl Fetches {
     }
 }
 
+/// Why an older version is given than the one that is known.
+fn not_come(here: &CacheRecord, newer: &CacheName, why: &str) -> Option<String> {
+    Some(format!("{} is not the newest version: {newer} cannot be had: {why}", here.full_name()))
+}
+
 /// A cache is on its way while this lives.
 pub(crate) struct Coming<'a> {
     fetches: &'a Fetches,
@@ -241,9 +246,17 @@ impl Daemon {
             }
             Some(user) => (None, caller.acts_for(user)?),
         };
-        if let Some(record) = self.here(&name, &reader) {
-            return self.hand(caller, record.id, user, (0.0, None)).await;
-        }
+        let here = self.here(&name, &reader);
+        let (newer, mut older) = match &here {
+            Some(record) if name.version.is_none() && !get.offline => {
+                self.renewed(record, &name, &reader).await
+            }
+            _ => (None, None),
+        };
+        let name = match (&here, newer) {
+            (Some(record), None) => return self.hand(caller, record.id, user, (0.0, None), older).await,
+            (_, newer) => newer.unwrap_or(name),
+        };
         if name.origin.as_ref().is_none_or(|origin| *origin == self.config.name) {
             if let Some(damaged) = self.damaged(&name, &reader) {
                 return Err(damaged);
@@ -253,11 +266,21 @@ impl Daemon {
             }
         }
         if self.mode() != Mode::Running {
-            return Err(
-                Failed::new("denied", "this daemon takes nothing new: it is paused or drained").into()
-            );
+            let why = "this daemon takes nothing new: it is paused or drained";
+            return match here {
+                Some(record) => {
+                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, why)).await
+                }
+                None => Err(Failed::new("denied", why).into()),
+            };
         }
-        let mut stand = self.fetch(name, reader, false)?;
+        let mut stand = match (self.fetch(name.clone(), reader, false), &here) {
+            (Err(error), Some(record)) => {
+                older = not_come(record, &name, &error.why);
+                return self.hand(caller, record.id, user, (0.0, None), older).await;
+            }
+            (stand, _) => stand?,
+        };
         let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
         let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
         if let Ok(Err(_)) = settled {
@@ -267,8 +290,16 @@ impl Daemon {
         let now = stand.borrow().clone();
         match now {
             Stand::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
-            Stand::Failed(failed) => Err(failed.into()),
-            Stand::Done { id, method, seconds } => self.hand(caller, id, user, (seconds, Some(method))).await,
+            Stand::Failed(failed) => match here {
+                Some(record) => {
+                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, &failed.why))
+                        .await
+                }
+                None => Err(failed.into()),
+            },
+            Stand::Done { id, method, seconds } => {
+                self.hand(caller, id, user, (seconds, Some(method)), None).await
+            }
         }
     }
 
@@ -278,6 +309,7 @@ impl Daemon {
         id: CacheId,
         user: Option<tidecast_depot::Use>,
         (seconds, method): (f64, Option<Method>),
+        older: Option<String>,
     ) -> Result<Got, ApiError> {
         let record = self.readable(caller, id)?;
         let reader = caller.reader();
@@ -293,7 +325,7 @@ impl Daemon {
             .await?;
         self.mind_jobs();
         let info = CacheInfo { inode: Some(inode), ..self.info(&record) };
-        Ok(Got::Ready { info: Box::new(info), seconds, method })
+        Ok(Got::Ready { info: Box::new(info), seconds, method, older })
     }
 
     /// A committed cache of this name that is here and that `reader` may read. Without an origin, this host's comes first.

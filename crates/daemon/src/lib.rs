@@ -39,6 +39,7 @@ pub mod materialize;
 pub mod name;
 mod named;
 mod neighbour;
+mod newest;
 mod parent;
 mod peer;
 mod repair;

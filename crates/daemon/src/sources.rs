@@ -99,7 +99,7 @@ impl Daemon {
     }
 
     /// Sees to it that the daemons of the configuration are connected, and `host` if it can be found by its name.
-    async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
+    pub(crate) async fn acquaint(self: &Arc<Self>, host: Option<&str>) {
         let known = |name: &str| self.peers.find(|peer| peer.hello.name == name).is_some();
         // Whoever belongs to the circle is called from there.
         let alone = self.circle.alive().is_empty();
@@ -172,6 +172,7 @@ impl Daemon {
                 addresses: self.peers.hello().addresses,
                 here: true,
                 origin: record.origin == self.config.name,
+                version: record.version,
             });
         }
         let ad = self.ad()?.to_string();
@@ -195,6 +196,7 @@ impl Daemon {
                     addresses: link.peer.hello.addresses.clone(),
                     here: false,
                     origin: origin == Some(link.peer.hello.name.as_str()),
+                    version: granted.about.get("version").and_then(serde_json::Value::as_u64),
                 });
             }
         }

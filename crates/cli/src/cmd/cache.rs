@@ -262,7 +262,7 @@ pub(crate) fn how_it_came(came: &Came) -> String {
     said.map(|(bytes, whence)| format!("{} {whence}", Size(*bytes))).collect::<Vec<_>>().join(", ")
 }
 
-/// For a query: names have few letters that need it.
+/// For a query.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('%', "%25").replace('+', "%2B").replace('@', "%40").replace('/', "%2F")
+    tidecast_text::percent_encode(text.as_bytes(), "")
 }

@@ -194,6 +194,9 @@ pub struct Get {
     /// another than himself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_for: Option<String>,
+    /// The origin is not asked for a newer version: what is here is given.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub offline: bool,
 }
 
 /// How far a cache has come.
@@ -208,6 +211,9 @@ pub enum Got {
         seconds: f64,
         /// How it came; None when it was here.
         method: Option<Method>,
+        /// Why this is not the newest version, or not known to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        older: Option<String>,
     },
     /// It is coming: ask again.
     Wait {
@@ -258,6 +264,9 @@ pub struct Holder {
     pub here: bool,
     /// It is the origin.
     pub origin: bool,
+    /// The version that it has; of an older daemon that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// Something that happened to a cache.

@@ -42,6 +42,9 @@ pub(super) struct Args {
     /// Give up when it is not here after so long (exit code 3) [default: no limit]
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
+    /// Give the newest version that is here, without asking the origin for a newer one [default: the origin is asked, for 2 s]
+    #[arg(long)]
+    offline: bool,
     /// Keep it while this process of yours runs
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
@@ -69,6 +72,9 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         .map(|dir| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display())));
     let dir = dir.transpose()?;
     let ready = fetch(args, ask, reporter).await?;
+    if let Some(why) = &ready.older {
+        reporter.warning(why);
+    }
     let made = match &dir {
         None => {
             if let Err(why) = materialize::sees(&ready.info) {
@@ -139,6 +145,7 @@ struct Ready {
     info: CacheInfo,
     seconds: f64,
     method: Option<String>,
+    older: Option<String>,
 }
 
 impl Ready {
@@ -150,6 +157,7 @@ impl Ready {
         let mut fields = object(json!(self.info));
         fields.insert("fetched_seconds".into(), json!(self.seconds));
         fields.insert("method".into(), json!(self.method));
+        fields.insert("older".into(), json!(self.older));
         fields
     }
 }
@@ -163,8 +171,8 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
         // In steps short enough to show progress on a terminal.
         let wait =
             left.map_or(ASK, |left| left.as_secs().min(ASK)).min(if reporter.is_json() { ASK } else { 1 });
-        let get =
-            Get { name: args.name.to_string(), wait, pid: args.pid, job: job.clone(), ..Get::default() };
+        let (name, job) = (args.name.to_string(), job.clone());
+        let get = Get { name, wait, pid: args.pid, job, offline: args.offline, ..Get::default() };
         let got = match ask.client.post::<Got>("/v1/get", &get, Duration::from_secs(wait)).await {
             Err(error) if away.waits(&error) => {
                 if left.is_some_and(|left| left.is_zero()) {
@@ -178,8 +186,8 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
         };
         away.heard();
         match got {
-            Got::Ready { info, seconds, method, .. } => {
-                return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()) });
+            Got::Ready { info, seconds, method, older } => {
+                return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()), older });
             }
             Got::Wait { why, bytes, total } => {
                 reporter.progress(&Snapshot { stage: "get", bytes, total, ..Snapshot::default() });
