@@ -4,8 +4,10 @@
 
 mod escape;
 mod host;
+pub mod hostlist;
 mod percent;
 mod shell;
+pub mod units;
 
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
