@@ -100,17 +100,18 @@ Secrets:
   command line, where other users could read it, as soon as the program runs.
 
 Settings:
-  The environment, then the configuration file, then flags; each overrules
-  those before it. The file is ~/.config/tidecast/config.toml (below
-  $XDG_CONFIG_HOME if that is set), or named by --config or TIDECAST_CONFIG.
+  Flags overrule the environment, which overrules the configuration file.
+  The file is ~/.config/tidecast/config.toml (below $XDG_CONFIG_HOME if that
+  is set), or named by --config or TIDECAST_CONFIG.
   In the file, and in capitals after TIDECAST_ in the environment (there,
-  lists have commas): state_dir, cache, socket, listen, net, tracker, peer, plain,
+  lists have commas, and an empty variable is not set): state_dir, cache, socket, listen, net, tracker, peer, plain,
   format, piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
   threads, dht, lsd, json, log. Only in the file: [daemon] (see daemon).
 
 Units:
   Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m;
-  rates 100mbit, 10gbit, 125MB/s.";
+  rates 100mbit, 10gbit, 2.5Gb/s, 125MB/s. A spelling that means two things to
+  different programs (10M, 10mb/s) is rejected, and the error names both.";
 
 /// Flags that every command knows.
 #[derive(Args, Debug)]

@@ -1,5 +1,5 @@
-//! Settings from four places, each overruling those before it: defaults, environment `TIDECAST_*`,
-//! configuration file (TOML), flags of the command.
+//! Settings from four places, each overruling those before it: defaults, configuration file (TOML), environment
+//! `TIDECAST_*`, flags of the command. An empty variable is one that is not set.
 //!
 //! Promises: a value that does not parse, and in the file a name that does not exist, is an error that says
 //! where it stands; nothing is read from any other place.
@@ -138,24 +138,26 @@ impl Settings {
         let named = file
             .map(Path::to_owned)
             .or_else(|| env.iter().find(|(k, _)| k == "TIDECAST_CONFIG").map(|(_, v)| PathBuf::from(v)));
-        let mut settings = from_env(env)?;
+        let set = from_env(env)?;
         let (path, must_exist) = match named {
             Some(path) => (path, true),
             None => match usual_file() {
                 Some(path) => (path, false),
-                None => return Ok(settings),
+                None => return Ok(set),
             },
         };
         match std::fs::read_to_string(&path) {
-            Ok(text) => settings = over(settings, &text).with_context(|| format!("in {}", path.display()))?,
+            Ok(text) => {
+                from_file(&text).with_context(|| format!("in {}", path.display())).map(|f| over(f, set))
+            }
             // A service may start us with the HOME of another user: what is there is not for us.
             Err(e)
-                if !must_exist && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
-            Err(e) => {
-                return Err(e).with_context(|| format!("cannot read the configuration {}", path.display()));
+                if !must_exist && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
+            {
+                Ok(set)
             }
+            Err(e) => Err(e).with_context(|| format!("cannot read the configuration {}", path.display())),
         }
-        Ok(settings)
     }
 
     /// Where the node's key and tickets are kept.
@@ -187,7 +189,7 @@ fn from_env(env: Vec<(String, std::ffi::OsString)>) -> Result<Settings> {
         let value = value.into_string().ok().with_context(|| format!("{name} is not UTF-8"))?;
         let key = name.trim_start_matches(PREFIX).to_ascii_lowercase();
         // Other programs of the project use the prefix too.
-        let Some((key, kind)) = KEYS.iter().find(|(k, _)| *k == key) else { continue };
+        let Some((key, kind)) = KEYS.iter().find(|(k, _)| *k == key && !value.is_empty()) else { continue };
         let value = match kind {
             Kind::Text => toml::Value::String(value),
             Kind::List => {
@@ -199,7 +201,7 @@ fn from_env(env: Vec<(String, std::ffi::OsString)>) -> Result<Settings> {
             }
             Kind::Flag => toml::Value::Boolean(match value.as_str() {
                 "1" | "true" | "yes" => true,
-                "" | "0" | "false" | "no" => false,
+                "0" | "false" | "no" => false,
                 _ => bail!("{name} is {value:?}: write true or false"),
             }),
         };
@@ -223,34 +225,37 @@ fn placed(error: &toml::de::Error, text: &str) -> anyhow::Error {
     anyhow::anyhow!("line {line}, column {column}, `{wrong}`: {what}")
 }
 
-/// What `text` sets overrules `base`.
-fn over(base: Settings, text: &str) -> Result<Settings> {
-    let file: Settings = toml::from_str(text).map_err(|e| placed(&e, text))?;
-    let pick = |a: Vec<String>, b: Vec<String>| if b.is_empty() { a } else { b };
-    Ok(Settings {
-        state_dir: file.state_dir.or(base.state_dir),
-        cache: file.cache.or(base.cache),
-        socket: file.socket.or(base.socket),
-        daemon: file.daemon.or(base.daemon),
-        listen: file.listen.or(base.listen),
-        net: file.net.or(base.net),
-        tracker: pick(base.tracker, file.tracker),
-        peer: pick(base.peer, file.peer),
-        plain: file.plain.or(base.plain),
-        format: file.format.or(base.format),
-        piece_size: file.piece_size.or(base.piece_size),
-        exclude: pick(base.exclude, file.exclude),
-        seed_for: file.seed_for.or(base.seed_for),
-        timeout: file.timeout.or(base.timeout),
-        durable: file.durable.or(base.durable),
-        policy: file.policy.or(base.policy),
-        link_rate: file.link_rate.or(base.link_rate),
-        threads: file.threads.or(base.threads),
-        dht: file.dht.or(base.dht),
-        lsd: file.lsd.or(base.lsd),
-        json: file.json.or(base.json),
-        log: file.log.or(base.log),
-    })
+fn from_file(text: &str) -> Result<Settings> {
+    toml::from_str(text).map_err(|e| placed(&e, text))
+}
+
+/// What `top` sets overrules `base`.
+fn over(base: Settings, top: Settings) -> Settings {
+    let pick = |a: Vec<String>, b: Vec<String>| if a.is_empty() { b } else { a };
+    Settings {
+        state_dir: top.state_dir.or(base.state_dir),
+        cache: top.cache.or(base.cache),
+        socket: top.socket.or(base.socket),
+        daemon: top.daemon.or(base.daemon),
+        listen: top.listen.or(base.listen),
+        net: top.net.or(base.net),
+        tracker: pick(top.tracker, base.tracker),
+        peer: pick(top.peer, base.peer),
+        plain: top.plain.or(base.plain),
+        format: top.format.or(base.format),
+        piece_size: top.piece_size.or(base.piece_size),
+        exclude: pick(top.exclude, base.exclude),
+        seed_for: top.seed_for.or(base.seed_for),
+        timeout: top.timeout.or(base.timeout),
+        durable: top.durable.or(base.durable),
+        policy: top.policy.or(base.policy),
+        link_rate: top.link_rate.or(base.link_rate),
+        threads: top.threads.or(base.threads),
+        dht: top.dht.or(base.dht),
+        lsd: top.lsd.or(base.lsd),
+        json: top.json.or(base.json),
+        log: top.log.or(base.log),
+    }
 }
 
 /// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; what is left out is any.
@@ -318,13 +323,23 @@ mod tests {
     }
 
     #[test]
-    fn the_file_overrules_the_environment() {
-        let base =
-            env(&[("TIDECAST_NET", "eth0"), ("TIDECAST_FORMAT", "v2"), ("TIDECAST_PEER", "a:1")]).unwrap();
-        let s = over(base, "net = \"ib0\"\ntimeout = 5\npiece_size = 65536\n").unwrap();
-        assert_eq!(s.net.as_deref(), Some("ib0"));
-        assert_eq!(s.format.as_deref(), Some("v2"));
+    fn the_environment_overrules_the_file() {
+        let set = env(&[
+            ("TIDECAST_NET", "eth0"),
+            ("TIDECAST_FORMAT", ""),
+            ("TIDECAST_PEER", "a:1"),
+            ("TIDECAST_DHT", "false"),
+            ("TIDECAST_LSD", ""),
+        ]);
+        let file = from_file(
+            "net = \"ib0\"\nformat = \"v2\"\npeer = [\"b:2\"]\ndht = true\nlsd = true\n\
+             timeout = 5\npiece_size = 65536\n",
+        );
+        let s = over(file.unwrap(), set.unwrap());
+        assert_eq!(s.net.as_deref(), Some("eth0"));
+        assert_eq!(s.format.as_deref(), Some("v2"), "an empty variable is not set");
         assert_eq!(s.peer, ["a:1"]);
+        assert_eq!((s.dht, s.lsd), (Some(false), Some(true)));
         assert_eq!(s.timeout.unwrap().0.as_secs(), 5);
         assert_eq!(s.piece_size, Some(Size(65_536)));
     }
@@ -338,27 +353,21 @@ mod tests {
         told(env(&[("TIDECAST_TIMEOUT", "soon")]), &["TIDECAST_TIMEOUT", "soon"]);
         told(env(&[("TIDECAST_PLAIN", "maybe")]), &["TIDECAST_PLAIN"]);
         told(env(&[("TIDECAST_THREADS", "x")]), &["TIDECAST_THREADS"]);
-        told(over(Settings::default(), "speed = 1"), &["speed"]);
-        told(over(Settings::default(), "timeout = \"soon\""), &["soon"]);
-        told(over(Settings::default(), "timeout = [1]"), &["array"]);
-        told(over(Settings::default(), "net = "), &["line 1"]);
+        told(from_file("speed = 1"), &["speed"]);
+        told(from_file("timeout = \"soon\""), &["soon"]);
+        told(from_file("timeout = [1]"), &["array"]);
+        told(from_file("net = "), &["line 1"]);
         let text = "lsd = true\n[daemon]\nname = \"x\"\nrequirements = \"MY.TotalDisk >\"\n";
-        told(
-            over(Settings::default(), text),
-            &["line 4, column 16, `requirements = \"MY.TotalDisk >\"`: ", "too early"],
-        );
+        told(from_file(text), &["line 4, column 16, `requirements = \"MY.TotalDisk >\"`: ", "too early"]);
         for senseless in
             ["'\"text\"'", "'TARGET.DiskUsage + \"x\"'", "'no_such_function(3)'", "'regexp(\"(\", Owner)'"]
         {
             let text = format!("[daemon]\nrequirements = {senseless}\n");
-            told(over(Settings::default(), &text), &["line 2", "can never be true or false"]);
+            told(from_file(&text), &["line 2", "can never be true or false"]);
         }
         for fine in ["true", "TARGET.Custom > 3", "MY.FreeDisk > 2 * TARGET.DiskUsage && Owner =!= \"guest\""]
         {
-            assert!(
-                over(Settings::default(), &format!("[daemon]\nrequirements = '{fine}'\n")).is_ok(),
-                "{fine}"
-            );
+            assert!(from_file(&format!("[daemon]\nrequirements = '{fine}'\n")).is_ok(), "{fine}");
         }
     }
 
@@ -376,7 +385,9 @@ mod tests {
             (_, Kind::List) => "[\"x\"]",
         };
         let text: String = KEYS.iter().map(|(k, kind)| format!("{k} = {}\n", value(k, kind))).collect();
-        let all = over(Settings::default(), &text).unwrap();
+        let all = from_file(&text).unwrap();
+        assert_eq!(over(Settings::default(), all.clone()), all);
+        assert_eq!(over(all.clone(), Settings::default()), all);
         let fields = format!("{all:?}");
         // The table [daemon] is the file's alone.
         assert!(fields.matches("None").count() == 1 && fields.contains("daemon: None"), "{fields}");
