@@ -48,8 +48,8 @@ copy-soak: setup ## what `copy` leaves out, deletes and says, beside rsync on 1,
 field-soak: setup ## what a field shows of 6,000 fresh random files, beside xarray and netCDF4
 	@TIDECAST_FRESH=20 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_field_missing.py -k those_of
 
-hosts-soak: setup build ## 40 fresh random host lists, compared with what getaddrinfo says of their names (as root)
-	@TIDECAST_NO_BUILD=1 TIDECAST_FRESH=40 $(PYTHON) -m pytest -q tests/e2e/test_bcast_hosts.py -k addresses_say
+hosts-soak: setup build ## 40 fresh random host lists, beside getaddrinfo (as root), clustershell and Slurm's scontrol
+	@TIDECAST_NO_BUILD=1 TIDECAST_FRESH=40 $(PYTHON) -m pytest -q tests/e2e/test_bcast_hosts.py tests/e2e/test_host_lists.py -k 'addresses_say or reads_the_same'
 
 race: build ## swap directories of a store for links while all is done to it (SECONDS_LONG=60)
 	TIDECAST_RACE_SECONDS=$(or $(SECONDS_LONG),60) cargo test --release -p tidecast-depot --test race -- --nocapture

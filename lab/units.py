@@ -18,9 +18,16 @@ def decimal(text: str, scale: int) -> int:
 
 
 def rate(text: str) -> int:
-    """Bits per second of `40mbit`, `1.5gbit`, `9600bit`."""
-    m = re.fullmatch(r"(.*?)([kmg]?)bit", text.lower())
-    bits = decimal(m[1], {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[m[2]]) if m else -1
+    """Bits per second of `40mbit`, `1.5gbit`, `9600bit`, `10Gbps`, `125MB/s`: the spellings that crate `text` takes."""
+    m = re.fullmatch(r"([0-9.]+) *(?:(?i:([kmgtp]i?)?(?:(bit)s?|(byte)s?))|((?i:[kmgtp]i?))?([bB]))((?i:/s|/sec|/second)|(?i:ps))?", text.strip())
+    bits = -1
+    if m:
+        prefix, capital, per = (m[2] or m[5] or ""), (m[5] or "").lower() != (m[5] or ""), m[7] or ""
+        byte = m[4] or m[6] == "B"
+        told = m[3] or (per and not (per == "PS" and m[6] == "B") if byte else capital or per.lower() == "ps")
+        if told and not (per.lower() == "ps" and (m[3] or m[4])):
+            power = " kmgtp".index(prefix[:1].lower() or " ")
+            bits = decimal(m[1], (1024 if len(prefix) == 2 else 1000) ** power * (8 if byte else 1))
     if not MIN_RATE <= bits <= MAX_RATE:
         raise TopologyError(f"bad rate {text!r}: wanted for example 40mbit (8kbit to 1000gbit)")
     return bits

@@ -6,7 +6,8 @@ use tidecast_swarm::plan::topology::Map;
 use tidecast_swarm::plan::{Epoch, Member, Part, Plan};
 
 fuzz_target!(|text: &str| {
-    for map in [Map::from_slurm(text), Map::from_lab(text), Map::from_rules(text)].into_iter().flatten() {
+    let all = [Map::from_slurm(text), Map::from_lab(text), Map::from_rules(text), Map::read(text)];
+    for map in all.into_iter().flatten() {
         let place = |host| Member { place: map.place(host, "10.1.2.3".parse().ok()), part: Part::Relay };
         let members = ["n000", "a1", "b.c"].map(place).to_vec();
         let places = map.places().to_vec();

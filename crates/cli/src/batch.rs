@@ -1,18 +1,26 @@
 //! The batch job in which this process runs, as its environment says.
 
 use std::env::var;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tidecast_classad::{Ad, Expr, Value};
 
 /// Bytes of a job's ad.
 const MAX_AD: u64 = 4 << 20;
+/// Bytes that a program of a batch system may print, and how long it may take.
+const MAX_PRINTED: u64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Batch systems, the variable that has the job's number, and one that tells which part of the job this is.
-const SYSTEMS: [(&str, &str, &str); 5] = [
+const SYSTEMS: [(&str, &str, &str); 6] = [
     ("Slurm", "SLURM_JOB_ID", "SLURM_STEP_ID"),
     ("PBS", "PBS_JOBID", "PBS_ARRAY_INDEX"),
     ("LSF", "LSB_JOBID", "LSB_JOBINDEX"),
     ("Flux", "FLUX_JOB_ID", ""),
+    ("OAR", "OAR_JOB_ID", "OAR_ARRAY_INDEX"),
     // Its variable may be anybody's: it is looked at last, and only beside another of the same system.
     ("Grid Engine", "JOB_ID", "SGE_TASK_ID"),
 ];
@@ -36,6 +44,37 @@ fn named(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         let part = part.filter(|part| part != "undefined").map_or(String::new(), |part| format!(".{part}"));
         Some(format!("{system} job {number}{part}"))
     })
+}
+
+/// What a program of a batch system prints on standard output, if it ends well and in time.
+pub(crate) fn printed(words: &[String]) -> io::Result<String> {
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let until = Instant::now() + PATIENCE;
+    let (tell, told) = mpsc::channel();
+    if let Some(out) = child.stdout.take() {
+        // It ends with the program, or is left to itself.
+        thread::spawn(move || {
+            let mut text = String::new();
+            let read = out.take(MAX_PRINTED).read_to_string(&mut text);
+            let _ = tell.send(read.map(|_| text));
+        });
+    }
+    let text = told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return text,
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() >= until => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }
 
 /// The ad of the HTCondor job for which this process transfers files, or in which it runs.
@@ -74,6 +113,7 @@ mod tests {
             (&[("PBS_JOBID", "7.server")], Some("PBS job 7.server")),
             (&[("LSB_JOBID", "7"), ("LSB_JOBINDEX", "3")], Some("LSF job 7.3")),
             (&[("JOB_ID", "7"), ("SGE_TASK_ID", "undefined")], Some("Grid Engine job 7")),
+            (&[("OAR_JOB_ID", "7")], Some("OAR job 7")),
             (&[("JOB_ID", "7")], None),
             (&[], None),
         ] {
@@ -82,6 +122,14 @@ mod tests {
             };
             assert_eq!(named(variable).as_deref(), job);
         }
+    }
+
+    #[test]
+    fn a_program_prints_or_fails() {
+        let run = |script: &str| printed(&["sh", "-c", script].map(str::to_owned));
+        assert_eq!(run("echo n[1-2]").unwrap(), "n[1-2]\n");
+        assert!(run("echo n; exit 3").unwrap_err().to_string().contains('3'));
+        assert!(printed(&["/no/such/program".to_owned()]).is_err() && printed(&[]).is_err());
     }
 
     #[test]

@@ -320,7 +320,7 @@ impl Group {
         group.open_door()?;
         let ticket = group.open_control()?;
         group.hash();
-        group.launch_all(ticket, tell);
+        group.launch_all(ticket, tell)?;
         Ok((group, inputs))
     }
 

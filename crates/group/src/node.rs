@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn node(stage: Stage, now: Instant) -> Node {
-        let host = Host { name: "a".into(), address: None };
+        let host = Host::named("a");
         Node { stage, ..Node::new(host, now) }
     }
 

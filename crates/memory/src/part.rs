@@ -210,7 +210,7 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
         source: common.shared.file(number),
         // A leader's name is the path of its directory.
         dest: PathBuf::from(format!("{{host}}/{number}")),
-        hosts: leaders.iter().map(|dir| Host { name: dir.clone(), address: None }).collect(),
+        hosts: leaders.iter().map(|dir| Host::named(dir)).collect(),
         launch: Launch::Themselves,
         program: PathBuf::new(),
         algorithm: Algorithm::Auto,

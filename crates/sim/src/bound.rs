@@ -5,10 +5,11 @@
 //! ways, so the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its
 //! own. Delays, ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidecast_swarm::Time;
 
+use crate::fault::{Fault, Timed};
 use crate::topology::{Groups, Link, NodeId, Topology};
 
 /// Steps of the search for a narrow cut before it ends with what it has found, about a second's.
@@ -50,6 +51,122 @@ pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32,
     let bits = u128::from(size) * 8 * u128::from(frame);
     let time = bits * 1_000_000_000 / (u128::from(payload.max(1)) * u128::from(narrowest.max(1)));
     Bound { time: Time(u64::try_from(time).unwrap_or(u64::MAX)), limit }
+}
+
+/// The bound where faults change rates, too: a node takes no more than its card brings from time to time. Who dies or leaves
+/// need not receive; links that are cut, and partitions, say nothing here.
+#[must_use]
+pub fn bound_with(
+    topology: &Topology,
+    faults: &[Timed],
+    size: u64,
+    receivers: &[NodeId],
+    payload: u32,
+    frame: u32,
+) -> Bound {
+    let gone: BTreeSet<NodeId> = faults.iter().filter_map(|timed| lost(&timed.fault)).collect();
+    let stay: Vec<NodeId> = receivers.iter().copied().filter(|node| !gone.contains(node)).collect();
+    let receivers = if stay.is_empty() { receivers } else { &stay };
+    let rates = Rates::new(faults);
+    let mut widest = topology.clone();
+    for (node, changes) in &rates.nodes {
+        if let Some(own) = widest.nodes.get_mut(node.0 as usize) {
+            own.rate = highest(own.rate, changes);
+        }
+    }
+    for (link, changes) in &rates.links {
+        if let Some(own) = widest.links.get_mut(*link as usize) {
+            own.rate = highest(own.rate, changes);
+        }
+    }
+    let mut least = bound(&widest, size, receivers, payload, frame);
+    let bits = (u128::from(size) * 8 * u128::from(frame)).div_ceil(u128::from(payload.max(1)));
+    for (node, changes) in &rates.nodes {
+        let Some(own) = topology.nodes.get(node.0 as usize) else { continue };
+        if node.0 != 0 && !receivers.contains(node) {
+            continue;
+        }
+        let (time, rate) = passed(bits, own.rate, changes);
+        if time > least.time {
+            let whose =
+                if node.0 == 0 { "the origin's link".into() } else { format!("the link of n{}", node.0) };
+            least = Bound { time, limit: format!("{whose} at {}, by a fault", in_words(rate)) };
+        }
+    }
+    least
+}
+
+/// The node that takes no more after a fault.
+fn lost(fault: &Fault) -> Option<NodeId> {
+    match fault {
+        Fault::Crash { node }
+        | Fault::Die { node }
+        | Fault::Freeze { node }
+        | Fault::Leave { node }
+        | Fault::DiskFull { node } => Some(*node),
+        _ => None,
+    }
+}
+
+/// Changes of rates, in the order of time: since when, and bits per second.
+type Changes = Vec<(Time, u64)>;
+
+#[derive(Default)]
+struct Rates {
+    nodes: BTreeMap<NodeId, Changes>,
+    /// Links that change and never heal have another rate; of others the own counts, too.
+    links: BTreeMap<u32, Changes>,
+}
+
+impl Rates {
+    fn new(faults: &[Timed]) -> Self {
+        let mut rates = Self::default();
+        for Timed { at, fault } in faults {
+            match fault {
+                Fault::NodeRate { node, rate } => {
+                    rates.nodes.entry(*node).or_default().push((*at, rate.saturating_mul(8)));
+                }
+                Fault::LinkRate { link, rate } if *rate > 0 => {
+                    rates.links.entry(*link).or_default().push((*at, rate.saturating_mul(8)));
+                }
+                _ => {}
+            }
+        }
+        for timed in faults {
+            match &timed.fault {
+                Fault::LinkRate { link, rate: 0 } | Fault::LinkHeal { link } => _ = rates.links.remove(link),
+                _ => {}
+            }
+        }
+        rates
+            .nodes
+            .values_mut()
+            .chain(rates.links.values_mut())
+            .for_each(|all| all.sort_by_key(|(at, _)| *at));
+        rates
+    }
+}
+
+/// The highest rate that there ever is.
+fn highest(own: u64, changes: &[(Time, u64)]) -> u64 {
+    let first = changes.iter().take_while(|(at, _)| at.0 == 0).last();
+    let later = changes.iter().filter(|(at, _)| at.0 > 0).map(|(_, rate)| *rate).max().unwrap_or(0);
+    first.map_or(own, |(_, rate)| *rate).max(later)
+}
+
+/// When so many bits have passed a card, and its rate then.
+fn passed(bits: u128, own: u64, changes: &[(Time, u64)]) -> (Time, u64) {
+    const SECOND: u128 = 1_000_000_000;
+    let (mut left, mut rate, mut now) = (bits.saturating_mul(SECOND), own, 0_u64);
+    for (at, next) in changes {
+        let passes = u128::from(at.0.saturating_sub(now)) * u128::from(rate);
+        if passes >= left && rate > 0 {
+            break;
+        }
+        (left, rate, now) = (left.saturating_sub(passes), *next, at.0);
+    }
+    let more = u64::try_from(left / u128::from(rate.max(1))).unwrap_or(u64::MAX);
+    (Time(now.saturating_add(more)), rate)
 }
 
 /// `100 Mbit/s`, `2.5 Gbit/s`.

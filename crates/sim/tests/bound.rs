@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use proptest::prelude::*;
-use tidecast_sim::bound::bound;
+use tidecast_sim::bound::{bound, bound_with};
+use tidecast_sim::fault::Spec;
+use tidecast_sim::job::Job;
 use tidecast_sim::topology::{Link, NodeId, Topology};
 
 fn everyone(t: &Topology) -> Vec<NodeId> {
@@ -120,5 +122,37 @@ proptest! {
         prop_assert_eq!(b.time.0, 8_000_000 * 1_000_000_000 / narrowest, "{}", b.limit);
         let megabits = format!(" {} Mbit/s", narrowest / 1_000_000);
         prop_assert!(b.limit.contains(&megabits), "{} is not{}", b.limit, megabits);
+    }
+}
+
+/// Milliseconds for 10 MB to seven others at 100 Mbit/s, without headers, where these faults strike.
+fn struck(faults: &[&str]) -> (u64, String) {
+    let topology = Topology::parse("bordeaux:4,4@100mbit").unwrap();
+    let mut job = Job::plain(topology, vec![1 << 20; 10]);
+    faults.iter().for_each(|fault| fault.parse::<Spec>().unwrap().apply(&mut job).unwrap());
+    let b = bound_with(&job.topology, &job.faults, 10_000_000, &everyone(&job.topology), 1, 1);
+    (b.time.0 / 1_000_000, b.limit)
+}
+
+#[test]
+fn faults_that_change_rates_count() {
+    for (faults, ms, limit) in [
+        (&[][..], 800, "node links at 100 Mbit/s"),
+        (&["slow:3=10mbit@0s"], 8_000, "the link of n3 at 10 Mbit/s"),
+        (&["slow:0=10mbit@0s"], 8_000, "the origin's link at 10 Mbit/s"),
+        // 0.4 s at 100 Mbit/s leave half of it.
+        (&["slow:3=10mbit@400ms"], 4_400, "the link of n3 at 10 Mbit/s, by a fault"),
+        // One second at 10 Mbit/s takes 10 of 80 Mbit.
+        (&["slow:3=10mbit@0s+1s"], 1_700, "the link of n3 at 100 Mbit/s, by a fault"),
+        (&["slow:3=10mbit@9s"], 800, "node links at 100 Mbit/s"),
+        (&["slow:3=10mbit@0s", "die:3@1s"], 800, "node links at 100 Mbit/s"),
+        (&["slow:3=10mbit@0s", "slow:5=5mbit@0s"], 16_000, "the link of n5 at 5 Mbit/s"),
+        (&["link:s0-s1=20mbit@0s"], 4_000, "link s0-s1 at 20 Mbit/s"),
+        // Whoever waits gets the whole link: nothing is certain of it.
+        (&["link:s0-s1=20mbit@0s+1s"], 800, "node links at 100 Mbit/s"),
+        (&["cut:s0-s1@0s+1s"], 800, "node links at 100 Mbit/s"),
+        (&["die:0-7@1s"], 800, "node links at 100 Mbit/s"),
+    ] {
+        assert_eq!(struck(faults), (ms, limit.to_owned()), "{faults:?}");
     }
 }

@@ -3,11 +3,12 @@
 mod table;
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
-use tidecast_group::hosts::{Host, job, parse, parse_file};
+use tidecast_group::hosts::{Host, job, parse, without};
 use tidecast_group::launch::Launch;
 use tidecast_group::{Algorithm, Event, Options, Report, State};
 use tidecast_net::Network;
@@ -18,10 +19,13 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, Snapshot, in_full, object, outlive_reader};
 use crate::stop::{Stop, block_on};
-use crate::units::{Rate, count};
+use crate::units::{Rate, Size, count};
 
 /// No file of hosts is longer (bytes).
 const MAX_FILE: u64 = 64 << 20;
+
+/// What such a file has.
+const LIST: &str = "list of hosts";
 
 /// A manifest up to this goes to every host over the control channel (bytes).
 const MANIFEST_LIMIT: usize = 1 << 20;
@@ -53,20 +57,31 @@ Examples:
 
 Hosts:
   node[001-064,100]      ranges, several brackets, commas between hosts
+  n[0-62/2]!n[8-14]      every second one; ! takes away, & keeps what is on
+                         both sides, ^ what is on one (--exclude does as !)
+  me@login:2222, [::1]   user and port of ssh's; an IPv6 address
   a=10.0.0.1             a name, and where to reach it
-  @FILE                  a list on each line; # begins a comment
+  @FILE                  a list on each line, or a machine file (slots=4 of
+                         Open MPI's, host:4 of MPICH's and Intel MPI's);
+                         # begins a comment
+  A number up to 1023 after a bare host name is a number of processes, which
+  counts for nothing here (22: the port of ssh).
   Names with the same addresses are one host, which is served once (unless
   {host} in DEST gives each name a path of its own); a name whose addresses
   are all this machine's is this host. A short name never decides.
-  Without --hosts: SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE,
-  LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE, or Open MPI's default host file.
+  Without --hosts: SLURM_JOB_NODELIST (SLURM_JOB_NODELIST_HET_GROUP_*),
+  PBS_NODEFILE, LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS, LSB_HOSTS, PE_HOSTFILE,
+  OAR_NODEFILE, COBALT_NODEFILE, in a job of Flux what `flux hostlist local`
+  says, or the default host file of Open MPI, Intel MPI or MPICH.
 
 Launching:
   auto     srun within a Slurm job, else ssh; this host itself needs neither
   ssh      ssh -o BatchMode=yes
   srun, mpirun (of Open MPI)     one for all
-  COMMAND  words with {host}, {address} and {command}. A word {command} becomes
-           the worker's words; within a word it is quoted for a shell.
+  COMMAND  words with {host}, {address}, {port} and {command}. A word {command}
+           becomes the worker's words; within a word it is quoted for a shell.
+  srun starts hosts of the job only; others are listed as failed. Thousands of
+  names go to srun in brackets or, as to mpirun, in a file.
   Of more than 32 hosts, those that have come start some of the others, by the
   same command; what they cannot start is started from here.
   Tidecast must be installed at the same path everywhere, or see --program.
@@ -79,7 +94,8 @@ Networks:
 Topology:
   A line a place, as a path, and the hosts there: east/rack1 node[01-32]
   10.1.1.0/24 w-*; before them the rate upwards, if known: rate=10gbit. Or
-  Slurm's topology.conf as it is. A wrong one costs speed, nothing else.
+  Slurm's topology.conf or topology.yaml as it is. A wrong one costs speed,
+  nothing else; one that names none of the hosts is rejected.
   Untold, short transfers between pairs of hosts, at most 2 s, find out which
   share a bottleneck, where the data takes longer than 1.5 s.
 
@@ -142,16 +158,19 @@ pub(crate) struct Args {
     /// The path that it will have on each host; {host} becomes the host's name
     #[arg(long, value_name = "DEST")]
     to: PathBuf,
-    /// The hosts: node[001-064,100], NAME=ADDR, or @FILE [default: those of the batch job]
+    /// The hosts: node[001-064,100], USER@HOST:PORT, NAME=ADDR, or @FILE [default: those of the batch job]
     #[arg(long, value_name = "LIST|@FILE")]
     hosts: Option<String>,
+    /// Leave out these of the hosts [default: none]
+    #[arg(short = 'x', long, value_name = "LIST|@FILE")]
+    exclude: Option<String>,
     /// How to start workers: auto, ssh, srun, mpirun, or a command with {host} and {command}
     #[arg(long, value_name = "HOW", default_value = "auto")]
     launch: String,
     /// How the data goes: auto, plan, swarm; for comparison classic, chain, binomial, scatter-allgather
     #[arg(long, value_name = "NAME", default_value = "auto")]
     algorithm: Algorithm,
-    /// Where hosts are: Slurm's topology.conf, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
+    /// Where hosts are: Slurm's topology.conf or topology.yaml, a lab's file, or rules (east/rack1 node[01-32] 10.1.1.0/24)
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
     /// Write to FILE where hosts were found to be, for --topology of the next time; - is standard output
@@ -193,7 +212,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let options = options(args, context)?;
+    let options = options(args, context, reporter)?;
     let (hosts, dest) = (options.hosts.len(), options.dest.display().to_string());
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
@@ -242,19 +261,20 @@ fn save_topology(output: &Output, report: &Report, stop: &Stop, reporter: &Repor
 }
 
 /// The user's wishes, flags over settings.
-fn options(args: &Args, context: &Context<'_>) -> Result<Options, Failure> {
+fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Options, Failure> {
     let settings = context.settings;
     let network = args.net.as_ref().or(settings.net.as_ref()).map(|n| n.parse::<Network>());
     let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
     let launch: Launch = args.launch.parse().map_err(|e| Failure::usage(anyhow!("--launch: {e}")))?;
     let own = std::env::current_exe().context("cannot find out where this program is");
+    let hosts = hosts(args)?;
     Ok(Options {
         source: args.source.clone(),
         dest: dest(&args.to, &args.source)?,
-        hosts: hosts(args.hosts.as_deref())?,
+        topology: topology(args, &hosts, reporter)?,
+        hosts,
         launch,
         algorithm: args.algorithm,
-        topology: args.topology.as_deref().map(topology).transpose()?,
         name: args.origin.clone().or_else(|| std::env::var("SLURMD_NODENAME").ok()),
         program: args.program.clone().map_or_else(|| own, Ok)?,
         sources: sources(args)?,
@@ -285,46 +305,88 @@ fn sources(args: &Args) -> Result<u32, Failure> {
     }
 }
 
-/// Those of the user, else those of the job.
-fn hosts(list: Option<&str>) -> Result<Vec<Host>, Failure> {
-    match list {
-        Some(list) => match list.strip_prefix('@') {
-            Some(file) => parse_file(&read(Path::new(file)).map_err(Failure::usage)?)
-                .with_context(|| format!("in {file}"))
-                .map_err(Failure::usage),
-            None => parse(list).map_err(|e| Failure::usage(anyhow!("--hosts: {e}"))),
-        },
-        None => {
-            let read = |path: &Path| read(path).map_err(std::io::Error::other);
-            let found = job::find(|name| std::env::var(name).ok(), read).map_err(Failure::usage)?;
-            let none = || anyhow!("to which hosts? This is no batch job: say it with --hosts");
-            Ok(found.ok_or_else(|| Failure::usage(none()))?.hosts)
+/// Those of the user, else those of the job, without those that are left out.
+fn hosts(args: &Args) -> Result<Vec<Host>, Failure> {
+    let hosts = match &args.hosts {
+        Some(list) => {
+            let (text, from) = list_text(list, "--hosts")?;
+            parse(&text).with_context(|| from).map_err(Failure::usage)?
         }
-    }
-}
-
-/// Which of the three texts it is shows in the first word.
-fn topology(path: &Path) -> Result<Map, Failure> {
-    let text = read(path).map_err(Failure::usage)?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let first = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default().to_ascii_lowercase();
-    let map = if first.starts_with("switchname=") || first.starts_with("blockname=") {
-        Map::from_slurm(&text)
-    } else if first.starts_with("switch ") {
-        Map::from_lab(&text)
-    } else {
-        Map::from_rules(&text)
+        None => {
+            let ask = job::Ask {
+                variable: |name: &str| std::env::var(name).ok(),
+                file: |path: &Path| read(path, LIST).map_err(std::io::Error::other),
+                program: crate::batch::printed,
+            };
+            let none =
+                || anyhow!("no hosts given and no batch job detected; use --hosts LIST or --hosts @FILE");
+            job::find(&ask).map_err(Failure::usage)?.ok_or_else(|| Failure::usage(none()))?.hosts
+        }
     };
-    map.with_context(|| format!("--topology {}", path.display())).map_err(Failure::usage)
+    let Some(list) = &args.exclude else { return Ok(hosts) };
+    let (text, from) = list_text(list, "--exclude")?;
+    without(hosts, &text).with_context(|| from).map_err(Failure::usage)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    let shown = path.display();
-    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
-    if size > MAX_FILE {
-        return Err(anyhow!("{shown} is too long for a list of hosts"));
+/// The text of `LIST` or `@FILE`, and what to call it.
+fn list_text(list: &str, flag: &str) -> Result<(String, String), Failure> {
+    match list.strip_prefix('@') {
+        Some(file) => {
+            Ok((read(Path::new(file), LIST).map_err(Failure::usage)?, format!("{flag}: in {file}")))
+        }
+        None => Ok((list.to_owned(), flag.to_owned())),
     }
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))
+}
+
+/// Where hosts are, of which the file must know some; what else it does not know is told.
+fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<Map>, Failure> {
+    let Some(path) = &args.topology else { return Ok(None) };
+    let shown = path.display();
+    let usage = |why: String| Err(Failure::usage(anyhow!("--topology {shown}: {why}")));
+    let map = Map::read(&read(path, "topology").map_err(Failure::usage)?);
+    let map = map.with_context(|| format!("--topology {shown}")).map_err(Failure::usage)?;
+    let known = |name: &str, at: &str| map.place(name, at.parse().ok()) != 0;
+    let unknown: Vec<&str> = hosts
+        .iter()
+        .filter(|host| !known(&host.name, host.login().1))
+        .map(|host| host.name.as_str())
+        .collect();
+    let few = |names: &[&str]| {
+        let more = if names.len() > 3 { ", ..." } else { "" };
+        names.iter().take(3).copied().collect::<Vec<_>>().join(", ") + more
+    };
+    if let Some(name) = args.origin.as_deref().filter(|name| !known(name, name) && !map.has_subnets()) {
+        return usage(format!("it does not name {name} (--origin)"));
+    }
+    match unknown.len() {
+        // An address may be known later, when the name is resolved.
+        0 => {}
+        _ if map.has_subnets() => {}
+        all if all == hosts.len() => {
+            return usage(format!(
+                "it names none of the hosts ({}); is it of another cluster?",
+                few(&unknown)
+            ));
+        }
+        some => reporter.warning(&format!(
+            "{shown} does not name {some} of {} ({}); they count as far from all others",
+            count(hosts.len() as u64, "host"),
+            few(&unknown)
+        )),
+    }
+    Ok(Some(map))
+}
+
+/// A file or pipe, of a bounded length.
+fn read(path: &Path, what: &str) -> anyhow::Result<String> {
+    let shown = path.display();
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
+    if read.with_context(|| format!("cannot read {shown}"))? as u64 > MAX_FILE {
+        return Err(anyhow!("{shown} is too long for a {what} (limit {})", Size(MAX_FILE)));
+    }
+    Ok(text)
 }
 
 /// An absolute path; one that ends with a slash is a directory to put it into by its own name.

@@ -32,12 +32,15 @@ use crate::units::{Rate, Size, Span};
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = more())]
 pub(crate) struct Args {
-    /// The cluster: a short form (leafspine:100,16,40@100gbit; all with --help), or a file
+    /// The cluster: a short form (leafspine:100,16,40@100gbit; all with --help), or a file, as Slurm's topology.conf
     #[arg(required_unless_present = "seeds")]
     topology: Option<String>,
     /// The same shape with so many nodes, the origin (node 0) included
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
+    /// Rate of each node's network card [default: as the topology says, else 10gbit]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
     /// Rate of the origin's network card [default: as the topology says]
     #[arg(long, value_name = "RATE")]
     origin_rate: Option<Rate>,
@@ -112,7 +115,9 @@ fn more() -> String {
          \x20 dragonfly:A,H,P@RATE              ,global=RATE ,local=RATE ,delay=T\n\
          \x20 Each takes ,origin=RATE too. A file has lines `switch NAME`,\n\
          \x20 `nodes COUNT SWITCH RATE`, `link SWITCH SWITCH RATE`;\n\
-         \x20 --print-topology shows one.\n\n\
+         \x20 --print-topology shows one. Slurm's topology.conf and\n\
+         \x20 topology.yaml, and rules as of bcast --topology, do as well: with\n\
+         \x20 --rate, and links as wide as the nodes below them.\n\n\
          Algorithms:\n\
          \x20 {names}\n\
          \x20 plan: bcast, told the topology; plan-untold: not told; swarm: nobody\n\

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::{Event, Group, Input, Options, Waiting};
 use crate::control::message::{Errand, ToWorker};
 use crate::control::ticket::GroupTicket;
+use crate::error::Error;
 use crate::launch::run::{self, LastWords};
+use crate::launch::slurm::Allocation;
 use crate::launch::{Here, Job, Launch, jobs};
 use crate::node::{Node, Stage};
 
@@ -53,18 +55,31 @@ impl Group {
     }
 
     /// Lines up the launches.
-    pub(super) fn launch_all(&mut self, ticket: GroupTicket, tell: &mut (dyn FnMut(Event) + Send)) {
+    pub(super) fn launch_all(
+        &mut self,
+        ticket: GroupTicket,
+        tell: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<(), Error> {
         if self.options.launch == Launch::Themselves {
             // From now on they are awaited.
             let now = Instant::now();
             self.nodes.iter_mut().for_each(|node| node.stage = Stage::Launched(now));
-            return tell(Event::Ticket(Box::new(ticket)));
+            tell(Event::Ticket(Box::new(ticket)));
+            return Ok(());
         }
-        let here = Here { places: self.roster.here(), in_slurm: std::env::var_os("SLURM_JOB_ID").is_some() };
+        let slurm = Allocation::find(|name| std::env::var(name).ok());
         let Options { launch, hosts, program, .. } = &self.options;
-        self.waiting = jobs(launch, hosts, program, &here).into();
+        let by_srun = matches!(launch, Launch::Auto | Launch::Srun);
+        for node in &mut self.nodes {
+            if let Some(job) = slurm.as_ref().filter(|job| by_srun && job.group(&node.host.name).is_none()) {
+                node.fail(job.outside(&node.host.name));
+            }
+        }
+        let here = Here { places: self.roster.here(), slurm };
+        self.waiting = jobs(launch, hosts, program, &here)?.into();
         self.ticket = ticket.to_string();
         self.launch_more();
+        Ok(())
     }
 
     /// Starts as many as may be under way.

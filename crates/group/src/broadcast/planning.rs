@@ -110,7 +110,7 @@ impl Group {
     /// A host's place and part: who cannot be dialled, or was found slow, relays nothing.
     pub(super) fn planned(&self, node: &Node, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();
-        let address = addresses.first().copied().or_else(|| node.host.reach().parse().ok());
+        let address = addresses.first().copied().or_else(|| node.host.login().1.parse().ok());
         let place = map.map_or(0, |map| map.place(&node.host.name, address));
         let part = match (node.slow, addresses.is_empty()) {
             (true, _) => Part::Leaf,

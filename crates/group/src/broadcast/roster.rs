@@ -56,10 +56,11 @@ impl Roster {
         self.entries.iter().map(|(host, _)| host.clone()).collect()
     }
 
-    /// Those that are this machine, for this user.
+    /// Those that are this machine, for this user. Behind a port there may be a container.
     pub(super) fn here(&self) -> BTreeSet<usize> {
-        let here =
-            |(host, identity): &(Host, Identity)| *identity == Identity::Here && host.login().0.is_none();
+        let here = |(host, identity): &(Host, Identity)| {
+            *identity == Identity::Here && host.login().0.is_none() && host.port.is_none()
+        };
         self.entries.iter().enumerate().filter(|(_, entry)| here(entry)).map(|(place, _)| place).collect()
     }
 

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_path_may_name_its_host() {
-        let host = Host { name: "n1".into(), address: None };
+        let host = Host::named("n1");
         let on = |text: &str| dest(Path::new(text), &host).display().to_string();
         assert_eq!(on("/scratch/data"), "/scratch/data");
         assert_eq!(on("/scratch/{host}/data.{host}"), "/scratch/n1/data.n1");

@@ -1,8 +1,10 @@
-//! Who takes part: host lists as people and schedulers write them.
+//! Who takes part: host lists as people, MPI libraries and schedulers write them.
 //!
 //! ```text
 //! node[001-064,100]          node001 .. node064, node100
+//! n[0-10/2]!n4               every second one, but not n4
 //! r[1-2]n[01-16],login       several brackets, several names
+//! me@login:2222,[fd00::1]    a user and a port of ssh's; an IPv6 address
 //! a=10.0.0.1,b=10.0.0.2      a name and where to reach it
 //! n[1-4]=10.0.0.[1-4]        both at once, side by side
 //! ```
@@ -10,14 +12,15 @@
 //! Promises: pure; at most [`MAX_HOSTS`] hosts whatever is written; a name can be part of a path and of a command
 //! line without being mistaken for anything else.
 
-mod expand;
 pub mod job;
+mod line;
 pub mod roster;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use tidecast_text as text;
+use tidecast_text::hostlist::{self, ListError};
 
 /// Most hosts of one broadcast.
 pub const MAX_HOSTS: usize = 65_536;
@@ -27,11 +30,19 @@ pub const MAX_HOSTS: usize = 65_536;
 pub struct Host {
     /// What it is called, in reports and in `{host}`.
     pub name: String,
-    /// How to reach it, where that is not its name.
+    /// How to reach it, where that is not its name: `[USER@]NAME`.
     pub address: Option<String>,
+    /// The port of its ssh server, where that is not the usual one.
+    pub port: Option<u16>,
 }
 
 impl Host {
+    /// The host of a name that is its address.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), address: None, port: None }
+    }
+
     /// How to reach it.
     #[must_use]
     pub fn reach(&self) -> &str {
@@ -52,120 +63,118 @@ pub enum HostError {
     /// Nobody to send to.
     #[error("the list names no host")]
     Empty,
-    /// Too many.
-    #[error("more than {MAX_HOSTS} hosts")]
-    TooMany,
-    /// A bracket without its other half, or one in another.
-    #[error("{0:?}: the brackets do not match; write node[001-064,100]")]
-    Brackets(String),
-    /// What stands in brackets is no number or range.
-    #[error("{0:?} is no range; write 001-064, or 7")]
-    Range(String),
+    /// Brackets, ranges or operators, or too many.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// What a machine file says of a host.
+    #[error("{0:?} is no option of a host in a machine file; write slots=4, user=NAME, port=2222")]
+    Option(String),
     /// A name that is none.
     #[error("invalid host {0:?}: {1}")]
     Name(String, #[source] text::HostError),
     /// `NAME=ADDR` with unlike numbers of names and addresses.
-    #[error("{0:?}: as many addresses as names, please")]
-    Uneven(String),
+    #[error("{item:?}: {addresses} addresses given for {names} host names")]
+    Uneven {
+        /// What was written.
+        item: String,
+        /// How many names.
+        names: usize,
+        /// How many addresses.
+        addresses: usize,
+    },
     /// One name, two addresses.
-    #[error("{name} is named twice, with different addresses")]
+    #[error(
+        "{name} is named twice, with different users, ports or addresses; give each a name, as in x={name}"
+    )]
     Twice {
         /// The name.
         name: String,
     },
 }
 
-/// Reads a list of hosts; those named twice count once.
+/// Reads a list of hosts, of one line or of several; those named twice count once. `#` begins a comment.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     let mut hosts = Vec::new();
-    for item in expand::split(text)? {
-        let (names, addresses) = match item.split_once('=') {
-            Some((names, addresses)) => (names, Some(addresses)),
-            None => (item, None),
-        };
-        let names = expand::expand(names)?;
-        let addresses = match addresses {
-            Some(text) => expand::expand(text)?.into_iter().map(Some).collect(),
-            None => vec![None; names.len()],
-        };
-        if names.len() != addresses.len() {
-            return Err(HostError::Uneven(item.into()));
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if !line.is_empty() {
+            line::read(line, &mut hosts)?;
         }
-        for (name, address) in names.into_iter().zip(addresses) {
-            hosts.push(host(name, address)?);
-        }
-        if hosts.len() > MAX_HOSTS {
-            return Err(HostError::TooMany);
+        if hosts.len() > 2 * MAX_HOSTS {
+            hosts = merge(hosts)?;
         }
     }
     merge(hosts)
+}
+
+/// Takes hosts away from others, by name.
+///
+/// # Errors
+/// The second list cannot be read, or nothing is left.
+pub fn without(hosts: Vec<Host>, list: &str) -> Result<Vec<Host>, HostError> {
+    let mut hosts = hosts;
+    hostlist::Operator::Remove.apply(&mut hosts, parse(list)?, |host| host.name.clone());
+    if hosts.is_empty() { Err(HostError::Empty) } else { Ok(hosts) }
 }
 
 /// The texts that the items of a list stand for, each with its brackets expanded: for lists whose items are no [`Host`].
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn items(list: &str) -> Result<Vec<Vec<String>>, HostError> {
-    let all: Vec<_> = expand::split(list)?.into_iter().map(expand::expand).collect::<Result<_, _>>()?;
-    match all.iter().map(Vec::len).sum::<usize>() {
-        0 => Err(HostError::Empty),
-        n if n > MAX_HOSTS => Err(HostError::TooMany),
-        _ => Ok(all),
-    }
+pub fn items(list: &str) -> Result<Vec<String>, HostError> {
+    let all = hostlist::names(list, MAX_HOSTS)?;
+    if all.is_empty() { Err(HostError::Empty) } else { Ok(all) }
 }
 
-/// Reads a file of hosts: a list on each line, `#` begins a comment.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_file(text: &str) -> Result<Vec<Host>, HostError> {
-    let mut hosts = Vec::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if !line.is_empty() {
-            hosts.extend(parse(line)?);
-        }
-        if hosts.len() > 2 * MAX_HOSTS {
-            return Err(HostError::TooMany);
-        }
-    }
-    merge(hosts)
-}
+/// Largest number after a name that is how many processes it is for, as MPI libraries write it, and no port of ssh's.
+const MAX_SLOTS: u16 = 1023;
+/// The port of ssh, which no number of processes is taken for.
+const SSH: u16 = 22;
 
-/// A host whose name and address are fit for paths and command lines, as [`text::Host`] says.
-fn host(name: String, address: Option<String>) -> Result<Host, HostError> {
-    let read = |text: &str| text.parse::<text::Host>().and_then(text::Host::without_port);
-    let refused = |text: &str, why: text::HostError| HostError::Name(text.into(), why);
-    let named = read(&name).map_err(|why| refused(&name, why))?;
-    // The name is part of paths: a user has no place in it.
-    if named.user().is_some() {
-        return Err(refused(&name, text::HostError::Character(name.clone(), '@')));
+/// A host whose name and address are fit for paths and command lines, as [`text::Host`] says. A user and a port in the
+/// name belong to its address: the name is part of paths.
+fn host(name: &str, address: Option<&str>) -> Result<Host, HostError> {
+    let read = |text: &str| text.parse::<text::Host>().map_err(|why| HostError::Name(text.into(), why));
+    let named = read(name)?;
+    let Some(address) = address else {
+        let slots = |port: &u16| {
+            *port <= MAX_SLOTS && *port != SSH && named.user().is_none() && !name.starts_with('[')
+        };
+        let port = named.port().filter(|port| !slots(port));
+        let address = named.user().map(|_| named.ssh());
+        return Ok(Host { name: named.name().to_owned(), address, port });
+    };
+    if named.user().is_some() || named.port().is_some() {
+        return Err(HostError::Name(
+            name.into(),
+            text::HostError::Character(name.into(), if named.user().is_some() { '@' } else { ':' }),
+        ));
     }
-    // user@10.0.0.1, fe80::1%eth0
-    let address = address.map(|text| read(&text).map(|host| host.ssh()).map_err(|why| refused(&text, why)));
-    Ok(Host { name: named.name().to_owned(), address: address.transpose()? })
+    // user@10.0.0.1:2222, fe80::1%eth0
+    let address = read(address)?;
+    Ok(Host { name: named.name().to_owned(), address: Some(address.ssh()), port: address.port() })
 }
 
 /// Each host once, in the order of first mention.
 fn merge(all: Vec<Host>) -> Result<Vec<Host>, HostError> {
-    let mut seen: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut seen: BTreeMap<String, (Option<String>, Option<u16>)> = BTreeMap::new();
     let mut hosts = Vec::new();
     for host in all {
         match seen.entry(host.name.clone()) {
             Entry::Vacant(entry) => {
-                entry.insert(host.address.clone());
+                entry.insert((host.address.clone(), host.port));
                 hosts.push(host);
             }
-            Entry::Occupied(entry) if *entry.get() == host.address => {}
+            Entry::Occupied(entry) if *entry.get() == (host.address.clone(), host.port) => {}
             Entry::Occupied(_) => return Err(HostError::Twice { name: host.name }),
         }
     }
     match hosts.len() {
         0 => Err(HostError::Empty),
-        n if n > MAX_HOSTS => Err(HostError::TooMany),
+        n if n > MAX_HOSTS => Err(ListError::TooMany(MAX_HOSTS).into()),
         _ => Ok(hosts),
     }
 }
@@ -196,24 +205,92 @@ mod tests {
         assert_eq!(reach, ["10.0.0.7", "10.0.0.8", "user@fd00::1", "d"]);
     }
 
+    /// What a list stands for, as `name[=address][:port]`.
+    fn reached(text: &str) -> String {
+        let host = |h: &Host| {
+            let address = h.address.as_ref().map_or(String::new(), |a| format!("={a}"));
+            let port = h.port.map_or(String::new(), |p| format!(":{p}"));
+            format!("{}{address}{port}", h.name)
+        };
+        parse(text).unwrap().iter().map(host).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn users_ports_and_addresses_of_ipv6() {
+        for (list, hosts) in [
+            ("me@n1:2222", "n1=me@n1:2222"),
+            ("n1:22,n2:2200", "n1:22 n2:2200"),
+            ("me@n1:4", "n1=me@n1:4"),
+            ("[::1]", "::1"),
+            ("[::1]:4", "::1:4"),
+            ("me@[fd00::1]:2222,fd00::2", "fd00::1=me@fd00::1:2222 fd00::2"),
+            ("a=me@[fd00::1]:2222", "a=me@fd00::1:2222"),
+            ("me@n[1-2]:2222!n2", "n1=me@n1:2222"),
+            ("a=10.0.0.1:2201,b=10.0.0.1:2202", "a=10.0.0.1:2201 b=10.0.0.1:2202"),
+            ("n[1-4/2]=10.0.0.[1-4/2]", "n1=10.0.0.1 n3=10.0.0.3"),
+        ] {
+            assert_eq!(reached(list), hosts, "{list}");
+        }
+    }
+
     #[test]
     fn files() {
-        let hosts = parse_file("# ours\na\n\n b , c # two\nn[1-2]\na").unwrap();
+        let hosts = parse("# ours\na\n\n b , c # two\nn[1-2]\na").unwrap();
         assert_eq!(hosts.len(), 5);
-        assert_eq!(parse_file("# nobody\n"), Err(HostError::Empty));
+        assert_eq!(parse("# nobody\n"), Err(HostError::Empty));
+        assert_eq!(reached("n[1-4]\n!n2\nx"), "n1 n3 n4 x");
+    }
+
+    #[test]
+    fn machine_files() {
+        for (name, file, hosts) in [
+            ("Open MPI", "a slots=4\nb slots=8 max_slots=16\nc slots = 2 max-slots = 4 # x\n\na", "a b c"),
+            ("Open MPI", "me@a slots=1\n10.0.0.1 slots=2\nb slots=2 user=you", "a=me@a 10.0.0.1 b=you@b"),
+            ("Hydra", "a:4\nb:22\nc:8 binding=user:0,1,2 \nd:1 user=me ifname=ib0", "a b:22 c d=me@d"),
+            ("Hydra", "c:8 binding=user:0,1,2\nfd00::1 slots=1 user=me", "c fd00::1=me@fd00::1"),
+            ("Intel MPI", "a:96\nb:96 # next rack\nc:128", "a b c"),
+            ("DeepSpeed", "worker-[1-2] slots=8", "worker-1 worker-2"),
+            ("PBS", "a\na\na\nb\nb\n", "a b"),
+            ("LSF", "a 16\nb 16", "a b"),
+            ("Grid Engine", "a 4 all.q@a UNDEFINED\nb 4 all.q@b <NULL>", "a b"),
+            ("ports", "a port=2222\nb slots=2 port=2200", "a:2222 b slots"),
+        ] {
+            let hosts = hosts.replace("b slots", "b:2200");
+            assert_eq!(reached(file), hosts, "{name}: {file}");
+        }
+        assert_eq!(reached("a b=10.0.0.2 c"), "a b=10.0.0.2 c");
+        assert_eq!(reached("1 2 3"), "1 2 3");
+        for bad in ["a slots=4 b", "a slots=4 colour=red", "a port=0", "a user=-oX", "a user=me;x"] {
+            assert!(matches!(parse(bad), Err(HostError::Option(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn exclusion() {
+        let left = |list: &str, x: &str| without(parse(list).unwrap(), x).map(|h| h.len());
+        assert_eq!(left("n[1-9]", "n[2-8/2],x"), Ok(5));
+        assert_eq!(left("me@n1:2222", "n1"), Err(HostError::Empty));
+        assert_eq!(parse("n[1-3]!n[1-3]"), Err(HostError::Empty));
     }
 
     #[test]
     fn mistakes() {
         use HostError as E;
+        use ListError as L;
         assert_eq!(parse(""), Err(E::Empty));
         assert_eq!(parse("a=1,a=2"), Err(E::Twice { name: "a".into() }));
-        assert!(matches!(parse("n[1-2]=x"), Err(E::Uneven(_))));
+        assert_eq!(parse("me@a,a"), Err(E::Twice { name: "a".into() }));
+        assert!(matches!(parse("n[1-2]=x"), Err(E::Uneven { names: 2, addresses: 1, .. })));
         for bad in ["n[1", "n1]", "n[[1]]", "n[1]]"] {
-            assert!(matches!(parse(bad), Err(E::Brackets(_))), "{bad}");
+            assert!(matches!(parse(bad), Err(E::List(L::Brackets(_)))), "{bad}");
         }
-        for bad in ["n[]", "n[a]", "n[2-1]", "n[1-]", "n[-1]", "n[1,,2]", "n[99999999999999999999]"] {
-            assert!(matches!(parse(bad), Err(E::Range(_))), "{bad}");
+        for bad in
+            ["n[]", "n[a]", "n[2-1]", "n[1-]", "n[-1]", "n[1,,2]", "n[0-4/0]", "n[99999999999999999999]"]
+        {
+            assert!(matches!(parse(bad), Err(E::List(L::Range(_)))), "{bad}");
+        }
+        for bad in ["!a", "a!", "a!!b"] {
+            assert!(matches!(parse(bad), Err(E::List(L::Operator(..)))), "{bad}");
         }
         for bad in [
             "../x",
@@ -225,8 +302,13 @@ mod tests {
             "é",
             "a=-x",
             "=x",
-            "n:22",
-            "me@n",
+            "n:x",
+            "n:99999",
+            "@n",
+            "me@-n",
+            "-me@n",
+            "a:22=b",
+            "me@a=b",
             "a=me@-oX",
             "a=-l@b",
             "n%1",
@@ -234,19 +316,18 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse("n[1-9999999999]"), Err(E::TooMany));
-        assert_eq!(parse("n[1-1000][1-1000]"), Err(E::TooMany));
+        assert_eq!(parse("n[1-9999999999]"), Err(L::TooMany(MAX_HOSTS).into()));
+        assert_eq!(parse("n[1-1000][1-1000]"), Err(L::TooMany(MAX_HOSTS).into()));
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[a-c0-9=.,@\\[\\]\\- -]{0,40}", any in "\\PC{0,40}") {
+        fn no_text_makes_it_panic(text in "[a-c0-9=.,@!:/\\n\\[\\]\\- -]{0,40}", any in "\\PC{0,40}") {
             for text in [text, any] {
                 if let Ok(hosts) = parse(&text) {
                     prop_assert!(!hosts.is_empty() && hosts.len() <= MAX_HOSTS);
                     prop_assert!(hosts.iter().all(|h| !h.name.contains('/') && !h.name.starts_with('-')));
                 }
-                let _ = parse_file(&text);
             }
         }
 

@@ -68,13 +68,14 @@ impl Identity {
     }
 }
 
-/// The entries of each host, in the order of first mention. Two users of one host are two receivers.
+/// The entries of each host, in the order of first mention. Two users of one host are two receivers, and two
+/// ports of one address may be two containers.
 #[must_use]
 pub fn hosts(entries: &[(Host, Identity)]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
     let mut known = BTreeMap::new();
     for (at, (host, identity)) in entries.iter().enumerate() {
-        let group = *known.entry((host.login().0, identity)).or_insert(all.len());
+        let group = *known.entry((host.login().0, host.port, identity)).or_insert(all.len());
         match all.get_mut(group) {
             Some(group) => group.push(at),
             None => all.push(vec![at]),

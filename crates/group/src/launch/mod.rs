@@ -4,15 +4,27 @@
 //! environment, which only the same user can read; never on a command line.
 
 pub(crate) mod run;
+pub(crate) mod slurm;
 mod template;
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use tempfile::NamedTempFile;
 pub use template::{Template, TemplateError};
+use tidecast_text::hostlist;
 
+use self::slurm::Allocation;
+use crate::error::{Error, system};
 use crate::hosts::Host;
+
+/// Longer lists of names on a command line are written with brackets, and still longer ones into a file (bytes): the
+/// kernel takes no argument of 128 KiB.
+const PLAIN: usize = 1 << 10;
+const ARGUMENT: usize = 64 << 10;
 
 /// The variable that carries the ticket where standard input does not.
 pub const TICKET_VARIABLE: &str = "TIDECAST_GROUP";
@@ -60,9 +72,21 @@ impl FromStr for Launch {
 pub(crate) struct Here {
     /// Which of the hosts are this machine, by their place in the list.
     pub(crate) places: BTreeSet<usize>,
-    /// This is a process of a Slurm job.
-    pub(crate) in_slurm: bool,
+    /// The Slurm job that this is a process of.
+    pub(crate) slurm: Option<Allocation>,
 }
+
+/// A file that names hosts, for a launcher; removed with the last job that needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct List(#[allow(dead_code, reason = "kept until it is dropped")] Arc<NamedTempFile>);
+
+/// The same file or none.
+impl PartialEq for List {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for List {}
 
 /// One process to start, for one host or for several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,55 +99,119 @@ pub(crate) struct Job {
     pub(crate) by_stdin: bool,
     /// Any host can start it; else only this one.
     pub(crate) anywhere: bool,
+    /// The list of hosts that its command line names.
+    pub(crate) list: Option<List>,
 }
 
-/// The processes that start a worker on every host. `program` is Tidecast's path there.
-pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here) -> Vec<Job> {
+/// The processes that start a worker on every host. `program` is Tidecast's path there. Hosts outside the Slurm job that
+/// this belongs to have none where `srun` is to start them.
+pub(crate) fn jobs(launch: &Launch, hosts: &[Host], program: &Path, here: &Here) -> Result<Vec<Job>, Error> {
     let program = program.display().to_string();
-    let all: Vec<usize> = (0..hosts.len()).collect();
-    let names = || hosts.iter().map(|h| h.name.as_str()).collect::<Vec<_>>().join(",");
-    let count = hosts.len().to_string();
-    let together = |words: &[&str]| {
-        let argv = words.iter().copied().chain([program.as_str(), "worker"]).map(str::to_owned).collect();
-        vec![Job { argv, hosts: all.clone(), by_stdin: false, anywhere: false }]
-    };
+    let all = || (0..hosts.len()).collect::<Vec<usize>>();
     match launch {
-        Launch::Themselves => Vec::new(),
-        Launch::Auto if here.in_slurm => jobs(&Launch::Srun, hosts, Path::new(&program), here),
+        Launch::Themselves => Ok(Vec::new()),
+        Launch::Auto if here.slurm.is_some() => jobs(&Launch::Srun, hosts, Path::new(&program), here),
         Launch::Auto | Launch::Ssh => {
             let ssh: Template = SSH.parse().unwrap_or_else(|_| unreachable!("a constant that a test parses"));
             let one = |(place, host): (usize, &Host)| {
                 let command = worker(&program, host);
                 let here = *launch == Launch::Auto && here.places.contains(&place);
-                let argv = if here { command } else { ssh.fill(host, &command) };
-                Job { argv, hosts: vec![place], by_stdin: true, anywhere: !here }
+                let mut argv = if here { command } else { ssh.fill(host, &command) };
+                if let Some(port) = host.port.filter(|_| !here) {
+                    argv.splice(1..1, ["-p".to_owned(), port.to_string()]);
+                }
+                Job { argv, hosts: vec![place], by_stdin: true, anywhere: !here, list: None }
             };
-            hosts.iter().enumerate().map(one).collect()
+            Ok(hosts.iter().enumerate().map(one).collect())
         }
-        Launch::Srun => together(&[
-            "srun",
-            &format!("--nodelist={}", names()),
-            &format!("--nodes={count}"),
-            &format!("--ntasks={count}"),
-            "--ntasks-per-node=1",
-            "--overlap",
-            // One that fails must not take the others along.
-            "--kill-on-bad-exit=0",
-            "--wait=0",
-            "--input=none",
-            "--label",
-        ]),
-        Launch::Mpirun => together(&["mpirun", "-host", &names(), "-np", &count, "-x", TICKET_VARIABLE]),
+        Launch::Srun => srun(hosts, &program, here.slurm.as_ref()),
+        Launch::Mpirun => mpirun(hosts, all(), &program).map(|job| vec![job]),
         Launch::Template(template) => {
             let one = |(place, host): (usize, &Host)| Job {
                 argv: template.fill(host, &worker(&program, host)),
                 hosts: vec![place],
                 by_stdin: true,
                 anywhere: true,
+                list: None,
             };
-            hosts.iter().enumerate().map(one).collect()
+            Ok(hosts.iter().enumerate().map(one).collect())
         }
     }
+}
+
+/// One process that starts the workers of several hosts, which find out by themselves which hosts they are on.
+fn together(words: Vec<String>, program: &str, hosts: Vec<usize>, list: Option<List>) -> Job {
+    let argv = words.into_iter().chain([program.to_owned(), "worker".to_owned()]).collect();
+    Job { argv, hosts, by_stdin: false, anywhere: false, list }
+}
+
+/// One `srun` for each component of the job.
+fn srun(hosts: &[Host], program: &str, slurm: Option<&Allocation>) -> Result<Vec<Job>, Error> {
+    let group = |host: &Host| slurm.map_or(Some(0), |slurm| slurm.group(&host.name));
+    let groups = slurm.map_or(1, |slurm| slurm.groups.len().max(1));
+    let mut jobs = Vec::new();
+    for number in 0..groups {
+        let inside: Vec<(usize, &Host)> =
+            hosts.iter().enumerate().filter(|(_, host)| group(host) == Some(number)).collect();
+        if inside.is_empty() {
+            continue;
+        }
+        let names: Vec<&str> = inside.iter().map(|(_, host)| host.name.as_str()).collect();
+        let (nodes, list) = match brief(&names) {
+            Some(nodes) => (nodes, None),
+            // srun takes what has a slash for a file.
+            None => file(&names, "").map(|(path, list)| (path, Some(list)))?,
+        };
+        let count = names.len();
+        let component = slurm.filter(|slurm| slurm.mixed()).map(|_| format!("--het-group={number}"));
+        let words = ["srun".to_owned()].into_iter().chain(component).chain([
+            format!("--nodelist={nodes}"),
+            format!("--nodes={count}"),
+            format!("--ntasks={count}"),
+            "--ntasks-per-node=1".to_owned(),
+            "--overlap".to_owned(),
+            // One that fails must not take the others along.
+            "--kill-on-bad-exit=0".to_owned(),
+            "--wait=0".to_owned(),
+            "--input=none".to_owned(),
+            "--label".to_owned(),
+        ]);
+        let places = inside.iter().map(|(place, _)| *place).collect();
+        jobs.push(together(words.collect(), program, places, list));
+    }
+    Ok(jobs)
+}
+
+/// One `mpirun` of Open MPI for all, which knows no brackets.
+fn mpirun(hosts: &[Host], places: Vec<usize>, program: &str) -> Result<Job, Error> {
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    let plain = names.join(",");
+    let (option, value, list) = match plain.len() <= ARGUMENT {
+        true => ("-host", plain, None),
+        false => file(&names, " slots=1").map(|(path, list)| ("--hostfile", path, Some(list)))?,
+    };
+    let count = names.len().to_string();
+    let words = ["mpirun", option, &value, "-np", &count, "-x", TICKET_VARIABLE].map(str::to_owned);
+    Ok(together(words.into(), program, places, list))
+}
+
+/// The names as one argument, if they fit into one.
+fn brief(names: &[&str]) -> Option<String> {
+    let plain = names.join(",");
+    let list = if plain.len() <= PLAIN { plain } else { hostlist::fold(names.iter().copied()) };
+    (list.len() <= ARGUMENT).then_some(list)
+}
+
+/// The names in a file, one a line with `more` after each.
+fn file(names: &[&str], more: &str) -> Result<(String, List), Error> {
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix("tidecast-hosts-").tempfile()?;
+        let lines: String = names.iter().flat_map(|name| [*name, more, "\n"]).collect();
+        file.write_all(lines.as_bytes()).map(|()| file)
+    };
+    let file = write().map_err(system("write the list of hosts for the launcher"))?;
+    let path = std::path::absolute(file.path()).map_err(system("find the directory of temporary files"))?;
+    Ok((path.display().to_string(), List(Arc::new(file))))
 }
 
 /// The worker's own command for one host.
@@ -137,20 +225,22 @@ mod tests {
     use super::*;
     use crate::hosts::parse;
 
-    fn argvs(launch: &str, hosts: &str, in_slurm: bool) -> Vec<String> {
+    fn argvs(launch: &str, hosts: &str, slurm: Option<&[&str]>) -> Vec<String> {
         let hosts = parse(hosts).unwrap();
-        let here = Here { places: [1, 3].into(), in_slurm };
-        let jobs = jobs(&launch.parse().unwrap(), &hosts, Path::new("/opt/tidecast"), &here);
-        assert_eq!(
-            jobs.iter().flat_map(|j| j.hosts.clone()).collect::<Vec<_>>(),
-            (0..hosts.len()).collect::<Vec<_>>()
-        );
+        let nodes = |list: &&str| hostlist::names(list, 100_000).unwrap().into_iter().collect();
+        let allocation =
+            |groups: &[&str]| Allocation { job: "7".into(), groups: groups.iter().map(nodes).collect() };
+        let here = Here { places: [1, 3].into(), slurm: slurm.map(allocation) };
+        let jobs = jobs(&launch.parse().unwrap(), &hosts, Path::new("/opt/tidecast"), &here).unwrap();
+        let mut places = jobs.iter().flat_map(|j| j.hosts.clone()).collect::<Vec<_>>();
+        places.sort_unstable();
+        assert!(slurm.is_some() || places.iter().copied().eq(0..hosts.len()));
         jobs.iter().map(|j| j.argv.join(" ")).collect()
     }
 
     #[test]
     fn this_host_needs_no_ssh() {
-        let argvs = argvs("auto", "n1,head,head.other,b=10.0.0.1", false);
+        let argvs = argvs("auto", "n1,head,head.other,b=10.0.0.1", None);
         assert!(argvs[0].starts_with("ssh ") && argvs[0].ends_with(" n1 /opt/tidecast worker --host n1"));
         assert!(argvs[2].starts_with("ssh "), "{argvs:?}");
         assert_eq!(
@@ -160,16 +250,69 @@ mod tests {
     }
 
     #[test]
+    fn ssh_gets_user_port_and_address() {
+        let argvs = argvs("ssh", "me@n1:2222,[fd00::1],[fd00::2]:2222,x=you@10.0.0.1:23", None);
+        for (argv, port, to) in [
+            (&argvs[0], "-p 2222 ", " me@n1 /opt/tidecast worker --host n1"),
+            (&argvs[1], "-T ", " fd00::1 /opt/tidecast worker --host fd00::1"),
+            (&argvs[2], "-p 2222 ", " fd00::2 /opt/tidecast worker --host fd00::2"),
+            (&argvs[3], "-p 23 ", " you@10.0.0.1 /opt/tidecast worker --host x"),
+        ] {
+            assert!(argv.starts_with(&format!("ssh {port}")) && argv.ends_with(to), "{argv}");
+        }
+    }
+
+    #[test]
     fn in_a_slurm_job_srun_starts_all() {
-        let argvs = argvs("auto", "n[1-3]", true);
+        let argvs = argvs("auto", "n[1-3]", Some(&["n[1-4]"]));
         assert_eq!(argvs.len(), 1);
         assert!(argvs[0].starts_with("srun --nodelist=n1,n2,n3 --nodes=3 --ntasks=3"), "{argvs:?}");
     }
 
     #[test]
+    fn hosts_outside_the_job_are_not_asked_for() {
+        let argvs = argvs("srun", "n[1-3],x", Some(&["n[2-9]"]));
+        assert!(argvs.len() == 1 && argvs[0].starts_with("srun --nodelist=n2,n3 --nodes=2 "), "{argvs:?}");
+    }
+
+    #[test]
+    fn each_component_of_a_heterogeneous_job_has_its_srun() {
+        let argvs = argvs("auto", "n[1-2],g1", Some(&["n[1-2]", "m1", "g[1-4]"]));
+        assert_eq!(argvs.len(), 2);
+        assert!(argvs[0].starts_with("srun --het-group=0 --nodelist=n1,n2 --nodes=2 "), "{argvs:?}");
+        assert!(argvs[1].starts_with("srun --het-group=2 --nodelist=g1 --nodes=1 "), "{argvs:?}");
+    }
+
+    #[test]
+    fn thousands_of_hosts_fit_on_a_command_line() {
+        let here = Here { places: BTreeSet::new(), slurm: None };
+        let start = |launch: &str, list: &str| {
+            let hosts = parse(list).unwrap();
+            let jobs = jobs(&launch.parse().unwrap(), &hosts, Path::new("/t"), &here).unwrap();
+            assert!(jobs[0].argv.iter().all(|word| word.len() < 128 << 10));
+            jobs
+        };
+        let folded = start("srun", "frontier[00001-09408]");
+        assert_eq!(folded[0].argv[1], "--nodelist=frontier[00001-09408]");
+        // Names that end with a domain do not fold: Slurm has no brackets within names.
+        let names = "a-node-of-a-long-name[00001-09408].cluster.example";
+        for (launch, at, line) in [("srun", 1, ".example"), ("mpirun", 2, ".example slots=1")] {
+            let jobs = start(launch, names);
+            let path = jobs[0].argv[at].trim_start_matches("--nodelist=").to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.lines().count() == 9408 && text.lines().all(|l| l.ends_with(line)), "{path}");
+            drop(jobs);
+            assert!(!Path::new(&path).exists(), "it goes with the launch");
+        }
+    }
+
+    #[test]
     fn a_template_starts_each() {
-        let argvs = argvs("ip netns exec {host} {command}", "n[1-2]", true);
+        let argvs = argvs("ip netns exec {host} {command}", "n[1-2]", None);
         assert_eq!(argvs[1], "ip netns exec n2 /opt/tidecast worker --host n2");
+        let argvs = super::tests::argvs("my-ssh -p {port} {address} {command}", "me@a:2200,b", None);
+        assert_eq!(argvs[0], "my-ssh -p 2200 me@a /opt/tidecast worker --host a");
+        assert_eq!(argvs[1], "my-ssh -p 22 b /opt/tidecast worker --host b");
     }
 
     #[test]

@@ -117,7 +117,7 @@ mod tests {
 
     fn job(script: &str, by_stdin: bool) -> Job {
         let argv = ["sh", "-c", script].map(str::to_owned).into();
-        Job { argv, hosts: vec![0], by_stdin, anywhere: true }
+        Job { argv, hosts: vec![0], by_stdin, anywhere: true, list: None }
     }
 
     #[tokio::test]

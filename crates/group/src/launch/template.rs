@@ -10,7 +10,7 @@ use crate::hosts::Host;
 const MAX_WORDS: usize = 256;
 const MAX_TEXT: usize = 16_384;
 
-/// A command line in which `{host}`, `{address}` and `{command}` are filled in.
+/// A command line in which `{host}`, `{address}`, `{port}` (of ssh) and `{command}` are filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Vec<String>);
 
@@ -54,9 +54,15 @@ impl Template {
                 words.extend_from_slice(command);
             } else {
                 let quoted = command.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
+                let port = host.port.unwrap_or(22).to_string();
                 words.push(blanks(
                     word,
-                    &[("{host}", &host.name), ("{address}", host.reach()), ("{command}", &quoted)],
+                    &[
+                        ("{host}", &host.name),
+                        ("{address}", host.reach()),
+                        ("{port}", &port),
+                        ("{command}", &quoted),
+                    ],
                 ));
             }
         }
@@ -92,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn fill(template: &str) -> Vec<String> {
-        let host = Host { name: "n1".into(), address: Some("10.0.0.1".into()) };
+        let host = Host { address: Some("10.0.0.1".into()), ..Host::named("n1") };
         let command = ["/opt/my tools/tidecast", "worker", "it's {host}"].map(str::to_owned);
         template.parse::<Template>().unwrap().fill(&host, &command)
     }
@@ -126,7 +132,7 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "\\PC{0,40}") {
             if let Ok(template) = text.parse::<Template>() {
-                let _ = template.fill(&Host { name: "n".into(), address: None }, &["x".into()]);
+                let _ = template.fill(&Host::named("n"), &["x".into()]);
             }
         }
     }

@@ -25,7 +25,8 @@ impl Errands {
         for errand in errands {
             let ticket = self.ticket.clone();
             self.running.spawn(async move {
-                let job = Job { argv: errand.argv, hosts: Vec::new(), by_stdin: true, anywhere: true };
+                let job =
+                    Job { argv: errand.argv, hosts: Vec::new(), by_stdin: true, anywhere: true, list: None };
                 (errand.place, run::run(&job, &ticket, &LastWords::default()).await)
             });
         }

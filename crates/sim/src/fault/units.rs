@@ -1,6 +1,8 @@
 //! Times, rates and shares as people write them, in integers: what is written is what is meant, and
 //! what is shown is read back as the same number.
 
+use tidecast_text::units::duration;
+
 use crate::topology::units;
 
 /// Nanoseconds of each unit of time, the largest first.
@@ -28,32 +30,13 @@ fn decimal(digits: &str, unit: u64) -> Option<u64> {
     number(whole)?.checked_mul(unit)?.checked_add(u64::try_from(below).ok()?)
 }
 
-/// `12.5ms/` is `12.5`, `ms` and `/`.
-fn split(text: &str) -> (&str, &str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, rest) = text.split_at(end);
-    let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-    let (unit, rest) = rest.split_at(end);
-    (digits, unit, rest)
-}
-
 /// Nanoseconds of `3s`, `1.5ms`, `1h30m`; seconds where there is no unit; a year at most.
 pub(super) fn time(text: &str) -> Option<u64> {
-    let mut rest = text;
-    let mut total = 0_u64;
-    loop {
-        let (digits, unit, tail) = split(rest);
-        let unit = if unit.is_empty() { "s" } else { unit };
-        let (_, nanos) = TIMES.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(decimal(digits, *nanos)?)?;
-        rest = tail;
-        if rest.is_empty() {
-            return (total <= LONGEST).then_some(total);
-        }
-    }
+    let time = duration(text).ok().filter(|_| !text.contains([' ', ':']))?;
+    u64::try_from(time.as_nanos()).ok().filter(|nanos| *nanos <= LONGEST)
 }
 
-/// Bits per second as in topologies (`10mbit`, `1.5gbit`), or none at all (`0bit`).
+/// Bits per second as in topologies (`10mbit`, `1.5gbit`, `125MB/s`), or none at all (`0bit`).
 pub(super) fn rate(text: &str) -> Option<u64> {
     if text == "0bit" { Some(0) } else { units::rate(text).ok() }
 }
@@ -104,7 +87,7 @@ mod tests {
         {
             assert_eq!(time(bad), None, "{bad}");
         }
-        for bad in ["", "10", "10m", "10mbits", "1bit", "2000gbit", "10mbit5", "-1mbit"] {
+        for bad in ["", "10", "10m", "10mb/s", "1bit", "2000gbit", "10mbit5", "-1mbit"] {
             assert_eq!(rate(bad), None, "{bad}");
         }
         for bad in ["5", "0%", "101%", "%", "-5%", "0.00001%"] {

@@ -4,6 +4,7 @@
 //! simulator. The simulator allows rings of switches (fat tree, dragonfly); the lab wants a tree.
 
 mod fabrics;
+mod map;
 mod routes;
 mod short;
 mod text;
@@ -91,6 +92,8 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum TopologyError {
+    #[error("it names no host by itself; patterns and subnets are not enough to simulate")]
+    NoHosts,
     #[error("{0:?} is no short form: wanted for example single:16@100mbit ({known})", known = short::KINDS)]
     Unknown(String),
     #[error("{form:?}: {wanted}")]
@@ -135,6 +138,11 @@ impl Topology {
     /// A topology from its short form, as `lab/README.md` lists them.
     pub fn parse(form: &str) -> Result<Topology, TopologyError> {
         short::parse(form)?.checked()
+    }
+
+    /// A topology from one that names its hosts, which have cards of so many bits per second.
+    pub fn of_map(map: &tidecast_swarm::plan::topology::Map, rate: u64) -> Result<Topology, TopologyError> {
+        map::build(map, rate)?.checked()
     }
 
     /// A topology from the lines of a file; the format is that of `lab/README.md`.

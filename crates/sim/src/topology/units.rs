@@ -1,5 +1,7 @@
 //! Rates, delays, chances and sizes as people write them. Exact: no float, rounded down to the unit.
 
+use tidecast_text::units;
+
 use super::TopologyError;
 
 /// No link is faster, bits per second.
@@ -7,14 +9,9 @@ pub const MAX_RATE: u64 = 1_000_000_000_000;
 /// No link is slower, bits per second.
 pub const MIN_RATE: u64 = 8_000;
 
-/// Bits per second of `40mbit`, `1.5gbit`, `9600bit`.
+/// Bits per second of `40mbit`, `1.5gbit`, `9600bit`, `125MB/s`.
 pub fn rate(text: &str) -> Result<u64, TopologyError> {
-    let bits = text.to_ascii_lowercase().strip_suffix("bit").and_then(|number| {
-        let units = [("g", 1_000_000_000), ("m", 1_000_000), ("k", 1_000)];
-        let known = units.iter().find_map(|(unit, scale)| Some((number.strip_suffix(unit)?, *scale)));
-        let (number, scale) = known.unwrap_or((number, 1));
-        decimal(number, scale)
-    });
+    let bits = units::rate(text).ok();
     bits.filter(|bits| (MIN_RATE..=MAX_RATE).contains(bits)).ok_or_else(|| TopologyError::Rate(cut(text)))
 }
 
@@ -26,13 +23,12 @@ pub fn format_rate(bits: u64) -> String {
     format!("{}{unit}bit", bits / scale)
 }
 
-/// Nanoseconds, in whole microseconds, of `10ms`, `250us`, `1s`; at most ten seconds.
+/// Nanoseconds, in whole microseconds, of `10ms`, `250us`, `1s`; at most ten seconds. The unit is needed.
 pub fn delay(text: &str) -> Result<u64, TopologyError> {
-    let units = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
-    let known = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
-    let micros = known.and_then(|(number, scale)| decimal(number, scale));
-    let micros = micros.filter(|us| *us <= 10_000_000).ok_or_else(|| TopologyError::Delay(cut(text)))?;
-    Ok(micros * 1_000)
+    let with_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let micros = units::duration(text).ok().filter(|_| with_unit).map(|time| time.as_micros());
+    let micros = micros.and_then(|us| u64::try_from(us).ok()).filter(|us| *us <= 10_000_000);
+    Ok(micros.ok_or_else(|| TopologyError::Delay(cut(text)))? * 1_000)
 }
 
 /// Parts per million of a probability, `0.1%` or `0.001`.

@@ -32,6 +32,90 @@ fn slurm() {
 }
 
 #[test]
+fn slurm_as_slurm_reads_it() {
+    let text = "# made by a script\r\nSWITCHNAME = s0   NODES=\"n[0-1]\"   LinkSpeed=40000 # leaf\r\n\
+                switchname=s1 nodes=n[2-3] \\\r\n linkspeed = 1\r\n\
+                SwitchName=core Children=s0,s1\r\nSwitchName=alone\r\n";
+    let map = Map::read(text).unwrap();
+    let [s0, s1, core] = ["s0", "s1", "core"].map(|n| map.named(n).unwrap());
+    assert_eq!((path(&map, "n1"), path(&map, "n3")), (vec![s0, core, 0], vec![s1, core, 0]));
+    let blocks = Map::read("BlockSizes=2,4\nBlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\n").unwrap();
+    assert_eq!(blocks.listed(), [("n1", 1), ("n2", 1), ("n3", 2), ("n4", 2)]);
+    // Lines that go on count, too.
+    assert_eq!(
+        Map::read("SwitchName=a \\\n Nodes=x \\\n LinkSpeed=1\nSwitchName=b Foo=1"),
+        wrong(4, Wrong::Form)
+    );
+    for bad in ["SwitchName=a Nodes", "SwitchName=a Nodes=", "SwitchName=a Nodes=\"x", "SwitchName=a x y=1"] {
+        assert_eq!(Map::read(bad), wrong(1, Wrong::Form), "{bad}");
+    }
+}
+
+const YAML: &str = "---
+# of the site
+- topology: flat
+  flat: true
+- topology: blocks
+  cluster_default: false
+  block:
+    block_sizes: [2, 4]
+    blocks:
+      - block: b1
+        nodes: n[1-2]
+- topology: tree   # this one
+  cluster_default: true
+  tree:
+    switches:
+      - switch: root
+        children: s[1-2]
+      - switch: s1
+        nodes: n[1-2]
+      - {switch: s2, nodes: 'n3,n4', link_speed: 100}
+";
+
+#[test]
+fn slurms_yaml() {
+    let map = Map::read(YAML).unwrap();
+    let [root, s1, s2] = ["root", "s1", "s2"].map(|n| map.named(n).unwrap());
+    assert_eq!((path(&map, "n2"), path(&map, "n4")), (vec![s1, root, 0], vec![s2, root, 0]));
+    let first =
+        Map::read("- topology: a\n  block:\n    blocks:\n    - block: b\n      nodes: [x, 'y[1-2]']\n");
+    assert_eq!(first.unwrap().listed(), [("x", 1), ("y1", 1), ("y2", 1)]);
+    let bare = Map::read("tree:\n  switches:\n  - switch: s\n    nodes: x\n").unwrap();
+    assert_eq!(bare.listed(), [("x", 1)]);
+}
+
+#[test]
+fn yaml_gone_wrong() {
+    for (text, line, why) in [
+        ("- topology: a\n  flat: true\n", 1, Wrong::Flat),
+        ("---\n- a\n- b\n", 2, Wrong::Yaml),
+        ("- topology: a\n  tree:\n    switches:\n    - switch: s\n      nodes: n[\n", 4, Wrong::List),
+        ("- topology: a\n  tree:\n    switches:\n    - switch: s\n      hosts: n1\n", 5, Wrong::Yaml),
+        ("- topology: a\n  tree:\n    switches:\n    - nodes: n1\n", 4, Wrong::Yaml),
+        ("- topology: a\n  tree:\n    switches:\n    - switch: s\n      children: x\n", 4, Wrong::Unknown),
+        ("- topology: &x a\n  tree: *x\n", 2, Wrong::Yaml),
+        ("- [\n", 2, Wrong::Yaml),
+        ("---\n", 2, Wrong::Yaml),
+        ("- topology: a\n\ttree: x\n", 2, Wrong::Yaml),
+    ] {
+        assert_eq!(Map::read(text), wrong(line, why), "{text}");
+    }
+    assert!(Map::read(&format!("- {}", "[".repeat(10_000))).is_err());
+}
+
+#[test]
+fn prose_is_no_topology() {
+    for (text, line) in
+        [("hello world, this\n", 1), ("rack1 n1\nIt's here\n", 2), ("see: https://x.example/a b\n", 1)]
+    {
+        assert!(matches!(Map::read(text), Err(TopologyError::Line { line: at, .. }) if at == line), "{text}");
+    }
+    assert_eq!(Map::from_rules("rack n1 me@n2"), wrong(1, Wrong::Name));
+    assert_eq!(Map::from_rules("rack n1:22"), wrong(1, Wrong::Name));
+}
+
+#[test]
 fn slurm_gone_wrong() {
     assert_eq!(Map::from_slurm("Nodes=a"), wrong(1, Wrong::Form));
     assert_eq!(Map::from_slurm("\nSwitchName=a Foo=1"), wrong(2, Wrong::Form));
@@ -133,7 +217,8 @@ proptest! {
     /// Whatever the text: an error, or places of which a plan can be made.
     #[test]
     fn any_text(text in text()) {
-        for map in [Map::from_slurm(&text), Map::from_lab(&text), Map::from_rules(&text)].into_iter().flatten() {
+        let yaml = format!("- {text}");
+        for map in [Map::from_slurm(&text), Map::from_lab(&text), Map::from_rules(&text), Map::read(&text), Map::read(&yaml)].into_iter().flatten() {
             let hosts = ["a", "b1", "n000", "c"];
             let members = hosts.map(|h| Member { place: map.place(h, "10.1.2.3".parse().ok()), part: Part::Relay });
             let places = map.places().to_vec();

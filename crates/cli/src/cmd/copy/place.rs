@@ -162,12 +162,7 @@ fn names(list: &str) -> anyhow::Result<Vec<String>> {
     if list.starts_with('[') || !list.contains([',', '[']) {
         return Ok(vec![list.to_owned()]);
     }
-    // Servers may have ports, of which a list of bcast's knows nothing.
-    let mut all = Vec::new();
-    for item in tidecast_group::hosts::items(list).with_context(|| escaped(list).to_string())? {
-        all.extend(item);
-    }
-    Ok(all)
+    tidecast_group::hosts::items(list).with_context(|| escaped(list).to_string())
 }
 
 /// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.

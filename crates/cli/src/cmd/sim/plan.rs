@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use tidecast_metainfo::choose_piece_length;
 use tidecast_sim::Time;
-use tidecast_sim::bound::{Bound, bound};
+use tidecast_sim::bound::{Bound, bound, bound_with};
 use tidecast_sim::fault::Spec;
 use tidecast_sim::job::{Host, Job, Opens, SPREAD, Speech};
 use tidecast_sim::network::Model;
@@ -15,12 +15,15 @@ use tidecast_sim::planned::{self, Knows};
 use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
 use tidecast_sim::storm::{Load, Server, Storm};
 use tidecast_sim::topology::{NodeId, Topology};
+use tidecast_swarm::plan::topology::{Form, Map};
 use tidecast_swarm::{Limits, Policy};
 
 use super::Args;
 use crate::failure::Failure;
 use crate::units::{Rate, Size};
 
+/// Bits per second of a node's card where a file names hosts and no rates.
+const CARD: u64 = 10_000_000_000;
 /// Longest topology file, bytes.
 const MAX_FILE: u64 = 16 << 20;
 /// Blocks received, over all nodes, that are simulated in minutes. Of more a beginning is simulated.
@@ -91,9 +94,16 @@ pub(super) fn topology(args: &Args) -> Result<Topology, Failure> {
     let named = args.topology.as_deref().unwrap_or_default();
     let path = Path::new(named);
     let is_file = path.exists() && !path.is_dir();
-    let read = if is_file { Topology::from_text(&text(path)?) } else { Topology::parse(named) };
+    let card = args.rate.map(|rate| usable(rate, "--rate")).transpose()?;
     let advice = if is_file || named.contains(':') { "" } else { ", and no file of that name" };
-    let mut topology = read.map_err(|e| Failure::usage(anyhow!("topology: {e}{advice}")))?;
+    let read = match is_file {
+        true => of_file(&text(path)?, card).map_err(|e| e.context(path.display().to_string())),
+        false => Topology::parse(named).map_err(|e| anyhow!("{e}{advice}")),
+    };
+    let mut topology = read.map_err(|e| Failure::usage(e.context("topology")))?;
+    if let Some(rate) = card {
+        topology.nodes.iter_mut().for_each(|node| node.rate = rate);
+    }
     if let Some(nodes) = args.nodes {
         topology = topology.with_nodes(nodes).map_err(|e| Failure::usage(anyhow!("--nodes: {e}")))?;
     }
@@ -101,6 +111,14 @@ pub(super) fn topology(args: &Args) -> Result<Topology, Failure> {
         origin.rate = usable(Rate(rate), "--origin-rate")?;
     }
     Ok(topology)
+}
+
+/// A file of any form that a broadcast reads, too. Where nobody says how fast a node's card is, it has the usual rate.
+fn of_file(text: &str, card: Option<u64>) -> anyhow::Result<Topology> {
+    match Form::of(text) {
+        Form::Lab => Ok(Topology::from_text(text)?),
+        _ => Ok(Topology::of_map(&Map::read(text)?, card.unwrap_or(CARD))?),
+    }
 }
 
 /// A rate within what topologies may have.
@@ -153,7 +171,7 @@ impl Plan {
                 bound = Bound { time, limit: format!("verifying and writing at {}", Rate(rate)) };
             }
         }
-        let plan = Plan {
+        let mut plan = Plan {
             form: args.topology.clone().unwrap_or_default(),
             topology,
             model,
@@ -168,6 +186,13 @@ impl Plan {
             bound,
         };
         plan.check()?;
+        // Faults name nodes, switches and pieces: a wrong one is found before anything runs.
+        let begun = plan.size.min(u64::from(plan.piece) * MOST_PIECES);
+        let faults = plan.job(Policy::TIDECAST, Speech::Tidecast, None, begun)?.faults;
+        let struck = bound_with(&plan.topology, &faults, size, &all, plan.model.payload, plan.model.frame);
+        if struck.time > plan.bound.time {
+            plan.bound = struck;
+        }
         Ok(plan)
     }
 
@@ -202,9 +227,7 @@ impl Plan {
                 ));
             }
         }
-        // Faults name nodes, switches and pieces: a wrong one is found before anything runs.
-        let size = self.size.min(u64::from(self.piece) * MOST_PIECES);
-        self.job(Policy::TIDECAST, Speech::Tidecast, None, size).map(drop)
+        Ok(())
     }
 
     /// Bytes that a run of the engine takes, roughly: tables of each node and its connections, and a bit or

@@ -1,7 +1,7 @@
 //! Where hosts are: the topology as an administrator writes it.
 //!
-//! Three texts are read, each into the same [`Map`]: Slurm's `topology.conf`, the file of our own lab, and
-//! rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
+//! Four texts are read, each into the same [`Map`]: Slurm's `topology.conf` and `topology.yaml`, the file of our own lab,
+//! and rules that name a place for host names and subnets. Place 0 is above all others, and holds every host
 //! that the text does not name. Texts are bounded and may hold anything. Where nobody has written one, [`discover`] finds
 //! out.
 
@@ -10,11 +10,13 @@ mod hostlist;
 mod lab;
 mod rules;
 mod slurm;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use thiserror::Error;
+use tidecast_text::units;
 
 use super::epoch::{MAX_MEMBERS, MAX_PLACES, Place, PlanError};
 use super::places::Tree;
@@ -30,6 +32,39 @@ pub struct Map {
     names: BTreeMap<String, u32>,
     hosts: BTreeMap<String, u32>,
     rules: Vec<(Rule, u32)>,
+}
+
+/// Which of the texts one is, which its first line shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `SwitchName=s0 Nodes=n[0-3]`: Slurm's `topology.conf`.
+    Slurm,
+    /// `- topology: default`: Slurm's `topology.yaml`.
+    Yaml,
+    /// `switch s0`: the lab's.
+    Lab,
+    /// `east/rack1 n[0-3]`: rules.
+    Rules,
+}
+
+impl Form {
+    /// The form of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let first = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default().to_ascii_lowercase();
+        let key = first.split(['=', ' ', '\t']).next().unwrap_or_default();
+        let begins = |starts: &[&str]| starts.iter().any(|start| first.starts_with(start));
+        if first.contains('=') && matches!(key, "switchname" | "blockname" | "ringname" | "blocksizes") {
+            Self::Slurm
+        } else if begins(&["---", "- ", "%yaml", "tree:", "block:", "ring:", "topology:", "[", "{"]) {
+            Self::Yaml
+        } else if key == "switch" {
+            Self::Lab
+        } else {
+            Self::Rules
+        }
+    }
 }
 
 /// Why a text is no topology.
@@ -60,8 +95,19 @@ pub enum Wrong {
     /// Not the form of a line.
     #[error("it has not the form of any line that is known")]
     Form,
+    /// Not a name.
+    #[error("it names a host or place by what no name is; a line is like east/rack1 node[01-32] 10.1.1.0/24")]
+    Name,
+    /// A file in YAML that is not like Slurm's.
+    #[error(
+        "topology.yaml has a list of topologies, of which one has tree: with switches: or block: with blocks:"
+    )]
+    Yaml,
+    /// A topology that names no switch.
+    #[error("the default topology is flat, which does not say where hosts are")]
+    Flat,
     /// Not a rate such as `40mbit`.
-    #[error("a rate is a number and kbit, mbit, gbit or tbit")]
+    #[error("a rate is like 40mbit, 10gbit or 125MB/s")]
     Rate,
     /// Not a list such as `node[1-4,7]`.
     #[error("a list of hosts is like a1,node[1-4,07]")]
@@ -81,6 +127,19 @@ pub enum Wrong {
 }
 
 impl Map {
+    /// Reads whichever of the texts it is.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn read(text: &str) -> Result<Map, TopologyError> {
+        match Form::of(text) {
+            Form::Slurm => slurm::read(text),
+            Form::Yaml => yaml::read(text),
+            Form::Lab => lab::read(text),
+            Form::Rules => rules::read(text),
+        }
+    }
+
     /// Reads Slurm's `topology.conf`: lines of `SwitchName=` with `Nodes=` or `Switches=`, for trees, and
     /// of `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and says nothing to us.
     ///
@@ -143,6 +202,26 @@ impl Map {
         self.names.get(name).copied()
     }
 
+    /// Each host that is named itself, not by a pattern or subnet, and its place: by place, and numbers as they count.
+    #[must_use]
+    pub fn listed(&self) -> Vec<(&str, u32)> {
+        let mut all: Vec<(&str, u32)> =
+            self.hosts.iter().map(|(name, place)| (name.as_str(), *place)).collect();
+        all.sort_by_key(|(name, place)| (*place, name.len(), *name));
+        all
+    }
+
+    /// Names of places, with their numbers.
+    pub fn names(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.names.iter().map(|(name, place)| (name.as_str(), *place))
+    }
+
+    /// Whether a host may be known by its address alone.
+    #[must_use]
+    pub fn has_subnets(&self) -> bool {
+        self.rules.iter().any(|(rule, _)| matches!(rule, Rule::Subnet { .. }))
+    }
+
     /// Where a host is; 0 where nothing says so. A full name is known by its first label too.
     #[must_use]
     pub fn place(&self, host: &str, address: Option<IpAddr>) -> u32 {
@@ -195,21 +274,9 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     })
 }
 
-/// Bytes per second of a rate in bits, such as `40mbit` or `2.5gbit`.
+/// Bytes per second of a rate such as `40mbit`, `2.5gbit` or `125MB/s`.
 fn rate(word: &str) -> Result<u64, Wrong> {
-    let at = word.find(|c: char| c.is_ascii_alphabetic()).ok_or(Wrong::Rate)?;
-    let (number, unit) = word.split_at(at);
-    let scale = match unit {
-        "kbit" => 1_000,
-        "mbit" => 1_000_000,
-        "gbit" => 1_000_000_000,
-        "tbit" => 1_000_000_000_000_u64,
-        _ => return Err(Wrong::Rate),
-    };
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |s: &str| if s.len() <= 6 { number_of(s).ok_or(Wrong::Rate) } else { Err(Wrong::Rate) };
-    let bits = digits(whole)? * scale + digits(part)? * scale / 10_u64.pow(part.len() as u32);
-    if bits < 8 { Err(Wrong::Rate) } else { Ok(bits / 8) }
+    units::rate(word).ok().filter(|bits| *bits >= 8).map(|bits| bits / 8).ok_or(Wrong::Rate)
 }
 
 /// A number of digits only.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use tidecast_text::Host;
+
 use super::super::epoch::{MAX_LEVELS, MAX_PLACES, Place};
 use super::{Map, TopologyError, Wrong, hostlist, lines, rate};
 
@@ -64,6 +66,11 @@ fn read_line(map: &mut Map, words: &[&str]) -> Result<(), Wrong> {
             map.rules.push((rule, place));
         } else {
             for host in hostlist::expand(word)? {
+                let named =
+                    host.parse::<Host>().is_ok_and(|host| host.user().is_none() && host.port().is_none());
+                if !named {
+                    return Err(Wrong::Name);
+                }
                 map.add_host(host, place)?;
             }
         }
@@ -73,6 +80,9 @@ fn read_line(map: &mut Map, words: &[&str]) -> Result<(), Wrong> {
 
 /// The place of a path; those above it are made where they are missing.
 fn path(map: &mut Map, path: &str) -> Result<u32, Wrong> {
+    if path.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-/+".contains(c)) {
+        return Err(Wrong::Name);
+    }
     let mut above = 0;
     let ends = path.match_indices('/').map(|(i, _)| i).chain([path.len()]);
     for (level, end) in ends.enumerate() {

@@ -1,0 +1,155 @@
+//! One line of a host list: as people write it, or as a line of the machine files of MPI libraries and schedulers.
+//!
+//! ```text
+//! node[001-064],me@login:2222!node007    a list
+//! a slots=4 max_slots=8                  Open MPI's hostfile
+//! a:4 binding=user:0,1 user=me           MPICH's, Hydra's and Intel MPI's machine file
+//! a 16                                   LSF's, and older MPI libraries'
+//! a 4 all.q@a UNDEFINED                  Grid Engine's
+//! ```
+
+use tidecast_text::hostlist::{self, ListError, Operator};
+
+use super::{Host, HostError, MAX_HOSTS, host};
+
+/// What stands after a host in machine files, before a `=`. Only `user` and `port` say how to reach it.
+const OPTIONS: &[&str] = &[
+    "slots",
+    "max_slots",
+    "max-slots",
+    "slots_max",
+    "slots-max",
+    "cpu",
+    "cpus",
+    "count",
+    "np",
+    "ncpus",
+    "binding",
+    "bind",
+    "user",
+    "username",
+    "port",
+    "ifname",
+    "sockets",
+    "cores",
+    "gpus",
+    "mem",
+    "boards",
+    "pin",
+    "pe",
+];
+
+/// Applies a line to the hosts of those before it.
+pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
+    let words = words(line);
+    if let Some((first, options)) = machine(&words) {
+        let mut named = list(first)?;
+        for option in options {
+            set(&mut named, option).map_err(|()| HostError::Option((*option).into()))?;
+        }
+        hosts.extend(named);
+        return Ok(());
+    }
+    let began = !hosts.is_empty();
+    let items = hostlist::split(line)?;
+    for (at, (operator, item)) in items.into_iter().enumerate() {
+        if at == 0 && operator != Operator::Join && !began {
+            let sign = line.trim_start().chars().next().unwrap_or('!');
+            return Err(ListError::Operator(line.into(), sign).into());
+        }
+        operator.apply(hosts, item_hosts(item)?, |host| host.name.clone());
+        if hosts.len() > 2 * MAX_HOSTS {
+            return Err(ListError::TooMany(MAX_HOSTS).into());
+        }
+    }
+    Ok(())
+}
+
+/// The words of a line; white space around a `=` is part of a word, as Open MPI reads it.
+fn words(line: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut joins = false;
+    for word in line.split_whitespace() {
+        match all.last_mut().filter(|_| joins || word.starts_with('=')) {
+            Some(last) => last.push_str(word),
+            None => all.push(word.to_owned()),
+        }
+        joins = word.ends_with('=');
+    }
+    all
+}
+
+/// The host of a line of a machine file, and its options.
+fn machine(words: &[String]) -> Option<(&str, Vec<&str>)> {
+    let (first, rest) = words.split_first()?;
+    let count = |word: &String| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let option = |word: &&String| word.split_once('=').is_some_and(|(key, _)| is_option(key));
+    let rest: Vec<&String> = match rest {
+        // LSF and Grid Engine.
+        [number, ..] if count(number) && !count(first) && !first.contains(',') => {
+            let queue = rest.len() == 3 && rest.iter().skip(1).all(|word| !word.contains(['=', ',', '[']));
+            rest.iter().skip(if queue { rest.len() } else { 1 }).collect()
+        }
+        _ if rest.iter().any(|word| option(&word)) => rest.iter().collect(),
+        _ => return None,
+    };
+    let known = rest.is_empty() || rest.iter().any(option);
+    known.then(|| (first.as_str(), rest.into_iter().map(String::as_str).collect()))
+}
+
+fn is_option(key: &str) -> bool {
+    OPTIONS.iter().any(|known| key.eq_ignore_ascii_case(known))
+}
+
+/// What an option says of how a host is reached.
+fn set(hosts: &mut [Host], option: &str) -> Result<(), ()> {
+    let (key, value) = option.split_once('=').ok_or(())?;
+    let value = value.trim_matches('"');
+    match key.to_ascii_lowercase().as_str() {
+        "user" | "username" => {
+            for one in hosts {
+                let named = format!("{}={value}@{}", one.name, bracketed(one.login().1));
+                let port = one.port;
+                *one = item_hosts(&named).ok().and_then(|hosts| hosts.into_iter().next()).ok_or(())?;
+                one.port = port;
+            }
+        }
+        "port" => {
+            let port = value.parse::<u16>().ok().filter(|port| *port > 0).ok_or(())?;
+            hosts.iter_mut().for_each(|host| host.port = Some(port));
+        }
+        key if !is_option(key) => return Err(()),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn bracketed(name: &str) -> String {
+    if name.contains(':') { format!("[{name}]") } else { name.to_owned() }
+}
+
+fn list(text: &str) -> Result<Vec<Host>, HostError> {
+    let mut hosts = Vec::new();
+    for (operator, item) in hostlist::split(text)? {
+        operator.apply(&mut hosts, item_hosts(item)?, |host| host.name.clone());
+    }
+    Ok(hosts)
+}
+
+/// `NAMES` or `NAMES=ADDRESSES`.
+fn item_hosts(item: &str) -> Result<Vec<Host>, HostError> {
+    let (names, addresses) = match item.split_once('=') {
+        Some((names, addresses)) => (names, Some(addresses)),
+        None => (item, None),
+    };
+    let names = hostlist::expand(names, MAX_HOSTS)?;
+    let addresses = match addresses {
+        Some(text) => hostlist::expand(text, MAX_HOSTS)?.into_iter().map(Some).collect(),
+        None => vec![None; names.len()],
+    };
+    if names.len() != addresses.len() {
+        let (names, addresses) = (names.len(), addresses.len());
+        return Err(HostError::Uneven { item: item.into(), names, addresses });
+    }
+    names.iter().zip(addresses).map(|(name, address)| host(name, address.as_deref())).collect()
+}
