@@ -225,7 +225,7 @@ mod tests {
             None => Team::plain(0..2),
         };
         let size = packing.datagram(values, key.is_some());
-        let stage = Stage::new(ranks.iter().map(|ranks| *ranks.slab()).collect(), vec![team()], 0);
+        let stage = Stage::new(ranks.iter().map(|ranks| *ranks.slab()).collect(), vec![team()], 0, 0);
         stage.run(&mut Places(shape), Plan { first: 0, count: None, again: false, begin: 0 }, 1);
         let due = team().due(stream as u32);
         let mut lane =

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -83,8 +83,6 @@ pub(super) struct Session<'a> {
     begun: AtomicBool,
     stop: AtomicBool,
     running: AtomicUsize,
-    /// The batch that each stream is at.
-    at: Vec<AtomicU32>,
     /// Slabs sent to their end.
     slabs: AtomicU64,
     /// The datagrams are too large.
@@ -146,14 +144,13 @@ impl<'a> Session<'a> {
             size: options.packing.datagram(values, sealed),
             values,
             teams,
-            stage: Stage::new(slabs, whole, memory),
+            stage: Stage::new(slabs, whole, memory, begin),
             control: control.as_ref().map(crate::key::Secret::control),
             rate: rate.into(),
             go: 0.into(),
             begun: false.into(),
             stop: false.into(),
             running: 0.into(),
-            at: lines.iter().map(|_| begin.into()).collect(),
             slabs: 0.into(),
             large: false.into(),
             hole: Mutex::default(),
@@ -197,9 +194,9 @@ impl<'a> Session<'a> {
             return Err(error.into());
         }
         let end = match (self.large.load(Ordering::Relaxed), last.black_hole) {
-            (true, _) => End::TooLarge(self.batch(), self.size),
+            (true, _) => End::TooLarge(self.stage.batch(), self.size),
             (false, Some(hole)) => {
-                End::Swallowed(if hole.never { self.plan.begin } else { self.batch() }, hole)
+                End::Swallowed(if hole.never { self.plan.begin } else { self.stage.batch() }, hole)
             }
             (false, None) => End::Done,
         };
@@ -259,7 +256,7 @@ impl<'a> Session<'a> {
             });
             let Some(n) = ready else {
                 // What waits for streams of other threads is made up for.
-                let waits = lanes.iter().all(|lane| lane.from() > self.batch());
+                let waits = lanes.iter().all(|lane| lane.from() > self.stage.batch());
                 self.stage.wait(NOTHING);
                 if !waits {
                     pacer.idle(began.elapsed());
@@ -305,17 +302,9 @@ impl<'a> Session<'a> {
         }
         if done {
             self.slabs.fetch_add(1, Ordering::Relaxed);
-        }
-        self.at[lane.stream()].store(lane.from(), Ordering::Relaxed);
-        if done {
-            self.stage.skip_to(self.batch());
+            self.stage.done(lane.stream(), lane.from());
         }
         made.bytes
-    }
-
-    /// The batch under way: that of the stream that is behind the others.
-    fn batch(&self) -> u32 {
-        self.at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
 
     /// Hellos, reports, goes and the rate, until the streams are over; then the last reports, and goodbye.
@@ -434,7 +423,7 @@ impl<'a> Session<'a> {
             values: self.values,
             first_step: self.plan.first,
             steps: self.steps,
-            batch: self.batch(),
+            batch: self.stage.batch(),
             parity: *parity,
             rate: self.rate.load(Ordering::Relaxed),
             name: self.name.clone(),
@@ -499,7 +488,7 @@ impl<'a> Session<'a> {
     }
 
     fn progress(&self, clock: &Clock, heard: &[Heard]) -> Progress {
-        let batch = self.batch();
+        let batch = self.stage.batch();
         Progress {
             step: self.plan.first + u64::from(batch) % self.steps,
             batch,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::parity::{Parity, Team};
 use super::source::{LOOK, Source, SourceError, Step};
@@ -84,7 +84,10 @@ struct Frame {
 #[derive(Default)]
 struct State {
     frames: VecDeque<Frame>,
-    /// Frames before this batch are given up.
+    /// The first batch that each stream is not yet through with. It is kept under the lock: two streams that end a step at the same
+    /// moment must not both miss the other's end, or the step stays in front for ever.
+    at: Vec<u32>,
+    /// Frames before this batch are given up: the least of `at`, or what [`Stage::skip_to`] says.
     wanted: u32,
     /// No frame will come behind those that are there.
     over: bool,
@@ -111,14 +114,16 @@ struct Job {
 
 impl Stage {
     /// For these slabs, of these teams of streams (one a receiver), with at most `memory` bytes, but at least a buffer a slab.
+    /// `begin` is the first batch: that of the plan.
     #[must_use]
-    pub fn new(slabs: Vec<Slab>, teams: Vec<Team>, memory: u64) -> Self {
+    pub fn new(slabs: Vec<Slab>, teams: Vec<Team>, memory: u64, begin: u32) -> Self {
         let largest = slabs.iter().map(|slab| u64::from(slab.values()) * 4).max().unwrap_or(0);
         let ahead = usize::try_from(memory / largest.max(1)).unwrap_or(usize::MAX);
         let buffers = ahead.clamp(slabs.len(), slabs.len() * 2);
         let free = bounded(buffers);
         (0..buffers).for_each(|_| drop(free.0.send(Vec::new())));
-        Self { slabs, teams, state: Mutex::default(), changed: Condvar::new(), free }
+        let state = State { at: vec![begin; slabs.len()], wanted: begin, ..State::default() };
+        Self { slabs, teams, state: Mutex::new(state), changed: Condvar::new(), free }
     }
 
     /// Stages steps until they are over or it is told to stop, by this thread and `readers` more.
@@ -267,15 +272,34 @@ impl Stage {
         Next::Ready(Staged { batch: frame.batch, step: frame.step, values, parity })
     }
 
-    /// Frames before `batch` are no longer needed: all streams are through with them, or have given them up.
-    pub fn skip_to(&self, batch: u32) {
+    /// Stream `slab` is through with all batches before `batch`. Frames that no stream needs any more are gone.
+    pub fn done(&self, slab: usize, batch: u32) {
         let mut state = self.state.lock();
+        if let Some(at) = state.at.get_mut(slab) {
+            *at = batch.max(*at);
+        }
+        let all = state.at.iter().min().copied().unwrap_or(batch);
+        self.give_up(state, all);
+    }
+
+    /// Frames before `batch` are no longer needed, whether streams are through with them or not.
+    pub fn skip_to(&self, batch: u32) {
+        self.give_up(self.state.lock(), batch);
+    }
+
+    fn give_up(&self, mut state: MutexGuard<'_, State>, batch: u32) {
         state.wanted = state.wanted.max(batch);
         while state.frames.front().is_some_and(|frame| frame.batch < batch) {
             state.frames.pop_front();
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The batch under way: the first that is not given up, nor sent by all streams.
+    #[must_use]
+    pub fn batch(&self) -> u32 {
+        self.state.lock().wanted
     }
 
     /// Waits until something has changed, for so long at most.
@@ -372,21 +396,19 @@ mod tests {
     fn stage(memory: u64) -> Stage {
         let shape: Shape = "4,3,7".parse().unwrap();
         let slabs = (0..3).map(|s| shape.slab(s, 3).unwrap()).collect();
-        Stage::new(slabs, vec![Team::plain(0..3)], memory)
+        Stage::new(slabs, vec![Team::plain(0..3)], memory, 0)
     }
 
-    /// What stream `slab` of those at `at` is given, until it is over or `most` have come.
-    fn take(stage: &Stage, slab: usize, at: &[AtomicU32; 3], most: usize) -> Vec<(u32, u64, u8)> {
+    /// What stream `slab` is given, until it is over or `most` have come.
+    fn take(stage: &Stage, slab: usize, most: usize) -> Vec<(u32, u64, u8)> {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < most {
             match stage.next(slab, from, u32::MAX) {
                 Next::Ready(staged) => {
                     all.push((staged.batch, staged.step, staged.values[staged.values.len() - 1]));
-                    let behind = || at.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap();
-                    assert!(behind() >= from, "stream {slab} is ahead of the others");
+                    assert!(stage.batch() >= from, "stream {slab} is ahead of the others");
                     from = staged.batch + 1;
-                    at[slab].store(from, Ordering::Relaxed);
-                    stage.skip_to(behind());
+                    stage.done(slab, from);
                 }
                 Next::Wait => stage.wait(Duration::from_millis(100)),
                 Next::Over => break,
@@ -396,11 +418,9 @@ mod tests {
     }
 
     fn run(stage: &Stage, source: &mut Counting, plan: Plan, most: usize) -> Vec<Vec<(u32, u64, u8)>> {
-        let at = &Default::default();
         std::thread::scope(|scope| {
             scope.spawn(|| stage.run(source, plan, 2));
-            let streams: Vec<_> =
-                (0..3).map(|slab| scope.spawn(move || take(stage, slab, at, most))).collect();
+            let streams: Vec<_> = (0..3).map(|slab| scope.spawn(move || take(stage, slab, most))).collect();
             let all = streams.into_iter().map(|stream| stream.join().unwrap()).collect();
             stage.stop();
             all
@@ -418,6 +438,53 @@ mod tests {
             assert!(stage.error().is_none());
             assert_eq!(from.open.load(Ordering::Relaxed), 0, "steps are closed again");
         }
+    }
+
+    #[test]
+    fn a_step_is_over_when_the_last_stream_is_through_in_whatever_order() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let stage = stage(0);
+            for (n, slab) in order.into_iter().enumerate() {
+                assert_eq!(stage.batch(), 0);
+                stage.done(slab, 1);
+                assert_eq!(stage.batch(), u32::from(n == 2));
+            }
+            // A go may be ahead of all, and who is late changes nothing.
+            stage.skip_to(7);
+            order.iter().for_each(|slab| stage.done(*slab, 2));
+            assert_eq!(stage.batch(), 7);
+        }
+    }
+
+    #[test]
+    fn streams_that_end_a_step_at_the_same_moment_do_not_miss_each_other() {
+        const ROUNDS: u32 = 20_000;
+        let (stage, arrived) = (&stage(0), &AtomicU32::new(0));
+        // Spins, so that both are as close as can be; a busy machine goes on all the same.
+        let gate = |all: u32| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            for spin in 0.. {
+                if arrived.load(Ordering::SeqCst) >= all {
+                    return;
+                }
+                if spin > 200 {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        stage.done(2, ROUNDS);
+        std::thread::scope(|scope| {
+            for slab in 0..2 {
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        gate(round * 4 - 2);
+                        stage.done(slab, round);
+                        gate(round * 4);
+                        assert_eq!(stage.batch(), round, "neither saw that both are through");
+                    }
+                });
+            }
+        });
     }
 
     #[test]
@@ -455,7 +522,7 @@ mod tests {
         let (stage, mut from) = (stage(0), source(100, true, 1));
         std::thread::scope(|scope| {
             scope.spawn(|| stage.run(&mut from, Plan { first: 0, count: None, again: false, begin: 0 }, 2));
-            assert_eq!(take(&stage, 0, &Default::default(), 1), [(0, 0, 0)]);
+            assert_eq!(take(&stage, 0, 1), [(0, 0, 0)]);
             stage.skip_to(40);
             let next = loop {
                 match stage.next(1, 40, 40) {
@@ -476,7 +543,7 @@ mod tests {
             (0..3).map(|s| Arc::new(Ranks::new(shape.slab(s, 3).unwrap(), Order::Morton))).collect();
         let rate = Rate { data: 5, parity: 2 };
         let team = |streams| Team::with_parity(streams, shape, &ranks, 6, rate).unwrap();
-        let stage = Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![team(0..2), team(2..3)], 0);
+        let stage = Stage::new(ranks.iter().map(|r| *r.slab()).collect(), vec![team(0..2), team(2..3)], 0, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 stage.run(&mut source(3, true, 1), Plan { first: 0, count: None, again: false, begin: 0 }, 2);
