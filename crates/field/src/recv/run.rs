@@ -274,14 +274,18 @@ impl Run {
                 return Some(open.clone());
             }
             if board.open.len() < OPEN {
-                return self.begin(&mut board, batch);
+                // A step that is just closing has left the board, but its volume is not yet given back.
+                if self.policy.volumes == Volumes::Live || !board.spare.is_empty() {
+                    return self.begin(&mut board, batch);
+                }
+            } else {
+                let oldest = board.open.first_mut()?;
+                if batch < oldest.batch {
+                    return None;
+                }
+                oldest.urgent = true;
+                let _ = kick.try_send(());
             }
-            let oldest = board.open.first_mut()?;
-            if batch < oldest.batch {
-                return None;
-            }
-            oldest.urgent = true;
-            let _ = kick.try_send(());
             self.room.wait_for(&mut board, Duration::from_millis(10));
         }
         None
@@ -402,5 +406,38 @@ impl Run {
     /// Whether what is missing becomes NaN.
     pub(super) fn shows_holes(&self) -> bool {
         self.policy.missing == Missing::Nan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Order;
+    use crate::shm::{Name, Shared};
+
+    #[test]
+    fn a_step_waits_for_the_volume_of_one_that_is_closing() {
+        let name = Name::take(&format!("test-run-{}", std::process::id())).unwrap();
+        let mut terms = Terms::foreign("4,4,4".parse().unwrap(), 2);
+        (terms.foreign, terms.order) = (false, Order::Zslab);
+        let slabs = terms.slabs().unwrap();
+        let shared = Shared::create(&name, terms.shape, &slabs, 3, "").unwrap();
+        let area = Arc::new(Area::new(shared, slabs.len()));
+        let policy = Policy { volumes: Volumes::Steps, missing: Missing::Keep, complete: false };
+        let run = Run::new(1, 1, terms, (0, ""), area, policy).unwrap();
+        let (kick, _kicked) = crossbeam_channel::bounded(1);
+        let volumes: Vec<_> = (0..2).map(|batch| run.enter(batch, &kick).unwrap().volume).collect();
+        // Batch 0 is closing: it is sealed, and readers do not have it yet.
+        run.seal(0);
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| run.enter(2, &kick).map(|open| open.volume));
+            let front = (0..3).find(|volume| !volumes.contains(volume)).unwrap();
+            run.give_back(front);
+            assert_eq!(next.join().unwrap(), Some(front));
+        });
+        // What is never given back is not waited for without end.
+        run.seal(1);
+        assert!(run.enter(3, &kick).is_none() && run.enter(1, &kick).is_none());
+        run.area.shared.retire(true);
     }
 }
