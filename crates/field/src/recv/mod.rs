@@ -47,6 +47,8 @@ use crate::key::Secret;
 
 /// Events that wait for a listener.
 const EVENTS: usize = 4096;
+/// How often the system may choose a first port.
+const CHOICES: usize = 200;
 /// How often steps are looked at, at least.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -61,6 +63,16 @@ pub enum Error {
         address: String,
         /// What the system said.
         error: io::Error,
+    },
+    /// The system's choices of a first port have had no free ones behind them.
+    #[error(
+        "cannot find {streams} neighbouring UDP ports that are free at {address}; name the first of them, or use fewer --streams"
+    )]
+    Neighbours {
+        /// Where.
+        address: std::net::IpAddr,
+        /// How many.
+        streams: u32,
     },
     /// No place for a recording.
     #[error("cannot record into {}: {error}", dir.display())]
@@ -122,7 +134,7 @@ pub struct Policy {
 /// What a receiver is to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses a port for each.
+    /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses the first.
     pub listen: SocketAddr,
     /// How many streams there are at most.
     pub streams: u32,
@@ -196,9 +208,7 @@ impl Receiver {
         if let Some(dir) = &options.record {
             record::prepare(dir).map_err(|error| Error::Record { dir: dir.clone(), error })?;
         }
-        let inlets = (0..options.streams)
-            .map(|stream| listen(options.listen, stream))
-            .collect::<Result<Vec<_>, _>>()?;
+        let inlets = listen(options.listen, options.streams)?;
         let addresses = inlets.iter().filter_map(|inlet| inlet.address().ok()).collect();
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
@@ -288,15 +298,61 @@ impl Drop for Receiver {
     }
 }
 
-fn listen(first: SocketAddr, stream: u32) -> Result<Inlet, Error> {
-    let failed = |address: String| move |error| Error::Listen { address, error };
-    let port = match first.port() {
-        0 => 0,
-        port => u16::try_from(u32::from(port) + stream).map_err(|_| {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no port above 65535");
-            failed(format!("{first} and the {stream} ports behind it"))(error)
-        })?,
-    };
-    let address = SocketAddr::new(first.ip(), port);
-    Inlet::bind(address).map_err(failed(address.to_string()))
+/// A socket for each stream, at neighbouring ports: senders count from the first.
+fn listen(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, Error> {
+    if first.port() > 0 {
+        return neighbours(first, streams).map_err(|(address, error)| Error::Listen { address, error });
+    }
+    let failed = |(address, error)| Error::Listen { address, error };
+    // The system chooses the first; those behind it may be taken, or beyond the last.
+    for _ in 0..CHOICES {
+        let inlet = Inlet::bind(first).map_err(|error| failed((first.to_string(), error)))?;
+        let chosen = inlet.address().map_err(|error| failed((first.to_string(), error)))?;
+        drop(inlet);
+        match neighbours(chosen, streams) {
+            Err((_, error))
+                if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::InvalidInput) => {}
+            done => return done.map_err(failed),
+        }
+    }
+    Err(Error::Neighbours { address: first.ip(), streams })
+}
+
+fn neighbours(first: SocketAddr, streams: u32) -> Result<Vec<Inlet>, (String, io::Error)> {
+    let last = u32::from(first.port()) + streams.saturating_sub(1);
+    if u16::try_from(last).is_err() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no port above 65535");
+        return Err((format!("{first} and the {} ports behind it", streams - 1), error));
+    }
+    (first.port()..=last as u16)
+        .map(|port| {
+            let address = SocketAddr::new(first.ip(), port);
+            Inlet::bind(address).map_err(|error| (address.to_string(), error))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_the_system_chooses_are_neighbours() {
+        for ip in ["127.0.0.1", "[::1]"] {
+            let inlets = listen(format!("{ip}:0").parse().unwrap(), 40).unwrap();
+            let ports: Vec<u16> = inlets.iter().map(|inlet| inlet.address().unwrap().port()).collect();
+            assert!(ports[0] > 0 && ports.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ports:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        let inlet = Inlet::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let taken = inlet.address().unwrap();
+        let first = SocketAddr::new(taken.ip(), taken.port() - 1);
+        let error = listen(first, 3).err().unwrap().to_string();
+        assert!(error.contains(&taken.to_string()), "{error}");
+        let error = listen("127.0.0.1:65530".parse().unwrap(), 8).err().unwrap().to_string();
+        assert!(error.contains("above 65535"), "{error}");
+    }
 }

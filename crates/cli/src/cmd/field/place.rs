@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -45,19 +45,24 @@ impl FromStr for Steps {
     }
 }
 
-/// Listens for Ctrl-C from now on; what is answered says whether it came.
+/// Listens for Ctrl-C, from when it returns on; what is answered says whether it came.
 pub(super) fn until_stopped() -> Result<impl Fn() -> bool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&stopped);
+    let (listens, listening) = mpsc::channel::<()>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let _ = block_on(1, async {
             let _hangups = hangups()?;
-            Stop::listen()?.wait().await;
+            let stop = Stop::listen()?;
+            drop(listens);
+            stop.wait().await;
             heard.store(true, Ordering::Relaxed);
             // The second signal is heard too.
             std::future::pending::<Result<(), Failure>>().await
         });
     })?;
+    // Closed as soon as it listens, or cannot.
+    let _ = listening.recv();
     Ok(move || stopped.load(Ordering::Relaxed))
 }
 

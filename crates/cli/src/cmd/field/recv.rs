@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -12,12 +11,12 @@ use tidecast_field::key::Secret;
 use tidecast_field::recv::{Closed, Event, Missing, Options, Policy, Progress, Receiver, Total, Volumes};
 
 use super::key::{KEPT, Key, kept};
+use super::place::until_stopped;
 use crate::cmd::Context;
 use crate::cmd::copy::Cpus;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::settings::Listen;
-use crate::stop::{Stop, block_on, hangups};
 use crate::units::{Rate, count};
 
 /// Take a field's streams into shared memory, where programs of this host see it
@@ -27,7 +26,7 @@ use crate::units::{Rate, count};
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the first stream comes in
+    /// Receive the first stream here, the others at the ports behind it; port 0: neighbouring ports that the system chooses
     #[arg(long, value_name = "[ADDR]:PORT", default_value = ":7500")]
     listen: Listen,
     /// Streams at most
@@ -104,32 +103,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let key_file = key_file.map(|file| file.unwrap_or_else(|| PathBuf::from("KEYFILE")));
     let options = options(args, secret);
     let mut receiver = Receiver::start(&options)?;
-    let first = receiver.addresses().first().copied().context("no stream")?;
-    let command = args.packing.is_none().then(|| command(args, key_file.as_deref(), first));
-    let ports: Vec<u16> = receiver.addresses().iter().map(SocketAddr::port).collect();
-    reporter.started(
-        "field recv",
-        object(json!({ "address": first, "ports": ports, "streams": args.streams, "name": args.name, "send": command })),
-    );
-    if let Some(command) = &command {
-        let key = match &key_file {
-            Some(file) => format!("; {}: a file of mode 0600 there that has the key", file.display()),
-            None => String::new(),
-        };
-        reporter.note(&format!("to send here, run at the other side (SOURCE: a file of the field{key}):"));
-        reporter.result(command);
-    }
+    let stopped = until_stopped()?;
+    announce(args, key_file.as_deref(), receiver.addresses(), reporter)?;
     let mut watch = Watch { steps: 0, left: args.steps, loss: 0.0, rates: Rates::default() };
-    let (stopped, stop) = mpsc::channel::<()>();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let _ = block_on(1, async {
-            let _hangups = hangups()?;
-            Stop::listen()?.wait().await;
-            Ok::<_, Failure>(())
-        });
-        drop(stopped);
-    })?;
-    while !watch.is_over() && !matches!(stop.try_recv(), Err(mpsc::TryRecvError::Disconnected)) {
+    while !watch.is_over() && !stopped() {
         match receiver.events().recv_timeout(Duration::from_millis(100)) {
             Ok(event) => watch.hear(event, reporter),
             Err(_) => watch.progress(receiver.progress(), reporter),
@@ -151,6 +128,39 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         Some(why) => Err(Failure::from(anyhow!(why)).with(fields)),
         None => Ok(fields),
     }
+}
+
+/// Says where it listens, and what to run at the other side.
+fn announce(
+    args: &Args,
+    key_file: Option<&Path>,
+    addresses: &[SocketAddr],
+    reporter: &mut Reporter,
+) -> anyhow::Result<()> {
+    let first = addresses.first().copied().context("no stream")?;
+    let command = args.packing.is_none().then(|| command(args, key_file, first));
+    let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
+    let fields = json!({ "address": first, "ports": ports, "streams": args.streams, "name": args.name, "send": command });
+    reporter.started("field recv", object(fields));
+    let ip = first.ip();
+    match ports.as_slice() {
+        [.., last] if ports.len() > 1 => {
+            reporter.note(&format!(
+                "listening at UDP ports {} to {last} of {ip}, one for each stream",
+                first.port()
+            ));
+        }
+        _ => reporter.note(&format!("listening at UDP port {} of {ip}", first.port())),
+    }
+    if let Some(command) = &command {
+        let key = match key_file {
+            Some(file) => format!("; {}: a file of mode 0600 there that has the key", file.display()),
+            None => String::new(),
+        };
+        reporter.note(&format!("to send here, run at the other side (SOURCE: a file of the field{key}):"));
+        reporter.result(command);
+    }
+    Ok(())
 }
 
 fn options(args: &Args, secret: Option<Secret>) -> Options {
