@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import signal
 import socket
 import struct
@@ -354,6 +355,39 @@ def test_a_sender_that_was_killed_is_followed_by_another(tide, recv, tmp_path):
     proc.exits(0)
 
 
+@pytest.mark.parametrize("planes", [1, 5, 20])
+def test_fewer_planes_than_streams_go_by_fewer(planes, tide, sink, tmp_path):
+    steps = steps_of(2)[:, :1].repeat(planes, axis=1)
+    np.save(tmp_path / "a.npy", steps)
+    here = sink(24, KEY)
+    sent = send(tide, here, tmp_path / "a.npy", key=KEY)
+    assert (sent.last("done")["streams"], sent.last("done")["accepted"], sent.last("started")["streams"]) == (planes, planes, planes)
+    wait_for("all goodbyes", lambda: here.byes == 2 * planes)
+    assert np.array_equal(here.volume(1), steps[1])
+    text = tide("field", "send", tmp_path / "a.npy", "--to", f"127.0.0.1:{sink(24, KEY).port}", "--streams", 24, "--key", KEY)
+    assert f"{planes} plane{'s'[:planes > 1]} go by" in text.err
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+def test_ports_that_the_system_chooses_are_told(streams, tide, tmp_path):
+    np.save(tmp_path / "a.npy", steps_of(3))
+    proc = tide.run("--json", "field", "recv", "--listen", "127.0.0.1:0", "--name", unique(), "--streams", streams, "--key", KEY)
+    ports = proc.until("it listens", lambda: '"started"' in proc.out and proc.last("started")["ports"])
+    assert ports == list(range(ports[0], ports[0] + streams)) and ports[0] > 0
+    words = shlex.split(proc.last("started")["send"])
+    assert f"127.0.0.1:{ports[0]}" in words
+    words = [KEY if word.startswith("@") else str(tmp_path / "a.npy") if word == "SOURCE" else word for word in words[1:]]
+    assert tide("--json", *words).last("done")["accepted"] == streams
+    proc.signal(signal.SIGINT)
+    proc.exits(0)
+    text = tide.run("field", "recv", "--listen", "127.0.0.1:0", "--name", unique(), "--streams", streams, "--key", KEY)
+    text.until("it says its ports", lambda: "--to 127.0.0.1:" in text.out)
+    first = int(text.out.split("--to 127.0.0.1:")[1].split()[0])
+    assert (f"ports {first} to {first + 3}" if streams > 1 else f"port {first} ") in text.err
+    text.signal(signal.SIGINT)
+    text.exits(0)
+
+
 def test_a_receiver_that_has_gone_is_missed_and_one_that_is_back_is_counted_anew(tide, recv):
     proc, first, name = recv("--key", KEY)
     sent = tide.run("--json", "field", "send", "demo:gray-scott:16", "--to", f"127.0.0.1:{first}", "--streams", 4, "--key", KEY, "--rate", "2mbit")
@@ -481,7 +515,7 @@ def test_a_simulation_never_waits(tide, sink, built):
     (["none.raw", "--shape", "8,8,8"], "no such file"),
     (["a.raw"], "--shape X,Y,Z"),
     (["a.raw", "--shape", "7,7,7"], "it has 2048 bytes, and a step"),
-    (["a.raw", "--shape", "8,8,8", "--streams", "9"], "cannot be cut into 9 slabs"),
+    (["a.raw", "--shape", "64,8,1", "--to", "127.0.0.1:9,127.0.0.1:19"], "2 receivers share 1 streams"),
     (["a.raw", "--shape", "8,8,8", "--steps", "1:"], "--steps begins at 1"),
     (["bad.npy"], "not a .npy file"),
     (["a.raw", "--shape", "8,8,8", "--steps", "0:5", "--to", "127.0.0.1:0"], "port 0"),

@@ -25,7 +25,7 @@ pub use self::black_hole::BlackHole;
 pub use self::go::Controller;
 use self::session::{End, Session};
 use self::source::{Source, SourceError};
-use crate::geometry::{self, Order};
+use crate::geometry::{self, Order, Shape};
 use crate::key::Secret;
 use crate::packet::Packing;
 
@@ -67,7 +67,9 @@ pub enum Error {
     )]
     Overlap(SocketAddr),
     /// More receivers than streams.
-    #[error("{receivers} receivers share {streams} streams: each needs one at least")]
+    #[error(
+        "{receivers} receivers share {streams} streams (--streams, or the planes of the field): each needs one at least"
+    )]
     Receivers {
         /// Receivers.
         receivers: usize,
@@ -99,7 +101,7 @@ pub enum Error {
 pub struct Options {
     /// The receivers; each one's streams go to this port and those behind it.
     pub to: Vec<SocketAddr>,
-    /// Streams, and so slabs.
+    /// Streams, and so slabs, at most: see [`Options::streams_for`].
     pub streams: u32,
     /// Bits a second of UDP payload, all streams together; None: as much as arrives.
     pub rate: Option<u64>,
@@ -125,6 +127,14 @@ pub struct Options {
     pub memory: Option<u64>,
     /// How long receivers are waited for before the first step. A live or endless source waits for nobody.
     pub wait: Duration,
+}
+
+impl Options {
+    /// The streams of a volume of this shape: a slab has one plane at least.
+    #[must_use]
+    pub fn streams_for(&self, shape: Shape) -> u32 {
+        self.streams.min(shape.sides().2)
+    }
 }
 
 /// What has become of a receiver, or of one of its streams. What is worse is greater.
@@ -198,6 +208,7 @@ pub fn run(
     stay: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&Progress),
 ) -> Result<Progress, Error> {
+    let options = &Options { streams: options.streams_for(source.shape()), ..options.clone() };
     if options.to.is_empty() || options.to.len() > options.streams as usize {
         return Err(Error::Receivers { receivers: options.to.len(), streams: options.streams });
     }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// The receivers; of several, each gets a part of the volume
     #[arg(long, value_name = "HOST:PORT", required = true, value_delimiter = ',')]
     to: Vec<String>,
-    /// Streams, and slabs of the volume
+    /// Cut the volume into so many slabs at most, one stream each; a slab has one plane at least
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
     streams: u32,
     /// Bits a second of UDP payload (10gbit), all streams together; auto: as much as arrives
@@ -136,6 +136,8 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
         return Err(Failure::usage(error));
     }
     let (nx, ny, nz) = shape.sides();
+    let used = options.streams_for(shape);
+    let asked = std::mem::replace(&mut options.streams, used);
     let fields = json!({
         "name": source.name(), "shape": [nx, ny, nz], "steps": steps, "streams": options.streams, "to": options.to, "rate": options.rate,
     });
@@ -143,6 +145,11 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
     let size = Size(shape.values() * 4);
     let many = steps.map_or("steps without end".into(), |steps| count(steps, "step"));
     reporter.note(&format!("{} of {nx} x {ny} x {nz}, {many} of {size}", source.name()));
+    if options.streams < asked {
+        let (planes, used) = (count(nz.into(), "plane"), count(options.streams.into(), "stream"));
+        reporter
+            .note(&format!("{planes} go by {used}: of --streams {asked} the others have nothing to carry"));
+    }
     if let Some((all, end)) = steps.zip(args.steps.end).filter(|(all, end)| end > all) {
         let all = count(all, "step");
         reporter.warning(&format!("{} has {all}: --steps {}:{end} ends there", source.name(), options.first));
