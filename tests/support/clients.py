@@ -28,13 +28,13 @@ def libtorrent(run, command: str, torrent, folder: pathlib.Path, listen: str, *w
     return proc
 
 
-def aria2(run, ip: str, port: int, home: pathlib.Path, torrent: pathlib.Path, folder: pathlib.Path):
+def aria2(run, ip: str, port: int, home: pathlib.Path, torrent: pathlib.Path, folder: pathlib.Path, *words):
     home.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     return run(["aria2c", "--no-conf", "--enable-dht=false", "--enable-dht6=false", "--bt-enable-lpd=false",
                 "--disable-ipv6=true", "--check-integrity=true", "--seed-ratio=0.0", "--seed-time=600",
                 "--file-allocation=none", f"--listen-port={port}", f"--bt-external-ip={ip}", "--bt-tracker-interval=2",
-                "--summary-interval=0", "--console-log-level=notice", "--allow-overwrite=true", "-d", folder, torrent])
+                "--summary-interval=0", "--console-log-level=notice", "--allow-overwrite=true", *words, "-d", folder, torrent])
 
 
 def transmission(run, ip: str, port: int, home: pathlib.Path, torrent: pathlib.Path, folder: pathlib.Path):

@@ -2,7 +2,7 @@
 
 ltpeer.py make TORRENT PATH [--format v1|v2|hybrid] [--piece N] [--ca PEM]
 ltpeer.py seed|get TORRENT-or-MAGNET DIR --listen IP:PORT [--peer IP:PORT].. [--tracker URL].. [--rate BYTES]
-          [--ssl CERT KEY DH] [--tuned] [--stay]
+          [--ssl CERT KEY DH] [--encrypt rc4|any] [--tuned] [--stay]
 Prints `ready`, then `done SECONDS BYTES` when all is here; `get` ends then, unless --stay.
 Tuned: the settings of the fastest transfers known for libtorrent on one machine.
 """
@@ -20,6 +20,9 @@ QUIET = {
     "enable_dht": False, "enable_lsd": False, "enable_upnp": False, "enable_natpmp": False, "alert_mask": 0,
     "allow_multiple_connections_per_ip": True, "announce_to_all_trackers": True, "min_reconnect_time": 1,
     "enable_incoming_utp": False, "enable_outgoing_utp": False, "validate_https_trackers": False}
+# It demands MSE of every connection, with enciphered payload or with either.
+ENCRYPTED = {"in_enc_policy": 0, "out_enc_policy": 0}
+LEVELS = {"rc4": 2, "any": 3}
 TUNED = {
     **lt.high_performance_seed(), "unchoke_slots_limit": -1, "max_out_request_queue": 3000,
     "max_allowed_in_request_queue": 4000, "send_buffer_watermark": 16 << 20, "max_queued_disk_bytes": 256 << 20,
@@ -58,6 +61,8 @@ def params(a: argparse.Namespace) -> lt.add_torrent_params:
 
 def run(a: argparse.Namespace) -> None:
     settings = {**QUIET, **(TUNED if a.tuned else {}), "listen_interfaces": a.listen + ("s" if a.ssl else "")}
+    if a.encrypt:
+        settings |= {**ENCRYPTED, "allowed_enc_level": LEVELS[a.encrypt]}
     if a.rate:
         settings |= {"upload_rate_limit": a.rate, "rate_limit_ip_overhead": False}
     session = lt.session(settings)
@@ -111,6 +116,7 @@ def main() -> None:
     p.add_argument("--tracker", action="append", default=[])
     p.add_argument("--rate", type=int, default=0)
     p.add_argument("--ssl", nargs=3)
+    p.add_argument("--encrypt", choices=sorted(LEVELS))
     p.add_argument("--tuned", action="store_true")
     p.add_argument("--stay", action="store_true")
     a = p.parse_args()

@@ -199,6 +199,7 @@ impl Swarms {
             listen: Vec::new(),
             listeners: Vec::new(),
             door: Some(self.door.clone()),
+            port: None,
             network: None,
             security: Security::Known(Known { tls: self.tls.clone(), admits, named }),
             policy: tidecast_swarm::Policy::default(),

@@ -1,17 +1,23 @@
-//! Incoming connections: one port for all; the first byte tells TLS from BitTorrent.
+//! Incoming connections: one port for all swarms that it serves. The first bytes tell TLS, the plain handshake of
+//! BitTorrent, and the encrypted one (MSE); the handshake says of which swarm.
 //!
 //! What a connection may cost before its peer has proved that it may be here, `tidecast_admission` says.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::RwLock;
 use socket2::{Domain, Protocol, Socket, Type};
-use tidecast_admission::{Allowance, BACKLOG, Progress, accept};
+use tidecast_admission::{Allowance, BACKLOG, Gate, Progress, accept};
 use tidecast_identity::NodeId;
+use tidecast_identity::ssl_torrent::info_hash_of;
+use tidecast_mse::Swarms;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::server::{Acceptor, ClientHello};
 
 use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
@@ -19,13 +25,15 @@ use crate::dial::tune;
 use crate::driver::Input;
 use crate::driver::progress::Notice;
 use crate::error::{ConnError, Error};
+use crate::iface::{LocalAddress, Network, local_addresses};
 use crate::intake::Intake;
-use crate::security::Security;
+use crate::security::{Security, proven};
 use crate::shared::Shared;
 use crate::transport::{Booked, Secure, Transport};
 
-/// A TLS record of the handshake starts with this byte; BitTorrent's with the length 19.
-const TLS_HANDSHAKE: u8 = 0x16;
+/// A TLS record of the handshake starts so. BitTorrent's starts with the length 19, an encrypted one with any bytes: one
+/// in 65,536 of those is taken for TLS, and its peer tries again with others.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 /// Opens a listening socket; an unspecified IPv6 address serves IPv4 too.
 ///
@@ -46,76 +54,214 @@ pub fn listen(addr: SocketAddr) -> Result<std::net::TcpListener, Error> {
     open().map_err(|source| Error::Listen { addr, source })
 }
 
-/// Accepts until the task is ended.
-pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
-    loop {
-        let (stream, addr, mut admitted) = accept(&listener, &shared.unproven).await;
-        let shared = shared.clone();
-        tokio::spawn(async move {
-            let (allowance, progress) = (admitted.allowance(), admitted.progress());
-            match admitted
-                .run(welcome(&shared, stream, allowance, &progress))
-                .await
-                .unwrap_or_else(|cut| Err(cut.into()))
-            {
-                Ok(established) => {
-                    admitted.prove();
-                    crate::conn::run(shared, established, addr, None).await;
-                }
-                Err(why) => {
-                    tracing::debug!(%addr, %why, "incoming connection refused");
-                    if let ConnError::NotMember(why) = why
-                        && shared.security.is_owner()
-                    {
-                        // What a busy driver has no room for is not worth waiting for: strangers may send any number.
-                        let _ = shared.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why }));
-                    }
-                }
-            }
-        });
+/// The sockets that listen already, and one for each address.
+pub(crate) fn open_all(
+    mut sockets: Vec<std::net::TcpListener>,
+    addrs: &[SocketAddr],
+) -> Result<Vec<TcpListener>, Error> {
+    for addr in addrs {
+        sockets.push(listen(*addr)?);
     }
+    let adopt = |socket| TcpListener::from_std(socket);
+    let adopted = sockets.into_iter().map(adopt).collect::<Result<_, _>>();
+    adopted.map_err(|source| Error::System { what: "use a listening socket", source })
 }
 
-async fn welcome(
-    shared: &Shared,
-    stream: TcpStream,
-    allowance: Allowance,
-    progress: &Progress,
-) -> Result<Established, ConnError> {
-    tune(&stream);
-    let mut first = [0];
-    if stream.peek(&mut first).await? == 0 {
-        return Err(ConnError::Closed);
+/// This host's addresses on the network that the user named.
+pub(crate) fn chosen(network: &Network) -> Result<Vec<LocalAddress>, Error> {
+    let all =
+        local_addresses().map_err(|source| Error::System { what: "list this host's networks", source })?;
+    let on: Vec<LocalAddress> = all.iter().filter(|a| network.holds(a)).cloned().collect();
+    if on.is_empty() {
+        let have = all.iter().map(|a| format!("{} {}/{}", a.interface, a.ip, a.prefix));
+        let have = have.collect::<Vec<_>>().join(", ");
+        return Err(Error::NoNetwork { network: format!("{network:?}"), have });
     }
-    let tls = first[0] == TLS_HANDSHAKE;
-    let (transport, node) = secure(shared, stream, tls, (allowance, progress)).await?;
-    let opening = Opening::answer(transport, &shared.cpu).await?;
-    progress.advance();
-    establish(&shared.local(), &shared.security, opening, node).await
+    Ok(on)
 }
 
-async fn secure(
-    shared: &Shared,
-    stream: TcpStream,
-    tls: bool,
-    (allowance, progress): (Allowance, &Progress),
-) -> Result<(Transport, Option<NodeId>), ConnError> {
-    let config = match (&shared.security, tls) {
-        (Security::Open, false) => return Ok((Transport::Plain(stream, allowance), None)),
-        (Security::Open, true) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
-        (_, false) => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
-        (Security::Private(membership), true) => membership.tls.server(),
-        (Security::Known(known), true) => known.tls.server(),
-        (Security::Ssl(ssl), true) => ssl.server(),
+/// An unspecified listening address becomes the addresses of the chosen network.
+pub(crate) fn on_network(listen: &[SocketAddr], chosen: &[LocalAddress]) -> Vec<SocketAddr> {
+    if chosen.is_empty() {
+        return listen.to_vec();
+    }
+    let bound = |addr: &SocketAddr| -> Vec<SocketAddr> {
+        if addr.ip().is_unspecified() {
+            chosen.iter().map(|l| SocketAddr::new(l.ip, addr.port())).collect()
+        } else {
+            vec![*addr]
+        }
     };
-    let stream = encrypt(config, stream, &shared.cpu, (allowance, progress)).await?;
-    let node = shared.security.proven_node(stream.get_ref().1.peer_certificates())?;
-    Ok((Transport::Tls(Box::new(stream)), node))
+    listen.iter().flat_map(bound).collect()
 }
 
-/// The callee's side of the TLS handshake. No keys are made before a whole ClientHello has come.
+/// A port, and the swarms that it serves.
+#[derive(Default)]
+pub struct Port {
+    addrs: Vec<SocketAddr>,
+    served: RwLock<Served>,
+    /// Connections that have proved nothing yet.
+    unproven: Gate,
+    pub(crate) cpu: Arc<Cpu>,
+}
+
+#[derive(Default)]
+struct Served {
+    swarms: HashMap<[u8; 20], Weak<Shared>>,
+    /// Those of which peers may speak encrypted.
+    open: Arc<Swarms>,
+}
+
+/// What a connection has shown before the handshake.
+enum Right {
+    Nothing,
+    Node(NodeId),
+    /// A certificate of this SSL torrent.
+    Ssl(Arc<Shared>),
+}
+
+impl Port {
+    /// Listens on these addresses, until the tasks are ended.
+    ///
+    /// # Errors
+    /// No such network, an address that cannot be listened on.
+    pub fn open(listen: &[SocketAddr], network: Option<&Network>) -> Result<(Arc<Port>, JoinSet<()>), Error> {
+        let sources = network.map_or(Ok(Vec::new()), chosen)?;
+        let listeners = open_all(Vec::new(), &on_network(listen, &sources))?;
+        let addrs = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        let port = Arc::new(Port { addrs, ..Port::default() });
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(port.clone().run(listener));
+        }
+        Ok((port, tasks))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// From now on peers of this swarm are let in to it, until it ends.
+    pub(crate) fn serve(&self, swarm: &Arc<Shared>) {
+        let mut served = self.served.write();
+        served.swarms.retain(|_, swarm| swarm.strong_count() > 0);
+        for hash in swarm.manifest.swarm_hashes() {
+            served.swarms.insert(hash, Arc::downgrade(swarm));
+        }
+        let is_open = |swarm: &Weak<Shared>| swarm.upgrade().is_some_and(|s| !s.security.is_encrypted());
+        let open = served.swarms.iter().filter(|(_, swarm)| is_open(swarm)).map(|(hash, _)| *hash);
+        served.open = Arc::new(Swarms::new(open));
+    }
+
+    /// Accepts until the task is ended.
+    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let (stream, addr, mut admitted) = accept(&listener, &self.unproven).await;
+            let port = self.clone();
+            tokio::spawn(async move {
+                let (allowance, progress) = (admitted.allowance(), admitted.progress());
+                let welcome = port.welcome(stream, addr, (allowance, &progress));
+                match admitted.run(welcome).await.unwrap_or_else(|cut| Err(cut.into())) {
+                    Ok((swarm, established)) => {
+                        admitted.prove();
+                        crate::conn::run(swarm, established, addr, None).await;
+                    }
+                    Err(why) => tracing::debug!(%addr, %why, "incoming connection refused"),
+                }
+            });
+        }
+    }
+
+    async fn welcome(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        (allowance, progress): (Allowance, &Progress),
+    ) -> Result<(Arc<Shared>, Established), ConnError> {
+        tune(&stream);
+        let mut first = [0; TLS_HANDSHAKE.len()];
+        let seen = match stream.peek(&mut first).await? {
+            0 => return Err(ConnError::Closed),
+            seen => &first[..seen],
+        };
+        let open = self.served.read().open.clone();
+        let (transport, right) = match TLS_HANDSHAKE.starts_with(seen) {
+            true => self.secure(stream, (allowance, progress)).await?,
+            false if open.is_empty() => {
+                return Err(ConnError::Protocol("no TLS, but the swarm demands it"));
+            }
+            false => (Transport::Plain(stream, allowance), Right::Nothing),
+        };
+        let opening = Opening::answer(transport, &open, &self.cpu).await?;
+        progress.advance();
+        let swarm = self.find(&opening.swarm()).ok_or(ConnError::OtherSwarm)?;
+        let node = match (&swarm.security, right) {
+            (Security::Open, Right::Nothing) => None,
+            (Security::Private(_) | Security::Known(_), Right::Node(node)) => Some(node),
+            (Security::Ssl(_), Right::Ssl(proved)) if Arc::ptr_eq(&proved, &swarm) => None,
+            (Security::Open, _) => return Err(ConnError::Protocol("TLS, but the swarm is an open one")),
+            _ => return Err(ConnError::Protocol("no TLS, but the swarm demands it")),
+        };
+        let established = establish(&swarm.local(), &swarm.security, opening, node).await;
+        if let Err(ConnError::NotMember(why)) = &established
+            && swarm.security.is_owner()
+        {
+            // What a busy driver has no room for is not worth waiting for: strangers may send any number.
+            let _ = swarm.inbox.try_send(Input::Notice(Notice::TurnedAway { addr, why: why.clone() }));
+        }
+        established.map(|established| (swarm, established))
+    }
+
+    fn find(&self, hash: &[u8; 20]) -> Option<Arc<Shared>> {
+        self.served.read().swarms.get(hash).and_then(Weak::upgrade)
+    }
+
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        before: (Allowance, &Progress),
+    ) -> Result<(Transport, Right), ConnError> {
+        let mut ssl = None;
+        let choose = |hello: &ClientHello<'_>| {
+            let (config, named) = self.identity(hello.server_name())?;
+            ssl = named;
+            Ok(config)
+        };
+        let stream = encrypt(choose, stream, &self.cpu, before).await?;
+        let right = match ssl {
+            Some(swarm) => Right::Ssl(swarm),
+            None => Right::Node(proven(stream.get_ref().1.peer_certificates())?),
+        };
+        Ok((Transport::Tls(Box::new(stream)), right))
+    }
+
+    /// As whom to answer: by the SSL torrent that is named, else by this node's key, else by any SSL torrent's.
+    fn identity(&self, name: Option<&str>) -> Result<(Arc<ServerConfig>, Option<Arc<Shared>>), ConnError> {
+        let of = |swarm: Arc<Shared>| match &swarm.security {
+            Security::Open => None,
+            Security::Private(membership) => Some((membership.tls.server(), None)),
+            Security::Known(known) => Some((known.tls.server(), None)),
+            Security::Ssl(ssl) => Some((ssl.server(), Some(swarm.clone()))),
+        };
+        if let Some(named @ (_, Some(_))) =
+            name.and_then(info_hash_of).and_then(|h| self.find(&h)).and_then(of)
+        {
+            return Ok(named);
+        }
+        let swarms: Vec<Arc<Shared>> = self.served.read().swarms.values().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = swarms.into_iter().filter_map(of).collect();
+        let node = all.iter().find(|(_, ssl)| ssl.is_none());
+        let none = ConnError::Protocol("TLS, but the swarm is an open one");
+        node.or(all.first()).cloned().ok_or(none)
+    }
+}
+
+/// The callee's side of the TLS handshake, with the configuration that is chosen when it is known what the caller says.
+/// No keys are made before a whole ClientHello has come.
 pub(crate) async fn encrypt(
-    config: Arc<ServerConfig>,
+    choose: impl FnOnce(&ClientHello<'_>) -> Result<Arc<ServerConfig>, ConnError>,
     stream: TcpStream,
     cpu: &Arc<Cpu>,
     (allowance, progress): (Allowance, &Progress),
@@ -124,5 +270,6 @@ pub(crate) async fn encrypt(
     let intake = Intake::below_tls(Booked::socket(stream, cpu), allowance);
     let hello = LazyConfigAcceptor::new(Acceptor::default(), intake).await.map_err(failed)?;
     progress.advance();
+    let config = choose(&hello.client_hello())?;
     Ok(hello.into_stream(config).await.map_err(failed)?.into())
 }

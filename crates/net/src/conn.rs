@@ -3,6 +3,7 @@
 pub(crate) mod establish;
 pub(crate) mod framed;
 pub(crate) mod hashes;
+mod mse;
 mod reader;
 mod side;
 mod writer;

@@ -1,9 +1,11 @@
 //! Outgoing connections: the addresses of a node one after the other, until one answers.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tidecast_admission::Allowance;
@@ -13,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::conn::establish::{Established, LIMIT, Local, Opening, establish};
+use crate::conn::establish::{Established, LIMIT, Local, Opening, Way, establish};
 use crate::cpu::Cpu;
 use crate::driver::Input;
 use crate::driver::progress::Notice;
@@ -38,6 +40,36 @@ const BUFFER: usize = 8 << 20;
 /// it is a millisecond at 1 Gbit/s.
 const UNSENT: u32 = 128 << 10;
 
+/// Addresses of which it is remembered how to begin.
+const MAX_WAYS: usize = 16_384;
+
+/// Peers that demand encryption, by their addresses: those with whom the opening of MSE was the one that worked.
+#[derive(Debug, Default)]
+pub(crate) struct Ways(Mutex<BTreeSet<SocketAddr>>);
+
+impl Ways {
+    /// How to begin with a peer, and how else.
+    fn of(&self, addr: SocketAddr) -> [Way; 2] {
+        match self.0.lock().contains(&addr) {
+            true => [Way::Mse, Way::Direct],
+            false => [Way::Direct, Way::Mse],
+        }
+    }
+
+    fn worked(&self, addr: SocketAddr, way: Way) {
+        let mut demanding = self.0.lock();
+        match way {
+            Way::Direct => {
+                demanding.remove(&addr);
+            }
+            Way::Mse if demanding.len() < MAX_WAYS => {
+                demanding.insert(addr);
+            }
+            Way::Mse => {}
+        }
+    }
+}
+
 /// Dials a candidate in the background; the driver hears how it went.
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
     let shared = shared.clone();
@@ -46,7 +78,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<S
         for addr in addresses {
             let source = shared.source_for(addr.ip());
             let local = shared.local();
-            match dial(&local, &shared.security, addr, source, &shared.cpu).await {
+            match dial((&local, &shared.security), (addr, source), &shared.ways, &shared.cpu).await {
                 Ok(established) => return crate::conn::run(shared, established, addr, Some(candidate)).await,
                 Err(error) => {
                     if let ConnError::Denied(why) = &error {
@@ -61,20 +93,49 @@ pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<S
     });
 }
 
-/// Connects to one address and shakes hands.
+/// Connects to one address and shakes hands. A peer of an open swarm that does not answer the plain handshake may demand
+/// encryption: it is dialled once more and spoken to so, or the other way round if that has worked with it before. Plain
+/// first costs nothing with all others: the opening of MSE takes a round trip and two powers of 768 bits.
 pub(crate) async fn dial(
-    local: &Local,
-    security: &Security,
-    addr: SocketAddr,
-    source: Option<IpAddr>,
+    (local, security): (&Local, &Security),
+    (addr, source): (SocketAddr, Option<IpAddr>),
+    ways: &Ways,
     cpu: &Arc<Cpu>,
 ) -> Result<Established, ConnError> {
-    let late = |_| ConnError::Late { what: CONNECTING, seconds: CONNECT.as_secs() };
-    let stream = timeout(CONNECT, connect(addr, source)).await.map_err(late)??;
-    let first = local.hashes.first().copied().unwrap_or_default();
-    let (transport, node) = secure(stream, security, first, cpu).await?;
-    let opening = Opening::call(local, transport, cpu).await.map_err(|error| turned_away(security, error))?;
-    establish(local, security, opening, node).await
+    let [usual, other] = match security {
+        Security::Open => ways.of(addr).map(Some),
+        _ => [Some(Way::Direct), None],
+    };
+    let mut unanswered = None;
+    for way in [usual, other].into_iter().flatten() {
+        let late = |_| ConnError::Late { what: CONNECTING, seconds: CONNECT.as_secs() };
+        let stream = match timeout(CONNECT, connect(addr, source)).await.map_err(late) {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(unanswered.unwrap_or(error.into())),
+            Err(error) => return Err(unanswered.unwrap_or(error)),
+        };
+        let first = local.hashes.first().copied().unwrap_or_default();
+        let (transport, node) = secure(stream, security, first, cpu).await?;
+        match Opening::call(local, transport, way, cpu).await {
+            Ok(opening) => {
+                if !security.is_encrypted() {
+                    ways.worked(addr, way);
+                }
+                return establish(local, security, opening, node).await;
+            }
+            Err(error) if unanswered.is_none() => unanswered = Some(error),
+            Err(_) => {}
+        }
+        if !unanswered.as_ref().is_some_and(may_be_the_way) {
+            break;
+        }
+    }
+    Err(turned_away(security, unanswered.unwrap_or(ConnError::Closed)))
+}
+
+/// Whether a peer may have refused how it was spoken to, and nothing else.
+fn may_be_the_way(error: &ConnError) -> bool {
+    matches!(error, ConnError::Closed | ConnError::Io(_) | ConnError::Late { .. } | ConnError::Mse(_))
 }
 
 /// Where nodes are known by their keys, whoever ends the connection after TLS has judged ours.
@@ -153,9 +214,79 @@ async fn secure(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use tidecast_mse::Swarms;
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::conn::establish::new_peer_id;
+
+    const HASH: [u8; 20] = [7; 20];
+
+    fn local() -> Local {
+        Local {
+            hashes: vec![HASH],
+            peer_id: new_peer_id(),
+            hybrid: false,
+            private: false,
+            listen_port: None,
+            metadata_size: None,
+            pieces: None,
+            upload_only: false,
+            gathers: false,
+            draft: false,
+        }
+    }
+
+    /// A peer that takes one way only, and counts how it is called.
+    #[derive(Default)]
+    struct Particular {
+        demands: AtomicBool,
+        plainly: AtomicUsize,
+        encrypted: AtomicUsize,
+    }
+
+    impl Particular {
+        async fn run(self: Arc<Self>, listener: TcpListener) {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut first = [0];
+                stream.peek(&mut first).await.unwrap();
+                let plain = first == [19];
+                let count = if plain { &self.plainly } else { &self.encrypted };
+                count.fetch_add(1, Ordering::Relaxed);
+                if plain == self.demands.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let (swarms, cpu) = (Swarms::new([HASH]), Arc::default());
+                let transport = Transport::Plain(stream, Allowance::default());
+                let opening = Opening::answer(transport, &swarms, &cpu).await.unwrap();
+                let _ = establish(&local(), &Security::Open, opening, None).await;
+            }
+        }
+
+        fn calls(&self) -> (usize, usize) {
+            (self.plainly.swap(0, Ordering::Relaxed), self.encrypted.swap(0, Ordering::Relaxed))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_worked_with_a_peer_is_tried_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (addr, peer) = (listener.local_addr().unwrap(), Arc::new(Particular::default()));
+        let answering = tokio::spawn(peer.clone().run(listener));
+        let (local, ways, cpu) = (local(), Ways::default(), Arc::default());
+        let call = || dial((&local, &Security::Open), (addr, None), &ways, &cpu);
+        for (demands, calls) in
+            [(false, (1, 0)), (true, (1, 1)), (true, (0, 1)), (false, (1, 1)), (false, (1, 0))]
+        {
+            peer.demands.store(demands, Ordering::Relaxed);
+            call().await.unwrap();
+            assert_eq!(peer.calls(), calls);
+        }
+        answering.abort();
+    }
 
     #[tokio::test]
     async fn little_is_held_back_on_either_side_of_a_connection() {

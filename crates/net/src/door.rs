@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 use tidecast_admission::{Admitted, Allowance, Gate, Progress, accept};
 use tidecast_identity::{ALPN, NodeId, Tls};
+use tidecast_mse::Swarms;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls::ServerConfig;
@@ -114,14 +115,15 @@ impl Door {
         (allowance, progress): (Allowance, &Progress),
     ) -> Result<Welcomed, ConnError> {
         tune(&stream);
-        let stream = encrypt(self.config.clone(), stream, &self.cpu, (allowance, progress)).await?;
+        let stream = encrypt(|_| Ok(self.config.clone()), stream, &self.cpu, (allowance, progress)).await?;
         let session = stream.get_ref().1;
         let node = proven(session.peer_certificates())?;
         if session.alpn_protocol() != Some(ALPN) {
             end_when_gone(stream.get_ref().0.as_ref());
             return Ok(Welcomed::Visitor(Box::pin(stream), node));
         }
-        let opening = Opening::answer(Transport::Tls(Box::new(stream)), &self.cpu).await?;
+        let opening =
+            Opening::answer(Transport::Tls(Box::new(stream)), &Swarms::default(), &self.cpu).await?;
         let swarm = self.swarms.read().get(&opening.swarm()).and_then(Weak::upgrade);
         let swarm = swarm.ok_or(ConnError::OtherSwarm)?;
         let peer = establish(&swarm.local(), &swarm.security, opening, Some(node)).await?;

@@ -19,6 +19,8 @@ pub(crate) enum ConnError {
     Late { what: &'static str, seconds: u64 },
     #[error(transparent)]
     Cut(#[from] tidecast_admission::Cut),
+    #[error(transparent)]
+    Mse(#[from] tidecast_mse::Error),
     #[error("TLS: {0}")]
     Tls(String),
     #[error("it refuses us: {0}")]

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::conn::establish::{Established, Local, new_peer_id};
 use crate::cpu::Cpu;
-use crate::dial::dial;
+use crate::dial::{Ways, dial};
 use crate::error::{ConnError, Error};
 use crate::iface::{LocalAddress, source_for};
 use crate::security::Security;
@@ -162,7 +162,7 @@ async fn call(what: &Fetch, hashes: Vec<[u8; 20]>, addr: SocketAddr) -> Result<E
     };
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
-    dial(&local, &what.security, addr, source, &cpu).await
+    dial((&local, &what.security), (addr, source), &Ways::default(), &cpu).await
 }
 
 /// A conversation about a manifest.

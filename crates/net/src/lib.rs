@@ -31,7 +31,7 @@ mod shared;
 mod throttle;
 mod transport;
 
-pub use accept::listen;
+pub use accept::{Port, listen};
 pub use cpu::{Cpu, Stage};
 pub use demand::{Demand, OnVerified, Urgency};
 pub use dial::end_when_gone;

@@ -7,29 +7,27 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidecast_admission::Gate;
 use tidecast_hash::Digest;
 use tidecast_identity::NodeId;
 use tidecast_store::{Opened, Store};
 use tidecast_swarm::plan::Role;
 use tidecast_swarm::{Engine, Limits, Policy, Setup};
 use tidecast_wire::ext::MAX_STRIPES;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::accept;
+use crate::accept::{Port, chosen, on_network, open_all};
 use crate::conn::establish::new_peer_id;
 use crate::conn::hashes::LayerCache;
-use crate::cpu::Cpu;
 use crate::demand::{Demand, OnVerified};
+use crate::dial::Ways;
 use crate::door::Door;
 use crate::driver::gather::Group;
 use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
 use crate::error::Error;
-use crate::iface::{LocalAddress, Network, listening, local_addresses};
+use crate::iface::{Network, listening, local_addresses};
 use crate::pool::Pool;
 use crate::roots::{Roots, RootsKey};
 use crate::security::Security;
@@ -65,8 +63,10 @@ pub struct SwarmOptions {
     pub listen: Vec<SocketAddr>,
     /// Sockets that listen already, from [`listen`](crate::listen); used beside `listen`.
     pub listeners: Vec<std::net::TcpListener>,
-    /// A port that takes connections for this swarm among others.
+    /// A port that takes connections for this swarm among others of known nodes.
     pub door: Option<Arc<Door>>,
+    /// A port that takes connections for this swarm among others of any kind.
+    pub port: Option<Arc<Port>>,
     /// The network to use; None for any.
     pub network: Option<Network>,
     /// How connections are protected and who may join.
@@ -104,7 +104,7 @@ impl Swarm {
     /// # Errors
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
-        let SwarmOptions { opened, listen, listeners, door, network, security, policy, .. } = options;
+        let SwarmOptions { opened, listen, listeners, door, port, network, security, policy, .. } = options;
         let SwarmOptions { seed_only, group, planned, roots, throttle, on_demand: verified, .. } = options;
         let planned = planned || matches!(group, Group::Join | Group::Whole);
         let on_demand = matches!(group, Group::Make | Group::Join);
@@ -119,9 +119,11 @@ impl Swarm {
         }
         let sources = network.map_or(Ok(Vec::new()), |n| chosen(&n))?;
         let listeners = open_all(listeners, &on_network(&listen, &sources))?;
-        let addrs: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        let port = port.unwrap_or_default();
+        let own = listeners.iter().filter_map(|l| l.local_addr().ok());
+        let addrs: Vec<SocketAddr> = own.chain(port.addrs().iter().copied()).collect();
         let listening = listening(&addrs, &local_addresses().unwrap_or_default());
-        let cpu = Arc::new(Cpu::default());
+        let cpu = port.cpu.clone();
         let (inbox, queue) = mpsc::channel(INBOX);
         let runtime = tokio::runtime::Handle::current();
         let threads = runtime.metrics().num_workers();
@@ -153,7 +155,7 @@ impl Swarm {
             start: Instant::now(),
             seed_only,
             group,
-            unproven: Gate::default(),
+            ways: Ways::default(),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
         });
@@ -184,8 +186,9 @@ impl Swarm {
         if let Some(door) = door {
             door.open_to(&shared);
         }
+        port.serve(&shared);
         for listener in listeners {
-            tasks.spawn(accept::run(shared.clone(), listener));
+            tasks.spawn(port.clone().run(listener));
         }
         tasks.spawn(keep(shared.clone()));
         Ok(Swarm {
@@ -389,47 +392,6 @@ async fn keep(shared: Arc<Shared>) {
             let _ = shared.inbox.send(Input::Recheck).await;
         }
     }
-}
-
-/// The sockets that listen already, and one for each address.
-fn open_all(
-    mut sockets: Vec<std::net::TcpListener>,
-    addrs: &[SocketAddr],
-) -> Result<Vec<TcpListener>, Error> {
-    for addr in addrs {
-        sockets.push(accept::listen(*addr)?);
-    }
-    let adopt = |socket| TcpListener::from_std(socket);
-    let adopted = sockets.into_iter().map(adopt).collect::<Result<_, _>>();
-    adopted.map_err(|source| Error::System { what: "use a listening socket", source })
-}
-
-/// This host's addresses on the network that the user named.
-fn chosen(network: &Network) -> Result<Vec<LocalAddress>, Error> {
-    let all =
-        local_addresses().map_err(|source| Error::System { what: "list this host's networks", source })?;
-    let on: Vec<LocalAddress> = all.iter().filter(|a| network.holds(a)).cloned().collect();
-    if on.is_empty() {
-        let have = all.iter().map(|a| format!("{} {}/{}", a.interface, a.ip, a.prefix));
-        let have = have.collect::<Vec<_>>().join(", ");
-        return Err(Error::NoNetwork { network: format!("{network:?}"), have });
-    }
-    Ok(on)
-}
-
-/// An unspecified listening address becomes the addresses of the chosen network.
-fn on_network(listen: &[SocketAddr], chosen: &[LocalAddress]) -> Vec<SocketAddr> {
-    if chosen.is_empty() {
-        return listen.to_vec();
-    }
-    let bound = |addr: &SocketAddr| -> Vec<SocketAddr> {
-        if addr.ip().is_unspecified() {
-            chosen.iter().map(|l| SocketAddr::new(l.ip, addr.port())).collect()
-        } else {
-            vec![*addr]
-        }
-    };
-    listen.iter().flat_map(bound).collect()
 }
 
 /// The pieces of an ascending list, each a range.

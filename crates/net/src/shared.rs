@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
-use tidecast_admission::Gate;
 use tidecast_metainfo::Manifest;
 use tidecast_store::Store;
 use tokio::sync::mpsc;
@@ -14,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::conn::establish::Local;
 use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
+use crate::dial::Ways;
 use crate::driver::Input;
 use crate::driver::gather::Group;
 use crate::iface::{LocalAddress, shared_source, source_for};
@@ -46,8 +46,8 @@ pub(crate) struct Shared {
     /// Nothing is to be fetched: what does not match is damage.
     pub(crate) seed_only: bool,
     pub(crate) group: Group,
-    /// Incoming connections that have proved nothing yet.
-    pub(crate) unproven: Gate,
+    /// Peers that demand encryption.
+    pub(crate) ways: Ways,
     pub(crate) whole_manifest: OnceLock<Bytes>,
     pub(crate) layers: LayerCache,
 }

@@ -4,12 +4,13 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::SendFlags;
 use tidecast_admission::Allowance;
+use tidecast_mse::{Cipher, Rc4};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -23,6 +24,9 @@ use crate::intake::{Intake, Missing};
 /// The other end takes nothing for so long: it never will. That it takes something, however little, is
 /// enough: the kernel asks for more only when a good part of its buffer has gone.
 const STUCK: Duration = Duration::from_secs(60);
+
+/// Bytes that are enciphered at once.
+const CHUNK: usize = 64 << 10;
 
 /// A TLS stream over a booked socket.
 pub(crate) type Secure = TlsStream<Intake<Booked<TcpStream>>>;
@@ -44,6 +48,8 @@ pub(crate) struct Reader {
 pub(crate) enum Writer {
     Plain(Booked<OwnedWriteHalf>),
     Tls(Booked<tokio::io::WriteHalf<Secure>>),
+    /// Behind the opening of MSE, if its payload is enciphered.
+    Rc4(Box<Enciphering>),
 }
 
 impl Transport {
@@ -69,6 +75,12 @@ impl Transport {
 impl Reader {
     pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static, missing: Missing) -> Reader {
         Reader { stream: Box::new(stream), missing }
+    }
+
+    /// Deciphers all that comes from now on.
+    fn deciphering(self, cipher: Rc4, cpu: &Arc<Cpu>) -> Reader {
+        let Reader { stream, missing } = self;
+        Reader::new(Deciphering { stream, cipher, cpu: cpu.clone() }, missing)
     }
 
     /// Whether the peer has proved nothing yet.
@@ -101,6 +113,7 @@ impl Writer {
             let written = match self {
                 Writer::Plain(w) => taken(w.write(bytes)).await?,
                 Writer::Tls(w) => taken(w.write(bytes)).await?,
+                Writer::Rc4(w) => return w.write_all(bytes).await,
             };
             if written == 0 {
                 return Err(ConnError::Closed);
@@ -113,7 +126,7 @@ impl Writer {
     /// Pushes out what a TLS layer may hold back.
     pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
         match self {
-            Writer::Plain(_) => Ok(()),
+            Writer::Plain(_) | Writer::Rc4(_) => Ok(()),
             Writer::Tls(w) => taken(w.flush()).await,
         }
     }
@@ -123,6 +136,7 @@ impl Writer {
         match self {
             Writer::Plain(w) => w.shutdown().await,
             Writer::Tls(w) => w.shutdown().await,
+            Writer::Rc4(w) => w.socket.shutdown().await,
         }
     }
 
@@ -130,8 +144,72 @@ impl Writer {
     pub(crate) fn plain(&self) -> Option<&TcpStream> {
         match self {
             Writer::Plain(w) => Some(w.inner.as_ref()),
-            Writer::Tls(_) => None,
+            Writer::Tls(_) | Writer::Rc4(_) => None,
         }
+    }
+}
+
+/// Both halves of a plain connection, from now on enciphered as MSE has it.
+pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &Arc<Cpu>) -> (Reader, Writer) {
+    let Cipher { incoming, outgoing } = cipher;
+    let writer = match writer {
+        Writer::Plain(socket) => Writer::Rc4(Box::new(Enciphering {
+            socket,
+            cipher: outgoing,
+            chunk: Vec::new(),
+            cpu: cpu.clone(),
+        })),
+        // MSE is spoken on plain sockets only.
+        other => other,
+    };
+    (reader.deciphering(incoming, cpu), writer)
+}
+
+/// Deciphers what is read, in the reader's own buffer.
+struct Deciphering {
+    stream: Box<dyn AsyncRead + Send + Unpin>,
+    cipher: Rc4,
+    cpu: Arc<Cpu>,
+}
+
+impl AsyncRead for Deciphering {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let Deciphering { stream, cipher, cpu } = &mut *self;
+        ready!(Pin::new(stream).poll_read(cx, buf))?;
+        cpu.measure(Stage::Tls, || cipher.apply(buf.filled_mut().get_mut(before..).unwrap_or_default()));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Enciphers what is written, chunk by chunk.
+pub(crate) struct Enciphering {
+    socket: Booked<OwnedWriteHalf>,
+    cipher: Rc4,
+    chunk: Vec<u8>,
+    cpu: Arc<Cpu>,
+}
+
+impl Enciphering {
+    /// A call that is dropped leaves the two ends' ciphers apart: its connection must end with it.
+    async fn write_all(&mut self, bytes: &[u8]) -> Result<(), ConnError> {
+        for bytes in bytes.chunks(CHUNK) {
+            self.chunk.clear();
+            self.chunk.extend_from_slice(bytes);
+            self.cpu.measure(Stage::Tls, || self.cipher.apply(&mut self.chunk));
+            let mut rest = self.chunk.as_slice();
+            while !rest.is_empty() {
+                match taken(self.socket.write(rest)).await? {
+                    0 => return Err(ConnError::Closed),
+                    written => rest = &rest[written..],
+                }
+            }
+        }
+        Ok(())
     }
 }
 

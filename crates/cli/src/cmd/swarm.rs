@@ -139,6 +139,7 @@ impl Running {
             listen: vec![choices.listen],
             listeners: Vec::new(),
             door: None,
+            port: None,
             network: choices.network.clone(),
             security,
             policy: choices.policy,

@@ -57,6 +57,7 @@ impl Origin {
             listen: Vec::new(),
             listeners: vec![listener],
             door: None,
+            port: None,
             network: None,
             security,
             policy: algorithm.policy(),

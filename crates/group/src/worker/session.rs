@@ -311,6 +311,7 @@ pub(super) fn options(
         listen: Vec::<SocketAddr>::new(),
         listeners: vec![listener],
         door: None,
+        port: None,
         // A host that is not on it reaches the others by whatever way there is.
         network: network.filter(|n| local.iter().any(|a| n.holds(a))),
         security,

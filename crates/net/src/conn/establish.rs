@@ -2,15 +2,18 @@
 //! extension handshake (BEP 10), and in a private swarm the proof of membership. All of it within
 //! one time limit, and in a private swarm nothing is answered before the proof.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tidecast_identity::NodeId;
+use tidecast_mse::Swarms;
 use tidecast_swarm::Protocol;
 use tidecast_wire::ext::{self, Caps, Offer, Reason};
 use tidecast_wire::{Codec, ExtIds, Extension, Handshake, Message, Reserved};
 
 use super::framed::Input;
+use super::mse;
 use crate::cpu::Cpu;
 use crate::error::ConnError;
 use crate::security::{Introduction, Membership, Security};
@@ -79,6 +82,15 @@ pub(crate) fn new_peer_id() -> [u8; 20] {
     id
 }
 
+/// How a call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// With the handshake.
+    Direct,
+    /// With the opening of MSE, for peers that demand it.
+    Mse,
+}
+
 /// A byte stream on which the other end has said which swarm it means.
 pub(crate) struct Opening {
     reader: Reader,
@@ -86,6 +98,7 @@ pub(crate) struct Opening {
     buf: BytesMut,
     theirs: Handshake,
     outgoing: bool,
+    way: Way,
 }
 
 impl Opening {
@@ -93,28 +106,46 @@ impl Opening {
     pub(crate) async fn call(
         local: &Local,
         transport: Transport,
-        cpu: &std::sync::Arc<Cpu>,
+        way: Way,
+        cpu: &Arc<Cpu>,
     ) -> Result<Opening, ConnError> {
-        let (mut reader, mut writer) = transport.split(cpu);
+        let (reader, mut writer) = transport.split(cpu);
         let first = *local.hashes.first().ok_or(ConnError::Stopping)?;
-        let mut buf = BytesMut::with_capacity(4096);
         let meeting = async {
-            say(local, first, &mut writer).await?;
-            hear(&mut reader, &mut buf).await
+            let (mut reader, writer, mut buf) = match way {
+                Way::Direct => {
+                    say(local, first, &mut writer).await?;
+                    (reader, writer, BytesMut::with_capacity(4096))
+                }
+                Way::Mse => {
+                    let ours = handshake(local, first).to_bytes();
+                    mse::call(reader, writer, (first, &ours), cpu).await?
+                }
+            };
+            let theirs = hear(&mut reader, &mut buf).await?;
+            Ok(Opening { reader, writer, buf, theirs, outgoing: true, way })
         };
-        let theirs = in_time(meeting).await?;
-        Ok(Opening { reader, writer, buf, theirs, outgoing: true })
+        in_time(meeting).await
     }
 
-    /// The callee's side: hears, and says nothing yet. The caller bounds its time.
+    /// The callee's side: hears, and says nothing yet. The caller bounds its time. `swarms` are those of which the
+    /// other end may speak encrypted.
     pub(crate) async fn answer(
         transport: Transport,
-        cpu: &std::sync::Arc<Cpu>,
+        swarms: &Swarms,
+        cpu: &Arc<Cpu>,
     ) -> Result<Opening, ConnError> {
         let (mut reader, writer) = transport.split(cpu);
         let mut buf = BytesMut::with_capacity(4096);
-        let theirs = hear(&mut reader, &mut buf).await?;
-        Ok(Opening { reader, writer, buf, theirs, outgoing: false })
+        let theirs = match hear(&mut reader, &mut buf).await {
+            Err(ConnError::Wire(tidecast_wire::Error::Protocol { .. })) if !swarms.is_empty() => {
+                let (mut reader, writer, mut buf) = mse::answer(reader, writer, (buf, swarms), cpu).await?;
+                let theirs = hear(&mut reader, &mut buf).await?;
+                return Ok(Opening { reader, writer, buf, theirs, outgoing: false, way: Way::Mse });
+            }
+            heard => heard?,
+        };
+        Ok(Opening { reader, writer, buf, theirs, outgoing: false, way: Way::Direct })
     }
 
     /// The swarm that the other end means.
@@ -130,10 +161,12 @@ async fn in_time<T>(work: impl Future<Output = Result<T, ConnError>>) -> Result<
 }
 
 /// Our 68 bytes (BEP 3).
+fn handshake(local: &Local, info_hash: [u8; 20]) -> Handshake {
+    Handshake { reserved: Reserved::ours(local.hybrid), info_hash, peer_id: local.peer_id }
+}
+
 async fn say(local: &Local, info_hash: [u8; 20], writer: &mut Writer) -> Result<(), ConnError> {
-    let reserved = Reserved::ours(local.hybrid);
-    let ours = Handshake { reserved, info_hash, peer_id: local.peer_id };
-    writer.write_all(&ours.to_bytes()).await?;
+    writer.write_all(&handshake(local, info_hash).to_bytes()).await?;
     writer.flush().await
 }
 
@@ -167,7 +200,7 @@ async fn shake_hands(
     opening: Opening,
     node: Option<NodeId>,
 ) -> Result<Established, ConnError> {
-    let Opening { reader, mut writer, buf, theirs, outgoing } = opening;
+    let Opening { reader, mut writer, buf, theirs, outgoing, way } = opening;
     if !local.hashes.contains(&theirs.info_hash) {
         return Err(ConnError::OtherSwarm);
     }
@@ -179,7 +212,9 @@ async fn shake_hands(
     if !outgoing {
         say(local, theirs.info_hash, &mut writer).await?;
     }
-    let agreed = Reserved::ours(local.hybrid).both(theirs.reserved);
+    // By MSE libtorrent takes us for what our id is, v1 or v2, whatever the reserved bits say.
+    let by_id = outgoing && way == Way::Mse;
+    let agreed = Reserved::ours(local.hybrid && !by_id).both(theirs.reserved);
     let ids = if local.private { ExtIds::LOCAL.with(Extension::Pex, 0) } else { ExtIds::LOCAL };
     let codec = Codec::new(agreed, ids, offer(local, security));
     let mut input = Input::new(reader, buf, codec, CHUNK_STOCK);

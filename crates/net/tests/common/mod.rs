@@ -33,6 +33,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         listeners: vec![],
         door: None,
+        port: None,
         network: None,
         security,
         policy: Default::default(),
