@@ -35,12 +35,13 @@ def user(base, built, start):
 
 @pytest.fixture
 def tree(node, port, base):
-    """tree(prefix) -> the words of `run` for a tree whose manifest says that it was published from there."""
+    """tree(prefix) -> the words of `run` for a tree whose manifest says that it was built for there, true or not."""
     source = base / "source"
     blob(source / "f", 100)
     origin = node("origin")
-    plain = origin.publish(source, base / "plain.torrent", "--plain").read_bytes()
-    own = os.fsencode(source)
+    claimed = "/a/place/of/this/test"
+    plain = origin.publish(source, base / "plain.torrent", "--plain", "--built-for", claimed).read_bytes()
+    own = os.fsencode(claimed)
     assert b"%d:%s" % (len(own), own) in plain
 
     def claim(prefix) -> list:

@@ -7,7 +7,7 @@
 
 use crate::error::printable;
 use crate::extra::Mtime;
-use crate::{Error, Layout, Manifest, Version, encode};
+use crate::{Error, Layout, LeftOut, Manifest, Version, encode};
 use std::cmp::Ordering;
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, Sha1Digest};
@@ -66,6 +66,8 @@ pub struct Builder {
     pub creation_date: Option<i64>,
     /// The absolute path that the tree was built for.
     pub prefix: Option<Vec<u8>>,
+    /// What was left out of the tree; no hash covers it.
+    pub left_out: LeftOut,
     pub(crate) name: Vec<u8>,
     pub(crate) version: Version,
     pub(crate) layout: Layout,
@@ -122,6 +124,7 @@ impl Builder {
             created_by: None,
             creation_date: None,
             prefix: None,
+            left_out: LeftOut::default(),
             name: name.to_vec(),
             version,
             layout,
@@ -173,6 +176,7 @@ impl Builder {
         let info = encode::info(&self, self.hard_links()?)?;
         let mut manifest = Manifest::from_info_of(&info, std::mem::take(&mut self.trackers), true)?;
         manifest.outer.comment = self.comment;
+        manifest.outer.left_out = self.left_out;
         manifest.outer.created_by = self.created_by;
         manifest.outer.creation_date = self.creation_date;
         if self.version.has_v2() {

@@ -11,7 +11,7 @@ use crate::error::printable;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
-use crate::{Error, Layout, Magnet, Spans, merkle, parse};
+use crate::{Error, Layout, LeftOut, Magnet, Spans, merkle, parse};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ pub(crate) struct Outer {
     pub(crate) comment: Option<String>,
     pub(crate) created_by: Option<String>,
     pub(crate) creation_date: Option<i64>,
+    pub(crate) left_out: LeftOut,
 }
 
 impl Manifest {
@@ -448,6 +449,11 @@ impl Manifest {
         all
     }
 
+    /// What the publisher says to have left out of the tree; no hash covers it.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.outer.left_out
+    }
+
     /// The magnet link of the manifest, with its first trackers.
     pub fn magnet(&self) -> Magnet {
         Magnet {
@@ -494,6 +500,7 @@ impl Manifest {
             if self.version.has_v2() {
                 d.key(b"piece layers").dict(|layers| self.write_layers(layers));
             }
+            outer.left_out.write(d);
         });
         w.into_bytes()
     }

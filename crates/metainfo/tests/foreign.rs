@@ -137,3 +137,25 @@ fn files_have_the_numbers_of_other_clients() {
     assert_eq!(hybrid.iter().flatten().copied().collect::<Vec<_>>(), (0..7).collect::<Vec<u32>>());
     assert!(hybrid.contains(&None), "padding has numbers too");
 }
+
+#[test]
+fn what_was_left_out_is_a_hint_that_may_be_damaged() {
+    let whole = Manifest::parse(V1).unwrap().to_bytes();
+    let with = |key: &[u8]| [&whole[..whole.len() - 1], b"8:tidecast", key, b"e"].concat();
+    let left = |key: &[u8]| Manifest::parse(&with(key)).unwrap().left_out().clone();
+    let good = left(b"d7:excludel5:*.tmp6:/cachee13:outside linksi1ee");
+    assert_eq!(
+        (good.exclude.as_slice(), good.outside_links),
+        (&["*.tmp".to_owned(), "/cache".to_owned()][..], true)
+    );
+    let manifest = Manifest::parse(&with(b"d7:excludel5:*.tmpee")).unwrap();
+    assert_eq!(Manifest::parse(&manifest.to_bytes()).unwrap().left_out(), manifest.left_out());
+    assert_eq!(manifest.hash_v1(), Manifest::parse(V1).unwrap().hash_v1(), "no hash covers it");
+    for damaged in
+        [&b"i1e"[..], b"1:x", b"de", b"d7:excludei1ee", b"d13:outside links1:xe", b"d7:excludel2:\xff\xfeee"]
+    {
+        assert_eq!(left(damaged), Default::default(), "{damaged:?}");
+    }
+    let many = format!("d7:excludel{}ee", "1:x".repeat(100_000));
+    assert_eq!(left(many.as_bytes()).exclude.len(), 256);
+}

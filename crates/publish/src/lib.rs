@@ -5,6 +5,7 @@
 //! read at any time, and what is interrupted goes on where it was.
 
 mod base;
+mod built;
 mod engine;
 mod error;
 mod exclude;

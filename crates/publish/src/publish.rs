@@ -111,9 +111,8 @@ pub fn draft(tree: &Tree, piece_length: u32) -> Result<Manifest, Error> {
 
 fn builder(tree: &Tree, version: Version, piece_length: u32) -> Result<Builder, tidecast_metainfo::Error> {
     let mut builder = Builder::new(tree.name.as_bytes(), version, piece_length, entries(tree))?;
-    if !tree.is_single() {
-        builder.prefix = Some(tree.root.as_os_str().as_bytes().to_vec());
-    }
+    builder.prefix = tree.built_for.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+    builder.left_out = tree.left_out.clone();
     Ok(builder)
 }
 

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// Everything that is wrong, by path. Empty if the tree is what the manifest says.
     pub problems: Vec<Problem>,
+    /// What is there and not in the manifest, as the publisher left such out: what matches its patterns, and sockets, devices and
+    /// pipes, which no manifest has. No problem. Sorted.
+    pub left_out: Vec<PathBuf>,
     /// Files and links in the manifest.
     pub files: u32,
     /// Bytes in the manifest.

@@ -13,10 +13,12 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
+use tidecast_metainfo::LeftOut;
 use tidecast_paths::{Meta, Root};
 use xattr::FileExt;
 
 use crate::base::Base;
+use crate::built::OwnPlace;
 use crate::exclude::Exclude;
 use crate::tree::{Content, Identity, Node, Time, Tree, Warning};
 use crate::{Error, Progress};
@@ -38,6 +40,8 @@ pub struct ScanOptions {
     pub skip_outside_links: bool,
     /// Of the directory's entries only these; empty: all of them.
     pub only: Vec<OsString>,
+    /// The absolute path that the tree was built for; by default its own place, if something in it names that.
+    pub built_for: Option<PathBuf>,
     /// The name to publish under; by default the file's or directory's own.
     pub name: Option<OsString>,
 }
@@ -58,10 +62,21 @@ pub fn scan(path: &Path, options: &ScanOptions, progress: &Progress) -> Result<T
         skip_outside_links: options.skip_outside_links,
         progress,
         links: HashMap::new(),
-        tree: Tree { root: root.clone(), name, dirs: Vec::new(), files: Vec::new(), warnings: Vec::new() },
+        place: OwnPlace::new(path, &root),
+        tree: Tree {
+            root: root.clone(),
+            built_for: None,
+            name,
+            dirs: Vec::new(),
+            files: Vec::new(),
+            left_out: LeftOut { exclude: options.exclude.clone(), outside_links: options.skip_outside_links },
+            warnings: Vec::new(),
+        },
     };
     if meta.is_dir() {
         walk.run(&meta, &options.only)?;
+        let named = walk.place.found();
+        walk.tree.built_for = options.built_for.clone().or(named);
     } else if meta.is_file() {
         let handle = walk.base.open(&root)?;
         walk.file(PathBuf::new(), &root, &handle)?;
@@ -79,6 +94,7 @@ struct Walk<'a> {
     progress: &'a Progress,
     /// First name of every file that has several, by device and inode.
     links: HashMap<(u64, u64), usize>,
+    place: OwnPlace,
     tree: Tree,
 }
 
@@ -162,6 +178,7 @@ impl Walk<'_> {
                 self.tree.warnings.push(Warning::OutsideLink { path, target });
                 return Ok(None);
             }
+            self.place.look_at_link(&target);
             // Links have no mode, and only root may give them attributes.
             let node = Node {
                 path,
@@ -199,6 +216,7 @@ impl Walk<'_> {
     fn file(&mut self, path: PathBuf, full: &Path, handle: &File) -> Result<(), Error> {
         let meta = &Meta::of(&fstat(handle).map_err(|e| Error::io("look at", full)(e.into()))?);
         let index = self.tree.files.len();
+        self.place.look(path.file_name().unwrap_or_default(), meta.mode, handle, meta.len);
         let identity = identity(meta);
         let link_of = (meta.links > 1)
             .then(|| *self.links.entry((identity.dev, identity.ino)).or_insert(index))
@@ -273,7 +291,7 @@ fn unsupported(e: &io::Error) -> bool {
 }
 
 /// Whether the text of the link at `path` names a place outside the tree.
-fn leads_out(path: &Path, target: &Path) -> bool {
+pub(crate) fn leads_out(path: &Path, target: &Path) -> bool {
     let mut depth = path.components().count().saturating_sub(1);
     target.components().any(|part| match part {
         Component::Normal(_) => {

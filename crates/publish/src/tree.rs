@@ -5,11 +5,15 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tidecast_metainfo::LeftOut;
+
 /// A scanned file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     /// Where it is on disk.
     pub root: PathBuf,
+    /// The absolute path that it was built for, if something in it needs that, or the caller has said so.
+    pub built_for: Option<PathBuf>,
     /// What it is called.
     pub name: OsString,
     /// Directories, each with an empty path or one below the root. None if a single file was scanned.
@@ -17,6 +21,8 @@ pub struct Tree {
     /// Files and symbolic links in the order of BEP 52: by path, component after component, as bytes. A single
     /// file has an empty path.
     pub files: Vec<Node<Content>>,
+    /// What was to be left out.
+    pub left_out: LeftOut,
     /// What was left out or may surprise.
     pub warnings: Vec<Warning>,
 }

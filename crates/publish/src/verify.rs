@@ -20,7 +20,9 @@ use tidecast_paths::Meta;
 
 use crate::base::Base;
 use crate::engine::{self, Job, Piece, Target};
+use crate::exclude::Exclude;
 use crate::report::{Kind, Problem, Report, What};
+use crate::scan::leads_out;
 use crate::{Error, Progress};
 
 /// Compares what is at `path`, the published file or the directory itself, with the manifest: names, kinds, sizes,
@@ -60,6 +62,7 @@ struct Check<'a> {
     /// None if the directory above is not there.
     base: Option<Base>,
     problems: Mutex<Vec<Problem>>,
+    left_out: Mutex<Vec<PathBuf>>,
     /// Files whose bytes cannot be read or need not be, by index.
     unusable: Vec<bool>,
     /// Pieces of each file that do not hash to what they should.
@@ -90,6 +93,7 @@ impl<'a> Check<'a> {
             root,
             base,
             problems: Mutex::default(),
+            left_out: Mutex::default(),
             unusable: vec![false; files],
             damaged: counters(),
             unchecked: counters(),
@@ -221,12 +225,24 @@ impl<'a> Check<'a> {
         found == expected
     }
 
+    /// Whether what is at `path` and not in the manifest is what the publisher left out.
+    fn is_left_out(&self, exclude: &Exclude, path: &Path) -> bool {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        let Ok(meta) = self.base().and_then(|base| base.look(path)) else { return false };
+        let links = self.manifest.left_out().outside_links && meta.is_symlink();
+        let outside =
+            || self.base().and_then(|base| base.read_link(path)).is_ok_and(|to| leads_out(below, &to));
+        exclude.matches(below, meta.is_dir()) || Kind::of(meta.kind) == Kind::Special || links && outside()
+    }
+
     /// What is on disk and not in the manifest. A directory that is not in it is named, not what is below.
     fn extras(&self, progress: &Progress) -> Result<(), Error> {
         if self.manifest.is_single_file() || !self.is_dir(&self.root) {
             return Ok(());
         }
         let root = &self.root;
+        // Patterns that a stranger has damaged leave nothing out.
+        let exclude = Exclude::new(&self.manifest.left_out().exclude).unwrap_or_default();
         let files: HashSet<PathBuf> = self.manifest.files().map(|f| f.path().below(root)).collect();
         let dirs: HashSet<PathBuf> = self.manifest.dirs().map(|d| d.path().below(root)).collect();
         let mut stack = vec![root.clone()];
@@ -247,7 +263,12 @@ impl<'a> Check<'a> {
                         stack.push(path);
                     }
                 } else if !files.contains(&path) {
-                    self.problem(&path, What::Extra);
+                    if self.is_left_out(&exclude, &path) {
+                        let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
+                        self.left_out.lock().push(below);
+                    } else {
+                        self.problem(&path, What::Extra);
+                    }
                 }
             }
         }
@@ -347,7 +368,9 @@ impl<'a> Check<'a> {
         }
         let mut problems = self.problems.into_inner();
         problems.sort_by(|a, b| a.path.cmp(&b.path));
-        Report { problems, files: self.manifest.file_count(), bytes: self.manifest.total_len() }
+        let mut left_out = self.left_out.into_inner();
+        left_out.sort();
+        Report { problems, left_out, files: self.manifest.file_count(), bytes: self.manifest.total_len() }
     }
 }
 

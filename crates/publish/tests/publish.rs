@@ -88,7 +88,7 @@ fn metadata_is_recorded() {
     let mtime = file("z").mtime().unwrap();
     assert_eq!((mtime.secs, i64::from(mtime.nanos)), (meta.mtime(), meta.mtime_nsec()));
     assert!(manifest.dirs().any(|d| d.path().to_string() == "rich/hollow"));
-    assert_eq!(manifest.prefix(), Some(fs::canonicalize(&root).unwrap().as_os_str().as_encoded_bytes()));
+    assert_eq!(manifest.prefix(), None);
 }
 
 /// The whole leaf table, computed the plain way.
@@ -146,12 +146,29 @@ fn the_caller_sets_what_is_not_in_the_tree() {
     let made = hash(&scanned(&root), &HashOptions::default(), &Progress::new(), |builder| {
         builder.private = true;
         builder.trackers = vec![vec!["http://tracker.example/announce".into()]];
-        builder.prefix = None;
+        builder.prefix = Some(b"/opt/set".to_vec());
     })
     .unwrap();
     assert!(made.manifest.private());
     assert_eq!(made.manifest.trackers().len(), 1);
-    assert_eq!(made.manifest.prefix(), None);
+    assert_eq!(made.manifest.prefix(), Some(&b"/opt/set"[..]));
+}
+
+#[test]
+fn equal_trees_at_different_places_have_equal_manifests() {
+    for version in VERSIONS {
+        let made =
+            [tree("same", &[("a", 10), ("d/b", 100_000)]), tree("same", &[("a", 10), ("d/b", 100_000)])].map(
+                |(_temp, root)| {
+                    let then = std::time::SystemTime::UNIX_EPOCH;
+                    for path in ["a", "d/b", "d", ""] {
+                        fs::File::open(root.join(path)).unwrap().set_modified(then).unwrap();
+                    }
+                    publish(&root, version, 64 << 10).to_bytes()
+                },
+            );
+        assert!(made[0] == made[1], "{version}");
+    }
 }
 
 #[test]

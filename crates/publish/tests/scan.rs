@@ -202,3 +202,39 @@ fn names_that_are_no_text_or_strange_are_published_or_named() {
         }
     }
 }
+
+#[test]
+fn a_tree_that_names_its_place_was_built_for_it() {
+    let built_for = |path: &str, mode: u32, content: &dyn Fn(&Path) -> Vec<u8>| {
+        let (_temp, root) = tree("env", &[("bin/data", 10)]);
+        let root = root.canonicalize().unwrap();
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), content(&root)).unwrap();
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        scanned(&root).built_for.map(|place| place == root)
+    };
+    let script = |root: &Path| format!("#!{}/bin/python3\nprint()\n", root.display()).into_bytes();
+    let program = |root: &Path| {
+        let mut bytes = [&b"\x7fELF"[..], &noise(3 << 20, 1)].concat();
+        bytes.extend(format!("\0{}/lib\0", root.display()).into_bytes());
+        bytes
+    };
+    let patched = |root: &Path| [&b"\x7fELF"[..], &noise(9 << 20, 1), &program(root)[3 << 20..]].concat();
+    for (path, mode, content) in [
+        ("bin/tool", 0o755, &script as &dyn Fn(&Path) -> Vec<u8>),
+        ("pyvenv.cfg", 0o644, &script),
+        ("lib/pkgconfig/x.pc", 0o644, &script),
+        ("bin/program", 0o755, &program),
+        ("bin/patched", 0o755, &patched),
+    ] {
+        assert_eq!(built_for(path, mode, content), Some(true), "{path}");
+    }
+    // Logs and notes name places too, and so do scripts of other trees.
+    assert_eq!(built_for("run.log", 0o644, &script), None);
+    assert_eq!(built_for("bin/tool", 0o755, &|root| script(&root.with_file_name("env2"))), None);
+    assert_eq!(built_for("bin/tool", 0o755, &|_| b"#!/usr/bin/env python3\n".to_vec()), None);
+    let (_temp, root) = tree("env", &[("a", 10)]);
+    let options = ScanOptions { built_for: Some("/opt/env".into()), ..ScanOptions::default() };
+    let told = scan(&root, &options, &Progress::new()).unwrap();
+    assert_eq!(told.built_for.as_deref(), Some(Path::new("/opt/env")));
+}

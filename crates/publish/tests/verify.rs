@@ -220,3 +220,35 @@ fn cancelling_stops_it() {
     let result = verify(&manifest, &root, None, &progress);
     assert!(matches!(result, Err(Error::Cancelled)));
 }
+
+#[test]
+fn what_was_left_out_is_no_problem() {
+    let (_temp, root) =
+        tree("left", &[("a", 10), ("b.tmp", 10), ("cache/x", 10), ("d/cache/y", 10), ("d/z", 10)]);
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("d/socket")).unwrap();
+    symlink("/etc", root.join("out")).unwrap();
+    symlink("../../x", root.join("d/up")).unwrap();
+    for version in VERSIONS {
+        let scanning = tidecast_publish::ScanOptions {
+            exclude: vec!["*.tmp".into(), "/cache".into()],
+            skip_outside_links: true,
+            ..Default::default()
+        };
+        let scanned = tidecast_publish::scan(&root, &scanning, &Progress::new()).unwrap();
+        let made =
+            tidecast_publish::hash(&scanned, &options(version, 64 << 10), &Progress::new(), |_| ()).unwrap();
+        let manifest = Manifest::parse(&made.manifest.to_bytes()).unwrap();
+        let report = check(&manifest, &root);
+        assert!(report.is_good(), "{version}: {report:?}");
+        let left: Vec<_> = report.left_out.iter().map(|p| p.to_str().unwrap()).collect();
+        assert_eq!(left, ["b.tmp", "cache", "d/socket", "d/up", "out"], "{version}");
+        // What was published although it matches a pattern now, and what matches none.
+        fs::write(root.join("new"), "x").unwrap();
+        symlink("d", root.join("in")).unwrap();
+        let report = check(&manifest, &root);
+        let extra: Vec<_> = report.problems.iter().map(|p| p.path.to_str().unwrap()).collect();
+        assert_eq!(extra, ["in", "new"], "{version}");
+        fs::remove_file(root.join("new")).unwrap();
+        fs::remove_file(root.join("in")).unwrap();
+    }
+}

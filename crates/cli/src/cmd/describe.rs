@@ -36,6 +36,10 @@ pub(crate) struct Describe {
     /// repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
+    /// Record PATH as the place that the tree was built for, where `run` shows it [default: its own, if a program in it names that; else
+    /// none]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) built_for: Option<PathBuf>,
     /// Leave out symbolic links that lead out of the tree; default: they are carried as they are
     #[arg(long)]
     pub(crate) skip_outside_links: bool,
@@ -90,6 +94,7 @@ pub(crate) async fn describe(
     let scanning = ScanOptions {
         exclude: exclude.clone(),
         skip_outside_links: how.skip_outside_links,
+        built_for: how.built_for.as_deref().map(built_for).transpose()?,
         name: how.name.clone().map(OsString::from),
         ..ScanOptions::default()
     };
@@ -122,6 +127,13 @@ pub(crate) async fn describe(
         reporter.warning(&warning.to_string());
     }
     Ok(published)
+}
+
+/// A place as a manifest records it: absolute, without `..`.
+fn built_for(path: &Path) -> Result<PathBuf, Failure> {
+    let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+    let whole = std::path::absolute(path).ok().filter(|_| !climbs);
+    whole.ok_or_else(|| Failure::usage(anyhow!("--built-for {}: an absolute path is needed", path.display())))
 }
 
 /// Runs work of the crate `publish` on another thread, showing how far it is; Ctrl-C stops it.

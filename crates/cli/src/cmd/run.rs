@@ -166,7 +166,7 @@ fn prefix(home: &Home) -> Result<PathBuf, Failure> {
     let prefix = manifest.prefix().map(|p| PathBuf::from(std::ffi::OsStr::from_bytes(p)));
     prefix.filter(|p| p.is_absolute()).ok_or_else(|| {
         Failure::usage(anyhow!(
-            "the manifest does not record where this tree was published from; name a place with --at"
+            "the manifest records no place that this tree was built for; name one with --at (publish --built-for PATH records it)"
         ))
     })
 }

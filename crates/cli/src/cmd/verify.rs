@@ -18,7 +18,8 @@ use crate::units::{Size, Span, count};
 
 /// Compare a file or directory with its manifest
 ///
-/// Every byte is read and hashed. Each damaged, missing or extra file is listed; exit code 1 if there is any.
+/// Every byte is read and hashed. Each damaged, missing or extra file is listed; exit code 1 if there is any. What `publish` was
+/// told to leave out, and sockets, devices and pipes, which it always does, are not extra.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  tidecast verify genomes.torrent /scratch/genomes")]
 pub(crate) struct Args {
@@ -47,6 +48,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     for problem in &report.problems {
         reporter.result(&problem.to_string());
     }
+    if !report.left_out.is_empty() {
+        let all = count(report.left_out.len() as u64, "entry");
+        let first = report.left_out.first().map(|path| path.display().to_string()).unwrap_or_default();
+        reporter.note(&format!("{all} not compared: left out when this was published, such as {first}"));
+    }
     let fields = fields(&report);
     let shown = args.path.display();
     if !report.is_good() {
@@ -63,7 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     Ok(fields)
 }
 
-/// `damaged`, `missing`, `extra` and so on, each a list of paths; and all problems with their details.
+/// `damaged`, `missing`, `extra` and so on, each a list of paths; what was left out; and all problems with their details.
 fn fields(report: &Report) -> Map<String, Value> {
     let mut all = object(json!({ "bytes": report.bytes, "file_count": report.files }));
     for word in ["damaged", "missing", "extra", "unreadable", "unchecked"] {
@@ -71,6 +77,8 @@ fn fields(report: &Report) -> Map<String, Value> {
         let paths: Vec<Value> = of_kind.map(|p| p.path.to_string_lossy().into()).collect();
         all.insert(word.to_owned(), paths.into());
     }
+    let left_out = report.left_out.iter().map(|path| names::json(path)).collect();
+    all.insert("left_out".to_owned(), left_out);
     let problems = report.problems.iter().map(|p| Value::from(p.to_string())).collect();
     all.insert("problems".to_owned(), problems);
     all

@@ -14,7 +14,7 @@ use crate::error::printable;
 use crate::extra::Raw;
 use crate::manifest::{MAX_LEN, Manifest, Outer, Version};
 use crate::tree::{self, Props};
-use crate::{Error, symlink};
+use crate::{Error, LeftOut, symlink};
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, sha1, sha256};
 
@@ -77,8 +77,9 @@ impl Manifest {
             "creation date",
             "info",
             "piece layers",
+            "tidecast",
         ];
-        let [announce, list, comment, comment_utf8, created_by, date, info, layers] =
+        let [announce, list, comment, comment_utf8, created_by, date, info, layers, left_out] =
             fields(&mut c, "metainfo file", keys)?;
         if !c.rest().iter().all(u8::is_ascii_whitespace) {
             let (at, what) = (c.pos(), Fault::Trailing);
@@ -90,6 +91,7 @@ impl Manifest {
             comment: text(torrent, comment_utf8).or_else(|| text(torrent, comment)),
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
+            left_out: LeftOut::read(torrent, left_out),
         };
         let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;
         if let Some(at) = layers.filter(|_| manifest.version.has_v2()) {
