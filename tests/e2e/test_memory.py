@@ -396,6 +396,70 @@ def test_a_program_in_c(built, start, port, hosts, tmp_path):
             assert proc.ok().out.startswith("fine 0.")
 
 
+THREADS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tidecast.h"
+
+enum { SIZE = 3, LENGTH = 3000000 };
+static char address[4096];
+static tidecast_group *first;
+static void *failed(const char *what) { fprintf(stderr, "%s: %s\n", what, tidecast_last_error()); return (void *)what; }
+
+static void *rank(void *number) {
+    uint32_t me = (uint32_t)(size_t)number;
+    tidecast_group *group = me ? (tidecast_group *)8 : first;
+    if (me && tidecast_open(address, me, SIZE, "s", 60.0, 0, &group)) return failed("open");
+    unsigned char *buffer = malloc(LENGTH);
+    for (uint32_t root = 0; root < SIZE; root++) {
+        memset(buffer, me == root ? 7 + root : 0, LENGTH);
+        if (tidecast_bcast(group, buffer, LENGTH, root, 60.0, NULL)) return failed("bcast");
+        for (size_t i = 0; i < LENGTH; i++) if (buffer[i] != 7 + root) return failed("data");
+    }
+    free(buffer);
+    tidecast_close(group);
+    return NULL;
+}
+
+int main(void) {
+    for (int turn = 0; turn < 3; turn++) {
+        tidecast_group *none = (tidecast_group *)8;
+        if (tidecast_open(":0", 7, SIZE, "s", 1.0, 0, &none) != TIDECAST_USAGE || none) return 2;
+        if (tidecast_open(":0", 0, SIZE, "s", 60.0, 0, &first)) return 3;
+        snprintf(address, sizeof address, "%s", tidecast_address(first));
+        pthread_t threads[SIZE];
+        for (size_t i = 0; i < SIZE; i++) pthread_create(&threads[i], NULL, rank, (void *)i);
+        for (size_t i = 0; i < SIZE; i++) {
+            void *why;
+            pthread_join(threads[i], &why);
+            if (why) return 4;
+        }
+    }
+    puts("fine");
+    return 0;
+}
+"""
+
+
+def test_ranks_are_threads_of_a_program_in_c(built, start, hosts, tmp_path):
+    """Linked by the library's path, as build systems do; the program finds it by its name."""
+    needs("cc")
+    source, program = tmp_path / "threads.c", tmp_path / "threads"
+    source.write_text(THREADS)
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-pthread", "-I", HEADER, "-o", program, source, built / "libtidecast.so"],
+                   check=True)
+    moved = tmp_path / "lib"
+    moved.mkdir()
+    (moved / "libtidecast.so").symlink_to(built / "libtidecast.so")
+    env = {"TIDECAST_SHM_DIR": hosts("a"), "LD_LIBRARY_PATH": str(moved)}
+    assert start([program], env=env).ok().out == "fine\n"
+    needs("readelf")
+    needed = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    assert "[libtidecast.so]" in needed and str(built) not in needed
+
+
 def test_the_header_and_the_library_agree(built):
     """Every function of the header is there, and nothing of the name is there that the header does not say."""
     needs("nm")

@@ -12,7 +12,7 @@
  * Threads: a group may be used by any thread, one call at a time (others wait their turn). It has threads of its own;
  * a process that forks keeps its groups, its child has none. Signals are left as they are; none is raised here.
  * Errors: 0 is success; what is wrong in words is tidecast_last_error(), for each thread its own.
- * Link with -ltidecast.
+ * Link with -ltidecast; the library's SONAME is libtidecast.so.
  */
 #ifndef TIDECAST_H
 #define TIDECAST_H
@@ -48,7 +48,8 @@ typedef struct tidecast_group tidecast_group;
  * any port) and does not wait for the others; the others find it there, trying for `timeout` seconds (several
  * addresses: commas between). `secret` is the same for all and known to nobody else; make it long and random, since
  * whoever guesses it can join; "" is a group that is open to all who reach the address.
- * The group is yours: give it to tidecast_close. */
+ * The group is yours: give it to tidecast_close. After an error `*group` is NULL.
+ * Several ranks may be threads of one process: each opens its own group, and the calls of one need not wait for another's. */
 int tidecast_open(const char *address, uint32_t rank, uint32_t size, const char *secret, double timeout,
                   uint32_t flags, tidecast_group **group);
 

@@ -114,6 +114,8 @@ pub unsafe extern "C" fn tidecast_open(
         if group.is_null() {
             return Err(usage("there is no place for the group"));
         }
+        // SAFETY: not NULL, and the caller's to write to. Whoever closes the group after an error closes none.
+        unsafe { group.write(std::ptr::null_mut()) };
         if flags & !PLAIN != 0 {
             return Err(usage("this version does not know these flags"));
         }
@@ -297,6 +299,17 @@ mod tests {
             assert_eq!(tidecast_abstain(null_mut(), 0, c"".as_ptr(), 1.0), USAGE);
             assert!(tidecast_address(null()).is_null() && group.is_null());
             tidecast_close(null_mut());
+            for (rank, flags, timeout) in [(0, 8, 1.0), (5, 0, 1.0), (0, 0, -1.0)] {
+                group = std::ptr::dangling_mut();
+                assert_eq!(
+                    tidecast_open(c":0".as_ptr(), rank, 1, c"".as_ptr(), timeout, flags, &mut group),
+                    USAGE
+                );
+                assert!(group.is_null(), "what was there before is no group");
+            }
+            group = std::ptr::dangling_mut();
+            assert_eq!(tidecast_open(c"127.0.0.1:1".as_ptr(), 1, 2, c"".as_ptr(), 0.1, 0, &mut group), JOIN);
+            assert!(group.is_null());
         }
     }
 }
