@@ -17,6 +17,8 @@ TIMEOUT = 60.0
 
 _open_groups: weakref.WeakSet[Group] = weakref.WeakSet()
 _kept: dict[tuple, Group] = {}
+#: One turn for each group that is being made: ranks may be threads of one process, of which each waits for the others.
+_turns: dict[tuple, threading.Lock] = {}
 _lock = threading.Lock()
 
 
@@ -113,19 +115,18 @@ def bcast(buffer: Any, root: int = 0, comm: Any = None, *, group: str | None = N
           plain: bool = False) -> list[int]:
     """Brings the root's ``buffer`` into that of every rank, in place. Arguments and result are those of :class:`Group`
     and :meth:`Group.bcast`; the group is made by the first call and kept for the next ones."""
+    comm = None if group is not None else _mpi.world() if comm is None else comm
+    key = (group, rank, size, plain) if comm is None else ("MPI", comm.py2f())
     with _lock:
-        if group is None:
-            comm = _mpi.world() if comm is None else comm
-            kept = _mpi.kept(comm)
-            if kept is None or not kept._handle:
-                kept = Group(comm, timeout=timeout, plain=plain)
-                _mpi.keep(comm, kept)
-        else:
-            key = (group, rank, size, plain)
-            kept = _kept.get(key)
-            if kept is None or not kept._handle:
-                kept = Group(group=group, rank=rank, size=size, secret=secret, timeout=timeout, plain=plain)
+        turn = _turns.setdefault(key, threading.Lock())
+    with turn:
+        kept = _kept.get(key) if comm is None else _mpi.kept(comm)
+        if kept is None or not kept._handle:
+            kept = Group(comm, group=group, rank=rank, size=size, secret=secret, timeout=timeout, plain=plain)
+            if comm is None:
                 _kept[key] = kept
+            else:
+                _mpi.keep(comm, kept)
     return kept.bcast(buffer, root, timeout=timeout)
 
 

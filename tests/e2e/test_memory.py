@@ -460,6 +460,25 @@ def test_ranks_are_threads_of_a_program_in_c(built, start, hosts, tmp_path):
     assert "[libtidecast.so]" in needed and str(built) not in needed
 
 
+def test_the_one_call_by_ranks_that_are_threads(tidecast, port, hosts, monkeypatch):
+    """The others call first, and rank 0 last: none stands in its way."""
+    monkeypatch.setenv("TIDECAST_SHM_DIR", hosts("a"))
+    at, size, results = f"127.0.0.1:{port()}", 3, {}
+    here = threading.Barrier(size)
+
+    def work(rank):
+        here.wait(60)
+        for turn in range(3):
+            buffer = bytearray([turn + 1] * 1000) if rank == turn else bytearray(1000)
+            tidecast.bcast(buffer, turn, group=at, rank=rank, size=size, secret="s")
+            results[rank, turn] = bytes(buffer)
+
+    threads = [threading.Thread(target=work, args=[rank]) for rank in (2, 1, 0)]
+    [t.start() for t in threads]
+    [t.join(120) for t in threads]
+    assert results == {(rank, turn): bytes([turn + 1] * 1000) for rank in range(size) for turn in range(3)}
+
+
 def test_the_header_and_the_library_agree(built):
     """Every function of the header is there, and nothing of the name is there that the header does not say."""
     needs("nm")
