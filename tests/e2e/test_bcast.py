@@ -84,7 +84,7 @@ def test_names_and_addresses_of_this_machine_need_no_launcher(tide, tmp_path):
     out = tide.run("bcast", data, "--to", f"{tmp_path}/{{host}}/", "--hosts", "a=127.0.0.1,b=localhost", "--link-rate", "1gbit").ok()
     for host in "ab":
         trees.assert_same(data, tmp_path / host / "data")
-    for word in ("100 kB", "1 file", "2 of 2 hosts", "efficiency", "1.00 Gbit/s", "origin sent", "pieces of"):
+    for word in ("100 kB", "1 file", "2 of 2 hosts", "efficiency", "1.00 Gbit/s (rate by --link-rate)", "origin sent", "pieces of"):
         assert word in out.out, out.out
 
 

@@ -72,3 +72,21 @@ def test_a_long_lossy_line_between_two_sites(lab, node, tmp_path):
     manifest = tide[0].publish(data, tmp_path / "m.torrent")
     procs = swarm(tide, lab, manifest, data, tmp_path / "got")
     wait_for_data(procs, data, tmp_path / "got")
+
+
+def test_a_rate_that_a_driver_invents_is_no_measure(lab, node, tmp_path):
+    """The lab's cards are veth, which report 10 Gbit/s: efficiency is shown only where the user gives the rate."""
+    lab("up", "single:2@80mbit")
+    tide = nodes(node, lab, 2)
+    data = trees.blob(tmp_path / "source/data", 4 << 20)
+    manifest = tide[0].publish(data, tmp_path / "m.torrent")
+    origin = listen(lab, 0)
+    tide[0].seed(manifest, data, origin, "--plain")
+    words = ["get", manifest, "--peer", origin, "--listen", listen(lab, 1), "--plain"]
+    assert "efficiency" not in tide[1](*words, "--to", tmp_path / "a").out
+    told = tide[1].run(*words, "--to", tmp_path / "b", "--link-rate", "76.4mbit", "--json").ok().last("done")
+    assert told["link_rate_from"] == "told" and 0.3 < told["efficiency"] <= 1.05
+    name = f"{lab.name}.n001"
+    launch = ["--hosts", name, "--launch", "ip netns exec {host} {command}"]
+    done = tide[0].run("bcast", data, "--to", tmp_path / "c", *launch, "--json").ok().last("done")
+    assert "efficiency" not in done and "link_rate" not in done

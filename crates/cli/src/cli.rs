@@ -198,7 +198,7 @@ pub(crate) struct SwarmArgs {
     /// How the engine behaves: tidecast, or classic (BitTorrent's choking, anti-snub, super-seeding, endgame)
     #[arg(long, value_name = "POLICY", value_parser = ["tidecast", "classic"])]
     pub(crate) policy: Option<String>,
-    /// Rate of this node's link (10gbit), for the efficiency shown at the end [default: what the driver says]
+    /// Rate of this node's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
     #[arg(long, value_name = "RATE")]
     pub(crate) link_rate: Option<Rate>,
     /// Find peers through the public DHT too (never for private manifests)

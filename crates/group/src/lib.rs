@@ -35,6 +35,6 @@ pub use broadcast::{Event, Options, State, Waiting, run};
 pub use control::ticket::{GroupTicket, NoTicket};
 pub use error::Error;
 pub use plan::Algorithm;
-pub use report::{Action, Found, HostReport, Outcome, Report};
+pub use report::{Action, Found, HostReport, Outcome, RateSource, Report};
 pub use source::piece_length;
 pub use worker::{Placed, work};

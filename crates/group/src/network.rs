@@ -32,6 +32,8 @@ pub(crate) struct Choice {
     pub(crate) subnet: Option<(IpAddr, u8)>,
     /// Lowest known link speed of those that take part, bits per second; 0 if none is known.
     pub(crate) speed: u64,
+    /// A trial found it, where drivers do not know.
+    pub(crate) tried: bool,
     /// The origin's addresses on it.
     pub(crate) origin: Vec<IpAddr>,
     /// Each node's addresses on it at which it can be reached.
@@ -67,7 +69,11 @@ pub(crate) fn choose(
         Some(mine) => {
             let network = Network::Prefix(mine.ip, mine.prefix);
             let name = format!("{} ({})", subnet(mine.ip, mine.prefix), mine.interface);
-            Ok(on(own, places, &|a| network.holds(a), name, Some((mine.ip, mine.prefix))))
+            let mut choice = on(own, places, &|a| network.holds(a), name, Some((mine.ip, mine.prefix)));
+            if let (0, Some(rate)) = (choice.speed, tried(own, places, &mine.interface)) {
+                (choice.speed, choice.tried) = (rate, true);
+            }
+            Ok(choice)
         }
         None => {
             let outside = |a: &LocalAddress| !a.loopback;
@@ -162,6 +168,7 @@ fn on(
         name,
         subnet,
         speed: lowest(own, places, fits),
+        tried: false,
         origin: own.iter().filter(|a| fits(a)).map(|a| a.ip).collect(),
         nodes: places.iter().map(answered).collect(),
     }

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 
+use crate::link::link_speed;
+
 /// One address of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
@@ -15,7 +17,7 @@ pub struct LocalAddress {
     pub ip: IpAddr,
     /// Length of the network prefix in bits.
     pub prefix: u8,
-    /// Link speed in bits per second; 0 where the driver does not say.
+    /// Link speed in bits per second; 0 where no driver of hardware says it.
     pub speed: u64,
     /// A loopback interface.
     pub loopback: bool,
@@ -161,14 +163,6 @@ fn ones(mask: IpAddr) -> u8 {
         IpAddr::V6(m) => u128::from(m).leading_ones(),
     };
     u8::try_from(bits).unwrap_or(128)
-}
-
-/// Bits per second, from the driver by way of sysfs (which says Mbit/s, or -1, or nothing).
-fn link_speed(interface: &str) -> u64 {
-    let path = format!("/sys/class/net/{interface}/speed");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let mbits: i64 = text.trim().parse().unwrap_or(0);
-    u64::try_from(mbits).unwrap_or(0) * 1_000_000
 }
 
 #[cfg(test)]

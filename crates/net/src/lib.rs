@@ -22,6 +22,7 @@ mod error;
 mod fetch;
 mod iface;
 mod intake;
+mod link;
 mod pool;
 mod roots;
 mod security;

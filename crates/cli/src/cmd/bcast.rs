@@ -140,7 +140,7 @@ Events with --json, one a line:
             deleted (files), or reason], hosts_done,
             hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
-            bound_seconds and efficiency
+            link_rate_from (told, driver, trial), bound_seconds and efficiency
   error     seconds, code, kind, message; if hosts failed, all of done"
 );
 
@@ -200,7 +200,7 @@ pub(crate) struct Args {
     /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
-    /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what the drivers say]
+    /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
     /// A longer manifest is broadcast like the data, before it (bytes)

@@ -57,7 +57,8 @@ Events with --json, one a line:
             of them, not delivered by tidecast), files_deleted, pieces, received, sent, duplicate, corrupt, peers
             [addr, node, client, received, sent], cpu_seconds
             [socket, tls, hash, disk, engine, process], get_seconds; where the
-            link's rate is known, bound_seconds and efficiency
+            link's rate is known, link_rate_from (told, driver), bound_seconds
+            and efficiency
   error     seconds, code (as the exit code), kind, message; totals as of done"
 );
 
@@ -401,13 +402,16 @@ fn report(
         ("files_deleted".to_owned(), got.deleted.into()),
         ("get_seconds".to_owned(), round(seconds).into()),
     ]);
-    if let Some(bound) = bound(now.received_bytes, summary, choices).filter(|_| now.received_bytes > 0) {
+    let bound = bound(now.received_bytes, summary, choices).filter(|_| now.received_bytes > 0);
+    if let Some((bound, from)) = bound {
         let efficiency = bound.as_secs_f64() / seconds;
         reporter.result(&format!(
-            "efficiency {:.0}%: this node's link could have brought it in {}",
+            "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",
             efficiency * 100.0,
+            from.words(),
             Span(bound)
         ));
+        fields.insert("link_rate_from".to_owned(), from.name().into());
         fields.insert("bound_seconds".to_owned(), round(bound.as_secs_f64()).into());
         fields.insert("efficiency".to_owned(), round(efficiency).into());
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
+use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
     Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
@@ -384,9 +385,9 @@ pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
     }))
 }
 
-/// Seconds that `bytes` take at the rate of this node's link, if that is known: as told, or as the driver of the
-/// fastest interface says. Peers on this host are no matter of links.
-pub(crate) fn bound(bytes: u64, summary: &Summary, choices: &Choices) -> Option<Duration> {
+/// Seconds that `bytes` take at the rate of this node's link, if that is known, and who says so: the user, or the driver
+/// of the fastest interface. Peers on this host are no matter of links.
+pub(crate) fn bound(bytes: u64, summary: &Summary, choices: &Choices) -> Option<(Duration, RateSource)> {
     let outside =
         summary.peers.iter().any(|p| p.received_bytes > 0 && !p.addr.ip().to_canonical().is_loopback());
     let driver = || {
@@ -394,8 +395,10 @@ pub(crate) fn bound(bytes: u64, summary: &Summary, choices: &Choices) -> Option<
         let on = all.iter().filter(|a| !a.loopback && choices.network.as_ref().is_none_or(|n| n.holds(a)));
         on.map(|a| a.speed).max().filter(|_| outside)
     };
-    let rate = choices.link_rate.map(|r| r.0).or_else(driver).filter(|rate| *rate > 0)?;
-    Some(Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64))
+    let told = choices.link_rate.map(|rate| (rate.0, RateSource::Told));
+    let known = told.or_else(|| driver().map(|rate| (rate, RateSource::Driver)));
+    let (rate, from) = known.filter(|(rate, _)| *rate > 0)?;
+    Some((Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64), from))
 }
 
 #[cfg(test)]

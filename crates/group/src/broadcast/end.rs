@@ -10,7 +10,7 @@ use super::{Event, Group, Origin, TICK};
 use crate::control::message::ToWorker;
 use crate::error::Error;
 use crate::node::{Node, Stage};
-use crate::report::{HostReport, Outcome, Report};
+use crate::report::{HostReport, Outcome, RateSource, Report};
 
 /// Workers and launchers are given so long to leave by themselves.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -131,6 +131,11 @@ impl Group {
             hashing,
             algorithm: self.options.algorithm.name(),
             link_rate: self.options.link_rate.unwrap_or(choice.as_ref().map_or(0, |c| c.speed)),
+            link_rate_from: match (self.options.link_rate, &choice) {
+                (Some(_), _) => RateSource::Told,
+                (None, Some(choice)) if choice.tried => RateSource::Trial,
+                _ => RateSource::Driver,
+            },
             network: choice.map_or_else(String::new, |c| c.name),
             places: self.places,
             gathering: started - self.began,

@@ -151,12 +151,13 @@ pub(super) fn rules(places: &[Vec<String>]) -> String {
 fn bound(report: &Report) -> String {
     match (report.efficiency(), report.bound()) {
         (Some(efficiency), Some(bound)) => format!(
-            "efficiency {:.1}%: links of {} could have brought it in {}",
+            "efficiency {:.1}%: links of {} (rate {}) could have brought it in {}",
             efficiency * 100.0,
             Rate(report.link_rate),
+            report.link_rate_from.words(),
             Span(bound)
         ),
-        _ => "efficiency unknown: the links' rate is not known (--link-rate says it)".into(),
+        _ => "efficiency unknown: no driver knows the links' rate; give it by --link-rate".into(),
     }
 }
 
@@ -244,6 +245,7 @@ pub(super) fn json(report: &Report) -> Map<String, Value> {
     }
     if let (Some(bound), Some(efficiency)) = (report.bound(), report.efficiency()) {
         fields.insert("link_rate".into(), report.link_rate.into());
+        fields.insert("link_rate_from".into(), report.link_rate_from.name().into());
         fields.insert("bound_seconds".into(), seconds(bound).into());
         fields.insert("efficiency".into(), round(efficiency).into());
     }
