@@ -61,7 +61,8 @@ daemon-marathon: ## kill -9 of cache daemons, and power cuts, in the midst of ev
 sim-soak: ## random seeds of the simulator for hours (HOURS=2), each checked at every step
 	cargo run --release --quiet -p tidecast-cli -- sim --seeds random --for $(or $(HOURS),2)h
 
-demo: setup ## 8 nodes receive a real Python environment, each verified, each uploading
+demo: ## 8 nodes receive a real Python environment, each verified, each uploading
+	@scripts/setup demo
 	@scripts/demo
 
 demo-field: setup build ## a simulated field, sent by UDP and drawn in the browser while it comes

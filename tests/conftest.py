@@ -36,6 +36,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("lab"))
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("root") and os.geteuid():
+        pytest.skip("SKIPPED: this test needs root")
+
+
 def needs(*programs: str) -> None:
     """Skip, saying why, when a program of somebody else is not installed."""
     for program in programs:
@@ -195,5 +200,7 @@ def here(node):
 
 @pytest.fixture
 def site(built, tmp_path, start, port):
-    """Hosts with daemons that believe one CA."""
+    """Hosts with daemons that believe one CA. A certificate of a host is for a daemon that root runs."""
+    if os.geteuid():
+        pytest.skip("SKIPPED: daemons with certificates of hosts need root")
     return Site(built / "tidecast", tmp_path, start, port)

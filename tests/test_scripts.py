@@ -114,6 +114,24 @@ def test_every_exception_is_still_needed(contained, monkeypatch):
     assert {(path, words) for path, all_ in contained.ALLOWED.items() for words in all_} == contained.USED
 
 
+@pytest.mark.parametrize("cargo, rustc", [("1.65.0", "1.63.0"), ("1.96.0", "1.63.0"), ("1.9.0", "1.96.0"), (None, "1.96.0")])
+@pytest.mark.parametrize("what", [[], ["demo"]])
+def test_setup_rejects_an_old_toolchain_before_it_installs_anything(tmp_path, cargo, rustc, what):
+    programs, ran = tmp_path / "bin", tmp_path / "ran"
+    programs.mkdir()
+    versions = {"cargo": cargo, "rustc": rustc}
+    for name in ("cargo", "rustc", "apt-get", "python3"):
+        told = f'echo "{name} {versions[name]} (x 2024-01-01)"' if name in versions else f"echo {name} >> {ran}; exit 1"
+        if versions.get(name, "") is not None:
+            (programs / name).write_text(f"#!/bin/sh\n{told}\n")
+            (programs / name).chmod(0o755)
+    for name in ("bash", "dirname", "sed", "head", "cut", "sort", "id"):
+        (programs / name).symlink_to(shutil.which(name))
+    done = subprocess.run([ROOT / "scripts/setup", *what], env={"PATH": str(programs)}, capture_output=True, text=True)
+    assert done.returncode == 1 and not ran.exists(), done
+    assert "1.95 or newer" in done.stderr and "https://sh.rustup.rs" in done.stderr
+
+
 def test_make_alone_lists_what_it_can():
     out = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("test", "demo", "bench-transfer", "fuzz", "lint", "clean"):
