@@ -1,5 +1,6 @@
 """Where a command writes what it makes: files are replaced whole, links, pipes and devices are written to."""
 import os
+import socket
 import stat
 
 import pytest
@@ -100,3 +101,18 @@ def test_a_certificate_goes_to_standard_output_and_over_no_file(tide, start, tmp
     for path in (there, tmp_path / "link"):
         assert "exists" in tide(*issue, "-o", path, code=2).err
     assert there.read_text() == "mine"
+
+
+def test_a_copy_replaces_no_pipe_device_or_socket_that_is_named(tide, data, tmp_path):
+    needs_root()
+    pipe, null, unix, link = (tmp_path / name for name in ("pipe", "null", "socket", "link"))
+    os.mkfifo(pipe)
+    os.mknod(null, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    link.symlink_to("null")
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(unix))
+    for path, kind in ((pipe, "pipe"), (null, "device"), (unix, "socket"), (link, "device")):
+        before = path.lstat()
+        assert f"is a {kind}" in tide("copy", data, path, code=2).err
+        assert os.path.samestat(before, path.lstat())
+    bound.close()

@@ -73,7 +73,7 @@ pub(crate) enum Input {
     /// These pieces are wanted from now on, or no longer.
     Want { pieces: Range<u32>, urgency: Urgency },
     /// A piece that might have been on disk has been hashed.
-    Checked { piece: u32 },
+    Checked { piece: u32, read: bool },
     /// More of a draft's roots is known: on to the neighbours with it.
     Roots,
     /// The store failed.
@@ -356,7 +356,7 @@ impl Driver {
             Input::Gather { peer, bytes } => self.gathered(peer, &bytes),
             Input::Plan { role, members } => self.plan(role, members),
             Input::Want { pieces, urgency } => self.want(pieces, urgency),
-            Input::Checked { piece } => self.checked(piece),
+            Input::Checked { piece, read } => self.checked(piece, read),
             Input::Roots => self.pass_on_roots(),
             Input::StoreFailed(error) => {
                 tracing::error!(%error, "the store failed");

@@ -363,7 +363,9 @@ impl Shared {
         if let Some(roots) = &self.roots {
             return self.check_draft(roots, piece);
         }
-        match self.check_piece(piece) {
+        let checked = self.check_piece(piece);
+        let read = checked.is_ok();
+        match checked {
             Ok(true) => {
                 self.table.verified(piece, &[]);
                 self.say(Event::PieceVerified { piece });
@@ -371,7 +373,7 @@ impl Shared {
             Ok(false) => {}
             Err(error) => self.fail(error),
         }
-        let _ = self.inbox.blocking_send(Input::Checked { piece });
+        let _ = self.inbox.blocking_send(Input::Checked { piece, read });
     }
 
     fn check_piece(&self, piece: u32) -> Result<bool, tidecast_store::Error> {

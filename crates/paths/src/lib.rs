@@ -50,6 +50,13 @@ pub use root::{Root, last_there};
 
 use rustix::io::Errno;
 
+/// Whether an operation failed for want of descriptors or memory: that is a trouble of this host, and says nothing about the file.
+#[must_use]
+pub fn is_exhausted(e: &std::io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
+    Errno::from_io_error(e).is_some_and(|e| short.contains(&e))
+}
+
 /// Whether an operation failed because a symbolic link stands on its path.
 #[must_use]
 pub fn is_link(e: &std::io::Error) -> bool {

@@ -62,6 +62,12 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
+    /// This host is short of descriptors or memory: that says nothing about any file.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if tidecast_paths::is_exhausted(source))
+    }
+
     /// True if the file at fault is simply not there.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

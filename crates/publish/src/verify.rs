@@ -29,7 +29,7 @@ use crate::{Error, Progress};
 /// contents, link targets and permission bits. Times and attributes are not compared.
 ///
 /// # Errors
-/// Only when the caller cancelled: everything else is in the report.
+/// When the caller cancelled, or this host is short of descriptors or memory: everything else is in the report.
 pub fn verify(
     manifest: &Manifest,
     path: &Path,
@@ -38,11 +38,17 @@ pub fn verify(
 ) -> Result<Report, Error> {
     // Only here is a link followed, as `scan` does.
     let root = path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(Error::io("find", path))?;
-    let base = Base::of(&root).ok();
+    let base = match Base::of(&root).map_err(Error::io("open", &root)) {
+        Err(error) if error.is_exhausted() => return Err(error),
+        base => base.ok(),
+    };
     let mut check = Check::new(manifest, root, base);
     check.dirs();
     check.files(progress)?;
     check.extras(progress)?;
+    if let Some(trouble) = check.trouble.lock().take() {
+        return Err(trouble);
+    }
     progress.start(check.settle_unusable());
     let complete = manifest.missing_layers().is_empty();
     let version = match manifest.version() {
@@ -63,6 +69,8 @@ struct Check<'a> {
     base: Option<Base>,
     problems: Mutex<Vec<Problem>>,
     left_out: Mutex<Vec<PathBuf>>,
+    /// What this host could not do for want of descriptors or memory: no problem of the tree.
+    trouble: Mutex<Option<Error>>,
     /// Files whose bytes cannot be read or need not be, by index.
     unusable: Vec<bool>,
     /// Pieces of each file that do not hash to what they should.
@@ -94,6 +102,7 @@ impl<'a> Check<'a> {
             base,
             problems: Mutex::default(),
             left_out: Mutex::default(),
+            trouble: Mutex::default(),
             unusable: vec![false; files],
             damaged: counters(),
             unchecked: counters(),
@@ -111,6 +120,15 @@ impl<'a> Check<'a> {
     fn problem(&self, path: &Path, what: What) {
         let path = path.strip_prefix(&self.root).unwrap_or(path).to_owned();
         self.problems.lock().push(Problem { path, what });
+    }
+
+    /// Notes that the system does not let something be read.
+    fn unreadable(&self, path: &Path, action: &'static str, e: io::Error) {
+        if tidecast_paths::is_exhausted(&e) {
+            self.trouble.lock().get_or_insert(Error::io(action, path)(e));
+            return;
+        }
+        self.problem(path, What::Unreadable(e.to_string()));
     }
 
     /// Directories: there, and such. What is below one that is not cannot be right: a link in its place would lead
@@ -155,7 +173,7 @@ impl<'a> Check<'a> {
                 self.problem(path, What::Kind { expected, found });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(path, What::Missing),
-            Err(e) => self.problem(path, What::Unreadable(e.to_string())),
+            Err(e) => self.unreadable(path, "look at", e),
         }
         None
     }
@@ -206,7 +224,7 @@ impl<'a> Check<'a> {
                 let expected = PathBuf::from(OsStr::from_bytes(expected));
                 self.problem(path, What::Target { expected, found });
             }
-            Err(e) => self.problem(path, What::Unreadable(e.to_string())),
+            Err(e) => self.unreadable(path, "read the link", e),
         }
     }
 
@@ -250,7 +268,7 @@ impl<'a> Check<'a> {
             let listing = match self.base().and_then(|base| base.names(&dir)) {
                 Ok(names) => names,
                 Err(e) => {
-                    self.problem(&dir, What::Unreadable(e.to_string()));
+                    self.unreadable(&dir, "list the directory", e);
                     continue;
                 }
             };
@@ -426,6 +444,9 @@ impl Target for Check<'_> {
     }
 
     fn trouble(&self, file: u32, pieces: Range<u32>, error: Error) -> Result<(), Error> {
+        if error.is_exhausted() {
+            return Err(error);
+        }
         if self.unreadable.lock().insert(file) {
             let what = if error.is_missing() { What::Missing } else { What::Unreadable(error.to_string()) };
             self.problem(&self.path(file), what);

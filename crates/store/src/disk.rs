@@ -126,7 +126,7 @@ pub trait Disk: Send + Sync {
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
     /// Whether a name, or a directory on the way to it, is a mount point: no rename reaches there from the root.
     fn crosses_mount(&self, path: &Path) -> io::Result<bool>;
-    /// Sets metadata; what cannot be set for want of support or rights comes back as warnings.
+    /// Sets metadata; what cannot be set for want of support or rights comes back as warnings, which do not name the path.
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;

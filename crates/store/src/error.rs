@@ -181,9 +181,7 @@ impl Error {
     /// This host is short of descriptors or memory for now: nothing is known about the data.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        use rustix::io::Errno;
-        let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
-        matches!(self, Error::Io { source, .. } if Errno::from_io_error(source).is_some_and(|e| short.contains(&e)))
+        matches!(self, Error::Io { source, .. } if tidecast_paths::is_exhausted(source))
     }
 
     /// The target cannot be written: read-only, or no permission.

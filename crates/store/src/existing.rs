@@ -17,6 +17,7 @@ use tidecast_metainfo::{FileRef, merkle};
 use crate::bits::Bits;
 use crate::disk::{DiskFile, How, Kind, Meta};
 use crate::error::{Context, Error, MOUNT};
+use crate::map::Place;
 use crate::record;
 use crate::store::{Download, Mode, Store};
 
@@ -272,10 +273,11 @@ impl Store {
     /// [`Error::Foreign`] if it may not.
     pub fn differs(&self, piece: u32) -> Result<(), Error> {
         let Mode::Download(dl) = &self.mode else { return Ok(()) };
-        let mut files = self.map.piece_files(piece);
-        match (files.next(), files.next()) {
-            // In v1 a piece of several files does not tell which of them differs.
-            (Some(file), None) => self.claim(dl, file),
+        let mut places = self.map.piece(piece).map(|(place, _)| place);
+        match (places.next(), places.find(|place| *place != Place::Zeros)) {
+            // In v1 a piece of several files does not tell which of them differs, or whether it is only that one which is not
+            // selected is not there.
+            (Some(Place::File(file, _)), None) => self.claim(dl, file),
             _ => Ok(()),
         }
     }

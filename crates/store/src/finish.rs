@@ -241,7 +241,7 @@ impl Store {
         for file in self.plain_files() {
             let path = self.file_path(file.index());
             let mode = match file.mode() {
-                Some(mode) => Some(permissions(mode, &path, warnings)),
+                Some(mode) => Some(self.permissions(mode, false, &path, warnings)),
                 None if file.is_executable() => {
                     let meta = self.disk.stat(&path).map_err(|e| self.fail("look at", &path, e))?;
                     // Who may read may execute, which leaves the user's umask in force.
@@ -255,7 +255,7 @@ impl Store {
                 // Its time changes now, by our own hand.
                 *stamp = None;
             }
-            let xattrs = attributes(file.xattrs(), &path, warnings);
+            let xattrs = self.attributes(file.xattrs(), &path, warnings);
             let done = self.adorn(&path, mode, file.mtime(), &xattrs)?;
             warnings.add(done);
         }
@@ -273,8 +273,8 @@ impl Store {
             if skip || (!self.map.is_whole() && self.absent(&path)?) {
                 continue;
             }
-            let mode = dir.mode().map(|m| permissions(m, &path, warnings));
-            let xattrs = attributes(dir.xattrs(), &path, warnings);
+            let mode = dir.mode().map(|m| self.permissions(m, true, &path, warnings));
+            let xattrs = self.attributes(dir.xattrs(), &path, warnings);
             let done = self.adorn(&path, mode, dir.mtime(), &xattrs)?;
             warnings.add(done);
         }
@@ -293,7 +293,54 @@ impl Store {
             return Ok(Vec::new());
         }
         let done = self.disk.adorn(path, &Adorn { mode, mtime, xattrs });
-        done.map_err(|e| self.fail("set the metadata of", path, e))
+        let done = done.map_err(|e| self.fail("set the metadata of", path, e))?;
+        Ok(done.into_iter().map(|warning| format!("{}: {warning}", self.shown(path))).collect())
+    }
+
+    /// A path of the staging area or of the final place, as it will be found there.
+    fn shown(&self, path: &Path) -> String {
+        let below = match &self.mode {
+            Mode::Download(dl) => path.strip_prefix(dl.stage.tree()).ok(),
+            Mode::Seed(_) => None,
+        };
+        let last =
+            below.map(
+                |below| if below.as_os_str().is_empty() { self.home.clone() } else { self.home.join(below) },
+            );
+        self.disk.root().join(last.as_deref().unwrap_or(path)).display().to_string()
+    }
+
+    /// What of a recorded mode is restored: never what gives a right beyond reading, writing and executing. Sticky directories
+    /// give none.
+    fn permissions(&self, mode: u32, is_dir: bool, path: &Path, warnings: &mut Warnings) -> u32 {
+        let kept = mode & if is_dir { 0o1777 } else { 0o777 };
+        if kept != mode {
+            let at = self.shown(path);
+            warnings.add([format!(
+                "{at}: mode {mode:04o} becomes {kept:04o}: no set-id or sticky bit is restored from data"
+            )]);
+        }
+        kept
+    }
+
+    fn attributes<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        path: &Path,
+        warnings: &mut Warnings,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut user, mut others) = (Vec::new(), 0);
+        for (name, value) in all {
+            if name.starts_with(USER) {
+                user.push((name.to_vec(), value.to_vec()));
+            } else {
+                others += 1;
+            }
+        }
+        if others > 0 {
+            warnings.add([format!("{}: {others} attributes outside `user.` not restored", self.shown(path))]);
+        }
+        user
     }
 
     /// Hard links and symbolic links, in the staging area.
@@ -329,7 +376,7 @@ impl Store {
                 .and_then(|()| self.disk.rename(&scratch, &path, true))
                 .and_then(|()| self.disk.remove_tree(&scratch));
             if let Err(e) = linked {
-                warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", path.display())]);
+                warnings.add([format!("{}: cannot be a hard link, is a copy: {e}", self.shown(&path))]);
             }
             self.fds.forget(file.index());
         }
@@ -383,31 +430,4 @@ impl Store {
             }
         }
     }
-}
-
-/// What of a recorded mode is restored: never set-user-id, set-group-id or sticky.
-fn permissions(mode: u32, path: &Path, warnings: &mut Warnings) -> u32 {
-    if mode & 0o6000 != 0 {
-        warnings.add([format!("{}: mode {mode:o} restored without set-id bits", path.display())]);
-    }
-    mode & 0o777
-}
-
-fn attributes<'a>(
-    all: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    path: &Path,
-    warnings: &mut Warnings,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut user, mut others) = (Vec::new(), 0);
-    for (name, value) in all {
-        if name.starts_with(USER) {
-            user.push((name.to_vec(), value.to_vec()));
-        } else {
-            others += 1;
-        }
-    }
-    if others > 0 {
-        warnings.add([format!("{}: {others} attributes outside `user.` not restored", path.display())]);
-    }
-    user
 }

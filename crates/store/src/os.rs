@@ -146,16 +146,15 @@ impl Disk for OsDisk {
     }
 
     fn adorn(&self, path: &Path, adorn: &Adorn<'_>) -> io::Result<Vec<String>> {
-        let at = || self.root.full(path).display().to_string();
         let fd = match self.root.inode(path) {
             Err(e) if tidecast_paths::is_link(&e) => {
                 let Some(time) = adorn.mtime else { return Ok(Vec::new()) };
                 let set = self.root.set_time(path, time);
-                let warning = |e| format!("{}: cannot set its time: {e}", at());
+                let warning = |e| format!("cannot set its time: {e}");
                 return Ok(set.err().map(warning).into_iter().collect());
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(vec![format!("{}: cannot set its metadata: {e}", at())]);
+                return Ok(vec![format!("cannot set its metadata: {e}")]);
             }
             other => other?,
         };
@@ -163,18 +162,24 @@ impl Disk for OsDisk {
         for (name, value) in adorn.xattrs {
             if let Err(e) = fs::fsetxattr(&fd, name.as_slice(), value, XattrFlags::empty()) {
                 let name = String::from_utf8_lossy(name);
-                warnings.push(format!("{}: cannot set attribute {name}: {e}", at()));
+                warnings.push(format!("cannot set attribute {name}: {e}"));
             }
         }
-        if let Some(mode) = adorn.mode
-            && let Err(e) = fs::fchmod(&fd, Mode::from_raw_mode(mode))
-        {
-            warnings.push(format!("{}: cannot set its mode: {e}", at()));
+        if let Some(mode) = adorn.mode {
+            // Some file systems take any mode and keep their own.
+            let set = fs::fchmod(&fd, Mode::from_raw_mode(mode)).and_then(|()| fs::fstat(&fd));
+            match set.map(|now| now.st_mode & 0o7777) {
+                Ok(now) if now == mode => {}
+                Ok(now) => {
+                    warnings.push(format!("its file system keeps mode {now:04o} instead of {mode:04o}"))
+                }
+                Err(e) => warnings.push(format!("cannot set its mode to {mode:04o}: {e}")),
+            }
         }
         if let Some(time) = adorn.mtime
             && let Err(e) = fs::futimens(&fd, &times(time))
         {
-            warnings.push(format!("{}: cannot set its time: {e}", at()));
+            warnings.push(format!("cannot set its time: {e}"));
         }
         Ok(warnings)
     }

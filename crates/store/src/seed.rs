@@ -183,7 +183,11 @@ fn survey(disk: &OsDisk, manifest: &Manifest, home: &Path) -> Result<Vec<Option<
         let at = disk.root().join(&path);
         let fault = match disk.stat(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Error::Missing { path: at },
-            Err(e) => Error::io("look at", &at, e),
+            // What this host cannot do says nothing about the file.
+            Err(e) => match Error::io("look at", &at, e) {
+                trouble @ Error::Io { .. } => return Err(trouble),
+                fault => fault,
+            },
             Ok(meta) if meta.kind != Kind::File => {
                 Error::WrongKind { path: at, why: "the manifest describes a regular file" }
             }

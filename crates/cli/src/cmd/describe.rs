@@ -166,6 +166,9 @@ pub(crate) async fn watch<T: Send + 'static>(
 fn failure(error: Error) -> Failure {
     match error {
         Error::Cancelled => Failure::cut("interrupted; the same command goes on from here"),
+        error if error.is_exhausted() => {
+            anyhow!("{error}; this process may open no more (ulimit -n), or the host is short of memory: that says nothing about the data").into()
+        }
         Error::Glob { .. } | Error::PieceLength(_) | Error::NoName(_) => Failure::usage(error),
         other => other.into(),
     }

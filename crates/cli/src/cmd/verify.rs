@@ -57,7 +57,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let shown = args.path.display();
     if !report.is_good() {
         let problems = count(report.problems.len() as u64, "problem");
-        let error = anyhow!("{shown} is not what the manifest says: {problems}");
+        // What cannot be read may be all right.
+        let unknown = |p: &tidecast_publish::Problem| matches!(p.what.word(), "unreadable" | "unchecked");
+        let error = match report.problems.iter().all(unknown) {
+            true => anyhow!("{shown} cannot be compared with the manifest as a whole: {problems}"),
+            false => anyhow!("{shown} is not what the manifest says: {problems}"),
+        };
         return Err(Failure::from(error).with(fields));
     }
     let seconds = Span(std::time::Duration::from_secs_f64(reporter.seconds()));

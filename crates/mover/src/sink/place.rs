@@ -81,7 +81,12 @@ impl Place {
         let path = Path::new(OsStr::from_bytes(dest.get(slashes..).unwrap_or_default()));
         let there = way.open(path, OFlags::PATH).and_then(|fd| fs::fstat(&fd));
         let is_dir = match there {
-            Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Some(true),
+                FileType::RegularFile => Some(false),
+                // The user's own name for it, as /dev/null: not one that is come upon in a tree.
+                kind => return Err(special(&spec.dest, kind)),
+            },
             Err(Errno::NOENT) => None,
             Err(e) => return Err(refused(&spec.dest, e)),
         };
@@ -149,6 +154,19 @@ impl Place {
     pub(super) fn path(&self, path: &[u8]) -> PathBuf {
         self.shown.join(std::ffi::OsString::from_vec(path.to_vec()))
     }
+}
+
+/// Blocks arrive in any order, which a pipe cannot take, and the rename at the end would replace it.
+fn special(dest: &OsStr, kind: FileType) -> Error {
+    let kind = match kind {
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
+        _ => "device",
+    };
+    let dest = escaped(dest);
+    Error::Usage(format!(
+        "the destination {dest} is a {kind}: a copy writes files and replaces no {kind}; name a file or directory"
+    ))
 }
 
 fn refused(dest: &OsStr, errno: Errno) -> Error {

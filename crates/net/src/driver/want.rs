@@ -54,12 +54,16 @@ impl Driver {
     }
 
     /// A piece was hashed that might have been there: wanted now, if it was not.
-    pub(super) fn checked(&mut self, piece: u32) {
+    /// Where it could not be read, nothing is known of it.
+    pub(super) fn checked(&mut self, piece: u32, read: bool) {
         self.unchecked.remove(&piece);
         if self.engine.have(piece) {
             return;
         }
         if self.shared.seed_only {
+            if !read {
+                return;
+            }
             self.notify(Notice::Damaged { piece });
         } else if self.is_wanted(piece) {
             self.engine_event(Event::Priority { pieces: piece..piece + 1, priority: 1 });

@@ -62,7 +62,7 @@ impl Shared {
                 }
                 Err(error) => self.fail(error),
             }
-            let _ = self.inbox.blocking_send(Input::Checked { piece });
+            let _ = self.inbox.blocking_send(Input::Checked { piece, read: true });
         }
         if any {
             let _ = self.inbox.blocking_send(Input::Roots);
@@ -102,7 +102,7 @@ impl Shared {
                 Err(error) => inputs.push(Input::StoreFailed(error)),
             }
         }
-        inputs.push(Input::Checked { piece });
+        inputs.push(Input::Checked { piece, read: true });
         if !right && let Err(error) = self.store.differs(piece) {
             inputs.push(Input::StoreFailed(error));
         }
