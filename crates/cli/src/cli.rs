@@ -106,7 +106,7 @@ Settings:
   In the file, and in capitals after TIDECAST_ in the environment (there,
   lists have commas, and an empty variable is not set): state_dir, cache, socket, listen, net, tracker, peer, plain,
   format, piece_size, exclude, seed_for, timeout, durable, policy, link_rate,
-  threads, dht, lsd, json, log. Only in the file: [daemon] (see daemon).
+  upload_limit, download_limit, threads, dht, lsd, json, log. Only in the file: [daemon] (see daemon).
 
 Units:
   Sizes 512KiB, 10MB, 1GiB; durations 500ms, 30s, 5m, 1h30m;
@@ -201,6 +201,12 @@ pub(crate) struct SwarmArgs {
     /// Rate of this node's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
     #[arg(long, value_name = "RATE")]
     pub(crate) link_rate: Option<Rate>,
+    /// Limit what this process sends to all peers together (e.g. 20mbit, 5MB/s) [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) upload_limit: Option<Rate>,
+    /// Limit what this process receives from all peers together [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) download_limit: Option<Rate>,
     /// Find peers through the public DHT too (never for private manifests)
     #[arg(long)]
     pub(crate) dht: bool,
@@ -235,6 +241,7 @@ mod tests {
             "verify M P --json",
             "seed M P --listen 10.0.0.1:6881 --tracker http://a/b --peer a:1 --plain --json",
             "share P --plain",
+            "seed M P --upload-limit 5MB/s --download-limit 100mbit",
             "get T --to D --peer a:1 --file *.fa --seed-for 1h --timeout 30s --plain --json",
             "get T --to D --durable none --net ib0",
             "get --to D",

@@ -52,6 +52,12 @@ pub(crate) struct Settings {
     /// Rate of this node's link, for the efficiency shown at the end.
     #[serde(deserialize_with = "text")]
     pub(crate) link_rate: Option<Rate>,
+    /// The most that a process sends to all its peers.
+    #[serde(deserialize_with = "text")]
+    pub(crate) upload_limit: Option<Rate>,
+    /// The most that a process receives from all its peers.
+    #[serde(deserialize_with = "text")]
+    pub(crate) download_limit: Option<Rate>,
     /// Where mounts keep data for the next job.
     pub(crate) cache: Option<PathBuf>,
     /// Where the daemon of this host listens.
@@ -96,6 +102,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("durable", Kind::Text),
     ("policy", Kind::Text),
     ("link_rate", Kind::Text),
+    ("upload_limit", Kind::Text),
+    ("download_limit", Kind::Text),
     ("threads", Kind::Number),
     ("dht", Kind::Flag),
     ("lsd", Kind::Flag),
@@ -250,6 +258,8 @@ fn over(base: Settings, top: Settings) -> Settings {
         durable: top.durable.or(base.durable),
         policy: top.policy.or(base.policy),
         link_rate: top.link_rate.or(base.link_rate),
+        upload_limit: top.upload_limit.or(base.upload_limit),
+        download_limit: top.download_limit.or(base.download_limit),
         threads: top.threads.or(base.threads),
         dht: top.dht.or(base.dht),
         lsd: top.lsd.or(base.lsd),
@@ -378,7 +388,7 @@ mod tests {
             ("listen", _) => "\"0.0.0.0:1\"",
             ("piece_size", _) => "\"1MiB\"",
             ("seed_for" | "timeout", _) => "\"1s\"",
-            ("link_rate", _) => "\"1gbit\"",
+            ("link_rate" | "upload_limit" | "download_limit", _) => "\"1gbit\"",
             (_, Kind::Text) => "\"x\"",
             (_, Kind::Flag) => "true",
             (_, Kind::Number) => "1",

@@ -1,20 +1,22 @@
 //! What a node may take from its host, for all its swarms together: bytes a second to and from the network and to the disk,
 //! cores, and memory for blocks. The one place where that is enforced: whoever moves payload asks here before each block.
 //!
-//! A bucket may be emptied below zero by one block and is waited for then: blocks are large against no rate that is of use.
+//! A block waits until its bucket holds all of it, one after the other in the order in which they came: so a rate holds from the first
+//! byte, and for any number of connections. Who ends while it waits has taken nothing.
 //! Cores are a bucket of seconds, from which the whole process's CPU time is taken: hashing, encryption and the kernel's
 //! work for its sockets, whichever thread did it. So a cap holds without any right to limit by other means.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
 
 use crate::pool::Pool;
 use crate::session::BUFFER;
 
-/// How often those who wait look again: a cap that is changed holds within this time.
+/// How often the one whose turn it is looks again: a cap that is changed holds within this time.
 const LOOK: Duration = Duration::from_millis(100);
 /// What is not used is kept for so long.
 const BURST: f64 = 0.1;
@@ -41,9 +43,9 @@ pub struct Caps {
 /// Holds a node to its caps.
 pub struct Throttle {
     caps: RwLock<Caps>,
-    upload: Mutex<Bucket>,
-    download: Mutex<Bucket>,
-    disk: Mutex<Bucket>,
+    upload: Metered,
+    download: Metered,
+    disk: Metered,
     cores: Mutex<Cores>,
     spare_cache: AtomicBool,
     pool: Option<Pool>,
@@ -56,9 +58,9 @@ impl Throttle {
         let buffers = |bytes: u64| usize::try_from(bytes / BUFFER as u64).unwrap_or(usize::MAX);
         let throttle = Self {
             caps: RwLock::default(),
-            upload: Mutex::new(Bucket::new()),
-            download: Mutex::new(Bucket::new()),
-            disk: Mutex::new(Bucket::new()),
+            upload: Metered::new(),
+            download: Metered::new(),
+            disk: Metered::new(),
             cores: Mutex::new(Cores { bucket: Bucket::new(), used: cpu_seconds() }),
             spare_cache: AtomicBool::new(false),
             pool: memory.map(|bytes| Pool::new(buffers(bytes).clamp(BUFFERS, 1 << 16), BUFFER)),
@@ -70,14 +72,14 @@ impl Throttle {
     /// Changes the caps, for those who wait too.
     pub fn set(&self, caps: Caps) {
         let old = std::mem::replace(&mut *self.caps.write(), caps);
-        for (bucket, old, new) in [
+        for (metered, old, new) in [
             (&self.upload, old.upload, caps.upload),
             (&self.download, old.download, caps.download),
             (&self.disk, old.disk, caps.disk),
         ] {
             // What was taken at a high rate is not paid for at a low one.
             if old != new {
-                *bucket.lock() = Bucket::new();
+                *metered.bucket.lock() = Bucket::new();
             }
         }
         self.spare_cache.store(caps.spare_cache, Ordering::Relaxed);
@@ -110,7 +112,10 @@ impl Throttle {
     /// Whether that can be sent at once; then it counts as sent.
     pub(crate) fn may_send(&self, bytes: u64) -> bool {
         let caps = self.caps();
-        self.cores.lock().left(caps.cores).is_none() && self.upload.lock().take(caps.upload, bytes).is_none()
+        // Whoever has its turn is before.
+        let Ok(_turn) = self.upload.turn.try_lock() else { return false };
+        self.cores.lock().left(caps.cores).is_none()
+            && self.upload.bucket.lock().take(caps.upload, bytes).is_none()
     }
 
     pub(crate) fn spares_cache(&self) -> bool {
@@ -121,8 +126,9 @@ impl Throttle {
         self.pool.as_ref()
     }
 
-    async fn wait(&self, bucket: &Mutex<Bucket>, rate: impl Fn(&Caps) -> Option<u64>, bytes: u64) {
-        while let Some(wait) = { bucket.lock().take(rate(&self.caps()), bytes) } {
+    async fn wait(&self, metered: &Metered, rate: impl Fn(&Caps) -> Option<u64>, bytes: u64) {
+        let _turn = metered.turn.lock().await;
+        while let Some(wait) = { metered.bucket.lock().take(rate(&self.caps()), bytes) } {
             tokio::time::sleep(wait.min(LOOK)).await;
         }
     }
@@ -131,6 +137,18 @@ impl Throttle {
         while let Some(wait) = { self.cores.lock().left(self.caps().cores) } {
             tokio::time::sleep(wait.min(LOOK)).await;
         }
+    }
+}
+
+/// A rate, and who waits for it: the lock is given in the order of asking.
+struct Metered {
+    turn: tokio::sync::Mutex<()>,
+    bucket: Mutex<Bucket>,
+}
+
+impl Metered {
+    fn new() -> Self {
+        Self { turn: tokio::sync::Mutex::new(()), bucket: Mutex::new(Bucket::new()) }
     }
 }
 
@@ -144,26 +162,27 @@ impl Bucket {
         Self { left: 0.0, at: Instant::now() }
     }
 
-    /// Fills up for the time that has gone by.
-    fn fill(&mut self, rate: f64) {
+    /// Fills up for the time that has gone by, to what a burst or `amount` takes.
+    fn fill(&mut self, rate: f64, amount: f64) {
         let now = Instant::now();
-        self.left = (self.left + (now - self.at).as_secs_f64() * rate).min(rate * BURST);
+        let most = amount.max(rate * BURST);
+        self.left = (self.left + (now - self.at).as_secs_f64() * rate).min(most);
         self.at = now;
     }
 
-    /// Takes `amount` as soon as there is anything; else how long to wait.
+    /// Takes `amount` if it is there; else how long to wait.
     fn take(&mut self, rate: Option<u64>, amount: u64) -> Option<Duration> {
         let Some(rate) = rate else {
             *self = Self::new();
             return None;
         };
-        let rate = (rate as f64).max(1.0);
-        self.fill(rate);
-        if self.left >= 0.0 {
-            self.left -= amount as f64;
+        let (rate, amount) = ((rate as f64).max(1.0), amount as f64);
+        self.fill(rate, amount);
+        if self.left >= amount {
+            self.left -= amount;
             return None;
         }
-        Some(pause(-self.left / rate))
+        Some(pause((amount - self.left) / rate))
     }
 }
 
@@ -182,7 +201,7 @@ impl Cores {
             self.bucket = Bucket::new();
             return None;
         };
-        self.bucket.fill(cores);
+        self.bucket.fill(cores, 0.0);
         // Other work than moving payload may have spent much at once: it is not held against this for long.
         self.bucket.left = (self.bucket.left - spent).max(-cores * DEBT);
         (self.bucket.left < 0.0).then(|| pause(-self.bucket.left / cores.max(0.01)))
@@ -201,28 +220,70 @@ fn cpu_seconds() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
-    #[tokio::test]
-    async fn rates_hold_and_change_for_those_who_wait() {
-        let caps = Caps { upload: Some(1_000_000), ..Caps::default() };
-        let throttle = Throttle::new(caps, None);
-        let began = Instant::now();
-        for _ in 0..5 {
-            throttle.send(100_000).await;
+    fn limited(upload: u64) -> Arc<Throttle> {
+        Arc::new(Throttle::new(Caps { upload: Some(upload), ..Caps::default() }, None))
+    }
+
+    /// Seconds in which so many connections send so many blocks each.
+    async fn sending(throttle: &Arc<Throttle>, connections: usize, blocks: usize, bytes: u64) -> f64 {
+        let (began, mut senders) = (Instant::now(), tokio::task::JoinSet::new());
+        for _ in 0..connections {
+            let throttle = throttle.clone();
+            senders.spawn(async move {
+                for _ in 0..blocks {
+                    throttle.send(bytes).await;
+                }
+            });
         }
-        // The first goes at once, each other waits for those before.
-        let took = began.elapsed().as_secs_f64();
-        assert!(took > 0.3, "{took}");
+        while senders.join_next().await.is_some() {}
+        began.elapsed().as_secs_f64()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_holds_for_any_number_of_connections_and_any_size() {
+        for (rate, connections, blocks, bytes) in [
+            (1_000_000, 8, 5, 10_000),
+            (1_000_000, 1, 400, 16 << 10),
+            (20_000_000, 3, 100, 256 << 10),
+            (50_000, 4, 2, 256 << 10),
+        ] {
+            let took = sending(&limited(rate), connections, blocks, bytes).await;
+            let should = (connections * blocks) as f64 * bytes as f64 / rate as f64;
+            assert!((0.98..1.02).contains(&(took / should)), "{rate}: {took} s for {should}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_gives_no_right_to_more_than_a_burst() {
+        let throttle = limited(1_000_000);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(sending(&throttle, 2, 5, 100_000).await >= 0.9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_has_taken_nothing() {
+        let throttle = limited(1_000_000);
+        for _ in 0..50 {
+            assert!(tokio::time::timeout(LOOK / 10, throttle.send(1 << 40)).await.is_err());
+        }
+        assert!(sending(&throttle, 1, 10, 100_000).await < 1.01);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caps_change_for_those_who_wait() {
+        let throttle = limited(1);
         throttle.receive(1 << 40).await;
-        throttle.set(Caps { upload: Some(1), ..Caps::default() });
-        throttle.send(1000).await;
-        let waiting = throttle.send(1);
+        assert!(!throttle.may_send(1 << 20));
         let free = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             throttle.set(Caps::default());
         };
-        tokio::join!(waiting, free);
+        tokio::join!(throttle.send(1 << 20), free);
+        assert!(throttle.may_send(1 << 20));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
-    Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
+    Caps, Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
+    Throttle,
 };
 use tidecast_store::Opened;
 use tidecast_swarm::Policy;
@@ -42,6 +43,8 @@ pub(crate) struct Choices {
     pub(crate) plain: bool,
     pub(crate) policy: Policy,
     pub(crate) link_rate: Option<Rate>,
+    /// What holds this process to its limits, if it has any.
+    pub(crate) throttle: Option<Arc<Throttle>>,
     pub(crate) dht: bool,
     pub(crate) lsd: bool,
 }
@@ -71,6 +74,10 @@ impl Choices {
             plain: args.plain || settings.plain == Some(true),
             policy,
             link_rate: args.link_rate.or(settings.link_rate),
+            throttle: throttle(
+                args.upload_limit.or(settings.upload_limit),
+                args.download_limit.or(settings.download_limit),
+            )?,
             dht: args.dht || settings.dht == Some(true),
             lsd: !args.no_lsd && settings.lsd != Some(false),
         })
@@ -81,6 +88,21 @@ impl Choices {
         let own = self.trackers.iter().map(|url| vec![url.clone()]);
         manifest.iter().cloned().chain(own).collect()
     }
+}
+
+/// The limits of this process, if there are any.
+fn throttle(upload: Option<Rate>, download: Option<Rate>) -> Result<Option<Arc<Throttle>>, Failure> {
+    let bytes = |limit: Option<Rate>, flag: &str| match limit.map(|rate| rate.0 / 8) {
+        Some(0) => Err(Failure::usage(anyhow!(
+            "{flag} of less than 1 byte a second lets nothing through; leave it out for no limit"
+        ))),
+        limit => Ok(limit),
+    };
+    let upload = bytes(upload, "--upload-limit")?;
+    let download = bytes(download, "--download-limit")?;
+    let limited = upload.is_some() || download.is_some();
+    let caps = Caps { upload, download, ..Caps::default() };
+    Ok(limited.then(|| Arc::new(Throttle::new(caps, None))))
 }
 
 /// Where to listen: as told, else at the first free of the usual ports, else at any. Several processes that start
@@ -153,7 +175,7 @@ impl Running {
             on_demand: if let Part::OnDemand(verified, _) = part { Some(verified) } else { None },
             planned: false,
             roots: None,
-            throttle: None,
+            throttle: choices.throttle.clone(),
         })?;
         let notices = swarm.notices();
         Ok(Self {

@@ -22,7 +22,7 @@ const STALL: Duration = Duration::from_secs(20);
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 const TRICKLE_PER_LEAF: Duration = Duration::from_secs(64);
 /// While a block comes slowly, the engine hears so this often.
-const COMING: Duration = Duration::from_secs(1);
+pub(super) const COMING: Duration = Duration::from_secs(1);
 
 /// So long a reader sleeps until much of a block is there. What comes slower may as well come segment by segment.
 const GATHER: Duration = Duration::from_millis(500);

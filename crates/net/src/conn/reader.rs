@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidecast_swarm::{Block, Event, Protocol};
 use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
+use tokio::time::timeout;
 
 use super::Link;
-use super::framed::{Input as Framed, Ready};
+use super::framed::{COMING, Input as Framed, Ready};
 use crate::driver::{Input, Out};
 use crate::error::ConnError;
 use crate::pool::Buffer;
@@ -60,6 +62,7 @@ impl Reading {
         if self.run.as_ref().is_some_and(|run| !run.is_followed_by(block)) {
             self.hand_over(input.has_waited()).await?;
         }
+        self.meter(block, input).await?;
         let run = match &mut self.run {
             Some(run) => run,
             none => {
@@ -70,14 +73,28 @@ impl Reading {
         let from = run.block.len as usize;
         let (peer, inbox) = (self.link.peer, &self.link.shared.inbox);
         // Where the engine is behind, it hears the next time.
-        if let Some(throttle) = &self.link.shared.throttle {
-            throttle.receive(u64::from(block.len)).await;
-        }
         let coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
         input.payload(&mut run.data[from..from + len], coming).await?;
         run.block.len += block.len;
         if self.large || run.data.len() - (from + len) < len {
             self.hand_over(input.has_waited()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a block may come, if this node is limited. Meanwhile nothing is held that others wait for, and the engine
+    /// hears that the peer is not the one to blame.
+    async fn meter(&mut self, block: Block, input: &mut Framed) -> Result<(), ConnError> {
+        let Some(throttle) = self.link.shared.throttle.clone() else { return Ok(()) };
+        let mut turn = std::pin::pin!(throttle.receive(u64::from(block.len)));
+        if timeout(Duration::ZERO, &mut turn).await.is_ok() {
+            return Ok(());
+        }
+        self.hand_over(input.has_waited()).await?;
+        let peer = self.link.peer;
+        while timeout(COMING, &mut turn).await.is_err() {
+            // Where the engine is behind, it hears the next time.
+            let _ = self.link.shared.inbox.try_send(Input::Event(Event::Coming { peer }));
         }
         Ok(())
     }

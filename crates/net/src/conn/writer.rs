@@ -82,7 +82,10 @@ impl Writing {
                 Out::Roots => {}
                 Out::Message(message) => self.message(&message)?,
                 Out::Serve(block) => self.serve(block).await?,
-                Out::ServePadded(block) => self.copy(block, Held::Whole)?,
+                Out::ServePadded(block) => {
+                    self.meter(block.len).await?;
+                    self.copy(block, Held::Whole)?;
+                }
                 Out::Offer { piece, stripe } => self.offer(piece, stripe)?,
                 Out::Close => open = false,
             }
@@ -150,6 +153,21 @@ impl Writing {
         self.link.shared.inbox.send(Input::Event(event)).await.map_err(|_| ConnError::Stopping)
     }
 
+    /// Waits until a block may go, if this node is limited. The peer hears meanwhile that the connection lives.
+    async fn meter(&mut self, len: u32) -> Result<(), ConnError> {
+        let Some(throttle) = self.link.shared.throttle.clone() else { return Ok(()) };
+        if throttle.may_send(u64::from(len)) {
+            return Ok(());
+        }
+        self.write().await?;
+        let mut turn = std::pin::pin!(throttle.send(u64::from(len)));
+        while tokio::time::timeout(KEEP_ALIVE, &mut turn).await.is_err() {
+            self.message(&Message::KeepAlive)?;
+            self.write().await?;
+        }
+        Ok(())
+    }
+
     async fn serve(&mut self, block: Block) -> Result<(), ConnError> {
         let held = self.link.shared.settler.held(block);
         if held == Held::No {
@@ -157,12 +175,7 @@ impl Writing {
             self.reject(block)?;
             return self.report(block).await;
         }
-        if let Some(throttle) = self.link.shared.throttle.clone()
-            && !throttle.may_send(u64::from(block.len))
-        {
-            self.write().await?;
-            throttle.send(u64::from(block.len)).await;
-        }
+        self.meter(block.len).await?;
         if self.tidecast && !self.leaves(block.piece)? {
             // There are none; nor will there be for its next block.
             self.leaves_sent(block.piece);
