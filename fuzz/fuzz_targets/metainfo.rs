@@ -69,7 +69,18 @@ fn check_pieces(m: &Manifest) {
     assert_eq!(total, m.total_len());
 }
 
+fn check_web_seeds(m: &Manifest) {
+    assert!(m.web_seeds().len() <= 64);
+    for seed in m.web_seeds() {
+        assert!(seed.len() <= 2048 && seed.bytes().all(|b| b.is_ascii_graphic()));
+        let file = m.file_count() - 1;
+        let url = m.web_url(seed, file).expect("there is such a file");
+        assert!(url.starts_with(seed.as_str()) && url.bytes().all(|b| b.is_ascii_graphic()));
+    }
+}
+
 fn check(m: &Manifest) {
+    check_web_seeds(m);
     check_paths(m);
     check_files(m);
     check_pieces(m);

@@ -213,6 +213,9 @@ pub(crate) struct SwarmArgs {
     /// Do not look for peers on the local network by multicast
     #[arg(long)]
     pub(crate) no_lsd: bool,
+    /// Fetch from peers only, not from the web seeds that a manifest or magnet link names
+    #[arg(long)]
+    pub(crate) no_web_seeds: bool,
     /// Certificate for an SSL torrent of somebody else (PEM)
     #[arg(long, value_name = "FILE", requires = "ssl_key", help_heading = "SSL torrents")]
     pub(crate) ssl_cert: Option<PathBuf>,

@@ -208,6 +208,7 @@ impl Swarms {
             group,
             planned: false,
             roots: None,
+            web_seeds: false,
             throttle: Some(self.throttle.clone()),
         })?;
         running.insert(id, Running { swarm, used: Instant::now(), seeds: seed_only });

@@ -45,7 +45,7 @@ const MAX_TRACKER_ID: usize = 256;
 /// Most values and deepest nesting in an answer; a peer of the old form takes four values.
 const LIMITS: Limits = Limits { values: 32_768, depth: 8 };
 
-const AGENT: &str = concat!("tidecast/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("tidecast/", env!("CARGO_PKG_VERSION"));
 
 /// One announce to `url` at the first of `addrs` that answers. The caller bounds the time.
 pub(crate) async fn announce(
@@ -143,12 +143,8 @@ async fn exchange<S>(url: &TrackerUrl, target: &str, stream: S) -> Result<Answer
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let host = match (url.host().contains(':'), url.port()) {
-        (true, port) => format!("[{}]:{port}", url.host()),
-        (false, port) => format!("{}:{port}", url.host()),
-    };
     let request = Request::get(target)
-        .header(HOST, host)
+        .header(HOST, url.authority())
         .header(USER_AGENT, AGENT)
         .header(ACCEPT_ENCODING, content::ACCEPTED)
         .header(CONNECTION, "close")
@@ -216,7 +212,7 @@ fn http_error(url: &TrackerUrl, why: &str) -> Error {
 }
 
 /// The settings for HTTPS with the certificate authorities of this system, read once.
-fn system_tls(url: &TrackerUrl) -> Result<Arc<rustls::ClientConfig>, Error> {
+pub(crate) fn system_tls(url: &TrackerUrl) -> Result<Arc<rustls::ClientConfig>, Error> {
     static TLS: OnceLock<Option<Arc<rustls::ClientConfig>>> = OnceLock::new();
     let make = || {
         let mut roots = rustls::RootCertStore::empty();

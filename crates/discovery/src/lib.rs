@@ -5,6 +5,7 @@
 //! * [`server`]: the embedded tracker, HTTP and UDP on one port, all of its state bounded.
 //! * [`lsd`]: local discovery by multicast (BEP 14).
 //! * [`peers`]: addresses written by hand.
+//! * [`web`]: ranges of files over HTTP and HTTPS, for web seeds (BEP 19).
 //! * [`dht`]: the Mainline DHT (BEP 5), only when asked for; cargo feature `dht`.
 //!
 //! The announcer, local discovery and the DHT send what they find, as [`Found`], into one bounded
@@ -31,6 +32,7 @@ pub mod tracker;
 mod udp;
 mod udp_packet;
 mod url;
+pub mod web;
 
 pub use error::Error;
 pub use found::{Found, Source, usable};

@@ -88,7 +88,10 @@ impl TrackerUrl {
     }
 
     /// The URL that `location`, the header of a redirect, leads to.
-    pub(crate) fn join(&self, location: &str) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// It is none that can be used.
+    pub fn join(&self, location: &str) -> Result<Self, Error> {
         if location.contains("://") {
             return Self::parse(location);
         }
@@ -126,6 +129,15 @@ impl TrackerUrl {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Host and port as a request names them: the scheme's own port is left out.
+    pub(crate) fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
+        match (self.scheme, self.port) {
+            (Scheme::Http, 80) | (Scheme::Https, 443) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
     }
 
     /// Path and query, as they go into an HTTP request line.

@@ -27,6 +27,7 @@ mod parse;
 mod proof;
 mod symlink;
 mod tree;
+mod web_seed;
 
 pub use builder::{Builder, Content, Entry};
 pub use choose::{MAX_AUTO_PADDING, choose_piece_length, choose_version};
@@ -37,3 +38,4 @@ pub use layout::{Layout, MAX_PIECES, Span, Spans};
 pub use left::LeftOut;
 pub use magnet::{Magnet, MagnetError};
 pub use manifest::{Expected, MAX_LEN, Manifest, MissingLayer, Version, Warning};
+pub use web_seed::{ContentRange, clean as clean_web_seed};

@@ -41,6 +41,8 @@ pub struct Magnet {
     pub peers: Vec<String>,
     /// Files, by their numbers in the manifest's list ([`Manifest::listed`](crate::Manifest::listed)); empty for all (`so`).
     pub select: Vec<RangeInclusive<u32>>,
+    /// Web seeds, URLs (`ws`).
+    pub web_seeds: Vec<String>,
 }
 
 /// Why a magnet link cannot be read.
@@ -98,6 +100,7 @@ impl FromStr for Magnet {
                 "tr" if magnet.trackers.len() < MAX_ITEMS => magnet.trackers.push(unescape(value)?),
                 "so" => select(&unescape(value)?, &mut magnet.select)?,
                 "x.pe" if magnet.peers.len() < MAX_ITEMS => magnet.peers.push(unescape(value)?),
+                "ws" if magnet.web_seeds.len() < MAX_ITEMS => magnet.web_seeds.push(unescape(value)?),
                 _ => {}
             }
         }
@@ -217,7 +220,9 @@ impl fmt::Display for Magnet {
             pair(f, "xt")?;
             write!(f, "urn:btmh:{SHA2_256}{}", HEXLOWER.encode(hash))?;
         }
-        for (key, values) in [("dn", self.name.as_slice()), ("tr", &self.trackers), ("x.pe", &self.peers)] {
+        let lists = [("tr", &self.trackers), ("ws", &self.web_seeds), ("x.pe", &self.peers)];
+        let lists = lists.map(|(key, values)| (key, values.as_slice()));
+        for (key, values) in [("dn", self.name.as_slice())].into_iter().chain(lists) {
             for value in values {
                 pair(f, key)?;
                 escape(f, value)?;

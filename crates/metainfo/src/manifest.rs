@@ -11,6 +11,7 @@ use crate::error::printable;
 use crate::extra::Extra;
 use crate::files::{DirRef, FileRef};
 use crate::tree::Tree;
+use crate::web_seed::WebSeeds;
 use crate::{Error, Layout, LeftOut, Magnet, Spans, merkle, parse};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -108,6 +109,12 @@ pub enum Warning {
         /// Its text.
         target: String,
     },
+    /// Web seeds of another scheme.
+    #[error("{0} web seeds are not used: only URLs that start with http:// or https:// are, and at most 64")]
+    OtherSeeds(u32),
+    /// HTTP seeds of BEP 17.
+    #[error("{0} HTTP seeds of BEP 17 (`httpseeds`) are not used: only web seeds of BEP 19 (`url-list`) are")]
+    HttpSeeds(u32),
 }
 
 /// A parsed metainfo file. See the crate's documentation.
@@ -146,6 +153,7 @@ pub(crate) struct Outer {
     pub(crate) created_by: Option<String>,
     pub(crate) creation_date: Option<i64>,
     pub(crate) left_out: LeftOut,
+    pub(crate) web_seeds: WebSeeds,
 }
 
 impl Manifest {
@@ -446,6 +454,9 @@ impl Manifest {
                 target,
             });
         }
+        let seeds = &self.outer.web_seeds;
+        all.extend((seeds.unusable > 0).then_some(Warning::OtherSeeds(seeds.unusable)));
+        all.extend((seeds.bep17 > 0).then_some(Warning::HttpSeeds(seeds.bep17)));
         all
     }
 
@@ -461,6 +472,7 @@ impl Manifest {
             v2: self.hash_v2,
             name: Some(self.name().into_owned()),
             trackers: self.trackers().iter().flatten().take(20).cloned().collect(),
+            web_seeds: self.web_seeds().to_vec(),
             ..Magnet::default()
         }
     }
@@ -501,6 +513,10 @@ impl Manifest {
                 d.key(b"piece layers").dict(|layers| self.write_layers(layers));
             }
             outer.left_out.write(d);
+            if !outer.web_seeds.urls.is_empty() {
+                let urls = outer.web_seeds.urls.iter();
+                d.key(b"url-list").list(|l| urls.for_each(|url| l.bytes(url.as_bytes())));
+            }
         });
         w.into_bytes()
     }

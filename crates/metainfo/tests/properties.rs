@@ -264,7 +264,8 @@ proptest! {
         select in vec((0..1u32 << 30, 0..9u32), 0..5),
     ) {
         let select = select.into_iter().map(|(first, more)| first..=first + more).collect();
-        let magnet = Magnet { v1, v2: Some(v2), name, trackers, peers, select };
+        let web_seeds = trackers.clone();
+        let magnet = Magnet { v1, v2: Some(v2), name, trackers, peers, select, web_seeds };
         prop_assert_eq!(magnet.to_string().parse::<Magnet>().unwrap(), magnet);
     }
 

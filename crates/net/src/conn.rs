@@ -57,6 +57,7 @@ pub(crate) async fn run(
         takes_offers: established.takes_offers,
         gathers: established.gathers,
         enrolled: established.enrolled,
+        web: None,
         greeting,
         outbox: outbox.clone(),
     };

@@ -25,6 +25,7 @@ use crate::demand::{OnVerified, Urgency};
 use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
 use crate::shared::Shared;
+use crate::web::{Seed, key_of};
 use book::{Book, Culprit};
 use bytes::Bytes;
 use gather::{Gather, Group};
@@ -62,6 +63,8 @@ pub(crate) enum Input {
     DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
     /// Addresses of one node that were heard of.
     Found { addresses: Vec<SocketAddr>, told: bool },
+    /// A web seed of the manifest.
+    WebSeed(Arc<Seed>),
     /// A node with these addresses may be dialled now, whatever came of it before.
     Call { addresses: Vec<SocketAddr> },
     /// Our part in a new epoch of the plan, and its members.
@@ -108,6 +111,8 @@ pub(crate) struct NewPeer {
     pub(crate) gathers: bool,
     /// It has just given this node its credential.
     pub(crate) enrolled: bool,
+    /// It is a web seed.
+    pub(crate) web: Option<Arc<Seed>>,
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
@@ -142,6 +147,7 @@ struct Conn {
     outgoing: bool,
     takes_offers: bool,
     gathers: bool,
+    web: Option<Arc<Seed>>,
     /// Which member of the plan it is, as the engine was told.
     member: Option<u32>,
     greeting: Option<tidecast_wire::Message>,
@@ -164,6 +170,9 @@ const MAX_MET: usize = 16_384;
 const MAX_OTHERS: usize = 8;
 /// Departed peers that may still be blamed for what they sent.
 const MAX_GONE: usize = 256;
+
+/// Who a peer was that has left.
+type Gone = (SocketAddr, Option<NodeId>, Option<Arc<Seed>>);
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -189,7 +198,7 @@ pub(crate) struct Driver {
     /// Payload sent over all connections, those that ended included, bytes.
     sent: u64,
     /// Peers that left before the verdict on all that they sent.
-    gone: BTreeMap<PeerId, (SocketAddr, Option<NodeId>)>,
+    gone: BTreeMap<PeerId, Gone>,
     /// Pieces not wanted by the user are not fetched after a failed check either.
     wanted: Vec<bool>,
     /// Hears of each piece that is verified, where pieces are fetched on demand.
@@ -352,6 +361,11 @@ impl Driver {
                     self.engine_event(Event::Candidate { candidate, told });
                 }
             }
+            Input::WebSeed(seed) => {
+                if let Some(candidate) = self.book.enter_web(seed) {
+                    self.engine_event(Event::Candidate { candidate, told: true });
+                }
+            }
             Input::Follow { node } => self.gather.follow(node),
             Input::Gather { peer, bytes } => self.gathered(peer, &bytes),
             Input::Plan { role, members } => self.plan(role, members),
@@ -400,14 +414,17 @@ impl Driver {
             }
             Event::BlockBad { peer, block } => {
                 self.corrupt += u64::from(block.len);
-                if let Some((addr, node)) = self.gone.remove(peer) {
+                if let Some((addr, node, web)) = self.gone.remove(peer) {
+                    if let Some(seed) = web {
+                        return self.condemn_web(&seed);
+                    }
                     self.condemn(addr, node, None, "it sent bytes that do not match their hashes".to_owned());
                 }
             }
             Event::HasNot { peer, piece } if self.is_wanted(*piece) && !self.engine.have(*piece) => {
                 let Some(conn) = self.conns.get_mut(peer) else { return };
                 let addr = conn.addr;
-                if !std::mem::replace(&mut conn.withdrew, true) {
+                if conn.web.is_none() && !std::mem::replace(&mut conn.withdrew, true) {
                     self.notify(Notice::Withdrew { addr });
                 }
             }
@@ -446,6 +463,7 @@ impl Driver {
             outgoing: new.outgoing,
             takes_offers: new.takes_offers,
             gathers: new.gathers,
+            web: new.web,
             member: None,
             greeting: new.greeting,
             outbox: new.outbox,
@@ -456,8 +474,12 @@ impl Driver {
             withdrew: false,
         };
         let candidate = new.candidate.or_else(|| self.candidate_of(&conn));
+        let key = matches!(protocol, Protocol::Tidecast { .. }).then(|| key_of(&conn.remote_id));
         self.conns.insert(peer, conn);
         self.engine_event(Event::PeerUp { peer, protocol, candidate });
+        if let Some(key) = key.filter(|_| self.book.has_web()) {
+            self.engine_event(Event::Key { peer, key });
+        }
         self.introduce_member(peer);
         self.greet_maker(peer);
     }
@@ -465,6 +487,9 @@ impl Driver {
     /// Refuses the banned, ourselves, and one of two connections between the same pair: both ends
     /// keep the one that the smaller id dialled.
     fn admit(&mut self, new: &NewPeer) -> Result<(), &'static str> {
+        if new.web.is_some() {
+            return Ok(());
+        }
         if self.book.is_banned(&Culprit::new(new.node, new.addr)) {
             return Err("it is banned");
         }
@@ -535,12 +560,13 @@ impl Driver {
         let Some(conn) = self.conns.remove(&peer) else { return };
         tracing::debug!(addr = %conn.addr, why, "peer down");
         if conn.received > 0 {
-            self.gone.insert(peer, (conn.addr, conn.node));
+            self.gone.insert(peer, (conn.addr, conn.node, conn.web.clone()));
             if self.gone.len() > MAX_GONE {
                 self.gone.pop_first();
             }
         }
-        if (conn.received > 0 || conn.sent > 0) && self.ended.len() < MAX_REPORTS {
+        let counts = conn.web.is_none() && (conn.received > 0 || conn.sent > 0);
+        if counts && self.ended.len() < MAX_REPORTS {
             self.ended.push(conn.report());
         }
         let finished = self.engine.has_all(peer);
@@ -604,47 +630,6 @@ impl Driver {
         if now >= self.next_introduction {
             self.next_introduction = now + INTRODUCE;
             self.introduce();
-        }
-    }
-
-    fn publish(&mut self) {
-        self.published = Instant::now();
-        let progress = self.snapshot();
-        self.progress.send_replace(progress);
-    }
-
-    fn snapshot(&self) -> Progress {
-        let stats = self.engine.stats();
-        Progress {
-            wanted_bytes: self.wanted_bytes,
-            verified_bytes: self.verified_bytes,
-            pieces: self.manifest.piece_count(),
-            verified_pieces: stats.verified,
-            unchecked_pieces: self.unchecked.len() as u32,
-            peers: self.conns.len(),
-            // What comes from a connection that has just ended counts too.
-            received_bytes: stats.received,
-            sent_bytes: self.sent,
-            duplicate_bytes: stats.duplicate,
-            corrupt_bytes: self.corrupt,
-            planned: self.role.is_some(),
-            gathering: self.is_gathering(),
-            serving: self.engine.is_serving(),
-            complete: self.is_complete(),
-        }
-    }
-
-    fn stop(mut self) {
-        for conn in self.conns.values() {
-            let _ = conn.outbox.try_send(Out::Close);
-        }
-        let progress = self.snapshot();
-        let peers = self.reports();
-        let elapsed = self.start.elapsed();
-        let summary = Summary { progress: progress.clone(), peers, elapsed, cpu: self.shared.cpu.clone() };
-        self.progress.send_replace(progress);
-        if let Some(reply) = self.stopping.take() {
-            let _ = reply.send(summary);
         }
     }
 }

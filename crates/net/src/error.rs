@@ -35,6 +35,8 @@ pub(crate) enum ConnError {
     OtherSwarm,
     #[error("{0}")]
     Source(#[from] tidecast_store::Error),
+    #[error(transparent)]
+    Web(#[from] crate::web::WebError),
     #[error("the swarm is stopping")]
     Stopping,
 }

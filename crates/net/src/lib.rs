@@ -31,6 +31,7 @@ mod settle;
 mod shared;
 mod throttle;
 mod transport;
+mod web;
 
 pub use accept::{Port, listen};
 pub use cpu::{Cpu, Stage};
@@ -49,3 +50,4 @@ pub use session::{Finder, Swarm, SwarmOptions};
 pub use throttle::{Caps, Throttle};
 pub use tidecast_swarm::Complaint;
 pub use tidecast_swarm::plan::{Edges, Role};
+pub use web::WebReport;

@@ -34,6 +34,7 @@ use crate::security::Security;
 use crate::settle::Settler;
 use crate::shared::Shared;
 use crate::throttle::Throttle;
+use crate::web::Seed;
 
 /// Inputs that may wait for the driver; whoever has more to say waits.
 const INBOX: usize = 4096;
@@ -84,6 +85,8 @@ pub struct SwarmOptions {
     pub planned: bool,
     /// The manifest is a draft: by whose key its roots become known.
     pub roots: Option<RootsKey>,
+    /// Fetch from the manifest's web seeds too.
+    pub web_seeds: bool,
     /// What this node may take of its host, with its other swarms; None: all it can use.
     pub throttle: Option<Arc<Throttle>>,
 }
@@ -105,7 +108,9 @@ impl Swarm {
     /// No such network, an address that cannot be listened on, no threads.
     pub fn start(options: SwarmOptions) -> Result<Swarm, Error> {
         let SwarmOptions { opened, listen, listeners, door, port, network, security, policy, .. } = options;
-        let SwarmOptions { seed_only, group, planned, roots, throttle, on_demand: verified, .. } = options;
+        let SwarmOptions {
+            seed_only, group, planned, roots, throttle, on_demand: verified, web_seeds, ..
+        } = options;
         let planned = planned || matches!(group, Group::Join | Group::Whole);
         let on_demand = matches!(group, Group::Make | Group::Join);
         let policy = Policy { on_demand, stays: group == Group::Whole, ..policy };
@@ -155,6 +160,7 @@ impl Swarm {
             start: Instant::now(),
             seed_only,
             group,
+            divides: verified.is_none(),
             ways: Ways::default(),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
@@ -164,6 +170,7 @@ impl Swarm {
         let verified_bytes = known.map(|p| u64::from(manifest.piece_len(p))).sum();
         let want = minus(&minus(&wanted, &have), &to_check);
         let setup = Setup { lengths, have, want, policy, limits, seed: rand::random() };
+        let lacking = !setup.want.is_empty() || !to_check.is_empty() || verified.is_some();
         let engine = Engine::new(setup, tidecast_swarm::Time(0)).map_err(|e| Error::Setup(e.to_string()))?;
         let (progress, watching) = watch::channel(Progress::default());
         let (notices, reading) = mpsc::channel(NOTICES);
@@ -180,6 +187,11 @@ impl Swarm {
             group,
             planned,
         };
+        if web_seeds && lacking && !seed_only {
+            // There is room: nothing has been said yet.
+            let seeds = manifest.web_seeds().iter().map(|url| Arc::new(Seed::new(url, &manifest)));
+            seeds.for_each(|seed| drop(shared.inbox.try_send(Input::WebSeed(seed))));
+        }
         spawn_driver(Driver::new(shared.clone(), start), queue)?;
         spawn_checks(&shared, to_hash)?;
         let mut tasks = JoinSet::new();

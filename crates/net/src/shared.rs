@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     /// Nothing is to be fetched: what does not match is damage.
     pub(crate) seed_only: bool,
     pub(crate) group: Group,
+    /// Nodes that fetch all divide what they fetch from web seeds.
+    pub(crate) divides: bool,
     /// Peers that demand encryption.
     pub(crate) ways: Ways,
     pub(crate) whole_manifest: OnceLock<Bytes>,

@@ -70,6 +70,15 @@ pub enum Protocol {
         /// Both ends speak BEP 6 (fast extension): rejects, have-all, have-none.
         fast: bool,
     },
+    /// A web seed (BEP 19): a server of HTTP, which has what it has and is asked for runs of pieces. Nodes that know each
+    /// other fetch different parts of it.
+    Web {
+        /// Largest block that is asked for at once, bytes; as of a Tidecast peer.
+        max_block: u32,
+        /// The number by which this node's peers know it ([`Event::Key`]); 0: it divides nothing with them, as who fetches
+        /// on demand.
+        key: u64,
+    },
 }
 
 /// How a swarm starts.
@@ -205,6 +214,9 @@ pub enum Event {
     /// A connection has ended, for whatever reason; nothing more will come from it but results of
     /// blocks that it had delivered.
     PeerDown { peer: PeerId },
+
+    /// The number by which this peer is known, to itself and to others that fetch from the same web seeds.
+    Key { peer: PeerId, key: u64 },
 
     /// The peer has all pieces.
     HasAll { peer: PeerId },

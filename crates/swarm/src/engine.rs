@@ -22,6 +22,7 @@ use crate::pieces::{Pieces, State};
 use crate::rng::Rng;
 use crate::superseed::Given;
 use crate::upload::Turns;
+use crate::web::Webs;
 use crate::window::Meter;
 
 /// While something may have to be taken from the slow.
@@ -76,6 +77,7 @@ pub struct Engine {
     pub(crate) given: Given,
     pub(crate) neighbours: Neighbours,
     pub(crate) course: Option<Course>,
+    pub(crate) webs: Webs,
     /// Bytes that we send as the source of a plan before others must help.
     pub(crate) budget: u64,
     pub(crate) spared: Spared,
@@ -151,6 +153,7 @@ impl Engine {
             given: Given::default(),
             neighbours: Neighbours::new(setup.limits.random_neighbours),
             course: None,
+            webs: Webs::default(),
             spared: Spared::default(),
             finished: 0,
             expects: None,
@@ -250,19 +253,35 @@ impl Engine {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.closing) else { return };
         // What the driver says of a peer is no word of its own.
-        if !matches!(event, Event::Sent { .. } | Event::Member { .. } | Event::QueueLimit { .. }) {
+        if !matches!(
+            event,
+            Event::Sent { .. } | Event::Member { .. } | Event::Key { .. } | Event::QueueLimit { .. }
+        ) {
             peer.hear(now);
         }
         match event {
-            Event::HasAll { peer } => self.on_has_all(peer),
+            Event::Key { peer, key } => self.on_key(peer, key),
+            Event::HasAll { peer } => {
+                let all = 0..self.pieces.count();
+                if !self.web_has(peer, &[all]) {
+                    self.on_has_all(peer);
+                }
+            }
             Event::HasNone { peer } => {
                 self.has_none(peer);
                 self.introduced(peer);
             }
-            Event::HasExactly { peer, pieces } => self.on_has_exactly(peer, pieces),
+            Event::HasExactly { peer, pieces } => {
+                if !self.web_has(peer, &pieces) {
+                    self.on_has_exactly(peer, pieces);
+                }
+            }
             Event::Has { peer, pieces } => self.on_has(peer, &[pieces]),
             Event::HasMore { peer, pieces } => self.on_has(peer, &pieces),
-            Event::HasNot { peer, piece } => self.on_has_not(peer, piece),
+            Event::HasNot { peer, piece } => {
+                self.web_has_not(peer, piece);
+                self.on_has_not(peer, piece);
+            }
             Event::Choked { peer } => self.on_choked(peer),
             Event::Unchoked { peer } => self.on_unchoked(peer),
             Event::Interested { peer } => self.on_interested(peer, true),
@@ -388,6 +407,7 @@ impl Engine {
         }
         let told = peer.told;
         self.peers.insert(id, peer);
+        self.web_up(id);
         if self.peers.len() > self.limits.peers && !self.make_room(id, told) {
             return self.disconnect(id, Reason::TooMany);
         }
@@ -402,6 +422,7 @@ impl Engine {
         let end = if self.is_useless(peer) { End::Useless } else { peer.end };
         self.finished += u32::from(peer.member.is_some() && peer.have.is_all());
         self.retire(id);
+        self.web_down(id);
         if let Some(peer) = self.peers.remove(&id) {
             self.blame.departed(id, peer.candidate);
             if let Some(candidate) = peer.candidate {
@@ -475,6 +496,7 @@ impl Engine {
         self.restless = false;
         self.look_for_slow();
         self.mind_parents();
+        self.mind_webs();
         let (now, complete) = (self.now, self.complete);
         let (mut bored, mut useless) = (Vec::new(), Vec::new());
         for peer in self.peers.values().filter(|p| !p.closing) {
@@ -541,6 +563,7 @@ fn budget(setup: &Setup) -> u64 {
 fn peer_of(event: &Event) -> Option<PeerId> {
     match event {
         Event::HasAll { peer }
+        | Event::Key { peer, .. }
         | Event::HasNone { peer }
         | Event::HasExactly { peer, .. }
         | Event::Has { peer, .. }

@@ -365,6 +365,9 @@ impl Engine {
     /// the plan as long as it brings us anything. (When the first relay of a stripe is lost, everybody lacks the same
     /// pieces; asked for by all, the source would have room for nothing else.)
     pub(crate) fn spares_source(&self, id: PeerId, piece: u32) -> bool {
+        if self.spares_web(id, piece) {
+            return true;
+        }
         let fed = || self.course.as_ref().is_some_and(|c| self.now.since(c.last_moved()) < LEFT_OUT.1);
         let source = || self.peers.get(&id).is_some_and(|p| self.is_source(p));
         self.planned() && source() && (fed() || self.others_have(piece) && self.others_give(piece))

@@ -20,6 +20,7 @@
 //! | how much to ask of whom, and when | `window`, `requests` |
 //! | payload and its verdicts; who is to blame | `delivery`, `blame` |
 //! | the slow, the silent, and who helps instead | `slow` |
+//! | servers of HTTP that many nodes share | `web` |
 //! | requests of peers; fair turns, few at a time; telling what we have | `serve`, `upload`, `lanes`, `announce` |
 //! | whom to dial; who makes room for another | `neighbours`, `rotate` |
 //! | who feeds whom: the trees of a broadcast | `plan` |
@@ -67,6 +68,7 @@ mod stats;
 mod superseed;
 mod touch;
 mod upload;
+mod web;
 mod window;
 
 pub use api::*;

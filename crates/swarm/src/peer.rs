@@ -170,6 +170,10 @@ impl Peer {
         matches!(self.protocol, Protocol::Stock { .. })
     }
 
+    pub(crate) fn is_web(&self) -> bool {
+        matches!(self.protocol, Protocol::Web { .. })
+    }
+
     /// It answers a request that it will not serve with a reject.
     pub(crate) fn rejects(&self) -> bool {
         !matches!(self.protocol, Protocol::Stock { fast: false })
@@ -178,7 +182,9 @@ impl Peer {
     /// Most bytes of one request to it.
     pub(crate) fn request_size(&self) -> u32 {
         match self.protocol {
-            Protocol::Tidecast { max_block } => max_block.clamp(CELL, 1 << 20),
+            Protocol::Tidecast { max_block } | Protocol::Web { max_block, .. } => {
+                max_block.clamp(CELL, 1 << 20)
+            }
             Protocol::Stock { .. } => CELL,
         }
     }
@@ -191,7 +197,7 @@ impl Peer {
     /// How its queue is served.
     pub(crate) fn share(&self, limits: &Limits) -> Share {
         let max_block = match self.protocol {
-            Protocol::Tidecast { max_block } => max_block.max(CELL),
+            Protocol::Tidecast { max_block } | Protocol::Web { max_block, .. } => max_block.max(CELL),
             Protocol::Stock { .. } => STOCK_BLOCK_MOST,
         };
         Share { serving: u64::from(limits.serving), max_block: u64::from(max_block), whole: self.is_stock() }
@@ -200,7 +206,7 @@ impl Peer {
     /// Requests outstanding in the unit of its protocol, rather too many than too few.
     fn requests(&self) -> u32 {
         match self.protocol {
-            Protocol::Tidecast { .. } => {
+            Protocol::Tidecast { .. } | Protocol::Web { .. } => {
                 self.asked.len() as u32 + (self.outstanding / u64::from(self.request_size())) as u32
             }
             Protocol::Stock { .. } => self.cells,

@@ -12,7 +12,7 @@ impl Engine {
     pub(crate) fn on_requested(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let most = match peer.protocol {
-            Protocol::Tidecast { .. } => u32::MAX,
+            Protocol::Tidecast { .. } | Protocol::Web { .. } => u32::MAX,
             Protocol::Stock { .. } => STOCK_BLOCK_MOST,
         };
         let end = block.begin.checked_add(block.len);

@@ -338,7 +338,7 @@ impl Engine {
         let free = room >= len || (room > 0 && helper.outstanding == 0);
         let able = free && !helper.patience.stalled() && !helper.chokes_us;
         if !able
-            || !seed.have.is_all()
+            || !(seed.have.is_all() || seed.is_web())
             || helper.have.is_all()
             || helper.outstanding >= seed.outstanding
             || ahead < seed.block_size() + seed.window.on_the_way()

@@ -55,7 +55,8 @@ Events with --json, one a line:
   done      seconds, path, files, bytes, action (delivered, replaced,
             unchanged), files_kept, files_replaced, files_stale (files_foreign:
             of them, not delivered by tidecast), files_deleted, pieces, received, sent, duplicate, corrupt, peers
-            [addr, node, client, received, sent], cpu_seconds
+            [addr, node, client, received, sent], web_seeds [url, received,
+            error], cpu_seconds
             [socket, tls, hash, disk, engine, process], get_seconds; where the
             link's rate is known, link_rate_from (told, driver), bound_seconds
             and efficiency
@@ -377,11 +378,17 @@ fn report(
     if now.received_bytes > 0 {
         let mut from: Vec<_> = summary.peers.iter().filter(|p| p.received_bytes > 0).collect();
         from.sort_by_key(|p| std::cmp::Reverse(p.received_bytes));
-        let peers = count(from.len() as u64, "peer");
-        reporter.result(&format!("received {} from {peers} ({rate})", Size(now.received_bytes)));
+        let webs: Vec<_> = summary.web_seeds.iter().filter(|s| s.received_bytes > 0).collect();
+        let mut sources = vec![count(from.len() as u64, "peer")];
+        sources.extend((!webs.is_empty()).then(|| count(webs.len() as u64, "web seed")));
+        let sources = sources.join(" and ");
+        reporter.result(&format!("received {} from {sources} ({rate})", Size(now.received_bytes)));
         for peer in from.iter().take(NAMED) {
             let client = show::plain(&peer.client);
             reporter.result(&format!("  {} from {} {client}", Size(peer.received_bytes), peer.addr));
+        }
+        for web in webs.iter().take(NAMED) {
+            reporter.result(&format!("  {} from {}", Size(web.received_bytes), show::plain(&web.url)));
         }
     } else {
         reporter.result("nothing had to be fetched");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use tidecast_discovery::TrackerUrl;
 use tidecast_identity::ssl_torrent::SslRoot;
+use tidecast_metainfo::{Manifest, clean_web_seed};
 
 use super::describe::{Describe, Extras, describe, open_notice};
 use super::{Context, show};
@@ -23,7 +24,8 @@ use crate::units::{Size, Span, bytes_per_second, count};
 #[command(after_help = "\
 Examples:
   tidecast publish /data/genomes -o genomes.torrent --tracker http://head:6969/announce
-  tidecast publish /opt/env --exclude __pycache__ --exclude '*.tmp' --format v2")]
+  tidecast publish /opt/env --exclude __pycache__ --exclude '*.tmp' --format v2
+  tidecast publish /srv/www/genomes --web-seed https://data.example/")]
 pub(crate) struct Args {
     /// The file or directory
     path: PathBuf,
@@ -38,6 +40,10 @@ pub(crate) struct Args {
     /// Tracker to name in the manifest; may be repeated
     #[arg(long, value_name = "URL")]
     tracker: Vec<String>,
+    /// URL (http or https) from which clients may fetch beside peers: of the directory that holds PATH, ending in '/',
+    /// or of the file itself; may be repeated (BEP 19)
+    #[arg(long, value_name = "URL")]
+    web_seed: Vec<String>,
     /// Open, unencrypted BitTorrent is meant: say nothing about it
     #[arg(long)]
     plain: bool,
@@ -48,13 +54,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let trackers = trackers(&args.tracker, context)?;
+    let web_seeds = web_seeds(&args.web_seed)?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         reporter.started("publish", object(json!({ "path": names::json(&args.path) })));
         let extras = Extras { trackers, private: args.private };
         let published = describe(&args.path, &args.describe, extras, None, context, reporter, &stop).await?;
-        let manifest = published.manifest;
+        let manifest = published.manifest.with_web_seeds(&web_seeds);
         let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
         let output = output.unwrap_or_else(named);
         // That of a private swarm, whose names and hashes are for ticket holders, is for its owner alone.
@@ -79,6 +86,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             bytes_per_second(rate),
         ));
         reporter.result(&format!("format: {}", published.why));
+        // A wrong directory is seen by the address of a file.
+        let first = manifest.files().find(|f| !f.is_empty()).map_or(0, |f| f.index());
+        for url in manifest.web_seeds().iter().filter_map(|seed| manifest.web_url(seed, first)) {
+            reporter.result(&format!("web seed: clients fetch {} from {url}", path_of(&manifest, first)));
+        }
         let mut fields = show::summary(&manifest);
         fields.extend(output.path().map(|path| ("manifest".to_owned(), names::json(path))));
         fields.insert("why".into(), published.why.into());
@@ -94,4 +106,21 @@ pub(crate) fn trackers(flags: &[String], context: &Context<'_>) -> Result<Vec<St
         TrackerUrl::parse(url).map_err(Failure::usage)?;
     }
     Ok(urls.to_vec())
+}
+
+/// The web seeds of flags, each checked.
+fn web_seeds(flags: &[String]) -> Result<Vec<String>, Failure> {
+    flags.iter().map(|url| web_seed(url).map_err(Failure::usage)).collect()
+}
+
+fn web_seed(text: &str) -> anyhow::Result<String> {
+    let bad = |why: String| anyhow::anyhow!("--web-seed {}: {why}", show::plain(text));
+    let url = clean_web_seed(text.as_bytes());
+    let url = url.ok_or_else(|| bad("not an http:// or https:// URL of at most 2048 bytes".into()))?;
+    TrackerUrl::parse(&url).map_err(|e| bad(e.to_string()))?;
+    Ok(url)
+}
+
+fn path_of(manifest: &Manifest, file: u32) -> String {
+    manifest.file(file).map_or_else(String::new, |f| f.path().to_string())
 }

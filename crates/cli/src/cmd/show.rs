@@ -136,6 +136,7 @@ pub(crate) fn summary(manifest: &Manifest) -> Map<String, Value> {
         "private": manifest.private(),
         "ssl": manifest.ssl_cert().is_some(),
         "trackers": manifest.trackers(),
+        "web_seeds": manifest.web_seeds(),
         "bytes": manifest.total_len(),
         "unique_bytes": manifest.unique_len(),
         "file_count": manifest.file_count(),
@@ -155,6 +156,7 @@ pub(crate) fn magnet(manifest: &Manifest) -> String {
         v2: manifest.hash_v2(),
         name: Some(manifest.name().into_owned()),
         trackers: manifest.trackers().iter().flatten().cloned().collect(),
+        web_seeds: manifest.web_seeds().to_vec(),
         ..Magnet::default()
     }
     .to_string()
@@ -187,6 +189,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
         rows.push(("ssl torrent", "yes: peers need a certificate that its root signed".into()));
     }
     rows.extend(m.trackers().iter().flatten().map(|url| ("tracker", plain(url))));
+    rows.extend(m.web_seeds().iter().map(|url| ("web seed", plain(url))));
     rows.extend(m.prefix().map(|p| ("built for", escaped_bytes(p).to_string())));
     rows.extend(m.created_by().map(|by| ("created by", plain(by))));
     rows.extend(m.comment().map(|text| ("comment", plain(text))));

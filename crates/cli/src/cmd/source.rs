@@ -222,12 +222,16 @@ impl Source {
         reporter: &mut Reporter,
     ) -> Result<Origin, Failure> {
         let known = self.known(choices, reporter).await?;
+        let mut web_seeds = Vec::new();
         let private = match self {
             Self::File(manifest) => {
                 return Ok(Origin { manifest: *manifest, peers: known.peers, finders: None });
             }
             Self::Ticket(ticket) => matches!(ticket.access, Access::Private { .. }),
-            Self::Magnet(_) => false,
+            Self::Magnet(magnet) => {
+                web_seeds = magnet.web_seeds;
+                false
+            }
         };
         let wanted = Wanted {
             hashes: known.hashes.clone(),
@@ -254,7 +258,11 @@ impl Source {
             timeout: within,
         };
         let mut peers = known.peers;
-        let manifest = look(fetch, &mut peers, &mut finds, within, stop, reporter).await?;
+        let mut manifest = look(fetch, &mut peers, &mut finds, within, stop, reporter).await?;
+        if !web_seeds.is_empty() {
+            let all: Vec<String> = manifest.web_seeds().iter().chain(&web_seeds).cloned().collect();
+            manifest = manifest.with_web_seeds(all);
+        }
         Ok(Origin { manifest, peers, finders: Some((finders, finds)) })
     }
 }

@@ -11,7 +11,7 @@ use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
     Caps, Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
-    Throttle,
+    Throttle, WebReport,
 };
 use tidecast_store::Opened;
 use tidecast_swarm::Policy;
@@ -47,6 +47,7 @@ pub(crate) struct Choices {
     pub(crate) throttle: Option<Arc<Throttle>>,
     pub(crate) dht: bool,
     pub(crate) lsd: bool,
+    pub(crate) web_seeds: bool,
 }
 
 impl Choices {
@@ -80,6 +81,7 @@ impl Choices {
             )?,
             dht: args.dht || settings.dht == Some(true),
             lsd: !args.no_lsd && settings.lsd != Some(false),
+            web_seeds: !args.no_web_seeds,
         })
     }
 
@@ -157,6 +159,8 @@ impl Running {
     /// Those of [`Swarm::start`].
     pub(crate) fn start(opened: Opened, security: Security, choices: &Choices, part: Part) -> Result<Self> {
         let manifest = opened.store.manifest().clone();
+        // Who joins a plan gets what its maker gives.
+        let web_seeds = choices.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
             listen: vec![choices.listen],
@@ -175,6 +179,7 @@ impl Running {
             on_demand: if let Part::OnDemand(verified, _) = part { Some(verified) } else { None },
             planned: false,
             roots: None,
+            web_seeds,
             throttle: choices.throttle.clone(),
         })?;
         let notices = swarm.notices();
@@ -245,6 +250,11 @@ impl Running {
             Notice::Withdrew { addr } => {
                 // By its host alone: it may come back from another port.
                 let text = withdrew(addr);
+                self.withdrawn = Some(text.clone());
+                self.warn(text, reporter);
+            }
+            Notice::WebSeed { url, why } => {
+                let text = web_seed(&url, &why);
                 self.withdrawn = Some(text.clone());
                 self.warn(text, reporter);
             }
@@ -342,8 +352,13 @@ pub(crate) fn about_peer(notice: &Notice) -> Option<String> {
         Notice::Refused { addr, why } => Some(format!("peer {addr} refused this node: {why}")),
         Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
         Notice::Withdrew { addr } => Some(withdrew(*addr)),
+        Notice::WebSeed { url, why } => Some(web_seed(url, why)),
         Notice::Damaged { .. } | Notice::Store { .. } => None,
     }
+}
+
+fn web_seed(url: &str, why: &str) -> String {
+    format!("web seed {}: {}", super::show::plain(url), super::show::plain(why))
 }
 
 fn withdrew(addr: SocketAddr) -> String {
@@ -388,6 +403,8 @@ pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
             })
         })
         .collect();
+    let seed = |s: &WebReport| json!({ "url": s.url, "received": s.received_bytes, "error": s.error });
+    let web_seeds: Vec<Value> = summary.web_seeds.iter().map(seed).collect();
     let cpu = |stage| round(summary.cpu.get(stage).as_secs_f64());
     object(json!({
         "bytes": now.verified_bytes,
@@ -400,6 +417,7 @@ pub(crate) fn totals(summary: &Summary) -> Map<String, Value> {
         "corrupt": now.corrupt_bytes,
         "swarm_seconds": round(summary.elapsed.as_secs_f64()),
         "peers": peers,
+        "web_seeds": web_seeds,
         "cpu_seconds": {
             "socket": cpu(Stage::Socket), "tls": cpu(Stage::Tls), "hash": cpu(Stage::Hash),
             "disk": cpu(Stage::Disk), "engine": cpu(Stage::Engine), "process": process_seconds(),

@@ -66,6 +66,7 @@ impl Origin {
             group: Default::default(),
             planned: algorithm.shape().is_some(),
             roots: Some(RootsKey::Own(key.clone())).filter(|_| drafted),
+            web_seeds: false,
             throttle: None,
         })?;
         let port = swarm.listen_addrs().first().map_or(0, std::net::SocketAddr::port);

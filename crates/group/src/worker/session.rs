@@ -321,6 +321,7 @@ pub(super) fn options(
         group: Default::default(),
         planned: false,
         roots: None,
+        web_seeds: false,
         throttle: None,
     }
 }

@@ -14,6 +14,7 @@ use crate::error::printable;
 use crate::extra::Raw;
 use crate::manifest::{MAX_LEN, Manifest, Outer, Version};
 use crate::tree::{self, Props};
+use crate::web_seed::WebSeeds;
 use crate::{Error, LeftOut, symlink};
 use std::ops::Range;
 use tidecast_hash::{Digest, LEAF, sha1, sha256};
@@ -78,8 +79,10 @@ impl Manifest {
             "info",
             "piece layers",
             "tidecast",
+            "url-list",
+            "httpseeds",
         ];
-        let [announce, list, comment, comment_utf8, created_by, date, info, layers, left_out] =
+        let [announce, list, comment, comment_utf8, created_by, date, info, layers, left_out, web, bep17] =
             fields(&mut c, "metainfo file", keys)?;
         if !c.rest().iter().all(u8::is_ascii_whitespace) {
             let (at, what) = (c.pos(), Fault::Trailing);
@@ -92,6 +95,7 @@ impl Manifest {
             created_by: text(torrent, created_by),
             creation_date: date.and_then(|at| Cursor::at(torrent, at).int().ok()),
             left_out: LeftOut::read(torrent, left_out),
+            web_seeds: WebSeeds::read(torrent, web, bep17),
         };
         let mut manifest = read_info(Cursor::at(torrent, info).skip()?, outer, drafts)?;
         if let Some(at) = layers.filter(|_| manifest.version.has_v2()) {

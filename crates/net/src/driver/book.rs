@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tidecast_identity::NodeId;
 use tidecast_swarm::Candidate;
+
+use crate::web::Seed;
 
 /// Candidates kept at most; later ones are dropped.
 const MAX_CANDIDATES: usize = 16_384;
@@ -38,6 +41,8 @@ impl Culprit {
 pub(crate) struct Book {
     addresses: Vec<Vec<SocketAddr>>,
     known: BTreeMap<SocketAddr, Candidate>,
+    /// Web seeds have no address here.
+    web: BTreeMap<Candidate, Arc<Seed>>,
     /// Until when; None for good.
     banned: BTreeMap<Culprit, Option<Instant>>,
 }
@@ -56,6 +61,27 @@ impl Book {
         }
         self.addresses.push(usable);
         Some(candidate)
+    }
+
+    /// Enters a web seed. None when the book is full.
+    pub(crate) fn enter_web(&mut self, seed: Arc<Seed>) -> Option<Candidate> {
+        let candidate = Candidate(u32::try_from(self.addresses.len()).ok()?);
+        self.addresses.push(Vec::new());
+        self.web.insert(candidate, seed);
+        Some(candidate)
+    }
+
+    /// The web seed that a candidate is.
+    pub(crate) fn web(&self, candidate: Candidate) -> Option<&Arc<Seed>> {
+        self.web.get(&candidate)
+    }
+
+    pub(crate) fn web_seeds(&self) -> impl Iterator<Item = &Arc<Seed>> {
+        self.web.values()
+    }
+
+    pub(crate) fn has_web(&self) -> bool {
+        !self.web.is_empty()
     }
 
     /// The candidate that listens at `address`, if any is known to.

@@ -10,9 +10,11 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::book::Culprit;
 use super::plan::Complained;
+use super::progress::Notice;
 use super::{Driver, Out};
 use crate::cpu::Stage;
 use crate::security::Security;
+use crate::web::Seed;
 
 /// Addresses in one introduction (BEP 11 says 50).
 const INTRODUCTIONS: usize = 50;
@@ -78,6 +80,9 @@ impl Driver {
 
     /// A node that has connected to us meanwhile is not dialled again, nor one that is banned.
     fn dial(&mut self, candidate: Candidate) {
+        if let Some(seed) = self.book.web(candidate) {
+            return crate::web::spawn(&self.shared, candidate, seed.clone());
+        }
         let addresses = self.book.addresses(candidate);
         let banned = addresses.iter().any(|a| self.book.is_banned(&Culprit::new(None, *a)));
         if banned {
@@ -89,8 +94,9 @@ impl Driver {
         crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
     }
 
+    /// It takes Tidecast's own messages; of a web seed, what stands for it does.
     fn is_tidecast(&self, peer: PeerId) -> bool {
-        self.conns.get(&peer).is_some_and(|c| matches!(c.protocol, Protocol::Tidecast { .. }))
+        self.conns.get(&peer).is_some_and(|c| !matches!(c.protocol, Protocol::Stock { .. }))
     }
 
     pub(super) fn send(&mut self, peer: PeerId, message: Message) {
@@ -110,6 +116,10 @@ impl Driver {
     fn ban(&mut self, peer: PeerId, reason: Reason) {
         let Some(conn) = self.conns.get(&peer) else { return };
         let (addr, node) = (conn.addr, conn.node);
+        if let Some(seed) = conn.web.clone() {
+            self.condemn_web(&seed);
+            return self.close(peer);
+        }
         let why = match reason {
             Reason::CorruptData => "it sent bytes that do not match their hashes".to_owned(),
             Reason::Protocol(rule) => format!("it broke the protocol: {rule}"),
@@ -124,12 +134,21 @@ impl Driver {
         self.close(peer);
     }
 
+    /// A web seed that lies is asked no more; others at its address are not to blame.
+    pub(super) fn condemn_web(&mut self, seed: &Seed) {
+        seed.drop_it();
+        let why = "dropped: it sent bytes that do not match their hashes".to_owned();
+        tracing::warn!(url = seed.url, why, "web seed");
+        self.notify(Notice::WebSeed { url: seed.url.clone(), why });
+    }
+
     fn announce_all(&mut self, peer: PeerId, have: &[Range<u32>]) {
         let pieces = self.manifest.piece_count();
         let all = matches!(have, [r] if r.start == 0 && r.end == pieces);
         let Some(conn) = self.conns.get_mut(&peer) else { return };
         let greeting = conn.greeting.take();
         match conn.protocol {
+            Protocol::Web { .. } => {}
             Protocol::Tidecast { .. } => {
                 for message in ext::describe(0, Mode::Reset, have) {
                     self.send(peer, Message::Tidecast(message));
@@ -241,6 +260,7 @@ impl Driver {
                 continue;
             }
             let message = match conn.protocol {
+                Protocol::Web { .. } => continue,
                 Protocol::Tidecast { .. } => Message::Tidecast(ext::Message::Peers { channel: 0, addrs }),
                 Protocol::Stock { .. } if self.manifest.private() => continue,
                 Protocol::Stock { .. } => {

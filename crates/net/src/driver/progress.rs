@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidecast_identity::NodeId;
 
-use super::{Conn, Driver};
+use super::{Conn, Driver, Out};
 use crate::cpu::Cpu;
+use crate::web::WebReport;
 
 /// A snapshot of one swarm as this node sees it.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Progress {
     pub unchecked_pieces: u32,
     /// Connected peers.
     pub peers: usize,
+    /// Connected web seeds.
+    pub web_seeds: usize,
     /// Payload received, bytes.
     pub received_bytes: u64,
     /// Payload sent, bytes.
@@ -71,6 +74,8 @@ pub struct Summary {
     pub progress: Progress,
     /// Everyone with whom payload was exchanged, and who is still connected.
     pub peers: Vec<PeerReport>,
+    /// The web seeds.
+    pub web_seeds: Vec<WebReport>,
     /// How long the swarm ran.
     pub elapsed: Duration,
     /// CPU time by stage.
@@ -108,6 +113,13 @@ pub enum Notice {
         /// Its address.
         addr: SocketAddr,
     },
+    /// A web seed gives nothing, or not all.
+    WebSeed {
+        /// Its URL, as the manifest has it.
+        url: String,
+        /// Why.
+        why: String,
+    },
     /// A piece of the seed's own files does not match the manifest.
     Damaged {
         /// The piece.
@@ -121,10 +133,61 @@ pub enum Notice {
 }
 
 impl Driver {
+    /// Says how far it is.
+    pub(super) fn publish(&mut self) {
+        self.published = Instant::now();
+        let progress = self.snapshot();
+        self.progress.send_replace(progress);
+    }
+
+    fn snapshot(&self) -> Progress {
+        let stats = self.engine.stats();
+        Progress {
+            wanted_bytes: self.wanted_bytes,
+            verified_bytes: self.verified_bytes,
+            pieces: self.manifest.piece_count(),
+            verified_pieces: stats.verified,
+            unchecked_pieces: self.unchecked.len() as u32,
+            peers: self.conns.values().filter(|c| c.web.is_none()).count(),
+            web_seeds: self.conns.values().filter(|c| c.web.is_some()).count(),
+            // What comes from a connection that has just ended counts too.
+            received_bytes: stats.received,
+            sent_bytes: self.sent,
+            duplicate_bytes: stats.duplicate,
+            corrupt_bytes: self.corrupt,
+            planned: self.role.is_some(),
+            gathering: self.is_gathering(),
+            serving: self.engine.is_serving(),
+            complete: self.is_complete(),
+        }
+    }
+
+    /// Closes all connections, and says how it went.
+    pub(super) fn stop(mut self) {
+        for conn in self.conns.values() {
+            let _ = conn.outbox.try_send(Out::Close);
+        }
+        let progress = self.snapshot();
+        let peers = self.reports();
+        let elapsed = self.start.elapsed();
+        let web_seeds = self.book.web_seeds().map(|seed| seed.report()).collect();
+        let cpu = self.shared.cpu.clone();
+        let summary = Summary { progress: progress.clone(), peers, web_seeds, elapsed, cpu };
+        self.progress.send_replace(progress);
+        if let Some(reply) = self.stopping.take() {
+            let _ = reply.send(summary);
+        }
+    }
+
     /// What was exchanged with each peer, those that are gone included.
     pub(super) fn reports(&self) -> Vec<PeerReport> {
         let mut peers: Vec<PeerReport> = Vec::new();
-        for report in self.ended.iter().cloned().chain(self.conns.values().map(Conn::report)) {
+        for report in self
+            .ended
+            .iter()
+            .cloned()
+            .chain(self.conns.values().filter(|c| c.web.is_none()).map(Conn::report))
+        {
             // A peer that came back is still one peer.
             match peers.iter_mut().find(|p| p.addr == report.addr && p.node == report.node) {
                 Some(known) => known.add(&report),

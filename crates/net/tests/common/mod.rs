@@ -42,6 +42,7 @@ pub fn options(opened: tidecast_store::Opened, security: Security) -> SwarmOptio
         group: Default::default(),
         planned: false,
         roots: None,
+        web_seeds: false,
         throttle: None,
     }
 }

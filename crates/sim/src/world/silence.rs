@@ -52,7 +52,7 @@ impl World {
     /// How long a block of which something keeps coming may take on a connection.
     fn patience(&self, conn: u32) -> u64 {
         let most = match self.conns[conn as usize].protocol {
-            Protocol::Tidecast { max_block } => max_block,
+            Protocol::Tidecast { max_block } | Protocol::Web { max_block, .. } => max_block,
             Protocol::Stock { .. } => LEAF,
         };
         BLOCK_MOST + TRICKLE_PER_LEAF * u64::from(self.longest.min(most).div_ceil(LEAF))

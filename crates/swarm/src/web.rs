@@ -1,0 +1,319 @@
+//! Web seeds (BEP 19): servers of HTTP that many nodes share, spared as the source of a plan is (`budget`).
+//!
+//! A web seed is a peer that has pieces, wants none, and is asked for runs. Left to themselves, nodes beside one web seed
+//! would each fetch the whole of it. So those that lack something and are connected divide it: the pieces are cut into
+//! *chunks*, and each chunk belongs to the node with the highest hash of its key and the chunk's number (rendezvous
+//! hashing), on which all agree without a message. A node asks the web seed for its own chunks only; the others come
+//! from their owners.
+//!
+//! What the owner does not bring is fetched all the same: a node that has its own chunks, and is waiting for peers, takes
+//! over those of which it is the next owner after [`IDLE`], then twice as many ranks each time. What a peer has already is
+//! not asked of a web seed while peers together give half of what the web seed does.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::api::{PeerId, Protocol, Time};
+use crate::bitset::to_ranges;
+use crate::engine::Engine;
+use crate::peer::Peer;
+
+/// How long a node waits for what others fetch before it takes over some of it.
+const IDLE: Duration = Duration::from_secs(2);
+/// Bytes of a chunk, and the least number of chunks.
+const CHUNK: u64 = 4 << 20;
+const CHUNKS: u32 = 64;
+
+/// One web seed.
+#[derive(Debug)]
+struct Web {
+    /// What the server has.
+    has: Vec<Range<u32>>,
+    /// Chunks of which we are the owner of this rank, or a better one, are ours to fetch.
+    rank: usize,
+    /// Since when we have nothing to ask of it that is ours.
+    idle: Option<Time>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Webs {
+    all: BTreeMap<PeerId, Web>,
+    /// This node's key, and those of its peers.
+    own: u64,
+    keys: BTreeMap<PeerId, u64>,
+    /// Who takes part in the division now, ascending, without us.
+    sharers: Vec<u64>,
+}
+
+impl Engine {
+    /// A connection that is a web seed.
+    pub(crate) fn web_up(&mut self, id: PeerId) {
+        let Some(Protocol::Web { key, .. }) = self.peers.get(&id).map(|p| p.protocol) else { return };
+        self.webs.own = key;
+        self.webs.all.insert(id, Web { has: Vec::new(), rank: 1, idle: None });
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.upload_only = true;
+        }
+    }
+
+    /// Both ends of this connection know its peer by this number.
+    pub(crate) fn on_key(&mut self, id: PeerId, key: u64) {
+        self.webs.keys.insert(id, key);
+        self.restless |= !self.webs.all.is_empty();
+    }
+
+    pub(crate) fn web_down(&mut self, id: PeerId) {
+        self.webs.keys.remove(&id);
+        self.webs.all.remove(&id);
+    }
+
+    /// What the server of a web seed has; false if the peer is none.
+    pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
+        let Some(web) = self.webs.all.get_mut(&id) else { return false };
+        web.has = pieces.to_vec();
+        self.webs.sharers = self.sharers();
+        self.divide(id);
+        true
+    }
+
+    /// The server has not this piece.
+    pub(crate) fn web_has_not(&mut self, id: PeerId, piece: u32) {
+        let Some(web) = self.webs.all.get_mut(&id) else { return };
+        let Some(at) = web.has.iter().position(|r| r.contains(&piece)) else { return };
+        let range = web.has.remove(at);
+        for part in [piece + 1..range.end, range.start..piece].into_iter().filter(|r| !r.is_empty()) {
+            web.has.insert(at, part);
+        }
+    }
+
+    /// Keys of the peers that fetch from the same web seeds as we do.
+    fn sharers(&self) -> Vec<u64> {
+        let fetches = |p: &Peer| !p.closing && !p.have.is_all() && !p.upload_only;
+        let keys = self.webs.keys.iter().filter(|(id, _)| self.peers.get(id).is_some_and(fetches));
+        let mut keys: Vec<u64> = keys.map(|(_, key)| *key).filter(|key| *key != self.webs.own).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Pieces in a chunk; the same at every node.
+    fn chunk(&self) -> u32 {
+        let longest = u64::from(self.pieces.length(0).max(1));
+        let most = u32::try_from(CHUNK / longest).unwrap_or(u32::MAX).max(1);
+        (self.pieces.count() / CHUNKS).clamp(1, most)
+    }
+
+    /// Makes our part of what the server has the pieces of the peer.
+    fn divide(&mut self, id: PeerId) {
+        let Some(web) = self.webs.all.get(&id) else { return };
+        let (own, sharers, chunk) = (self.webs.own, &self.webs.sharers, self.chunk());
+        let ours = match own == 0 || web.rank > sharers.len() {
+            true => web.has.clone(),
+            false => {
+                let mut last = (u32::MAX, false);
+                let mut is_ours = |piece: &u32| {
+                    let number = piece / chunk;
+                    if last.0 != number {
+                        last = (number, rank(own, sharers, number) < web.rank);
+                    }
+                    last.1
+                };
+                to_ranges(web.has.iter().cloned().flatten().filter(|p| is_ours(p)))
+            }
+        };
+        self.on_has_exactly(id, ours);
+    }
+
+    /// Divides again when others have come or gone, and takes over what they do not bring.
+    pub(crate) fn mind_webs(&mut self) {
+        if self.webs.all.is_empty() || self.pieces.left() == 0 {
+            return;
+        }
+        // Looked at again even if nothing may be requested.
+        self.restless = true;
+        let (now, sharers) = (self.now, self.sharers());
+        let changed = sharers != self.webs.sharers;
+        self.webs.sharers = sharers;
+        for id in self.webs.all.keys().copied().collect::<Vec<_>>() {
+            let Some(peer) = self.peers.get(&id).filter(|p| !p.closing) else { continue };
+            let idle = peer.outstanding == 0 && self.lacking(peer) == 0 && !self.fed(peer);
+            let ranks = self.webs.sharers.len();
+            let Some(web) = self.webs.all.get_mut(&id) else { continue };
+            if changed {
+                (web.rank, web.idle) = (1, None);
+            }
+            let since = *web.idle.get_or_insert(now);
+            let over = idle && now.since(since) >= IDLE && web.rank <= ranks;
+            if over {
+                web.rank = web.rank.saturating_mul(2);
+            }
+            if over || !idle {
+                web.idle = idle.then_some(now);
+            }
+            if over || changed {
+                self.divide(id);
+            }
+        }
+    }
+
+    /// Peers together give at least half of what this web seed does.
+    fn fed(&self, web: &Peer) -> bool {
+        let gives = |p: &&Peer| !p.is_web() && !p.closing && p.outstanding > 0;
+        let rates: u64 = self.peers.values().filter(gives).map(|p| p.window.rate()).sum();
+        rates > 0 && rates >= web.window.rate() / 2
+    }
+
+    /// Whether this peer is a web seed that need not be asked for the piece, because others have it and give.
+    pub(crate) fn spares_web(&self, id: PeerId, piece: u32) -> bool {
+        let Some(web) = self.peers.get(&id).filter(|p| p.is_web()) else { return false };
+        let gives = |p: &Peer| {
+            !p.is_web() && !p.closing && !p.chokes_us && !p.patience.doubtful() && p.have.has(piece)
+        };
+        self.fed(web) && self.peers.values().any(gives)
+    }
+}
+
+/// How many of the others come before `own` as owners of a chunk.
+fn rank(own: u64, others: &[u64], chunk: u32) -> usize {
+    let mine = (mix(own, chunk), own);
+    others.iter().filter(|key| (mix(**key, chunk), **key) > mine).count()
+}
+
+/// A hash of both (the finalizer of splitmix64).
+fn mix(key: u64, chunk: u32) -> u64 {
+    let mut z = key ^ u64::from(chunk).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::api::{Action, Block, Event, Limits, Policy, Setup};
+
+    const LEN: u32 = 64 << 10;
+    const PIECES: u32 = 200;
+    const WEB: PeerId = PeerId(0);
+    const MS: u64 = 1_000_000;
+
+    /// A node beside a web seed; what the web seed is asked for is delivered at once.
+    struct Node(Engine, u64, BTreeSet<u32>);
+
+    impl Node {
+        fn new(key: u64) -> Node {
+            let setup = Setup {
+                lengths: vec![LEN; PIECES as usize].into(),
+                have: vec![],
+                want: vec![0..PIECES],
+                policy: Policy::TIDECAST,
+                limits: Limits::default(),
+                seed: key,
+            };
+            let mut node = Node(Engine::new(setup, Time(0)).unwrap(), 0, BTreeSet::new());
+            let protocol = Protocol::Web { max_block: LEN, key };
+            node.give(Event::PeerUp { peer: WEB, protocol, candidate: None });
+            node
+        }
+
+        fn give(&mut self, event: Event) {
+            self.0.handle(Time(self.1), event);
+            self.0.check().unwrap();
+            while let Some(action) = self.0.poll() {
+                let pieces = match action {
+                    Action::RequestPieces { peer: WEB, pieces } => pieces,
+                    Action::Request { peer: WEB, block } => block.piece..block.piece + 1,
+                    _ => continue,
+                };
+                for piece in pieces {
+                    assert!(self.2.insert(piece), "piece {piece} is asked for twice");
+                    let block = Block { piece, begin: 0, len: LEN };
+                    self.0.handle(Time(self.1), Event::Received { peer: WEB, block });
+                    self.0.handle(Time(self.1), Event::Stored { peer: WEB, block, proven: false });
+                    self.0.handle(Time(self.1), Event::PieceVerified { piece });
+                }
+            }
+        }
+
+        fn meet(&mut self, peer: PeerId, key: u64) {
+            let protocol = Protocol::Tidecast { max_block: LEN };
+            self.give(Event::PeerUp { peer, protocol, candidate: None });
+            self.give(Event::Key { peer, key });
+            self.give(Event::HasNone { peer });
+        }
+
+        fn pass(&mut self, ms: u64) {
+            for _ in 0..ms / 50 {
+                self.1 += 50 * MS;
+                self.give(Event::Tick);
+            }
+        }
+    }
+
+    #[test]
+    fn alone_it_fetches_all() {
+        let mut node = Node::new(1);
+        node.give(Event::HasAll { peer: WEB });
+        assert!(node.0.is_complete());
+    }
+
+    #[test]
+    fn those_who_know_each_other_fetch_different_parts() {
+        let keys = [11, 22, 33, 44];
+        let mut asked = vec![0; PIECES as usize];
+        for own in keys {
+            let mut node = Node::new(own);
+            for (n, other) in (1..).zip(keys.iter().filter(|k| **k != own)) {
+                node.meet(PeerId(n), *other);
+            }
+            node.give(Event::HasAll { peer: WEB });
+            node.2.iter().for_each(|p| asked[*p as usize] += 1);
+            assert!((20..90).contains(&node.2.len()), "{}", node.2.len());
+        }
+        assert!(asked.iter().all(|n| *n == 1), "{asked:?}");
+    }
+
+    #[test]
+    fn what_the_owner_does_not_bring_is_fetched_after_a_while() {
+        let mut node = Node::new(5);
+        (1..=5).for_each(|n| node.meet(PeerId(n), u64::from(n) * 7));
+        node.give(Event::HasAll { peer: WEB });
+        let first = node.2.len();
+        node.pass(1900);
+        assert_eq!(node.2.len(), first);
+        node.pass(400);
+        assert!(node.2.len() > first && !node.0.is_complete(), "{first} {}", node.2.len());
+        node.pass(7000);
+        assert!(node.0.is_complete());
+    }
+
+    #[test]
+    fn a_peer_that_goes_leaves_its_part_to_the_others() {
+        let mut node = Node::new(5);
+        node.meet(PeerId(1), 6);
+        node.give(Event::HasAll { peer: WEB });
+        assert!(!node.0.is_complete());
+        node.give(Event::PeerDown { peer: PeerId(1) });
+        node.pass(300);
+        assert!(node.0.is_complete());
+    }
+
+    #[test]
+    fn only_what_the_server_has_is_asked_of_it() {
+        let mut node = Node::new(5);
+        node.give(Event::HasExactly { peer: WEB, pieces: vec![0..10, 20..30] });
+        assert_eq!(to_ranges(node.2.iter().copied()), [0..10, 20..30]);
+        let mut less = Node::new(5);
+        less.meet(PeerId(1), 6);
+        less.0.handle(Time(0), Event::HasNot { peer: WEB, piece: 3 });
+        less.give(Event::HasAll { peer: WEB });
+        less.give(Event::HasNot { peer: WEB, piece: 199 });
+        less.pass(6000);
+        assert!(less.2.len() >= 198, "{}", less.2.len());
+    }
+}
