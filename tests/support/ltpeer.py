@@ -37,6 +37,8 @@ def make(a: argparse.Namespace) -> None:
     torrent = lt.create_torrent(storage, a.piece, flag)
     for url in a.tracker:
         torrent.add_tracker(url)
+    for url in a.web_seed:
+        torrent.add_url_seed(url)
     if a.ca:
         torrent.set_root_cert(open(a.ca).read())
     lt.set_piece_hashes(torrent, os.path.dirname(os.path.abspath(a.dir)))
@@ -114,6 +116,7 @@ def main() -> None:
     p.add_argument("--listen", default="127.0.0.1:0")
     p.add_argument("--peer", action="append", default=[])
     p.add_argument("--tracker", action="append", default=[])
+    p.add_argument("--web-seed", action="append", default=[])
     p.add_argument("--rate", type=int, default=0)
     p.add_argument("--ssl", nargs=3)
     p.add_argument("--encrypt", choices=sorted(LEVELS))
