@@ -227,21 +227,31 @@ def test_what_was_fetched_is_gone_on_with(tide, start, data, tmp_path):
         assert trees.same(data, tmp_path / "got/data", modes=False) and done["received"] < done["bytes"]
 
 
-@pytest.mark.parametrize("fmt", ("v1", "v2"))
-def test_nodes_beside_one_web_seed_fetch_one_copy_together(tide, start, port, tmp_path, fmt):
+def test_without_ranges_a_large_file_is_fetched_in_order(tide, start, tmp_path):
+    data = trees.blob(tmp_path / "www/data.bin", 40 << 20)
+    with WebServer(data.parent, ranges=False) as web:
+        done = get(tide, torrent(start, tmp_path, data, "v1", web.url), tmp_path).last("done")
+        assert done["received"] == data.stat().st_size and len(web.requests) <= 3, web.requests
+    trees.assert_same(data, tmp_path / "got/data.bin")
+
+
+@pytest.mark.parametrize("fmt,ranges,most", (("v1", True, 1.2), ("v2", True, 1.2), ("v2", False, 1.8)))
+def test_nodes_beside_one_web_seed_fetch_one_copy_together(tide, start, port, tmp_path, fmt, ranges, most):
     data = trees.blob(tmp_path / "www/data.bin", 24 << 20)
     here = [f"127.0.0.1:{port()}" for _ in range(3)]
-    with WebServer(data.parent, rate=8 << 20) as web:
+    with WebServer(data.parent, rate=8 << 20, ranges=ranges) as web:
         manifest = tide.publish(data, tmp_path / "m.torrent", "--format", fmt, "--web-seed", web.url + "data.bin")
         getting = [tide.run("get", manifest, "--to", tmp_path / f"got{n}", "--plain", "--no-lsd", "--listen", address, "--json",
                             "--seed-for", "20s", *(word for other in here if other != address for word in ("--peer", other)))
                    for n, address in enumerate(here)]
         for n, proc in enumerate(getting):
             proc.until("it is there", lambda: trees.same(data, tmp_path / f"got{n}/data.bin"))
-        assert web.sent <= 1.2 * data.stat().st_size, web.sent / data.stat().st_size
+        copies = web.sent / data.stat().st_size
+        print(f"copies fetched: {copies:.2f}")
+        assert copies <= most
 
 
 def test_a_mount_reads_through_a_web_seed(mounts, tide, data, tmp_path):
     with WebServer(data.parent) as web:
         manifest = tide.publish(data, tmp_path / "m.torrent", "--web-seed", web.url)
-        trees.assert_same(data, mounts.mount(tide, manifest, tmp_path / "at", "--plain", "--no-lsd"))
+        trees.assert_same(data, mounts.mount(tide, manifest, tmp_path / "at", "--plain"))

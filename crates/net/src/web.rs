@@ -46,8 +46,9 @@ const TRIES: u32 = 8;
 const MISSES: usize = 16;
 /// The longest pause that a server may ask for.
 const PAUSE_MOST: Duration = Duration::from_secs(300);
-/// Where a server ignores ranges, each file is fetched from its start: so far into it at most.
-const FROM_START: u64 = 64 << 20;
+/// Where a server ignores ranges, each file is fetched from its start, and what is not wanted is read and dropped: at most
+/// as much as all the data has, and this.
+const SPARE: u64 = 64 << 20;
 
 /// Why a web seed gives nothing, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +56,7 @@ pub(crate) enum WebError {
     #[error("{url} is not there: HTTP status {status}")]
     Missing { file: u32, url: String, status: u16 },
     #[error(
-        "{url}: the server ignores ranges (it answers 200); only the first 64 MiB of each file are fetched from it"
+        "{url}: the server ignores ranges (it answers 200), and has sent more than once what is here already"
     )]
     NoRanges { url: String },
     #[error("{url}: HTTP status {status}")]
@@ -78,6 +79,7 @@ pub(crate) struct Seed {
     pub(crate) url: String,
     manifest: Arc<Manifest>,
     received: AtomicU64,
+    dropped_bytes: AtomicU64,
     /// It lied, or has nothing of what it should: nothing is asked of it any more.
     dropped: AtomicBool,
     state: Mutex<State>,
@@ -113,6 +115,7 @@ impl Seed {
             url: url.to_owned(),
             manifest: manifest.clone(),
             received: AtomicU64::new(0),
+            dropped_bytes: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             state: Mutex::default(),
         }
@@ -136,31 +139,25 @@ impl Seed {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    fn from_start(&self) -> bool {
+    fn knows_no_ranges(&self) -> bool {
         self.state.lock().from_start
     }
 
     /// Whether the server can give all of a piece, as far as is known.
     fn has(&self, piece: u32) -> bool {
         let state = self.state.lock();
-        if state.missing.is_empty() && !state.from_start {
+        if state.missing.is_empty() {
             return true;
         }
         let mut spans =
             self.manifest.spans(piece, 0, self.manifest.piece_len(piece)).filter(|span| !span.pad);
-        spans.all(|span| {
-            let far = state.from_start && span.offset + u64::from(span.len) > FROM_START;
-            !state.missing.contains(&span.file) && !far
-        })
+        spans.all(|span| !state.missing.contains(&span.file))
     }
 
     /// All pieces that it has.
     fn pieces(&self) -> Vec<Range<u32>> {
         let count = self.manifest.piece_count();
-        let plain = {
-            let state = self.state.lock();
-            state.missing.is_empty() && !state.from_start
-        };
+        let plain = self.state.lock().missing.is_empty();
         let mut ranges: Vec<Range<u32>> = Vec::new();
         if plain {
             ranges.extend((count > 0).then_some(0..count));
@@ -187,6 +184,12 @@ impl Seed {
         Ok(())
     }
 
+    /// Bytes of a server that ignores ranges were read and dropped; false if that is too much.
+    fn may_drop(&self, bytes: u64) -> bool {
+        let all = self.dropped_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        all <= self.manifest.total_len().saturating_add(SPARE)
+    }
+
     fn came(&self, bytes: u32) {
         self.received.fetch_add(u64::from(bytes), Ordering::Relaxed);
         self.state.lock().fails = 0;
@@ -197,6 +200,9 @@ impl Seed {
         let mut state = self.state.lock();
         state.fails = state.fails.saturating_add(1);
         state.why = Some(error.to_string());
+        if let WebError::NoRanges { .. } = error {
+            self.dropped.store(true, Ordering::Relaxed);
+        }
         if let WebError::Busy { after: Some(after), .. } = error {
             state.not_before = Some(Instant::now() + (*after).min(PAUSE_MOST));
         }
@@ -279,7 +285,7 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
         listens: None,
         node: None,
         client: "web seed".into(),
-        protocol: Protocol::Web { max_block: BUFFER as u32, key },
+        protocol: Protocol::Web { max_block: BUFFER as u32, in_order: seed.knows_no_ranges(), key },
         candidate: Some(candidate),
         remote_id: new_peer_id(),
         outgoing: true,

@@ -75,6 +75,8 @@ pub enum Protocol {
     Web {
         /// Largest block that is asked for at once, bytes; as of a Tidecast peer.
         max_block: u32,
+        /// Ranges are ignored: what is asked for must come in order.
+        in_order: bool,
         /// The number by which this node's peers know it ([`Event::Key`]); 0: it divides nothing with them, as who fetches
         /// on demand.
         key: u64,

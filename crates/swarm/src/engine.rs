@@ -261,27 +261,15 @@ impl Engine {
         }
         match event {
             Event::Key { peer, key } => self.on_key(peer, key),
-            Event::HasAll { peer } => {
-                let all = 0..self.pieces.count();
-                if !self.web_has(peer, &[all]) {
-                    self.on_has_all(peer);
-                }
-            }
+            Event::HasAll { peer } => self.on_has_all(peer),
             Event::HasNone { peer } => {
                 self.has_none(peer);
                 self.introduced(peer);
             }
-            Event::HasExactly { peer, pieces } => {
-                if !self.web_has(peer, &pieces) {
-                    self.on_has_exactly(peer, pieces);
-                }
-            }
+            Event::HasExactly { peer, pieces } => self.on_has_exactly(peer, pieces),
             Event::Has { peer, pieces } => self.on_has(peer, &[pieces]),
             Event::HasMore { peer, pieces } => self.on_has(peer, &pieces),
-            Event::HasNot { peer, piece } => {
-                self.web_has_not(peer, piece);
-                self.on_has_not(peer, piece);
-            }
+            Event::HasNot { peer, piece } => self.on_has_not(peer, piece),
             Event::Choked { peer } => self.on_choked(peer),
             Event::Unchoked { peer } => self.on_unchoked(peer),
             Event::Interested { peer } => self.on_interested(peer, true),
@@ -342,7 +330,7 @@ impl Engine {
     }
 
     /// Where the picker keeps a piece: priority, level, deadline.
-    fn place(&self, piece: u32) -> Option<(u8, u8, Option<Time>)> {
+    pub(crate) fn place(&self, piece: u32) -> Option<(u8, u8, Option<Time>)> {
         let pick = self.pieces.state(piece) == State::Missing
             && !self.blame.is_solo(piece)
             && !self.is_awaited(piece);

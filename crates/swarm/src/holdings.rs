@@ -31,6 +31,9 @@ impl Engine {
 
     /// The peer has all.
     pub(crate) fn on_has_all(&mut self, id: PeerId) {
+        if self.web_has(id, std::slice::from_ref(&(0..self.pieces.count()))) {
+            return;
+        }
         self.has_none(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.have.become_all();
@@ -69,6 +72,13 @@ impl Engine {
                 return;
             }
         }
+        if !self.web_has(id, &pieces) {
+            self.has_exactly(id, pieces);
+        }
+    }
+
+    /// ... as far as we are to ask it.
+    pub(crate) fn has_exactly(&mut self, id: PeerId, pieces: Vec<Range<u32>>) {
         self.has_none(id);
         for range in pieces {
             self.add_pieces(id, range);
@@ -172,6 +182,7 @@ impl Engine {
         if !self.sound_pieces(id, &(piece..piece.saturating_add(1))) {
             return;
         }
+        self.web_has_not(id, piece);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.have.is_all() {
             peer.relapses += 1;

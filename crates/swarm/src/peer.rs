@@ -174,6 +174,11 @@ impl Peer {
         matches!(self.protocol, Protocol::Web { .. })
     }
 
+    /// It gives what it has in order only.
+    pub(crate) fn in_order(&self) -> bool {
+        matches!(self.protocol, Protocol::Web { in_order: true, .. })
+    }
+
     /// It answers a request that it will not serve with a reject.
     pub(crate) fn rejects(&self) -> bool {
         !matches!(self.protocol, Protocol::Stock { fast: false })

@@ -134,7 +134,10 @@ impl Engine {
     fn ask_missing(&mut self, id: PeerId, room: u64) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
         let most = RUN_MOST.min(peer.spare_requests());
-        let run = self.picker.pick(&peer.have, peer.cursor, most, &mut self.rng);
+        let run = match peer.in_order() {
+            true => self.next_in_order(peer, most),
+            false => self.picker.pick(&peer.have, peer.cursor, most, &mut self.rng),
+        };
         let Some(run) = run.filter(|r| !self.spares_source(id, r.start)) else { return false };
         let first = run.start;
         let len = self.pieces.length(first);
@@ -167,7 +170,8 @@ impl Engine {
         let Some(peer) = self.peers.get(&id) else { return false };
         let patience = peer.patience.stalled() || peer.patience.resting(self.now) || peer.chokes_us;
         let most = (self.pieces.left() / self.availability.seeds().max(1)).min(RESERVED);
-        if peer.is_stock() || peer.closing || patience || peer.asked.len() >= most as usize {
+        if peer.is_stock() || peer.in_order() || peer.closing || patience || peer.asked.len() >= most as usize
+        {
             return false;
         }
         if peer.spare_requests() == 0 {
@@ -242,6 +246,9 @@ impl Engine {
 
     /// Asks for blocks of a piece that others are delivering.
     fn join(&mut self, id: PeerId, room: u64) -> bool {
+        if self.peers.get(&id).is_some_and(Peer::in_order) {
+            return false;
+        }
         let from = self.rng.below(self.pieces.count());
         let open = self.pieces.open();
         let turn = open.range(from..).chain(open.range(..from)).take(OPEN_SCAN);

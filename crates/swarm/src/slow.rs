@@ -265,7 +265,7 @@ impl Engine {
         let (now, planned) = (self.now, self.planned());
         let drain = self.drain_time();
         let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
-        let usable = |p: &&Peer| !p.chokes_us && self.lacking(p) > 0;
+        let usable = |p: &&Peer| !p.chokes_us && !p.in_order() && self.lacking(p) > 0;
         let thieves: Vec<PeerId> =
             self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
         for thief in thieves {

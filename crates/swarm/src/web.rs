@@ -9,6 +9,8 @@
 //! What the owner does not bring is fetched all the same: a node that has its own chunks, and is waiting for peers, takes
 //! over those of which it is the next owner after [`IDLE`], then twice as many ranks each time. What a peer has already is
 //! not asked of a web seed while peers together give half of what the web seed does.
+//!
+//! A server that ignores ranges gives each file from its start: it is asked in order, by one node for all.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,6 +32,8 @@ const CHUNKS: u32 = 64;
 struct Web {
     /// What the server has.
     has: Vec<Range<u32>>,
+    /// It is asked in order, and not divided.
+    whole: bool,
     /// Chunks of which we are the owner of this rank, or a better one, are ours to fetch.
     rank: usize,
     /// Since when we have nothing to ask of it that is ours.
@@ -50,9 +54,11 @@ pub(crate) struct Webs {
 impl Engine {
     /// A connection that is a web seed.
     pub(crate) fn web_up(&mut self, id: PeerId) {
-        let Some(Protocol::Web { key, .. }) = self.peers.get(&id).map(|p| p.protocol) else { return };
+        let Some(Protocol::Web { key, in_order, .. }) = self.peers.get(&id).map(|p| p.protocol) else {
+            return;
+        };
         self.webs.own = key;
-        self.webs.all.insert(id, Web { has: Vec::new(), rank: 1, idle: None });
+        self.webs.all.insert(id, Web { has: Vec::new(), whole: in_order, rank: 1, idle: None });
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.upload_only = true;
         }
@@ -108,7 +114,8 @@ impl Engine {
     /// Makes our part of what the server has the pieces of the peer.
     fn divide(&mut self, id: PeerId) {
         let Some(web) = self.webs.all.get(&id) else { return };
-        let (own, sharers, chunk) = (self.webs.own, &self.webs.sharers, self.chunk());
+        let chunk = if web.whole { u32::MAX } else { self.chunk() };
+        let (own, sharers) = (self.webs.own, &self.webs.sharers);
         let ours = match own == 0 || web.rank > sharers.len() {
             true => web.has.clone(),
             false => {
@@ -123,7 +130,7 @@ impl Engine {
                 to_ranges(web.has.iter().cloned().flatten().filter(|p| is_ours(p)))
             }
         };
-        self.on_has_exactly(id, ours);
+        self.has_exactly(id, ours);
     }
 
     /// Divides again when others have come or gone, and takes over what they do not bring.
@@ -156,6 +163,17 @@ impl Engine {
                 self.divide(id);
             }
         }
+    }
+
+    /// The next missing pieces of a server that gives them in order.
+    pub(crate) fn next_in_order(&self, peer: &Peer, most: u32) -> Option<Range<u32>> {
+        let count = self.pieces.count();
+        let from = peer.cursor.unwrap_or(0).min(count);
+        let missing = |piece: &u32| peer.have.has(*piece) && self.place(*piece).is_some();
+        let first = (from..count).chain(0..from).find(missing)?;
+        let last = first.saturating_add(most.max(1)).min(count);
+        let end = (first + 1..last).find(|piece| !missing(piece)).unwrap_or(last);
+        Some(first..end)
     }
 
     /// Peers together give at least half of what this web seed does.
@@ -192,8 +210,6 @@ fn mix(key: u64, chunk: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::api::{Action, Block, Event, Limits, Policy, Setup};
 
@@ -203,10 +219,14 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// A node beside a web seed; what the web seed is asked for is delivered at once.
-    struct Node(Engine, u64, BTreeSet<u32>);
+    struct Node(Engine, u64, Vec<u32>);
 
     impl Node {
         fn new(key: u64) -> Node {
+            Self::beside(key, false)
+        }
+
+        fn beside(key: u64, in_order: bool) -> Node {
             let setup = Setup {
                 lengths: vec![LEN; PIECES as usize].into(),
                 have: vec![],
@@ -215,8 +235,8 @@ mod tests {
                 limits: Limits::default(),
                 seed: key,
             };
-            let mut node = Node(Engine::new(setup, Time(0)).unwrap(), 0, BTreeSet::new());
-            let protocol = Protocol::Web { max_block: LEN, key };
+            let mut node = Node(Engine::new(setup, Time(0)).unwrap(), 0, Vec::new());
+            let protocol = Protocol::Web { max_block: LEN, in_order, key };
             node.give(Event::PeerUp { peer: WEB, protocol, candidate: None });
             node
         }
@@ -231,7 +251,8 @@ mod tests {
                     _ => continue,
                 };
                 for piece in pieces {
-                    assert!(self.2.insert(piece), "piece {piece} is asked for twice");
+                    assert!(!self.2.contains(&piece), "piece {piece} is asked for twice");
+                    self.2.push(piece);
                     let block = Block { piece, begin: 0, len: LEN };
                     self.0.handle(Time(self.1), Event::Received { peer: WEB, block });
                     self.0.handle(Time(self.1), Event::Stored { peer: WEB, block, proven: false });
@@ -304,9 +325,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_ranges_is_asked_in_order_by_one_node() {
+        let all: Vec<u32> = (0..PIECES).collect();
+        let owners = [11, 22, 33].map(|own| {
+            let mut node = Node::beside(own, true);
+            for (n, other) in (1..).zip([11, 22, 33].iter().filter(|k| **k != own)) {
+                node.meet(PeerId(n), *other);
+            }
+            node.give(Event::HasAll { peer: WEB });
+            assert!(node.2.is_empty() || node.2 == all, "{:?}", node.2);
+            usize::from(node.2 == all)
+        });
+        assert_eq!(owners.iter().sum::<usize>(), 1);
+    }
+
+    #[test]
     fn only_what_the_server_has_is_asked_of_it() {
         let mut node = Node::new(5);
         node.give(Event::HasExactly { peer: WEB, pieces: vec![0..10, 20..30] });
+        node.2.sort_unstable();
         assert_eq!(to_ranges(node.2.iter().copied()), [0..10, 20..30]);
         let mut less = Node::new(5);
         less.meet(PeerId(1), 6);

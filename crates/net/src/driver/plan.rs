@@ -182,6 +182,7 @@ mod tests {
             outgoing,
             takes_offers: true,
             gathers: false,
+            web: None,
             member: None,
             greeting: None,
             outbox: mpsc::channel(1).0,

@@ -18,6 +18,9 @@ use crate::shared::Shared;
 /// A block comes within this, or who sends a byte now and then would never end. Others are asked long before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 
+/// An answer from the start of a file is kept open for so long, though nothing is asked for.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// See the head of the file.
 pub(super) struct Lane {
     pub(super) shared: Arc<Shared>,
@@ -31,13 +34,20 @@ impl Lane {
     /// Fetches until something fails that concerns all of the server.
     pub(super) async fn run(self, mut source: Source, mut news: watch::Receiver<()>) -> Result<(), WebError> {
         loop {
-            let from_start = self.seed.from_start();
+            let from_start = self.seed.knows_no_ranges();
             // One request from the start of a file brings all that is asked for.
             let idle = from_start && self.number > 0;
             let follows = |a: &Block, b: &Block| self.follows(a, b);
             if idle || !self.work.lock().take(self.number, from_start, follows) {
-                source.rest();
-                news.changed().await.map_err(|_| WebError::Stopping)?;
+                let wait = if from_start { LINGER } else { Duration::ZERO };
+                let told = match timeout(wait, news.changed()).await {
+                    Ok(told) => told,
+                    Err(_) => {
+                        source.rest();
+                        news.changed().await
+                    }
+                };
+                told.map_err(|_| WebError::Stopping)?;
                 continue;
             }
             while let Some(block) = { self.work.lock().next(self.number) } {
@@ -62,17 +72,9 @@ impl Lane {
     /// What a server merely lacks costs it those pieces.
     async fn excuse(&self, error: WebError) -> Result<(), WebError> {
         let manifest = &self.shared.manifest;
-        let doubtful = match &error {
-            WebError::Missing { file, .. } => {
-                self.seed.misses(*file, &error)?;
-                manifest.file_pieces(*file)
-            }
-            WebError::NoRanges { .. } => {
-                self.seed.state.lock().why = Some(error.to_string());
-                0..manifest.piece_count()
-            }
-            _ => return Err(error),
-        };
+        let WebError::Missing { file, .. } = &error else { return Err(error) };
+        self.seed.misses(*file, &error)?;
+        let doubtful = manifest.file_pieces(*file);
         super::tell(&self.shared, &self.seed, &error).await;
         let (peer, inbox) = (self.peer, &self.shared.inbox);
         for piece in doubtful.filter(|piece| !self.seed.has(*piece)) {

@@ -10,7 +10,7 @@ use tidecast_discovery::web::{Answer, Connection, Reach};
 use tidecast_discovery::{Scheme, TrackerUrl};
 use tidecast_metainfo::{ContentRange, clean_web_seed};
 
-use super::{FROM_START, Seed, WebError};
+use super::{Seed, WebError};
 use crate::shared::Shared;
 
 /// Redirects followed for one request.
@@ -60,7 +60,10 @@ impl Source {
         self.open(file, 0, 1).await?;
         let body = self.body.as_mut().ok_or(WebError::Stopping)?;
         let (addr, mut byte) = (body.connection.addr(), [0]);
-        self.fill(file, 0, &mut byte, 1, &mut || ()).await?;
+        // Of a server that ignores ranges, the answer is read on later.
+        if !self.seed.knows_no_ranges() {
+            self.fill(file, 0, &mut byte, 1, &mut || ()).await?;
+        }
         Ok(addr)
     }
 
@@ -73,7 +76,7 @@ impl Source {
         end: u64,
         coming: &mut impl FnMut(),
     ) -> Result<(), WebError> {
-        let gap = if self.seed.from_start() { FROM_START } else { GAP };
+        let gap = if self.seed.knows_no_ranges() { u64::MAX } else { GAP };
         let goes_on = |body: &Body| {
             body.file == file && body.at <= offset && offset - body.at <= gap && offset < body.end
         };
@@ -99,6 +102,9 @@ impl Source {
             let skip = offset.saturating_sub(body.at).min(body.rest.len() as u64) as usize;
             body.rest.advance(skip);
             body.at += skip as u64;
+            if self.seed.knows_no_ranges() && !self.seed.may_drop(skip as u64) {
+                return Err(WebError::NoRanges { url: body.url.to_string() });
+            }
             if body.at < offset {
                 continue;
             }
@@ -250,11 +256,9 @@ impl Source {
                 if let Some(there) = answer.length.filter(|there| *there != len) {
                     return Err(other(there));
                 }
-                if !self.seed.from_start() && (len > 1) {
-                    self.seed.state.lock().from_start = true;
-                }
-                if end > FROM_START {
-                    return Err(WebError::NoRanges { url: text() });
+                let whole = offset == 0 && end == len;
+                if !whole && !std::mem::replace(&mut self.seed.state.lock().from_start, true) && offset > 0 {
+                    return Err(wrong(url.as_str(), "the server ignores ranges (it answers 200)"));
                 }
                 Ok((0, len))
             }
