@@ -36,8 +36,8 @@ struct Web {
     whole: bool,
     /// Chunks of which we are the owner of this rank, or a better one, are ours to fetch.
     rank: usize,
-    /// Since when we have nothing to ask of it that is ours.
-    idle: Option<Time>,
+    /// Since when we have nothing to ask of it that is ours, and what we had received then, bytes.
+    idle: Option<(Time, u64)>,
 }
 
 /// See the head of the file.
@@ -145,19 +145,22 @@ impl Engine {
         self.webs.sharers = sharers;
         for id in self.webs.all.keys().copied().collect::<Vec<_>>() {
             let Some(peer) = self.peers.get(&id).filter(|p| !p.closing) else { continue };
-            let idle = peer.outstanding == 0 && self.lacking(peer) == 0 && !self.fed(peer);
-            let ranks = self.webs.sharers.len();
+            let idle = peer.outstanding == 0 && self.lacking(peer) == 0;
+            let (half, ranks, received) =
+                (peer.window.rate() / 2, self.webs.sharers.len(), self.totals.received);
             let Some(web) = self.webs.all.get_mut(&id) else { continue };
             if changed {
                 (web.rank, web.idle) = (1, None);
             }
-            let since = *web.idle.get_or_insert(now);
-            let over = idle && now.since(since) >= IDLE && web.rank <= ranks;
+            let (since, had) = *web.idle.filter(|_| idle).get_or_insert((now, received));
+            let waited = now.since(since);
+            // Those who give half of what the web seed does are not helped.
+            let gained = u128::from(received - had) * 1000;
+            let fed = gained > 0 && gained >= u128::from(half) * waited.as_millis();
+            let over = idle && waited >= IDLE && !fed && web.rank <= ranks;
+            web.idle = (idle && !over).then_some(if waited >= IDLE { (now, received) } else { (since, had) });
             if over {
                 web.rank = web.rank.saturating_mul(2);
-            }
-            if over || !idle {
-                web.idle = idle.then_some(now);
             }
             if over || changed {
                 self.divide(id);
@@ -311,6 +314,30 @@ mod tests {
         assert!(node.2.len() > first && !node.0.is_complete(), "{first} {}", node.2.len());
         node.pass(7000);
         assert!(node.0.is_complete());
+    }
+
+    #[test]
+    fn a_slow_owner_is_not_helped_while_it_gives() {
+        let beside = |own: u64, other: u64| {
+            let mut node = Node::beside(own, true);
+            node.meet(PeerId(1), other);
+            node.give(Event::HasAll { peer: WEB });
+            node
+        };
+        // One of the two is the owner.
+        let both = [beside(11, 22), beside(22, 11)];
+        let mut node = both.into_iter().find(|node| node.2.is_empty()).unwrap();
+        for piece in 0..5 {
+            node.pass(1500);
+            assert!(node.2.is_empty(), "after {piece} pieces");
+            node.give(Event::Has { peer: PeerId(1), pieces: piece..piece + 1 });
+            let block = Block { piece, begin: 0, len: LEN };
+            node.give(Event::Received { peer: PeerId(1), block });
+            node.give(Event::Stored { peer: PeerId(1), block, proven: false });
+            node.give(Event::PieceVerified { piece });
+        }
+        node.pass(5000);
+        assert!(!node.2.is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 const BLOCK_MOST: Duration = Duration::from_mins(10);
 
 /// An answer from the start of a file is kept open for so long, though nothing is asked for.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER: Duration = Duration::from_millis(500);
 
 /// See the head of the file.
 pub(super) struct Lane {
