@@ -42,8 +42,8 @@ fuzz: ## every fuzz target for 10 minutes
 classad-soak: setup ## 500,000 fresh random ClassAd expressions beside HTCondor's own library
 	@TIDECAST_FRESH=20 .venv/bin/python -m pytest -q tests/e2e/test_classad.py
 
-copy-soak: setup ## what `copy` leaves out, deletes and says, beside rsync on 1,000 fresh random trees
-	@TIDECAST_FRESH=100 .venv/bin/python -m pytest -q tests/e2e/test_copy_filter.py $(ARGS)
+copy-soak: setup ## what `copy` leaves out, deletes, keeps and says, beside rsync on 2,000 fresh random trees
+	@TIDECAST_FRESH=100 .venv/bin/python -m pytest -q tests/e2e/test_copy_filter.py tests/e2e/test_copy_flags.py $(ARGS)
 
 field-soak: setup ## what a field shows of 6,000 fresh random files, beside xarray and netCDF4
 	@TIDECAST_FRESH=20 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest -q tests/e2e/test_field_missing.py -k those_of

@@ -1,5 +1,6 @@
 """`tidecast copy`: what paths mean and where they may lead, servers and hosts of ssh together, what is refused, and in which words."""
 import os
+import re
 import pathlib
 import subprocess
 
@@ -171,10 +172,11 @@ def test_links_of_links_and_their_attributes_arrive(here, tmp_path):
 
 @pytest.mark.parametrize("words", [
     ("--readers", "0"), ("--streams", "0"), ("--streams", "100000"), ("--pool", "0"), ("--limit", "0bit"), ("--congestion", "nope"),
-    ("-e", "ssh -p 2"), ("--bwlimit", "3"), ("--filter", "- *.c"), ("--exclude", "- "), ("--resume=perhaps",)])
+    ("--bwlimit", "fast"), ("--filter", "- *.c"), ("--chmod", "rw"), ("--chown", ":"), ("--max-size", "big"),
+    ("--max-delete", "-1"), ("--modify-window", "1s"), ("--files-from", "x"), ("--exclude", "- "), ("--resume=perhaps",)])
 def test_values_that_cannot_be_are_refused(words, here, tmp_path):
     said = here("copy", *words, "--from-null", "1MB", "--to-null", tmp_path, code=2, timeout=20).err
-    hint = {"-e": "--ssh", "--bwlimit": "--limit", "--filter": "--exclude", "--exclude": "no pattern", "--congestion": "it has"}.get(words[0])
+    hint = {"--files-from": "--include-from", "--filter": "--exclude", "--chmod": "u+rwX", "--exclude": "no pattern", "--congestion": "it has"}.get(words[0])
     assert hint is None or hint in said
 
 
@@ -194,7 +196,7 @@ def test_what_rsync_needs_for_it_is_taken(here, tmp_path):
 
 
 # All that rsync has, but for those that are ours too (-c, -n, -q, -u, -v) and -V, which asks for the version.
-TAKEN, REFUSED, VALUED = "arzHAXSPltpgoDEWysh", "RdbLkKUNOJxImCF046i", "efBTM"
+TAKEN, REFUSED, VALUED = "arzHAXSPltpgoDEWyshLkOJxI", "RdbKUNmCF046i", "fBTM"
 
 
 @pytest.mark.parametrize("flags", ["-avh", "-h", "-avzP", "-aHAX", "-rlptgoD", "-avzhP", "-hhh", *(f"-{flag}" for flag in TAKEN)])
@@ -203,6 +205,17 @@ def test_short_flags_of_rsync_copy(flags, here, tmp_path):
     (tmp_path / "src/file").write_text("1")
     here("copy", flags, tmp_path / "src", tmp_path / "dest")
     assert (tmp_path / "dest/src/file").read_text() == "1"
+
+
+def test_every_flag_of_rsync_is_done_or_refused_with_a_hint(here, tmp_path):
+    needs("rsync")
+    listed = subprocess.run(["rsync", "--help"], capture_output=True, text=True, check=True).stdout
+    (tmp_path / "src").mkdir()
+    for flag, value in re.findall(r"^(--[a-z0-9-]+)(=?)", listed, re.MULTILINE):
+        if flag in ("--no-OPTION", "--version", "--help"):
+            continue
+        said = here("copy", f"{flag}=1" if value else flag, code=2).err
+        assert "unexpected argument" not in said, said
 
 
 def test_short_flags_of_rsync_that_ask_for_something_else_are_refused(here, tmp_path):

@@ -155,7 +155,7 @@ pub(crate) enum Command {
     Cache(cmd::cache::Args),
     Admin(cmd::admin::Args),
     Plugin(cmd::plugin::Args),
-    Copy(cmd::copy::Args),
+    Copy(Box<cmd::copy::Args>),
     CopyServer(cmd::copy_server::Args),
     /// An end of a copy, which `copy` starts through ssh
     #[command(hide = true)]

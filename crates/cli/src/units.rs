@@ -37,6 +37,20 @@ read!(Size, units::size);
 read!(Span, units::duration);
 read!(Rate, units::rate);
 
+impl Size {
+    /// As rsync reads sizes: `10M` is binary, and `10M-1` a byte less.
+    pub(crate) fn as_rsync(text: &str) -> Result<Self, String> {
+        let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
+            (Some(text), _) => (text, 1),
+            (_, Some(text)) => (text, -1),
+            _ => (text, 0),
+        };
+        let is_bare = text.ends_with(|c: char| "kmgt".contains(c.to_ascii_lowercase()));
+        let size: Self = if is_bare { format!("{text}iB").parse()? } else { text.parse()? };
+        Ok(Self(size.0.saturating_add_signed(offset)))
+    }
+}
+
 /// Three digits and a unit: `1.23 GB`.
 fn short(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;

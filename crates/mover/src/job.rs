@@ -120,6 +120,9 @@ pub struct Walked {
     pub redone_bytes: u64,
     /// Whether that is all of it.
     pub complete: bool,
+    /// Directories of which only the name was sent, as paths in the copy: what is in them elsewhere stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<Vec<u8>>,
     /// The first problems.
     pub problems: Vec<Problem>,
     /// How many more there were.

@@ -17,11 +17,13 @@
 
 pub mod back;
 pub mod block;
+mod chmod;
 pub mod digest;
 pub mod end;
 pub mod entry;
 mod error;
 pub mod filter;
+pub mod flags;
 pub mod job;
 pub mod lineage;
 pub mod part;
@@ -32,4 +34,5 @@ pub mod source;
 pub mod spec;
 mod xattr;
 
+pub use chmod::Chmod;
 pub use error::Error;

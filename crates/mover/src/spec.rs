@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Rule;
+use crate::flags::{Alter, Keep, Only};
 use crate::lineage::Lineage;
 
 /// How the name of every staging directory begins. What is in one is no part of a tree.
@@ -22,10 +23,29 @@ pub struct SendSpec {
     pub checksum: bool,
     /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
     pub share: bool,
+    /// What the receiver keeps; no more need be sent.
+    pub keep: Keep,
+    /// Symbolic links that are sent as what they lead to.
+    pub follow: Follow,
+    /// What is mounted below a source: 1, its directories only; 2, not even these.
+    pub one_file_system: u8,
     /// Where it goes, if that is on the same host: then it is no part of the tree.
     pub dest: Option<OsString>,
     /// Instead of files: so many bytes of noise, in files of so many bytes.
     pub null: Option<(u64, u64)>,
+}
+
+/// Which symbolic links of a source are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Follow {
+    /// None.
+    #[default]
+    None,
+    /// Those that lead to directories.
+    Dirs,
+    /// All.
+    All,
 }
 
 /// What a receiver must know of a sender before it begins.
@@ -54,6 +74,16 @@ pub struct ReceiveSpec {
     pub update: bool,
     /// What the source does not have is deleted, but for names that `filter` leaves out.
     pub delete: bool,
+    /// But no more than so many names.
+    pub max_delete: Option<u64>,
+    /// A directory gives way to what is none, whatever is in it.
+    pub force: bool,
+    /// What is kept beside names and contents.
+    pub keep: Keep,
+    /// What is changed of that.
+    pub alter: Alter,
+    /// Which files are copied.
+    pub only: Only,
     /// As in [`SendSpec::filter`].
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
@@ -79,6 +109,11 @@ impl Default for ReceiveSpec {
             offer: Offer::default(),
             update: false,
             delete: false,
+            max_delete: None,
+            force: false,
+            keep: Keep::ALL,
+            alter: Alter::default(),
+            only: Only::default(),
             filter: Vec::new(),
             checksum: false,
             dry_run: false,

@@ -25,8 +25,13 @@ pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// Labels of security modules belong to a host and stay there.
 pub(crate) fn travels(name: &[u8], root: bool) -> bool {
     name.starts_with(b"user.")
-        || name.starts_with(b"system.posix_acl_")
+        || is_acl(name)
         || (root && (name == b"security.capability" || name.starts_with(b"trusted.")))
+}
+
+/// Whether it is an access control list.
+pub(crate) fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
 }
 
 /// Those of an open file that travel; None where the file system has none at all.

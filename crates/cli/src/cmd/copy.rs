@@ -3,6 +3,7 @@
 mod cpus;
 mod explain;
 mod filter;
+mod flags;
 mod many;
 mod memory;
 mod place;
@@ -22,6 +23,7 @@ use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
 use self::filter::Filter;
+use self::flags::Flags;
 pub(crate) use self::place::PORT;
 use self::place::Place;
 use self::rsync::Rsync;
@@ -37,10 +39,10 @@ use crate::units::{Rate, Size, Span};
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay (as with rsync; --checksum compares contents). Data goes in blocks of 4 MiB on encrypted connections of its own, so
 /// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
-/// more, and the others do that of one that breaks. Flags that rsync needs for this (-a, -r, -z, -P, -h, ...) may be given, and change nothing; -h alone
-/// asks for help.
+/// more, and the others do that of one that breaks. Flags of rsync mean what they mean to rsync: -a keeps everything, as no flag does; of -rlptgoD who names
+/// some keeps these alone (-rt: times, and no links, modes or owners). Those that ask for what is done anyway (-z, -P, -S, ...) change nothing; -h alone asks for help.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Args {
     /// What to copy, and last where to (with --to-memory only what)
     #[arg(required = true, value_name = "SRC... DEST")]
@@ -48,7 +50,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
     /// Delete what the sources do not have, but for what --exclude names
-    #[arg(long)]
+    #[arg(long, aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
     delete: bool,
     /// Compare contents, not times
     #[arg(short, long)]
@@ -76,6 +78,8 @@ pub(crate) struct Args {
     way: WayArgs,
     #[command(flatten)]
     tune: TuneArgs,
+    #[command(flatten)]
+    flags: Flags,
     #[command(flatten)]
     rsync: Rsync,
 }
@@ -132,7 +136,14 @@ pub(crate) struct WayArgs {
     #[arg(long, value_name = "@FILE|-")]
     key: Option<place::Key>,
     /// How to start the other end: a program and its words, in quotes where they have blanks
-    #[arg(long, value_name = "COMMAND", env = "TIDECAST_SSH", default_value = "ssh")]
+    #[arg(
+        short = 'e',
+        long,
+        alias = "rsh",
+        value_name = "COMMAND",
+        env = "TIDECAST_SSH",
+        default_value = "ssh"
+    )]
     ssh: Command,
     /// What tidecast is called there
     #[arg(long, value_name = "PROGRAM", default_value = "tidecast")]
@@ -274,7 +285,7 @@ impl Args {
     fn send(&self, sources: Vec<OsString>, filter: &[Rule]) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
         let (filter, checksum) = (filter.to_vec(), self.checksum);
-        Ok(SendSpec { sources, filter, checksum, null, ..SendSpec::default() })
+        Ok(SendSpec { sources, filter, checksum, null, ..self.flags.send.clone() })
     }
 
     fn receive(&self, to: &Place, filter: Vec<Rule>) -> ReceiveSpec {
@@ -293,7 +304,7 @@ impl Args {
             resume: self.resume == "auto",
             durable,
             null: self.tune.to_null,
-            ..ReceiveSpec::default()
+            ..self.flags.receive.clone()
         }
     }
 
@@ -305,7 +316,7 @@ impl Args {
             streams: self.tune.streams,
             fronts: self.tune.readers,
             pool: self.tune.pool.map(blocks),
-            rate: self.way.limit.map(|rate| rate.0 / 8),
+            rate: self.way.limit.or(self.flags.limit).map(|rate| rate.0 / 8),
             timeout: self.way.timeout.0,
         }
     }

@@ -31,9 +31,9 @@ const PROGRESS: Duration = Duration::from_millis(250);
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// To send this.
-    Send(SendSpec),
+    Send(Box<SendSpec>),
     /// To receive into this.
-    Receive(ReceiveSpec),
+    Receive(Box<ReceiveSpec>),
 }
 
 impl Role {
@@ -71,7 +71,7 @@ pub enum Way {
 }
 
 /// What ends say to each other, and how they check what comes. Others are not understood.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What is asked of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -364,7 +364,7 @@ fn dial(
             // Several pairs have identities of their own.
             let identity = Some(spec.offer.identity.clone()).filter(|identity| !identity.is_empty());
             let identity = identity.unwrap_or(offer.identity);
-            let spec = ReceiveSpec { offer: Offer { identity, ..offer }, ..spec.clone() };
+            let spec = ReceiveSpec { offer: Offer { identity, ..offer }, ..spec.as_ref().clone() };
             End::Receive(Receiving::new(&spec, None)?)
         }
         (None, Role::Send(spec)) => End::Send(Sending::new(spec, None)?),
@@ -488,7 +488,7 @@ mod tests {
     fn other_versions_are_told_so() {
         let mut request = Request {
             version: VERSION,
-            role: Role::Send(SendSpec::default()),
+            role: Role::Send(SendSpec::default().into()),
             options: Options::default(),
             way: Way::Channel,
         };

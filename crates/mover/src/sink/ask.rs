@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tidecast_hash::Digest;
 
-use super::attributes::{mtime, same_time};
+use super::attributes::mtime;
 use super::dirs::{Dirs, kind, look, split};
 use super::journal::id;
 use super::trouble::{Doing, Tried, Trouble};
@@ -25,8 +26,8 @@ pub(super) enum Here {
     No,
     /// It, perhaps with other attributes.
     Same { differs: bool },
-    /// Something newer that is to stay.
-    Newer,
+    /// Something that is to stay, or nothing where nothing is to be made.
+    Stays,
 }
 
 impl Directory {
@@ -48,7 +49,7 @@ impl Directory {
                 let have = self.have(staging, part, path)?;
                 want.files.push(Wanted { file: part.file, have });
             }
-            Some(Here::Newer) => self.keep(part.file),
+            Some(Here::Stays) => self.keep(part.file),
             Some(Here::Same { differs }) => {
                 self.keep(part.file);
                 if differs {
@@ -76,26 +77,34 @@ impl Directory {
         path: &[u8],
         root: Option<&Digest>,
     ) -> Tried<Here> {
-        let (parent, name) = split(path);
-        let dir = match dirs.find(parent) {
-            Ok(dir) => dir,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Here::No),
-            Err(e) => return Err(e).doing("look at"),
-        };
-        let Some(stat) = look(&dir, name)?.filter(|stat| kind(stat) == FileType::RegularFile) else {
-            return Ok(Here::No);
-        };
-        if self.spec.update
-            && mtime(&stat) > entry.attributes.mtime
-            && !same_time(&stat, entry.attributes.mtime)
-        {
-            return Ok(Here::Newer);
+        let only = &self.spec.only;
+        if self.is_blocked(dirs, entry, path) {
+            return Ok(Here::Stays);
         }
-        if u64::try_from(stat.st_size) != Ok(entry.len()) {
+        let There { dir, name, stat } = match there(dirs, path)? {
+            found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
+                return Ok(Here::Stays);
+            }
+            Some(found) if kind(&found.stat) == FileType::RegularFile => found,
+            _ => return Ok(Here::No),
+        };
+        let (has, time) = (mtime(&stat), entry.attributes.mtime);
+        let same_time = self.owners.same_time(&stat, time);
+        let is_newer = match only.window {
+            // What is older by less than the window may be newer.
+            Some(window @ 1..) => time.seconds.saturating_sub(has.seconds) < window,
+            _ => has > time && !same_time,
+        };
+        if self.spec.update && is_newer {
+            return Ok(Here::Stays);
+        }
+        if only.ignore_times && !only.size_only && root.is_none()
+            || u64::try_from(stat.st_size) != Ok(entry.len())
+        {
             return Ok(Here::No);
         }
         let same = match root {
-            None => same_time(&stat, entry.attributes.mtime),
+            None => same_time || only.size_only,
             Some(root) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let file = fs::openat(&dir, name, flags, Mode::empty()).doing("open")?;
@@ -105,19 +114,36 @@ impl Directory {
         if !same {
             return Ok(Here::No);
         }
-        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &entry.attributes) })
+        let attributes = self.owners.settled(entry, Some(&stat));
+        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
+    }
+
+    /// Whether an entry is none of those that are to be copied, where `there` has its name.
+    pub(super) fn stays_as_it_is(&self, entry: &Entry, there: Option<&Stat>) -> bool {
+        let only = &self.spec.only;
+        let is_dir = |stat: &Stat| entry.kind == Kind::Dir && kind(stat) == FileType::Directory;
+        let left_out = match there {
+            None => only.existing,
+            Some(stat) => only.missing && !is_dir(stat),
+        };
+        left_out || matches!(entry.kind, Kind::File { len, .. } if !only.has_len(len))
+    }
+
+    /// Whether something that is to stay is in the way of an entry: what is no directory where one would have to be.
+    pub(super) fn is_blocked(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> bool {
+        let dir = if entry.kind == Kind::Dir { path } else { split(path).0 };
+        self.spec.only.missing && matches!(dirs.find(dir), Err(Errno::NOTDIR | Errno::LOOP))
     }
 
     /// Whether what is no file, nor a further name of one, is here; nothing is changed.
     pub(super) fn same(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Here> {
-        // The destination itself lies in itself.
-        let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
-        let dir = match dirs.find(parent) {
-            Ok(dir) => dir,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Here::No),
-            Err(e) => return Err(e).doing("look at"),
+        let There { dir, name, stat } = match there(dirs, path)? {
+            found if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) => {
+                return Ok(Here::Stays);
+            }
+            Some(found) => found,
+            None => return Ok(Here::No),
         };
-        let Some(stat) = look(&dir, name)? else { return Ok(Here::No) };
         let is = kind(&stat);
         let same = match &entry.kind {
             Kind::Dir => is == FileType::Directory,
@@ -137,7 +163,8 @@ impl Directory {
         if !same {
             return Ok(Here::No);
         }
-        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &entry.attributes) })
+        let attributes = self.owners.settled(entry, Some(&stat));
+        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
     }
 
     fn correct(&self, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried<bool> {
@@ -151,7 +178,8 @@ impl Directory {
         if kind(&stat) != FileType::RegularFile {
             return Err(Trouble::because("set attributes of", "it is no longer a file"));
         }
-        self.owners.dress(&file, &stat, &entry.attributes, &mut |lost| self.lost(path, lost))
+        let attributes = self.owners.settled(entry, Some(&stat));
+        self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))
     }
 
     /// Parts of a wanted file that an earlier run has left. They count when the source is known to hold the same.
@@ -168,6 +196,24 @@ impl Directory {
         // It may have been asked before, and the answer got lost.
         Ok(self.cuts.find(part.file).map(|cut| cut.left()).unwrap_or_default())
     }
+}
+
+/// What has a name.
+pub(super) struct There<'p> {
+    pub(super) dir: Arc<OwnedFd>,
+    pub(super) name: &'p [u8],
+    pub(super) stat: Stat,
+}
+
+/// What has a path, in its directory and by its name there; the destination itself lies in itself.
+pub(super) fn there<'p>(dirs: &mut Dirs, path: &'p [u8]) -> Tried<Option<There<'p>>> {
+    let (parent, name) = if path.is_empty() { (&b""[..], &b"."[..]) } else { split(path) };
+    let dir = match dirs.find(parent) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(e) => return Err(e).doing("look at"),
+    };
+    Ok(look(&dir, name)?.map(|stat| There { dir, name, stat }))
 }
 
 /// The root of a file here; None if it has another length now.
@@ -202,5 +248,5 @@ fn hash(file: &File, len: u64) -> std::io::Result<Option<Digest>> {
 /// A directory handle for looking only.
 pub(super) fn looking(base: &OwnedFd) -> Tried<Dirs> {
     let base = rustix::io::fcntl_dupfd_cloexec(base, 0).doing("open")?;
-    Ok(Dirs::new(std::sync::Arc::new(base)))
+    Ok(Dirs::new(Arc::new(base)))
 }

@@ -1,5 +1,6 @@
 //! Giving a name what belongs to it beside its bytes: owner, extended attributes, mode, time.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,7 +16,10 @@ use tidecast_text::escaped_bytes;
 
 use super::dirs::kind;
 use super::trouble::{Doing, Tried};
-use crate::entry::{Attributes, Owner, Time};
+use crate::entry::{Attributes, Entry, Kind, Owner, Time};
+use crate::error::Error;
+use crate::flags::{Alter, Keep};
+use crate::spec::{Accept, ReceiveSpec};
 use crate::xattr;
 
 /// Names that are remembered.
@@ -39,18 +43,96 @@ pub(super) struct Owners {
     groups: Vec<u32>,
     /// Bits that the system takes away from the modes of new files.
     pub(super) umask: u32,
+    keep: Keep,
+    alter: Alter,
+    /// Whom everything is to belong to.
+    user: Option<u32>,
+    group: Option<u32>,
+    /// See [`crate::flags::Only::window`].
+    window: Option<i64>,
     names: Mutex<Names>,
 }
 
 impl Owners {
-    pub(super) fn new() -> Self {
+    /// # Errors
+    /// When a name that is to own everything is not known here.
+    pub(super) fn new(spec: &ReceiveSpec, accept: Accept) -> Result<Self, Error> {
         let groups = rustix::process::getgroups().unwrap_or_default();
-        Self {
+        let mut alter = spec.alter.clone();
+        if accept != Accept::All {
+            (alter.user, alter.group) = (None, None);
+        }
+        Ok(Self {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             groups: groups.into_iter().map(Gid::as_raw).collect(),
             umask: umask(),
+            keep: spec.keep,
+            user: alter.user.as_deref().map(|name| known("user", name, user)).transpose()?,
+            group: alter.group.as_deref().map(|name| known("group", name, group)).transpose()?,
+            alter,
+            // Who compares contents has times for a difference only.
+            window: spec.only.window.filter(|_| !spec.checksum),
             names: Mutex::default(),
+        })
+    }
+
+    /// Makes an entry what it is to be here: whose it is, and its mode.
+    pub(super) fn alter(&self, entry: &mut Entry) {
+        let attributes = &mut entry.attributes;
+        if !self.alter.chmod.is_empty() && !matches!(entry.kind, Kind::Symlink { .. }) {
+            let is_dir = entry.kind == Kind::Dir;
+            attributes.mode = self.alter.chmod.apply(attributes.mode, is_dir, self.umask);
+        }
+        let owner = &mut attributes.owner;
+        if let Some(uid) = self.user {
+            (owner.uid, owner.user) = (uid, Arc::default());
+        }
+        if let Some(gid) = self.group {
+            (owner.gid, owner.group) = (gid, Arc::default());
+        }
+    }
+
+    /// The attributes of an entry with the mode that it gets: without [`Keep::perms`] that which the name has, or which the system
+    /// would give it.
+    pub(super) fn settled<'a>(&self, entry: &'a Entry, there: Option<&Stat>) -> Cow<'a, Attributes> {
+        if self.keep.perms {
+            return Cow::Borrowed(&entry.attributes);
+        }
+        let mut attributes = entry.attributes.clone();
+        let executes = attributes.mode & 0o111 != 0;
+        attributes.mode = match there.map(|stat| stat.st_mode & 0o7777) {
+            None => attributes.mode & 0o777 & !self.umask,
+            Some(mode) if !self.keep.executability || !matches!(entry.kind, Kind::File { .. }) => mode,
+            Some(mode) if !executes => mode & !0o111,
+            Some(mode) if mode & 0o111 != 0 => mode,
+            // Whoever may read it may execute it.
+            Some(mode) => mode | (mode & 0o444) >> 2,
+        };
+        Cow::Owned(attributes)
+    }
+
+    /// Whether what has this name already matters for the mode of what gets it.
+    pub(super) fn keeps_old_mode(&self) -> bool {
+        !self.keep.perms
+    }
+
+    fn keeps_time(&self, kind: FileType) -> bool {
+        self.keep.times
+            && match kind {
+                FileType::Directory => self.keep.dir_times,
+                FileType::Symlink => self.keep.link_times,
+                _ => true,
+            }
+    }
+
+    /// Whether a name has that time, as far as the two file systems can tell.
+    pub(super) fn same_time(&self, stat: &Stat, time: Time) -> bool {
+        let has = mtime(stat);
+        match self.window {
+            None => same_time(stat, time),
+            Some(..0) => has == time,
+            Some(window) => has.seconds.abs_diff(time.seconds) <= window.unsigned_abs(),
         }
     }
 
@@ -63,16 +145,26 @@ impl Owners {
         self.uid == 0
     }
 
-    /// The owner that an entry should have here, as far as this process may give it: by name, else by number.
-    pub(super) fn resolve(&self, owner: &Owner) -> (u32, u32) {
+    /// The owner that an entry should have here, as far as this process may give it: by name, else by number. What is not kept is
+    /// as it `has` it.
+    pub(super) fn resolve(&self, owner: &Owner, has: (u32, u32)) -> (u32, u32) {
         // All ones means "leave it" to the kernel, and is nobody's number.
         let valid = |id: u32, else_: u32| if id == u32::MAX { else_ } else { id };
         let (uid, gid) = self.meant(owner);
         let gid = valid(gid, self.gid);
-        if self.is_root() {
-            return (valid(uid, self.uid), gid);
-        }
-        (self.uid, if self.groups.contains(&gid) { gid } else { self.gid })
+        let (uid, gid) = if self.is_root() {
+            (valid(uid, self.uid), gid)
+        } else {
+            (self.uid, if self.groups.contains(&gid) { gid } else { self.gid })
+        };
+        (if self.keep.owner { uid } else { has.0 }, if self.keep.group { gid } else { has.1 })
+    }
+
+    /// Who owns what this process makes in a directory.
+    pub(super) fn own_in(&self, dir: &OwnedFd) -> (u32, u32) {
+        let inherited = || fs::fstat(dir).ok().filter(|stat| stat.st_mode & SET_GID != 0);
+        let group = if self.keep.group { None } else { inherited() };
+        (self.uid, group.map_or(self.gid, |stat| stat.st_gid))
     }
 
     /// The owner that is meant, whoever may be given.
@@ -84,7 +176,8 @@ impl Owners {
     /// theirs to give would be given of others. With another group, others than its owner chose may run it.
     fn mode(&self, attributes: &Attributes, has: (u32, u32)) -> u32 {
         let mode = attributes.mode;
-        if mode & (SET_UID | SET_GID) == 0 {
+        // What is not the entry's mode is of this host already.
+        if mode & (SET_UID | SET_GID) == 0 || !self.keep.perms {
             return mode;
         }
         let meant = self.meant(&attributes.owner);
@@ -106,7 +199,9 @@ impl Owners {
 
     /// Whether an entry whose owner is `has` gets an attribute of that name.
     fn keeps(&self, name: &[u8], attributes: &Attributes, has: (u32, u32)) -> bool {
-        xattr::travels(name, true) && (name != CAPABILITY || self.meant(&attributes.owner) == has)
+        xattr::travels(name, true)
+            && self.keep.xattr(name)
+            && (name != CAPABILITY || self.meant(&attributes.owner) == has)
     }
 
     /// The attributes that an entry gets whose owner is `has`.
@@ -118,20 +213,16 @@ impl Owners {
         attributes.xattrs.iter().flatten().filter(move |(name, _)| self.keeps(name, attributes, has))
     }
 
-    fn id(&self, name: &Arc<str>, number: u32, group: bool) -> u32 {
-        if name.is_empty() || number == 0 {
+    fn id(&self, name: &Arc<str>, number: u32, is_group: bool) -> u32 {
+        if name.is_empty() || number == 0 || self.alter.numeric_ids {
             return number;
         }
-        let key = (name.clone(), group);
+        let key = (name.clone(), is_group);
         if let Some(id) = self.names.lock().get(&key) {
             return id.unwrap_or(number);
         }
         // Looked up without the lock: a directory service may take its time.
-        let id = if group {
-            Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
-        } else {
-            User::from_name(name).ok().flatten().map(|user| user.uid.as_raw())
-        };
+        let id = if is_group { group(name) } else { user(name) };
         let mut names = self.names.lock();
         if names.len() >= NAMES {
             names.clear();
@@ -147,14 +238,16 @@ impl Owners {
         Mode::from_raw_mode(attributes.mode & 0o777 | write)
     }
 
-    /// Dresses a file that was made with [`Owners::first_mode`] in a directory of ours. What could not be done is said to `warn`.
+    /// Dresses a file that was made with [`Owners::first_mode`] in a directory of ours, and would be `own_there`'s where it is to lie. What
+    /// could not be done is said to `warn`.
     pub(super) fn dress_new(
         &self,
         file: &OwnedFd,
         attributes: &Attributes,
+        own_there: (u32, u32),
         warn: &mut dyn FnMut(String),
     ) -> Tried {
-        let owner = self.resolve(&attributes.owner);
+        let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (self.uid, self.gid) && own(file, owner, warn);
         let mut has = if chowned { owner } else { (self.uid, self.gid) };
         if attributes.mode & (SET_UID | SET_GID) != 0
@@ -170,6 +263,9 @@ impl Owners {
         if made != mode || chowned {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
         }
+        if !self.keep.times {
+            return Ok(());
+        }
         fs::futimens(file, &times(attributes.mtime)).doing("set the time of")
     }
 
@@ -181,7 +277,19 @@ impl Owners {
         attributes: &Attributes,
         warn: &mut dyn FnMut(String),
     ) -> Tried<bool> {
-        let owner = self.resolve(&attributes.owner);
+        self.dress_as(file, stat, attributes, (stat.st_uid, stat.st_gid), warn)
+    }
+
+    /// The same of what would be `own_there`'s, if its owner is not kept.
+    pub(super) fn dress_as(
+        &self,
+        file: &OwnedFd,
+        stat: &Stat,
+        attributes: &Attributes,
+        own_there: (u32, u32),
+        warn: &mut dyn FnMut(String),
+    ) -> Tried<bool> {
+        let owner = self.resolve(&attributes.owner, own_there);
         let chowned = owner != (stat.st_uid, stat.st_gid) && own(file, owner, warn);
         let has = if chowned { owner } else { (stat.st_uid, stat.st_gid) };
         let mut changed = chowned
@@ -192,7 +300,7 @@ impl Owners {
             fs::fchmod(file, Mode::from_raw_mode(mode)).doing("set the mode of")?;
             changed = true;
         }
-        if !same_time(stat, attributes.mtime) {
+        if self.keeps_time(kind(stat)) && !self.same_time(stat, attributes.mtime) {
             fs::futimens(file, &times(attributes.mtime)).doing("set the time of")?;
             changed = true;
         }
@@ -213,7 +321,7 @@ impl Owners {
         let Ok(Some(here)) = xattr::of(file, self.is_root()) else { return false };
         let mut changed = false;
         let gone = |name: &[u8]| self.kept_xattrs(attributes, has).all(|(other, _)| other != name);
-        for (name, _) in here.iter().filter(|(name, _)| gone(name)) {
+        for (name, _) in here.iter().filter(|(name, _)| self.keep.xattr(name) && gone(name)) {
             match fs::fremovexattr(file, name.as_slice()) {
                 Ok(()) => changed = true,
                 Err(e) => {
@@ -225,23 +333,36 @@ impl Owners {
         changed
     }
 
-    /// Whether [`Owners::dress`] has anything to do for this name.
-    /// The mode of a link means nothing.
-    pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> bool {
+    /// In what a name differs from what [`Owners::dress`] makes of it. The mode of a link means nothing.
+    pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> Differs {
         let has = (stat.st_uid, stat.st_gid);
         let wanted: Vec<_> = self.kept_xattrs(attributes, has).collect();
-        let is_link = kind(stat) == FileType::Symlink;
-        !is_link && stat.st_mode & 0o7777 != self.mode(attributes, has)
-            || !same_time(stat, attributes.mtime)
-            || self.resolve(&attributes.owner) != has
-            || attributes.xattrs.is_some()
-                && match xattr::at(dir, name, self.is_root()) {
-                    Ok(Some(here)) => {
-                        here.len() != wanted.len() || here.iter().any(|pair| !wanted.contains(&pair))
-                    }
-                    // That they cannot be had here is told by whoever sets them.
-                    Ok(None) | Err(_) => !wanted.is_empty(),
-                }
+        let owner = self.resolve(&attributes.owner, has);
+        let mut differs = Differs {
+            time: self.keeps_time(kind(stat)) && !self.same_time(stat, attributes.mtime),
+            perms: kind(stat) != FileType::Symlink && stat.st_mode & 0o7777 != self.mode(attributes, has),
+            owner: owner.0 != has.0,
+            group: owner.1 != has.1,
+            ..Differs::default()
+        };
+        if attributes.xattrs.is_some() {
+            // That they cannot be had here is told by whoever sets them.
+            let here = xattr::at(dir, name, self.is_root()).ok().flatten().unwrap_or_default();
+            let here: Vec<_> = here.iter().filter(|(name, _)| self.keep.xattr(name)).collect();
+            let differ = |acl: bool| {
+                let of = |pairs: &[&'_ (Vec<u8>, Vec<u8>)]| -> Vec<(Vec<u8>, Vec<u8>)> {
+                    pairs
+                        .iter()
+                        .filter(|(name, _)| xattr::is_acl(name) == acl)
+                        .map(|pair| (*pair).clone())
+                        .collect()
+                };
+                let (here, wanted) = (of(&here), of(&wanted));
+                here.len() != wanted.len() || here.iter().any(|pair| !wanted.contains(pair))
+            };
+            (differs.acl, differs.xattr) = (differ(true), differ(false));
+        }
+        differs
     }
 
     /// Dresses what is no file, under a name in a directory of ours. A link has no mode.
@@ -250,10 +371,10 @@ impl Owners {
         dir: &OwnedFd,
         name: &str,
         attributes: &Attributes,
-        link: bool,
+        own_there: (u32, u32),
         warn: &mut dyn FnMut(String),
     ) -> Tried {
-        let owner @ (uid, gid) = self.resolve(&attributes.owner);
+        let owner @ (uid, gid) = self.resolve(&attributes.owner, own_there);
         if owner != (self.uid, self.gid) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             if let Err(e) = fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
@@ -268,9 +389,12 @@ impl Owners {
                 warn(format!("its attribute {attribute} could not be set: {e}"));
             }
         }
-        if !link {
+        if kind(&stat) != FileType::Symlink {
             let mode = Mode::from_raw_mode(self.kept_mode(attributes, has, warn));
             fs::chmodat(dir, name, mode, AtFlags::empty()).doing("set the mode of")?;
+        }
+        if !self.keeps_time(kind(&stat)) {
+            return Ok(());
         }
         fs::utimensat(dir, name, &times(attributes.mtime), AtFlags::SYMLINK_NOFOLLOW).doing("set the time of")
     }
@@ -308,6 +432,42 @@ impl Owners {
     }
 }
 
+/// In what a name differs from its entry, beside its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differs {
+    pub(super) time: bool,
+    pub(super) perms: bool,
+    pub(super) owner: bool,
+    pub(super) group: bool,
+    pub(super) acl: bool,
+    pub(super) xattr: bool,
+}
+
+impl Differs {
+    pub(super) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+fn user(name: &str) -> Option<u32> {
+    User::from_name(name).ok().flatten().map(|user| user.uid.as_raw())
+}
+
+fn group(name: &str) -> Option<u32> {
+    Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
+}
+
+/// The number of a name, which may be a number itself.
+fn known(what: &str, name: &str, find: fn(&str) -> Option<u32>) -> Result<u32, Error> {
+    let number = || name.parse().ok().filter(|number| *number != u32::MAX);
+    find(name).or_else(number).ok_or_else(|| {
+        let name = tidecast_text::escaped(name);
+        Error::Usage(format!(
+            "--chown: the receiving host has no {what} {name}; give a name or number that it knows"
+        ))
+    })
+}
+
 fn own(file: &OwnedFd, (uid, gid): (u32, u32), warn: &mut dyn FnMut(String)) -> bool {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     let set = fs::fchown(file, Some(uid), Some(gid));
@@ -329,7 +489,7 @@ pub(super) fn mtime(stat: &Stat) -> Time {
 }
 
 /// To the second, if one of the two file systems counts no finer.
-pub(super) fn same_time(stat: &Stat, time: Time) -> bool {
+fn same_time(stat: &Stat, time: Time) -> bool {
     let has = mtime(stat);
     has.seconds == time.seconds && (has.nanos == time.nanos || has.nanos == 0 || time.nanos == 0)
 }

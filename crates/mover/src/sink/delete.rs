@@ -1,7 +1,9 @@
 //! `--delete`: what the sender does not have goes, but for names that the filter leaves out.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs;
 
@@ -15,6 +17,41 @@ use super::{Directory, Relaxed};
 use crate::error::Error;
 use crate::job::Walked;
 
+/// How many names may be deleted still (None: all), and how many more there were.
+#[derive(Debug, Default)]
+pub(super) struct Budget(Mutex<(Option<u64>, u64)>);
+
+impl Budget {
+    pub(super) fn new(most: Option<u64>) -> Self {
+        Self(Mutex::new((most, 0)))
+    }
+
+    /// Whether one more may be deleted, which then counts.
+    pub(super) fn take(&self) -> bool {
+        let mut budget = self.0.lock();
+        match &mut budget.0 {
+            None => true,
+            Some(0) => {
+                budget.1 += 1;
+                false
+            }
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+
+    /// It was not deleted.
+    pub(super) fn give_back(&self) {
+        self.0.lock().0.iter_mut().for_each(|left| *left += 1);
+    }
+
+    fn spared(&self) -> u64 {
+        self.0.lock().1
+    }
+}
+
 impl Directory {
     /// Deletes what the sender does not have, in the directories that it has sent.
     pub(super) fn delete(&self, walked: &Walked) -> Result<(), Error> {
@@ -27,11 +64,22 @@ impl Directory {
         let Some(base) = base else { return Ok(()) };
         let mut dirs = looking(base).map_err(|t| t.at(self.place.shown.clone()))?;
         let whole = named.has(b"");
+        let apart: HashSet<&[u8]> = walked.apart.iter().map(Vec::as_slice).collect();
         let mut stack = vec![Vec::new()];
         while let Some(path) = stack.pop() {
             let only_named = path.is_empty() && !whole;
+            if apart.contains(path.as_slice()) {
+                continue;
+            }
             let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
             self.settle(&path, tried)?;
+        }
+        let spared = self.budget.spared();
+        if spared > 0 {
+            let (most, what) = (self.spec.max_delete.unwrap_or(0), "the source does not have them");
+            let what =
+                format!("{spared} names are not deleted, although {what}: --max-delete {most} is reached");
+            self.problem(b"", what, true);
         }
         Ok(())
     }
@@ -54,7 +102,7 @@ impl Directory {
             let below = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
             let is_dir = is_dir(&at, name, entry.file_type());
             if named.has(&below) {
-                if is_dir {
+                if is_dir && named.has_dir(&below) {
                     stack.push(below);
                 }
             } else if !spare && !self.stays(&below, is_dir) {
@@ -99,7 +147,8 @@ impl Directory {
             return;
         }
         let keep = |path: &[u8], is_dir| self.stays(path, is_dir);
-        let mut removal = Removal { keep: &keep, spare: &self.sources, failed: &mut failed };
+        let (spare, budget) = (self.sources.as_slice(), Some(&self.budget));
+        let mut removal = Removal { keep: &keep, spare, budget, failed: &mut failed };
         let removed = removal.name(at, name, path, is_dir);
         self.counts.deleted.fetch_add(removed, Relaxed);
     }

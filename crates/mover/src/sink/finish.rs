@@ -5,6 +5,7 @@ use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
 use super::across;
+use super::ask::{There, there};
 use super::dirs::{Dirs, look, split};
 use super::stage::{self, Stage};
 use super::trouble::{Doing, Tried, Trouble};
@@ -19,7 +20,9 @@ impl Directory {
     pub(super) fn finish_all(&self, walked: &Walked) -> Result<(), Error> {
         let Some(staging) = &self.staging else {
             self.plan_links()?;
-            return self.delete(walked);
+            self.delete(walked)?;
+            self.tell_left_out();
+            return Ok(());
         };
         if staging.removed.swap(true, Relaxed) {
             return Ok(());
@@ -54,9 +57,22 @@ impl Directory {
         if let Some(e) = fatal {
             return Err(e);
         }
+        self.tell_left_out();
         self.leave(staging, unfinished, late.top.as_ref())?;
         let Some((around, own)) = &self.place.around else { return Ok(()) };
         own.remove(around).map_err(|t| t.at(self.place.shown.clone()))
+    }
+
+    /// Says how many entries are of kinds that are not copied.
+    fn tell_left_out(&self) {
+        let left_out = self.counts.left_out.load(Relaxed);
+        if left_out > 0 {
+            let what = format!(
+                "left out, since the flags do not name their kind: {left_out} links, devices, pipes or sockets; -a copies all kinds, -l \
+                 links, -D the others"
+            );
+            self.problem(b"", what, false);
+        }
     }
 
     /// Sees to it that all is on the disk, and removes the staging directory.
@@ -117,12 +133,19 @@ impl Directory {
 
     fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry) -> Tried {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
-        let (parent, old) = split(to);
-        let from = dirs.find(parent).doing("find what it is a link to for")?;
-        let Some(first) = look(&from, old)? else {
-            return Err(Trouble::because("make", "what it is a link to is not there"));
+        let There { dir: from, name: old, stat: first } = match there(dirs, to)? {
+            Some(first) => first,
+            // It was none of those that are copied.
+            None if self.spec.only.selects() => return Ok(()),
+            None => return Err(Trouble::because("make", "what it is a link to is not there")),
         };
         let (parent, name) = split(&entry.path);
+        if self.spec.only.selects() {
+            let found = there(dirs, &entry.path)?;
+            if self.stays_as_it_is(entry, found.as_ref().map(|there| &there.stat)) {
+                return Ok(());
+            }
+        }
         let dir = dirs.make(parent, &mut |path| {
             staging.made.push(&Entry { path: path.to_vec(), ..Entry::default() })
         })?;

@@ -19,8 +19,17 @@ const ACL_GROUP: u16 = 0x04;
 const ACL_MASK: u16 = 0x10;
 
 impl Directory {
-    /// Takes from an entry what a guest may not leave, and says so once. False: all of it.
+    /// Makes an entry what it is to be here, and takes from it what a guest may not leave, which is said once. False: it is left out.
     pub(super) fn admit(&self, part: &mut Part) -> Result<bool, Error> {
+        self.owners.alter(&mut part.entry);
+        if !self.is_kept(&part.entry.kind) {
+            let path = self.named(&part.entry.path)?;
+            if self.done.lock().insert(part.file) {
+                self.counts.left_out.fetch_add(1, Relaxed);
+                self.named.iter().for_each(|named| named.add(path));
+            }
+            return Ok(false);
+        }
         if self.accept == Accept::All {
             return Ok(true);
         }
@@ -37,9 +46,8 @@ impl Directory {
             return Ok(false);
         }
         let Stripped { dropped, owner } = strip(&mut part.entry, &self.owners);
-        if owner && self.foreign.fetch_add(1, Relaxed) == 0 {
-            let what = "owners are not kept: everything belongs to the server's user (--trust-metadata)";
-            self.problem(b"", what.into(), false);
+        if owner {
+            self.tell_foreign();
         }
         if !dropped.is_empty() && self.told.lock().insert(part.file) {
             let (path, dropped) = (self.named(&part.entry.path)?, dropped.join(", "));
@@ -49,6 +57,27 @@ impl Directory {
             );
         }
         Ok(true)
+    }
+}
+
+impl Directory {
+    /// Says once that owners are the server's.
+    pub(super) fn tell_foreign(&self) {
+        if self.foreign.fetch_add(1, Relaxed) == 0 {
+            let what = "owners are not kept: everything belongs to the server's user (--trust-metadata)";
+            self.problem(b"", what.into(), false);
+        }
+    }
+
+    /// Whether entries of a kind are copied.
+    fn is_kept(&self, kind: &Kind) -> bool {
+        let keep = self.spec.keep;
+        match kind {
+            Kind::Symlink { .. } => keep.links,
+            Kind::Fifo | Kind::Socket => keep.specials,
+            Kind::Device { .. } => keep.devices,
+            Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => true,
+        }
     }
 }
 
@@ -85,7 +114,7 @@ fn strip(entry: &mut Entry, owners: &Owners) -> Stripped {
         attributes.mode &= !0o070 | bits << 3;
     }
     let (uid, gid) = owners.own();
-    let owner = owners.resolve(&attributes.owner) != (uid, gid) || attributes.owner.uid != uid;
+    let owner = owners.resolve(&attributes.owner, (uid, gid)) != (uid, gid) || attributes.owner.uid != uid;
     attributes.owner = Owner { uid, gid, ..Owner::default() };
     Stripped { dropped, owner }
 }
@@ -111,6 +140,7 @@ fn group_bits(list: &[u8]) -> u32 {
 mod tests {
     use super::*;
     use crate::entry::Attributes;
+    use crate::spec::ReceiveSpec;
 
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut all = ACL_VERSION.to_le_bytes().to_vec();
@@ -124,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_guest_leaves_no_rights() {
-        let owners = Owners::new();
+        let owners = Owners::new(&ReceiveSpec::default(), Accept::Plain).unwrap();
         let acl = list(&[(1, 7, 0), (2, 7, 1234), (4, 4, 0), (16, 7, 0), (32, 0, 0)]);
         let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
         let xattrs = vec![
@@ -140,7 +170,7 @@ mod tests {
         assert_eq!((stripped.dropped.len(), stripped.owner), (4, true));
         assert_eq!(entry.attributes.mode, 0o740, "the group has what the list gave it");
         assert_eq!(entry.attributes.xattrs, Some(vec![pair(b"user.note", b"x")]));
-        assert_eq!(owners.resolve(&entry.attributes.owner), owners.own());
+        assert_eq!(owners.resolve(&entry.attributes.owner, owners.own()), owners.own());
         assert_eq!(strip(&mut entry, &owners), Stripped::default(), "nothing is left to take");
     }
 

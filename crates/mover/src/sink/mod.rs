@@ -43,6 +43,7 @@ use tidecast_text::escaped_bytes;
 
 use crate::block::Block;
 use crate::digest;
+use crate::entry::Kind;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::job::{Problem, Sink, Walked, Want, Written};
@@ -77,6 +78,10 @@ pub struct Directory {
     staging: Option<Staging>,
     /// Of every name that the sender has, with `delete`.
     named: Option<Named>,
+    /// Directories that were made, if it matters which were there before.
+    made: Option<Named>,
+    /// How many names may still be deleted, and how many more there were.
+    budget: delete::Budget,
     /// Entries that are done.
     done: Mutex<Numbers>,
     cuts: Cuts,
@@ -121,6 +126,19 @@ impl Named {
         self.names.lock().insert(hash);
     }
 
+    /// A name of the sender's; what it has as a directory is one here too.
+    fn add_entry(&self, path: &[u8], kind: &Kind) {
+        self.add(path);
+        if *kind == Kind::Dir {
+            self.add(&[path, b"/"].concat());
+        }
+    }
+
+    /// Whether the sender has a directory of that name.
+    fn has_dir(&self, path: &[u8]) -> bool {
+        self.has(&[path, b"/"].concat())
+    }
+
     fn has(&self, path: &[u8]) -> bool {
         self.names.lock().contains(&self.key.hash_one(path))
     }
@@ -134,6 +152,8 @@ struct Counts {
     kept: AtomicU64,
     resumed: AtomicU64,
     deleted: AtomicU64,
+    /// Of a kind that is not copied.
+    left_out: AtomicU64,
 }
 
 /// What one thread has at hand while it writes a block.
@@ -162,9 +182,13 @@ impl Directory {
     pub fn open_for(spec: &ReceiveSpec, root: Option<&Path>, accept: Accept) -> Result<Self, Error> {
         let mut place = Place::open(spec, root)?;
         let filter = Filter::new(&spec.filter);
+        // Owners are not for a guest to say; what else is not theirs is taken from each entry.
+        let chowns = accept != Accept::All && (spec.alter.user.is_some() || spec.alter.group.is_some());
+        let owners = Owners::new(spec, accept)?;
         if let Some(base) = place.base.as_ref().filter(|_| !spec.discard) {
             spec.offer.lineage.check(base, spec.dest.as_bytes(), spec.delete, &filter)?;
         }
+        place.fresh &= !spec.only.selects();
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
                 let base = Arc::new(base);
@@ -181,11 +205,15 @@ impl Directory {
                 None
             }
         };
-        Ok(Self {
+        let made = owners.keeps_old_mode().then(Named::default);
+        made.iter().filter(|_| place.made).for_each(|made| made.add(b""));
+        let directory = Self {
             place,
             filter,
             sources: spec.offer.lineage.here(),
-            owners: Owners::new(),
+            made,
+            owners,
+            budget: delete::Budget::new(spec.max_delete),
             staging,
             named: spec.delete.then(Named::default),
             done: Mutex::default(),
@@ -200,7 +228,11 @@ impl Directory {
             told: Mutex::default(),
             foreign: AtomicU64::new(0),
             spec: spec.clone(),
-        })
+        };
+        if chowns {
+            directory.tell_foreign();
+        }
+        Ok(directory)
     }
 
     /// Something that concerns one name.

@@ -28,6 +28,8 @@ pub(super) struct Place {
     pub(super) rename: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether there is nothing yet at the destination.
     pub(super) fresh: bool,
+    /// Whether the directory was made for this copy.
+    pub(super) made: bool,
     /// With [`ReceiveSpec::discard`]: the directory in which the base is, and the base as one of its own.
     pub(super) around: Option<(OwnedFd, Private)>,
 }
@@ -101,6 +103,7 @@ impl Place {
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
             (_, Some(single)) => Self::renamed(&way, path, single, spec),
         }?;
+        let place = Self { made: is_dir.is_none(), ..place };
         if spec.discard { place.within(spec) } else { Ok(place) }
     }
 
@@ -120,7 +123,8 @@ impl Place {
             Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
             None => true,
         };
-        Ok(Self { base, shown: PathBuf::from(&spec.dest), rename: None, fresh, around: None })
+        let shown = PathBuf::from(&spec.dest);
+        Ok(Self { base, shown, rename: None, fresh, made: false, around: None })
     }
 
     fn renamed(way: &Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
@@ -133,7 +137,7 @@ impl Place {
         let fresh = matches!(there, None | Some(Err(Errno::NOENT)));
         let rename = Some((single.to_vec(), name.as_bytes().to_vec()));
         let shown = Path::new(&spec.dest).parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { base, shown, rename, fresh, around: None })
+        Ok(Self { base, shown, rename, fresh, made: false, around: None })
     }
 
     fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {

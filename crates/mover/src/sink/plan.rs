@@ -48,7 +48,7 @@ impl Directory {
                 continue;
             }
             if let Some(named) = &self.named {
-                named.add(path);
+                named.add_entry(path, &part.entry.kind);
             }
             if matches!(part.entry.kind, Kind::HardLink { .. }) {
                 self.planned.links.lock().push(part.entry.clone());
@@ -70,17 +70,21 @@ impl Directory {
     /// What would be done to a name, if anything.
     fn change(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8]) -> Tried<Option<&'static str>> {
         let entry = &part.entry;
-        let Some(dirs) = dirs else { return Ok(Some(self.would_make(part))) };
+        let Some(dirs) = dirs else {
+            let stays = self.stays_as_it_is(entry, None);
+            return Ok((!stays).then(|| self.would_make(part)));
+        };
         if let Data::Ask { root } = &part.data {
             return Ok(match self.here(dirs, entry, path, root.as_ref())? {
                 Here::No => Some(self.would_make(part)),
-                Here::Newer => None,
+                Here::Stays => None,
                 Here::Same { differs } => differs.then_some(DRESS),
             });
         }
         Ok(match self.same(dirs, entry, path)? {
             Here::Same { differs } => differs.then_some(DRESS),
-            Here::No | Here::Newer => Some(self.would_make(part)),
+            Here::Stays => None,
+            Here::No => Some(self.would_make(part)),
         })
     }
 
@@ -95,7 +99,15 @@ impl Directory {
                 let dir = dirs.as_mut()?.find(parent).ok()?;
                 look(&dir, name).ok().flatten().map(|stat| (stat.st_dev, stat.st_ino))
             };
-            let is_one = inode(to).is_some_and(|first| inode(&entry.path) == Some(first));
+            let (first, found) = (inode(to), inode(&entry.path));
+            if self.spec.only.selects()
+                && (first.is_none() && !self.planned.made.has(to)
+                    || found.is_none() && self.spec.only.existing
+                    || found.is_some() && self.spec.only.missing)
+            {
+                continue;
+            }
+            let is_one = first.is_some() && first == found;
             if !is_one || self.planned.made.has(to) {
                 self.plan_change(&entry.path, "make the link");
             } else if self.planned.dressed.has(to) {
@@ -157,6 +169,7 @@ impl Directory {
                 goes &= self.would_remove(&dir, split(&below).1, &below, true)?;
             }
         }
+        let goes = goes && self.budget.take();
         if goes {
             self.plan_change(path, "delete");
             self.counts.deleted.fetch_add(1, Relaxed);

@@ -5,6 +5,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use tidecast_paths::mount_of;
 
+use super::delete::Budget;
 use super::dirs::{STEP, kind, set_mode, split};
 use super::trouble::{Doing, Tried, Trouble};
 use super::write::reopen;
@@ -19,6 +20,8 @@ pub(super) struct Removal<'r> {
     pub(super) keep: &'r dyn Fn(&[u8], bool) -> bool,
     /// Directories that must never be lost, by device and inode.
     pub(super) spare: &'r [Inode],
+    /// How many names may go; None: all.
+    pub(super) budget: Option<&'r Budget>,
     /// Hears what could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }
@@ -29,7 +32,7 @@ pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> Tried {
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
     };
-    Removal { keep: &|_, _| false, spare: &[], failed: &mut failed }.within(dir, path)?;
+    Removal { keep: &|_, _| false, spare: &[], budget: None, failed: &mut failed }.within(dir, path)?;
     first.map_or(Ok(()), Err)
 }
 
@@ -39,14 +42,14 @@ pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
     };
-    Removal { keep: &|_, _| false, spare: &[], failed: &mut failed }.tree(at, name, name)?;
+    Removal { keep: &|_, _| false, spare: &[], budget: None, failed: &mut failed }.tree(at, name, name)?;
     first.map_or(Ok(()), Err)
 }
 
 impl Removal<'_> {
     /// Removes a name; how many were removed.
     pub(super) fn name(&mut self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> u64 {
-        let tried = if is_dir { self.tree(at, name, path) } else { file(at, name) };
+        let tried = if is_dir { self.tree(at, name, path) } else { self.spend(|| file(at, name)) };
         tried.unwrap_or_else(|trouble| {
             (self.failed)(path, trouble);
             0
@@ -71,16 +74,29 @@ impl Removal<'_> {
             set_mode(&found, stat.st_mode & 0o7777 | OWNER).doing("set the mode of")?;
         }
         let removed = self.within(&found, path);
-        let gone = match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
+        let gone = self.spend(|| match (&removed, fs::unlinkat(at, name, AtFlags::REMOVEDIR)) {
             (_, Ok(()) | Err(Errno::NOENT)) => Ok(1),
             // It holds names that stay, or of which it was said that they could not be removed.
             (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
             (Ok(_), Err(e)) => Err(e).doing("remove"),
-        };
+        });
         if closed && !matches!(gone, Ok(1)) {
             let _ = set_mode(&found, stat.st_mode & 0o7777);
         }
         Ok(removed? + gone?)
+    }
+
+    /// Removes one name, if one more may go.
+    fn spend(&self, remove: impl FnOnce() -> Tried<u64>) -> Tried<u64> {
+        let Some(budget) = self.budget else { return remove() };
+        if !budget.take() {
+            return Ok(0);
+        }
+        let removed = remove();
+        if !matches!(removed, Ok(1)) {
+            budget.give_back();
+        }
+        removed
     }
 
     fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> Tried<u64> {

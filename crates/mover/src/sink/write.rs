@@ -3,13 +3,13 @@
 use std::fs::File;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::across;
-use super::ask::Here;
+use super::ask::{Here, there};
 use super::cut::{Cut, Next, Stretch, write_sparse};
-use super::dirs::split;
+use super::dirs::{kind, look, split};
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
@@ -39,12 +39,16 @@ impl Directory {
             return Ok(());
         }
         if let Some(named) = &self.named {
-            named.add(path);
+            named.add_entry(path, &part.entry.kind);
         }
         if let Data::Ask { root } = &part.data {
             return self.asked(staging, writer, part, path, root.as_ref(), want);
         }
         if self.done.lock().has(part.file) {
+            return Ok(());
+        }
+        if self.is_blocked(&mut writer.dirs, &part.entry, path) {
+            self.done.lock().insert(part.file);
             return Ok(());
         }
         let len = part.entry.len();
@@ -63,13 +67,13 @@ impl Directory {
             (Kind::Dir, _) => self.directory(staging, writer, &part.entry, path),
             (Kind::HardLink { .. }, _) => staging.links.push(&part.entry),
             _ => {
-                if !self.place.fresh
-                    && let Ok(Here::Same { differs: false }) = self.same(&mut writer.dirs, &part.entry, path)
-                {
+                let here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
+                if let Some(Ok(Here::Same { differs: false } | Here::Stays)) = here {
                     self.done.lock().insert(part.file);
                     return Ok(());
                 }
-                self.special(staging, writer, &part.entry, path)
+                let is_same = matches!(here, Some(Ok(Here::Same { .. })));
+                self.special(staging, writer, &part.entry, path, is_same)
             }
         };
         let written = self.settle(path, tried)?.is_some();
@@ -104,21 +108,29 @@ impl Directory {
     fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
         writer.dirs.make(path, &mut |made| {
             self.counts.entries.fetch_add(1, Relaxed);
+            self.made.iter().for_each(|names| names.add(made));
             staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
         })
     }
 
     fn directory(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
-        let dir = self.make_dir(staging, writer, path)?;
-        if !self.owners.is_root() && !self.place.fresh {
-            let stat = fs::fstat(&dir).doing("look at")?;
-            if stat.st_mode & 0o700 != 0o700 {
-                let dir = reopen(&dir)?;
-                fs::fchmod(&dir, Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700))
-                    .doing("set the mode of")?;
-            }
+        if self.spec.only.existing && there(&mut writer.dirs, path)?.is_none() {
+            return Ok(());
         }
-        staging.dirs.push(entry)
+        let dir = self.make_dir(staging, writer, path)?;
+        let stat = fs::fstat(&dir).doing("look at")?;
+        let was_there = self.made.as_ref().is_none_or(|made| !made.has(path));
+        let mut attributes = self.owners.settled(entry, was_there.then_some(&stat)).into_owned();
+        if self.owners.keeps_old_mode() {
+            // What is made in such a directory is of its group: the system passes that on.
+            attributes.mode |= stat.st_mode & 0o2000;
+        }
+        let is_closed = stat.st_mode & 0o700 != 0o700;
+        if is_closed && !self.owners.is_root() && !self.place.fresh {
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700);
+            fs::fchmod(&reopen(&dir)?, mode).doing("set the mode of")?;
+        }
+        staging.dirs.push(&Entry { attributes, ..entry.clone() })
     }
 
     /// A file in one piece; without data it is a hole.
@@ -133,7 +145,9 @@ impl Directory {
         let (dir, name) = self.parent(staging, writer, path)?;
         let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = self.owners.first_mode(&entry.attributes);
+        let there = self.replaced(&dir, name)?;
+        let attributes = self.owners.settled(entry, there.as_ref());
+        let mode = self.owners.first_mode(&attributes);
         let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
         let fill = |file: OwnedFd| {
             let file = File::from(file);
@@ -145,14 +159,22 @@ impl Directory {
                 }
                 (None, _) => fs::ftruncate(&file, entry.len()).doing("make")?,
             }
-            self.dress_file(&file.into(), &entry.attributes, path)
+            self.dress_file(&file.into(), &attributes, self.owners.own_in(&dir), path)
         };
         let tried = fill(file).and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
         writer.tidy(&temporary, tried)
     }
 
-    fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, path: &[u8]) -> Tried {
-        self.owners.dress_new(file, attributes, &mut |lost| self.lost(path, lost))?;
+    /// The file that a new one replaces, if that matters.
+    fn replaced(&self, dir: &OwnedFd, name: &[u8]) -> Tried<Option<Stat>> {
+        if !self.owners.keeps_old_mode() {
+            return Ok(None);
+        }
+        Ok(look(dir, name)?.filter(|stat| kind(stat) == FileType::RegularFile))
+    }
+
+    fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, own: (u32, u32), path: &[u8]) -> Tried {
+        self.owners.dress_new(file, attributes, own, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
         }
@@ -257,9 +279,11 @@ impl Directory {
             let (dir, name) = self.parent(staging, writer, path)?;
             let file = self.cuts.handle(cut, &staging.stage, false)?;
             let file = OwnedFd::from(file.try_clone().doing("open")?);
-            let attributes = &cut.entry.attributes;
+            let there = self.replaced(&dir, name)?;
+            let attributes = self.owners.settled(&cut.entry, there.as_ref());
+            let own = self.owners.own_in(&dir);
             let stat = fs::fstat(&file).doing("look at")?;
-            self.owners.dress(&file, &stat, attributes, &mut |lost| self.lost(path, lost))?;
+            self.owners.dress_as(&file, &stat, &attributes, own, &mut |lost| self.lost(path, lost))?;
             if self.spec.durable == Durable::Each {
                 fs::fsync(&file).doing("sync")?;
             }
@@ -279,10 +303,19 @@ impl Directory {
         self.cuts.forget(number);
     }
 
-    /// Links, pipes and devices.
-    fn special(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
+    /// Links, pipes and devices. One that is there with other attributes is made anew: its name may lead elsewhere by now.
+    fn special(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        entry: &Entry,
+        path: &[u8],
+        is_same: bool,
+    ) -> Tried {
         let (dir, name) = self.parent(staging, writer, path)?;
-        let is_link = matches!(entry.kind, Kind::Symlink { .. });
+        let there = if is_same { look(&dir, name)? } else { None };
+        let attributes = self.owners.settled(entry, there.as_ref());
+        let own = there.as_ref().map_or_else(|| self.owners.own_in(&dir), |stat| (stat.st_uid, stat.st_gid));
         let temporary = writer.next();
         let (stage, at) = (&writer.stage, temporary.as_str());
         let mode = Mode::from_raw_mode(0o600);
@@ -301,7 +334,7 @@ impl Directory {
             Kind::File { .. } | Kind::Dir | Kind::HardLink { .. } => {}
         }
         let mut warn = |lost| self.lost(path, lost);
-        let dressed = self.owners.dress_name(stage, at, &entry.attributes, is_link, &mut warn);
+        let dressed = self.owners.dress_name(stage, at, &attributes, own, &mut warn);
         let tried = dressed.and_then(|()| self.rename(stage, &temporary, &dir, name, path));
         writer.tidy(&temporary, tried)
     }
@@ -321,7 +354,7 @@ impl Directory {
             other => return other.doing("rename"),
         }
         match fs::unlinkat(to, name, AtFlags::REMOVEDIR) {
-            Err(Errno::NOTEMPTY | Errno::EXIST) if self.spec.delete => {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if self.spec.delete || self.spec.force => {
                 self.remove(to, name, path, true);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => {

@@ -24,11 +24,12 @@ use tidecast_text::escaped_bytes;
 use crate::block::Block;
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::flags::Keep;
 use crate::job::{Problem, Source, Walked, Want};
 use crate::lineage::Lineage;
 use crate::part::BLOCK;
 use crate::share::Claims;
-use crate::spec::{Offer, SendSpec};
+use crate::spec::{Follow, Offer, SendSpec};
 
 use attributes::Owners;
 pub use null::Null;
@@ -39,6 +40,8 @@ use whole::Whole;
 
 /// Problems that are told one by one.
 const PROBLEMS: usize = 100;
+/// Directories of which only the name is sent.
+const APART: usize = 1000;
 /// Most entries of one block.
 const ENTRIES: usize = 1024;
 /// Blocks that a sender of several has under way when it begins a further batch: what it has taken nobody else will do.
@@ -53,6 +56,11 @@ pub struct Tree {
     overlay: Option<Overlay>,
     filter: Filter,
     checksum: bool,
+    keep: Keep,
+    follow: Follow,
+    one_file_system: u8,
+    /// It is a server's: links lead nowhere but below their source.
+    is_served: bool,
     offer: Offer,
     /// Where it goes, if that is on this host.
     dest: Option<Dest>,
@@ -157,7 +165,7 @@ impl Tree {
     /// # Errors
     /// When nothing of it is there, or it would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
-        let (tops, problems) = place::find(&spec.sources, root)?;
+        let (tops, problems) = place::find(&spec.sources, spec.follow, root)?;
         let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));
         if let Some(dest) = &dest
             && let Some(top) = tops.iter().find(|top| top.is_at(dest))
@@ -180,6 +188,10 @@ impl Tree {
             tops,
             filter: Filter::new(&spec.filter),
             checksum: spec.checksum,
+            keep: spec.keep,
+            follow: spec.follow,
+            one_file_system: spec.one_file_system,
+            is_served: root.is_some(),
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),
             offer,
@@ -221,6 +233,31 @@ impl Tree {
         } else {
             said.more_problems += 1;
         }
+    }
+
+    /// Notes a directory of which only the name is sent.
+    fn apart(&self, dir: &Dir) {
+        let mut said = self.said.lock();
+        if said.apart.len() < APART {
+            said.apart.push(dir.inside.clone());
+        } else if said.apart.len() == APART {
+            drop(said);
+            let what =
+                format!("nothing is deleted: more than {APART} file systems are mounted below the source");
+            self.trouble(dir, b"", what, true);
+        }
+    }
+
+    /// Whether a further name of an entry is a link to the first one.
+    fn keeps_links_of(&self, kind: &Is) -> bool {
+        let Keep { hard_links, links, devices, specials, .. } = self.keep;
+        hard_links
+            && match kind {
+                Is::Symlink => links,
+                Is::Device { .. } => devices,
+                Is::Fifo | Is::Socket => specials,
+                Is::File { .. } | Is::Dir | Is::HardLink(_) => true,
+            }
     }
 
     /// Something concerns this name.

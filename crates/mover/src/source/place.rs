@@ -17,6 +17,7 @@ use tidecast_text::{escaped, escaped_bytes};
 use crate::error::Error;
 use crate::job::Problem;
 use crate::lineage::{Line, above};
+use crate::spec::Follow;
 
 use super::walk::DIRECTORY;
 
@@ -41,11 +42,15 @@ pub(super) struct Top {
 }
 
 /// Finds all sources; those that are not there are problems, and an error if there are no others.
-pub(super) fn find(sources: &[OsString], root: Option<&Path>) -> Result<(Vec<Top>, Vec<Problem>), Error> {
+pub(super) fn find(
+    sources: &[OsString],
+    follow: Follow,
+    root: Option<&Path>,
+) -> Result<(Vec<Top>, Vec<Problem>), Error> {
     let (mut tops, mut problems) = (Vec::new(), Vec::new());
     for source in sources {
         for path in expand(source.as_bytes(), root)? {
-            match open(&path, root) {
+            match open(&path, follow, root) {
                 Ok(top) => tops.push(top),
                 Err(e) => {
                     let what = match e.raw_os_error().map(Errno::from_raw_os_error) {
@@ -101,7 +106,7 @@ fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     (parent, Some(name).filter(|name| !matches!(*name, b"" | b"." | b"..")))
 }
 
-fn open(path: &[u8], root: Option<&Path>) -> io::Result<Top> {
+fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
     let (parent, name) = split(path);
     let shown = |path: &[u8]| match path.iter().rposition(|b| *b != b'/') {
         None => b"/".to_vec(),
@@ -115,6 +120,12 @@ fn open(path: &[u8], root: Option<&Path>) -> io::Result<Top> {
     let fd = directory(parent, root)?;
     let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let bytes = name.to_vec();
+    if follow != Follow::None
+        && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+        && let Ok(fd) = directory(path, root)
+    {
+        return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });
+    }
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let fd = openat(&fd, name, DIRECTORY, Mode::empty())?;
         return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });

@@ -16,6 +16,7 @@ use crate::block::Block;
 use crate::digest;
 use crate::entry::{Entry, Kind};
 use crate::part::{BLOCK, Data, TableWriter};
+use crate::spec::Follow;
 use crate::xattr;
 
 const FILE: OFlags = OFlags::RDONLY
@@ -43,10 +44,16 @@ impl From<Errno> for Miss {
 }
 
 impl Tree {
-    /// Opens a path below a source, never through a symbolic link.
+    /// Opens a path below a source, through no symbolic link unless these are followed. Those of a server lead nowhere but below the
+    /// source.
     pub(super) fn open(&self, top: usize, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let top = self.tops.get(top).ok_or(Errno::NOENT)?;
         let path = if path.is_empty() { b".".as_slice() } else { path };
+        if self.follow != Follow::None {
+            let how = ResolveFlags::NO_MAGICLINKS;
+            let how = if self.is_served { how | ResolveFlags::BENEATH } else { how };
+            return rfs::openat2(&top.fd, path, flags.difference(OFlags::NOFOLLOW), Mode::empty(), how);
+        }
         match rfs::openat2(
             &top.fd,
             path,
@@ -69,6 +76,9 @@ impl Tree {
         let flags = if item.kind == Is::Dir { DIRECTORY } else { FILE };
         if item.name.is_empty() {
             return self.open(item.dir.top, &item.dir.path, flags);
+        }
+        if self.follow != Follow::None {
+            return self.open(item.dir.top, &super::join(&item.dir.path, &item.name), flags);
         }
         rfs::openat(&self.near(item, near)?.fd, &*item.name, flags, Mode::empty())
     }
@@ -128,7 +138,7 @@ impl Tree {
             Is::Dir => {
                 let mut entry = self.entry(item, &item.seen, Kind::Dir);
                 match self.open_near(item, near) {
-                    Ok(fd) => entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?,
+                    Ok(fd) => entry.attributes.xattrs = self.kept(xattr::of(&fd, self.owners_root())?),
                     // That what is in it cannot be read is for the walk to tell.
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
@@ -147,7 +157,8 @@ impl Tree {
         let mut entry = self.entry(item, &item.seen, kind);
         // A link can have only those that none but root sees.
         if !matches!(item.kind, Is::HardLink(_)) && (self.owners_root() || !is_link) {
-            entry.attributes.xattrs = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
+            let found = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
+            entry.attributes.xattrs = self.kept(found);
         }
         Ok((entry, Data::None))
     }
@@ -167,9 +178,15 @@ impl Tree {
         let read = || digest::read(room, |step, at| read_at(&fd, step, at as u64));
         let (digest, seen) = item.steady(&fd, read)?;
         let mut entry = self.entry(item, &seen, Kind::File { len, sparse });
-        entry.attributes.xattrs = xattr::of(&fd, self.owners_root())?;
+        entry.attributes.xattrs = self.kept(xattr::of(&fd, self.owners_root())?);
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
+    }
+
+    /// Of the attributes of an entry those that the receiver keeps.
+    pub(super) fn kept(&self, mut xattrs: Option<xattr::Xattrs>) -> Option<xattr::Xattrs> {
+        xattrs.iter_mut().for_each(|all| all.retain(|(name, _)| self.keep.xattr(name)));
+        xattrs.filter(|_| self.keep.xattrs || self.keep.acls && self.keep.perms)
     }
 
     pub(super) fn owners_root(&self) -> bool {
@@ -204,8 +221,12 @@ impl Tree {
     ) -> Result<(Entry, Data), Miss> {
         let root = if self.checksum { self.root(item, block, near)? } else { None };
         let mut entry = self.entry(item, &item.seen, Kind::File { len: item.seen.len, sparse });
-        entry.attributes.xattrs = match xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())
-        {
+        let found = if self.follow == Follow::None {
+            xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())
+        } else {
+            self.open_near(item, near).and_then(|fd| xattr::of(&fd, self.owners_root()))
+        };
+        entry.attributes.xattrs = match found.map(|found| self.kept(found)) {
             Err(Errno::TOOBIG) => return Err(Errno::TOOBIG.into()),
             // Whether the file is there is known; if it is wanted it is opened.
             other => other.unwrap_or_default(),

@@ -14,7 +14,7 @@ use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::error::Error;
 use crate::part::{BLOCK, MAX_PATH};
-use crate::spec::STAGING;
+use crate::spec::{Follow, STAGING};
 
 /// Bytes of names that are read at a time.
 const NAMES: usize = 32 << 10;
@@ -57,6 +57,8 @@ struct UnderWay {
     dir: Arc<Dir>,
     /// None when all of it was read.
     fd: Option<OwnedFd>,
+    /// Which it is, where links are followed.
+    inode: Option<(u64, u64)>,
     /// Directories in it whose turn is still to come.
     below: Vec<Arc<Dir>>,
 }
@@ -74,6 +76,8 @@ pub(super) struct Walk<'w> {
     batch: (Vec<Item>, u64),
     /// Where it goes, if that is on this host: device and inode.
     dest: Option<(u64, u64)>,
+    /// The file system of the source under way, if others are left out.
+    device: Option<u64>,
     /// Nobody wants more.
     over: bool,
     complete: bool,
@@ -92,6 +96,7 @@ impl<'w> Walk<'w> {
             links,
             batch: Default::default(),
             dest: tree.dest.as_ref().and_then(Dest::inode),
+            device: None,
             over: false,
             complete: true,
         }
@@ -107,7 +112,7 @@ impl<'w> Walk<'w> {
                 continue;
             }
             match &top.single {
-                Some(name) => match rfs::statat(&top.fd, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                Some(name) => match self.look(&dir, &top.fd, name) {
                     Ok(stat) => self.entry(&dir, name, &stat)?,
                     Err(e) => self.unread(&dir, name, e),
                 },
@@ -123,6 +128,7 @@ impl<'w> Walk<'w> {
     fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd) -> Result<(), Error> {
         let stat = rfs::fstat(&fd)
             .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
+        self.device = (self.tree.one_file_system > 0).then_some(stat.st_dev);
         if !self.directory(&dir, &stat) {
             return Ok(());
         }
@@ -136,7 +142,7 @@ impl<'w> Walk<'w> {
                 return Ok(());
             }
             if let Some(sub) = under_way.below.pop() {
-                let opened = self.open(sub);
+                let opened = self.open(sub).filter(|sub| self.is_new(sub, &stack));
                 stack.extend(opened);
             } else if under_way.fd.is_some() {
                 self.names(under_way, &mut buffer, all)?;
@@ -148,7 +154,11 @@ impl<'w> Walk<'w> {
 
     fn open(&mut self, dir: Arc<Dir>) -> Option<UnderWay> {
         match self.tree.open(dir.top, &dir.path, DIRECTORY) {
-            Ok(fd) => Some(UnderWay { dir, fd: Some(fd), below: Vec::new() }),
+            Ok(fd) => {
+                let stat = if self.tree.follow == Follow::None { None } else { rfs::fstat(&fd).ok() };
+                let inode = stat.map(|stat| (stat.st_dev, stat.st_ino));
+                Some(UnderWay { dir, fd: Some(fd), inode, below: Vec::new() })
+            }
             Err(e) => {
                 self.unread(&dir, b"", e);
                 None
@@ -158,7 +168,7 @@ impl<'w> Walk<'w> {
 
     /// The next names of a directory, or all of them: until a piece of it had directories, which are gone through first.
     fn names(&mut self, under_way: &mut UnderWay, buffer: &mut Vec<u8>, all: bool) -> Result<(), Error> {
-        let UnderWay { dir, fd, below } = under_way;
+        let UnderWay { dir, fd, below, .. } = under_way;
         let Some(handle) = fd.as_ref() else { return Ok(()) };
         let mut raw = RawDir::new(handle, buffer.spare_capacity_mut());
         while let Some(entry) = raw.next() {
@@ -198,17 +208,23 @@ impl<'w> Walk<'w> {
             self.unread(dir, bytes, Errno::NAMETOOLONG);
             return Ok(());
         }
-        match rfs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+        match self.look(dir, fd, bytes) {
+            Ok(stat) if is_dir(&stat) => {
                 let (path, inside) = (join(&dir.path, bytes), join(&dir.inside, bytes));
                 let sub = Arc::new(Dir { top: dir.top, path, inside });
-                if self.directory(&sub, &stat) {
+                let is_apart = self.device.is_some_and(|device| device != stat.st_dev);
+                if is_apart && self.tree.one_file_system > 1 {
+                    return Ok(());
+                }
+                if self.directory(&sub, &stat) && !is_apart {
                     below.push(sub);
+                } else if is_apart {
+                    self.tree.apart(&sub);
                 }
             }
             Ok(stat) => self.entry(dir, bytes, &stat)?,
             // It went between the two calls: nobody can say that it should be in the copy.
-            Err(Errno::NOENT) => {}
+            Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
             Err(e) => self.unread(dir, bytes, e),
         }
         Ok(())
@@ -219,11 +235,42 @@ impl<'w> Walk<'w> {
             return false;
         }
         let is_dir = match entry.file_type() {
-            FileType::Unknown => rfs::statat(fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            FileType::Unknown | FileType::Symlink => {
+                self.look(dir, fd, entry.file_name().to_bytes()).is_ok_and(|stat| is_dir(&stat))
+            }
             known => known == FileType::Directory,
         };
         self.tree.filter.leaves_out(&join(&dir.inside, entry.file_name().to_bytes()), is_dir)
+    }
+
+    /// What is told of a name; of a link that is followed, of what it leads to.
+    fn look(&self, dir: &Dir, fd: impl AsFd, name: &[u8]) -> Result<Stat, Errno> {
+        let stat = rfs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let follow = self.tree.follow;
+        if follow == Follow::None || FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(stat);
+        }
+        let path = join(&dir.path, name);
+        let found = self.tree.open(dir.top, &path, OFlags::PATH | OFlags::CLOEXEC).and_then(rfs::fstat);
+        match found {
+            Ok(found) if follow == Follow::All || is_dir(&found) => Ok(found),
+            Err(e) if follow == Follow::All => Err(e),
+            _ => Ok(stat),
+        }
+    }
+
+    /// Whether a directory is none of those in which it lies, to which a link that is followed may lead back.
+    fn is_new(&self, sub: &UnderWay, stack: &[UnderWay]) -> bool {
+        let is_new = self.tree.follow == Follow::None || stack.iter().all(|above| above.inode != sub.inode);
+        if !is_new {
+            self.tree.trouble(
+                &sub.dir,
+                b"",
+                "not copied: this link leads to a directory in which it lies",
+                true,
+            );
+        }
+        is_new
     }
 
     /// A directory; whether it is to be gone through.
@@ -253,7 +300,7 @@ impl<'w> Walk<'w> {
         item.kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Is::File {
                 sparse: (stat.st_blocks as u64) * 512 < stat.st_size as u64 && stat.st_size > 0,
-                linked: stat.st_nlink > 1,
+                linked: stat.st_nlink > 1 && self.tree.keep.hard_links,
             },
             FileType::Symlink => Is::Symlink,
             FileType::Fifo => Is::Fifo,
@@ -265,7 +312,7 @@ impl<'w> Walk<'w> {
                 return Ok(());
             }
         };
-        if stat.st_nlink > 1 {
+        if stat.st_nlink > 1 && self.tree.keeps_links_of(&item.kind) {
             let first = self.links.first((stat.st_dev, stat.st_ino), || item.inside());
             match first {
                 Ok(First::This) => {}
@@ -363,6 +410,10 @@ impl<'w> Walk<'w> {
             self.tree.begins.store(false, Relaxed);
         }
     }
+}
+
+fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY

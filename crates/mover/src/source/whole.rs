@@ -178,7 +178,7 @@ impl Tree {
                 self.renew(whole, block.room())?;
                 continue;
             }
-            let attributes = xattr::of(&fd, self.owners_root())?;
+            let attributes = self.kept(xattr::of(&fd, self.owners_root())?);
             block.len = if bytes { len } else { 0 };
             let len = len as u32;
             let data = if bytes {
@@ -211,7 +211,7 @@ impl Tree {
             state.root()
         };
         // This may be the first, or all, that comes of the file.
-        let attributes = xattr::of(&opened.fd, self.owners_root()).ok().flatten();
+        let attributes = self.kept(xattr::of(&opened.fd, self.owners_root()).ok().flatten());
         self.push(whole, &opened.seen, attributes, &Data::Hole { offset, len, root }, block);
     }
 

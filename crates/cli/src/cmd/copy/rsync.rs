@@ -1,5 +1,5 @@
 //! Flags that those who are used to rsync type by habit: what they ask for is done anyway, or they are refused with what to do instead.
-//! Every short flag of rsync is one of ours or is here, so that no combination of them is read as something else.
+//! Every flag of rsync is one of ours, in [`super::flags`] or here, so that no combination of them is read as something else.
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::builder::TypedValueParser as _;
@@ -11,37 +11,68 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 pub(crate) struct Rsync;
 
 /// What is done anyway, or has no meaning here.
-const DONE: [(&str, Option<char>); 24] = [
-    ("archive", Some('a')),
-    ("recursive", Some('r')),
-    ("hard-links", Some('H')),
-    ("acls", Some('A')),
-    ("xattrs", Some('X')),
+const DONE: [(&str, Option<char>); 26] = [
+    ("i-r", None),
+    ("no-i-r", None),
+    ("no-W", None),
+    ("8-bit-output", Some('8')),
     ("sparse", Some('S')),
     ("partial", None),
     ("progress", None),
     ("partial-and-progress", Some('P')),
+    // Streams of encrypted blocks: what can be compressed is read no quicker than it is sent.
     ("compress", Some('z')),
-    ("links", Some('l')),
-    ("times", Some('t')),
-    ("perms", Some('p')),
-    ("executability", Some('E')),
-    ("owner", Some('o')),
-    ("group", Some('g')),
-    ("devices-and-specials", Some('D')),
-    ("devices", None),
-    ("specials", None),
     ("whole-file", Some('W')),
+    ("no-whole-file", None),
     ("fuzzy", Some('y')),
     ("secluded-args", Some('s')),
     ("protect-args", None),
+    ("old-args", None),
+    ("trust-sender", None),
+    ("inc-recursive", None),
+    ("no-inc-recursive", None),
+    ("preallocate", None),
+    ("mkpath", None),
+    ("no-motd", None),
+    ("blocking-io", None),
+    ("open-noatime", None),
+    ("super", None),
+    ("no-compress", None),
     // As sizes always are. Alone it asks for help, as with rsync.
     (HUMAN, Some('h')),
 ];
 const HUMAN: &str = "human-readable";
 
+/// The same with a value.
+const DONE_VALUED: [&str; 10] = [
+    "stderr",
+    "compress-level",
+    "compress-choice",
+    "compress-threads",
+    "skip-compress",
+    "partial-dir",
+    "info",
+    "debug",
+    "outbuf",
+    "max-alloc",
+];
+
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 21] = [
+const REFUSED: [(&str, Option<char>, &str); 36] = [
+    (
+        "old-dirs",
+        None,
+        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
+    ),
+    (
+        "old-d",
+        None,
+        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
+    ),
+    ("no-implied-dirs", None, "paths of sources are not kept; name the directory that holds them"),
+    ("insecure-links", None, "links that others plant in a destination are never followed"),
+    ("drop-D", None, "leave devices and pipes out with --no-D"),
+    ("stats", None, "what was done is said in the end, and all of it by --json"),
     (
         "relative",
         Some('R'),
@@ -52,25 +83,18 @@ const REFUSED: [(&str, Option<char>, &str); 21] = [
         Some('d'),
         "directories are always copied with their contents; leave these out with --exclude '/*/*'",
     ),
+    (
+        "no-recursive",
+        None,
+        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
+    ),
     ("backup", Some('b'), "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
-    ("copy-links", Some('L'), "symbolic links are copied as links"),
-    ("copy-dirlinks", Some('k'), "symbolic links are copied as links"),
     ("keep-dirlinks", Some('K'), "a symbolic link in the place of a directory is replaced"),
+    ("copy-unsafe-links", None, "symbolic links are copied as links, or with -L all as what they lead to"),
+    ("safe-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
+    ("munge-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
     ("atimes", Some('U'), "times of access are not copied"),
     ("crtimes", Some('N'), "times of creation are not copied"),
-    ("omit-dir-times", Some('O'), "times of directories are always copied"),
-    ("omit-link-times", Some('J'), "times of links are always copied"),
-    (
-        "one-file-system",
-        Some('x'),
-        "what is mounted below a source is copied, too; leave it out with --exclude",
-    ),
-    ("ignore-times", Some('I'), "contents are compared with --checksum"),
-    (
-        "size-only",
-        None,
-        "files of one size and another time are copied; contents are compared with --checksum",
-    ),
     ("prune-empty-dirs", Some('m'), "empty directories are copied, too; leave them out with --exclude"),
     ("cvs-exclude", Some('C'), "there is no list of what is left out by itself; name it with --exclude-from"),
     ("dir-filters", Some('F'), "filter files in directories are not read; name one with --exclude-from"),
@@ -79,17 +103,73 @@ const REFUSED: [(&str, Option<char>, &str); 21] = [
     ("ipv6", Some('6'), "give an address with --address"),
     ("itemize-changes", Some('i'), "--dry-run lists what would change"),
     ("delete-excluded", None, "what a pattern leaves out is kept at the destination; remove it there"),
+    ("delete-missing-args", None, "a source that is missing deletes nothing; remove it at the destination"),
+    ("ignore-missing-args", None, "a source that is missing is an error; leave it out of the command"),
+    ("ignore-errors", None, "nothing is deleted while a source cannot be read; mend what the copy names"),
+    (
+        "delay-updates",
+        None,
+        "each file gets its name as soon as it is whole; copy to a new directory, and rename that",
+    ),
+    (
+        "remove-source-files",
+        None,
+        "sources are not removed; compare with --dry-run --checksum after the copy, and remove them",
+    ),
+    ("append", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
+    ("append-verify", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
+    ("inplace", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
+    ("fake-super", None, "owners and devices are not stored as attributes; run the receiving end as root"),
+    ("copy-devices", None, "devices are copied as devices; read one with dd"),
+    ("write-devices", None, "devices are replaced, not written to; write one with dd"),
+    ("list-only", None, "nothing is only listed; --dry-run says what a copy would do, ls -lR what there is"),
 ];
 
 /// The same of flags that have a value.
-const OTHERS: [(&str, Option<char>, &str); 7] = [
-    ("rsh", Some('e'), "how ssh is called is said by --ssh COMMAND"),
-    ("bwlimit", None, "the rate is bounded by --limit RATE, as --limit 100MB/s"),
+const OTHERS: [(&str, Option<char>, &str); 31] = [
+    ("confine-root", None, "a copy-server keeps what is asked of it below its --root"),
+    ("log-file-format", None, "what a copy does is said by --json"),
+    ("early-input", None, "a daemon of rsync is not reached; write host:/path"),
+    ("protocol", None, "both ends need the same release of tidecast"),
+    ("checksum-seed", None, "contents are compared by SHA-256, which needs none"),
     ("rsync-path", None, "what tidecast is called there is said by --remote-program PROGRAM"),
     ("filter", Some('f'), "rules are given by --include and --exclude, or in a file by --exclude-from"),
+    ("files-from", None, "name the sources, or choose by --include-from and --exclude"),
     ("block-size", Some('B'), "blocks have 4 MiB"),
     ("temp-dir", Some('T'), "unfinished files are kept in the destination, in a directory of their own"),
     ("remote-option", Some('M'), "both ends have the same options"),
+    ("backup-dir", None, "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
+    ("suffix", None, "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
+    (
+        "link-dest",
+        None,
+        "make the snapshot first (cp -al OLD NEW), and copy to NEW: only what differs is replaced there",
+    ),
+    ("compare-dest", None, "copy to the directory that is compared with, or a snapshot of it (cp -al)"),
+    ("copy-dest", None, "copy to a snapshot of that directory (cp -a)"),
+    ("usermap", None, "give everything to one owner with --chown, or keep numbers with --numeric-ids"),
+    (
+        "groupmap",
+        None,
+        "give everything to one group with --chown :GROUP, or keep numbers with --numeric-ids",
+    ),
+    ("checksum-choice", None, "contents are compared by XXH3, those of --checksum by SHA-256"),
+    ("out-format", None, "what a copy does is said by --json"),
+    ("log-file", None, "redirect what is said: --json 2>FILE"),
+    (
+        "password-file",
+        None,
+        "a daemon of rsync is not reached; the key of a copy-server is given by --key @FILE",
+    ),
+    ("contimeout", None, "--timeout TIME bounds all waits"),
+    ("sockopts", None, "congestion control is chosen by --congestion, streams by --streams"),
+    ("copy-as", None, "run the receiving end as that user: USER@HOST:PATH"),
+    ("iconv", None, "names are copied byte for byte"),
+    ("stop-after", None, "end it with timeout(1); the same command goes on"),
+    ("stop-at", None, "end it with timeout(1); the same command goes on"),
+    ("write-batch", None, "no file of changes is written; copy to each destination"),
+    ("only-write-batch", None, "no file of changes is written; copy to each destination"),
+    ("read-batch", None, "no file of changes is read; copy from the source"),
 ];
 
 impl clap::Args for Rsync {
@@ -105,8 +185,10 @@ impl clap::Args for Rsync {
             let arg = Arg::new(*long).long(*long).short(*short).value_name("VALUE").hide(true);
             arg.allow_hyphen_values(true).value_parser(parser)
         });
+        let valued =
+            DONE_VALUED.iter().map(|long| Arg::new(*long).long(*long).value_name("VALUE").hide(true));
         let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
-        command.disable_help_flag(true).arg(help).args(done).args(refused).args(others)
+        command.disable_help_flag(true).arg(help).args(done).args(valued).args(refused).args(others)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

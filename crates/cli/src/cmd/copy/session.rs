@@ -245,13 +245,13 @@ impl Ends<'_> {
 
     fn push(&self, to: &Place) -> Result<Outcome, Error> {
         let sending = self.sending()?;
-        let role = Role::Receive(self.receive(sending.offer()));
+        let role = Role::Receive(self.receive(sending.offer()).into());
         let (there, link) = self.meet(to, &role, true)?;
         self.finish(there, None, || sending.run(&link, &self.options(), self.monitor))
     }
 
     fn pull(&self, from: &Place) -> Result<Outcome, Error> {
-        let role = Role::Send(self.send());
+        let role = Role::Send(self.send().into());
         let (there, link) = self.meet(from, &role, false)?;
         let receiving = self.receiving(&there.offer())?;
         self.finish(there, None, || receiving.run(&link, &self.options(), self.monitor))
@@ -355,20 +355,20 @@ impl Ends<'_> {
     fn between(&self, from: &Place, to: &Place) -> Result<Outcome, Error> {
         let plain = self.job.way.plain;
         let guard = if plain { Guard::Plain } else { Guard::Tls(Arc::new(Tls::new(&NodeKey::generate()?)?)) };
-        let send = Role::Send(self.send());
+        let send = Role::Send(self.send().into());
         let listens = |dials: &There| {
             let node = (!plain).then(|| dials.remote.node.clone());
             Way::Listen { port: self.job.way.port, node }
         };
         let (mut sender, receiver) = if from.is_server() && !to.is_server() {
-            let receive = Role::Receive(self.receive(&Offer::default()));
+            let receive = Role::Receive(self.receive(&Offer::default()).into());
             let mut receiver = self.ask(to, &receive, Way::Dial { plain }, &guard)?;
             let mut sender = self.ask(from, &send, listens(&receiver), &guard)?;
             receiver.remote.go(sender.target(from, self.job.way)?, sender.remote.offer.clone())?;
             (sender, receiver)
         } else {
             let mut sender = self.ask(from, &send, Way::Dial { plain }, &guard)?;
-            let receive = Role::Receive(self.receive(&sender.remote.offer));
+            let receive = Role::Receive(self.receive(&sender.remote.offer).into());
             let mut receiver = self.ask(to, &receive, listens(&sender), &guard)?;
             sender.remote.go(receiver.target(to, self.job.way)?, Offer::default())?;
             (sender, receiver)

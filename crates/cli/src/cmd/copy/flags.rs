@@ -1,0 +1,277 @@
+//! Flags that mean what they mean to rsync: each is a line of a table, which says what it changes in what the two ends are asked to do.
+//! They count in the order in which they are given, so that `-a --no-perms` is all but modes.
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::builder::TypedValueParser as _;
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use tidecast_mover::Chmod;
+use tidecast_mover::flags::Keep;
+use tidecast_mover::spec::{Follow, ReceiveSpec, SendSpec};
+
+use crate::units::{Rate, Size};
+
+/// What the flags ask for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    pub(super) send: SendSpec,
+    pub(super) receive: ReceiveSpec,
+    pub(super) limit: Option<Rate>,
+}
+
+/// What may be kept of an entry: `--NAME` or its letter keeps it, `--no-NAME` or `--no-LETTER` does not.
+struct Kept {
+    name: &'static str,
+    letter: Option<char>,
+    no: &'static str,
+    no_letter: Option<&'static str>,
+    keep: fn(&mut Keep, bool),
+}
+
+macro_rules! kept {
+    ($name:literal, $letter:literal, $keep:expr) => {
+        Kept { letter: Some($letter), no_letter: Some(concat!("no-", $letter)), ..kept!($name, $keep) }
+    };
+    ($name:literal, $keep:expr) => {
+        Kept { name: $name, letter: None, no: concat!("no-", $name), no_letter: None, keep: $keep }
+    };
+}
+
+const KEPT: [Kept; 12] = [
+    kept!("links", 'l', |keep, on| keep.links = on),
+    kept!("perms", 'p', |keep, on| keep.perms = on),
+    kept!("times", 't', |keep, on| keep.times = on),
+    kept!("group", 'g', |keep, on| keep.group = on),
+    kept!("owner", 'o', |keep, on| keep.owner = on),
+    kept!("devices-and-specials", 'D', |keep, on| (keep.devices, keep.specials) = (on, on)),
+    kept!("devices", |keep, on| keep.devices = on),
+    kept!("specials", |keep, on| keep.specials = on),
+    kept!("executability", 'E', |keep, on| keep.executability = on),
+    kept!("hard-links", 'H', |keep, on| keep.hard_links = on),
+    kept!("acls", 'A', |keep, on| (keep.acls, keep.perms) = (on, keep.perms || on)),
+    kept!("xattrs", 'X', |keep, on| keep.xattrs = on),
+];
+/// The letters of `-a`: who names some of them names all that is to be kept. All of them, and none, keep everything.
+const ARCHIVE: [&str; 7] = ["recursive", "links", "perms", "times", "group", "owner", "devices-and-specials"];
+/// Such as do not say what else is kept, and have no help of their own.
+const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
+
+/// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
+type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
+const SWITCHES: [Switch; 13] = [
+    (
+        "archive",
+        Some('a'),
+        "Keep everything, as without flags; -rlptgoD one by one keep what they name, --no-perms, --no-owner, ... leave one out",
+        |f, _| keep_all(f),
+    ),
+    ("recursive", Some('r'), "", |_, _| ()),
+    ("copy-links", Some('L'), "Copy what symbolic links lead to, instead of the links", |f, _| {
+        f.send.follow = Follow::All
+    }),
+    (
+        "copy-dirlinks",
+        Some('k'),
+        "Copy the directories that symbolic links lead to, instead of the links",
+        |f, _| follow_dirs(f),
+    ),
+    (
+        "one-file-system",
+        Some('x'),
+        "Leave out what is mounted below a source; its directory is made (-xx: not even that)",
+        |f, n| f.send.one_file_system = n.min(2),
+    ),
+    ("omit-dir-times", Some('O'), "Leave the times of directories out", |f, _| {
+        f.receive.keep.dir_times = false
+    }),
+    ("omit-link-times", Some('J'), "Leave the times of symbolic links out", |f, _| {
+        f.receive.keep.link_times = false
+    }),
+    ("numeric-ids", None, "Keep numbers of users and groups, whatever their names are", |f, _| {
+        f.receive.alter.numeric_ids = true
+    }),
+    ("existing", None, "Copy only what the destination has already", |f, _| f.receive.only.existing = true),
+    ("ignore-existing", None, "Copy only what the destination does not have", |f, _| {
+        f.receive.only.missing = true
+    }),
+    ("size-only", None, "Take files of equal size for the same", |f, _| f.receive.only.size_only = true),
+    ("ignore-times", Some('I'), "Copy files of equal size and time, too", |f, _| {
+        f.receive.only.ignore_times = true
+    }),
+    ("force", None, "Replace a directory by what is none, whatever is in it", |f, _| f.receive.force = true),
+];
+
+/// Other names of switches.
+const ALIASES: [(&str, &str); 1] = [("existing", "ignore-non-existing")];
+
+/// A flag with a value: its name, its letter, what the value is, what it says in the help, and what it does.
+type Valued =
+    (&'static str, Option<char>, &'static str, &'static str, fn(&mut Flags, &str) -> Result<(), String>);
+const VALUED: [Valued; 7] = [
+    (
+        "chmod",
+        None,
+        "CHANGES",
+        "Change modes on the way, as D755,F644 or u+rwX,go-w (D, F: of directories or files only)",
+        |f, text| {
+            f.receive.alter.chmod.extend(text.parse::<Chmod>().map_err(|e| e.to_string())?);
+            Ok(())
+        },
+    ),
+    (
+        "chown",
+        None,
+        "USER:GROUP",
+        "Give everything to this user, group or both, by name or number at the destination",
+        chown,
+    ),
+    (
+        "max-delete",
+        None,
+        "N",
+        "Delete at most N names, and fail if there were more [default: no limit]",
+        |f, text| {
+            f.receive.max_delete = Some(text.parse().map_err(|_| "a number of names, as 100".to_owned())?);
+            Ok(())
+        },
+    ),
+    ("max-size", None, "SIZE", "Leave out files that are larger", |f, text| {
+        f.receive.only.most = Some(Size::as_rsync(text)?.0);
+        Ok(())
+    }),
+    ("min-size", None, "SIZE", "Leave out files that are smaller", |f, text| {
+        f.receive.only.least = Some(Size::as_rsync(text)?.0);
+        Ok(())
+    }),
+    (
+        "modify-window",
+        Some('@'),
+        "SECONDS",
+        "Take times for equal that differ by no more; -1: to the nanosecond [default: as exact as both file systems are]",
+        |f, text| {
+            let window: i64 = text.parse().map_err(|_| "a number of seconds, or -1".to_owned())?;
+            f.receive.only.window = Some(window);
+            Ok(())
+        },
+    ),
+    ("bwlimit", None, "RATE", "", |f, text| {
+        f.limit = rate(text)?;
+        Ok(())
+    }),
+];
+
+fn keep_all(flags: &mut Flags) {
+    let Keep { dir_times, link_times, .. } = flags.receive.keep;
+    flags.receive.keep = Keep { dir_times, link_times, ..Keep::ALL };
+}
+
+fn follow_dirs(flags: &mut Flags) {
+    if flags.send.follow == Follow::None {
+        flags.send.follow = Follow::Dirs;
+    }
+}
+
+fn chown(flags: &mut Flags, text: &str) -> Result<(), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let alter = &mut flags.receive.alter;
+    alter.user = name(user).or(alter.user.take());
+    alter.group = name(group).or(alter.group.take());
+    if group.contains(':') || (user.is_empty() && group.is_empty()) {
+        return Err("a user, a :GROUP, or USER:GROUP".into());
+    }
+    Ok(())
+}
+
+/// As rsync reads it: KiB a second, unless there is a unit; 0 is no limit.
+fn rate(text: &str) -> Result<Option<Rate>, String> {
+    let bytes = match text.parse::<f64>() {
+        Ok(number) => (number * 1024.0).round().max(0.0) as u64,
+        Err(_) => Size::as_rsync(text.trim_end_matches("/s"))?.0,
+    };
+    Ok((bytes > 0).then(|| Rate(bytes.saturating_mul(8))))
+}
+
+/// Whether one of these was given.
+fn has(matches: &ArgMatches, name: &str) -> bool {
+    matches.get_count(name) > 0
+}
+
+/// Where a flag was given, the last time.
+fn place(matches: &ArgMatches, name: &str) -> usize {
+    matches.indices_of(name).and_then(Iterator::last).unwrap_or(0)
+}
+
+/// What a flag does.
+type Change<'m> = Box<dyn Fn(&mut Flags) + 'm>;
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let heading = "As with rsync";
+        let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::Count);
+        let kept = KEPT.iter().map(|kept| switch(kept.name).short(kept.letter).hide(true));
+        let no = KEPT.iter().map(|kept| switch(kept.no).aliases(kept.no_letter).hide(true));
+        let switches = SWITCHES.iter().map(|(name, letter, help, _)| {
+            let alias = ALIASES.iter().find(|(other, _)| other == name).map(|(_, alias)| *alias);
+            let arg = switch(name).short(*letter).help(*help).hide(help.is_empty());
+            arg.aliases(alias).help_heading(heading)
+        });
+        let valued = VALUED.iter().map(|(name, letter, value, help, apply)| {
+            let check = |text: String| apply(&mut Flags::default(), &text).map(|()| text);
+            let parser = NonEmptyStringValueParser::new().try_map(check);
+            let arg = Arg::new(*name).long(*name).short(*letter).value_name(*value).help(*help);
+            let arg = arg.allow_hyphen_values(true).hide(help.is_empty()).help_heading(heading);
+            arg.action(ArgAction::Append).value_parser(parser)
+        });
+        command.args(kept).args(no).args(switches).args(valued)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = Self::default();
+        let mut given: Vec<(usize, Change<'_>)> = Vec::new();
+        for kept in &KEPT {
+            for (name, on) in
+                [(kept.name, true), (kept.no, false)].into_iter().filter(|(name, _)| has(matches, name))
+            {
+                given.push((
+                    place(matches, name),
+                    Box::new(move |flags| (kept.keep)(&mut flags.receive.keep, on)),
+                ));
+            }
+        }
+        for (name, .., apply) in SWITCHES.iter().filter(|(name, ..)| has(matches, name)) {
+            let times = matches.get_count(name);
+            given.push((place(matches, name), Box::new(move |flags| apply(flags, times))));
+        }
+        for (name, .., apply) in &VALUED {
+            let places = matches.indices_of(name).into_iter().flatten();
+            for (at, text) in places.zip(matches.get_many::<String>(name).into_iter().flatten()) {
+                // It was read once already.
+                given.push((at, Box::new(move |flags| drop(apply(flags, text)))));
+            }
+        }
+        let is_all = ARCHIVE.iter().all(|name| has(matches, name));
+        let names_some = KEPT.iter().map(|kept| kept.name).chain(["recursive"]);
+        if names_some.filter(|name| !BESIDE.contains(name)).any(|name| has(matches, name)) && !is_all {
+            flags.receive.keep = Keep::NOTHING;
+        }
+        given.sort_by_key(|(at, _)| *at);
+        given.iter().for_each(|(_, apply)| apply(&mut flags));
+        // Who says whose it is to be wants that to count.
+        let alter = &flags.receive.alter;
+        flags.receive.keep.owner |= alter.user.is_some();
+        flags.receive.keep.group |= alter.group.is_some();
+        flags.send.keep = flags.receive.keep;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+"""rsync's flags that `tidecast copy` has: rsync judges what comes of them on random trees."""
+import os
+import random
+import secrets
+import shutil
+import stat
+import subprocess
+import time
+
+import pytest
+from conftest import needs
+from support import changes
+from test_copy import done, server, ssh  # noqa: F401
+
+# Always the same in a test of everything; `make copy-soak` adds fresh ones. Each seed is some trees, one after the other.
+SEEDS = [*range(6), *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+TREES = 12
+
+
+@pytest.fixture
+def here(node):
+    return node("here")
+
+
+class Trial:
+    """A tree, two equal destinations that hold some of it, and flags."""
+
+    def __init__(self, rng: random.Random, at):
+        at.mkdir()
+        root = os.geteuid() == 0
+        self.source, self.ours, self.theirs = at / "src", at / "ours", at / "theirs"
+        self.flags = changes.flags(rng)
+        # Without its owner a file is no program of its owner's here, though rsync makes it root's.
+        special = self.keeps("o") and self.keeps("g") or not self.keeps("p")
+        # Which of several names stands for a file that is copied in part only is not told.
+        again = not any(flag.startswith(("--existing", "--ignore-existing", "--max-size", "--min-size", "-u")) for flag in self.flags)
+        lead = ""
+        if {"-L", "-k"} & {*self.flags}:
+            lead = str(at / "lead")
+            changes.tree(rng, lead, 12, root=root, special=special)
+            # A link that leads back into itself is an error here, and forty levels deep there.
+            subprocess.run(["find", lead, "-type", "l", "-delete"], check=True)
+        changes.tree(rng, str(self.source), rng.randrange(5, 60), root=root, lead=lead, special=special, again=again)
+        if rng.random() < 0.7:
+            subprocess.run(["rsync", "-aHAX", f"{self.source}/", self.ours], check=True)
+            changes.change(rng, str(self.ours), special=special)
+            changes.tree(rng, str(self.ours), rng.randrange(15), root=root, special=special, again=again)
+            if again:
+                # rsync does not outlive a directory in the way of a file with several names.
+                self.make_way()
+            subprocess.run(["rsync", "-aHAX", f"{self.ours}/", self.theirs], check=True)
+
+    def make_way(self) -> None:
+        for at, dirs, files in os.walk(self.source):
+            for name in [*dirs, *files]:
+                path = os.path.join(at, name)
+                there = os.path.join(self.ours, os.path.relpath(path, self.source))
+                if (os.path.islink(path) or not os.path.isdir(path)) and os.path.isdir(there) and not os.path.islink(there):
+                    shutil.rmtree(there)
+
+    def keeps(self, letter: str) -> bool:
+        """Whether the flags keep what a letter stands for."""
+        words = {"o": "owner", "g": "group", "t": "times", "p": "perms"}
+        last = -1, False
+        for at, flag in enumerate(self.flags):
+            if flag[1] != "-" and flag[1] not in "@" and (letter in flag or "a" in flag):
+                last = at, True
+            elif flag in (f"--no-{letter}", f"--no-{words[letter]}"):
+                last = at, False
+        return last[1]
+
+    def judge(self) -> int:
+        """What rsync says of it. Further names of a file stay such here unless they are declined."""
+        flags = ["-HAX" if flag in ("-a", "-rlptgoD") else flag for flag in self.flags]
+        flags = [*(flag for flag in self.flags if flag in ("-a", "-rlptgoD")), *flags]
+        return subprocess.run(["rsync", *flags, f"{self.source}/", f"{self.theirs}/"], capture_output=True, timeout=60).returncode
+
+    def check(self, code: int, told: str) -> None:
+        judged, now = self.judge(), time.time()
+        ours, theirs = (changes.state(str(top), now=now) for top in (self.ours, self.theirs))
+        # A directory that was written to has the source's time, one that was not any within the window.
+        window = max((int(flag.partition("=")[2]) for flag in self.flags if flag.startswith("--modify-window=")), default=5000 * ("-@" in self.flags))
+        groups = [state[-1] for state in (*ours.values(), *theirs.values())]
+        linked = {path for path in ours.keys() & theirs if path not in (ours[path][-1], theirs[path][-1]) or groups.count(path) > 2}
+        for path in ours.keys() & theirs:
+            (kind, *rest, when, same), (*_, other, _) = ours[path], theirs[path]
+            loose = not self.keeps("t") or "-J" in self.flags and stat.S_ISLNK(kind) or "-O" in self.flags and stat.S_ISDIR(kind)
+            near = "now" not in (when, other) and abs(when - other) <= window
+            # A pipe or link whose attributes change is made anew here, which changes its time, and that of its directory.
+            if not stat.S_ISREG(kind) and (loose or near):
+                ours[path] = (kind, *rest, other, same)
+            # What becomes of a name that is not copied but is linked to one that is, and whose attributes a further name has that are
+            # not copied; the mode of a pipe that is not.
+            if not all(map(self.keeps, "optg")) and (path in linked or not self.keeps("p") and not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)):
+                ours[path] = theirs[path]
+        wrong = {path: (ours.get(path), theirs.get(path)) for path in ours.keys() | theirs if ours.get(path) != theirs.get(path)}
+        if code and judged:
+            # What follows from what failed may differ.
+            wrong = {path: pair for path, pair in wrong.items() if None not in pair}
+        assert not wrong and (code == 0) == (judged == 0), (self.flags, wrong, code, judged, told)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_flags_make_of_a_tree_is_what_rsync_makes_of_it(seed, here, tmp_path):
+    needs("rsync")
+    rng = random.Random(f"flags {seed}")
+    for number in range(TREES):
+        trial = Trial(rng, tmp_path / str(number))
+        words = [here.program, "copy", "--quiet", *trial.flags, f"{trial.source}/", f"{trial.ours}/"]
+        ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
+        trial.check(ran.returncode, ran.stderr.decode(errors="replace"))
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.fixture
+def little(tmp_path):
+    """A directory that has one of each."""
+    top = tmp_path / "src"
+    (top / "d").mkdir(parents=True)
+    (top / "f").write_text("1")
+    (top / "d/x").write_text("2")
+    (top / "link").symlink_to("f")
+    os.mkfifo(top / "pipe")
+    (top / "f").chmod(0o640)
+    os.utime(top / "f", (changes.OLD, changes.OLD))
+    return top
+
+
+def test_some_letters_keep_what_they_name_and_nothing_else(here, little, tmp_path):
+    said = here("copy", "-rt", f"{little}/", tmp_path / "dest").err
+    assert sorted(os.listdir(tmp_path / "dest")) == ["d", "f"] and "left out" in said and "2 links" in said
+    assert (tmp_path / "dest/f").stat().st_mtime == changes.OLD and (tmp_path / "dest/f").stat().st_mode & 0o777 == 0o640 & ~0o022
+    # An order is an order: what comes last counts.
+    done(here, "-a", "--no-links", f"{little}/", tmp_path / "one")
+    done(here, "--no-links", "-a", f"{little}/", tmp_path / "two")
+    assert not (tmp_path / "one/link").is_symlink() and (tmp_path / "two/link").is_symlink()
+
+
+def test_an_owner_that_the_receiver_does_not_know_is_an_error(here, little, tmp_path):
+    said = here("copy", "--chown=nobody-of-that-name", f"{little}/", tmp_path / "dest", code=2).err
+    assert "no user nobody-of-that-name" in said and not (tmp_path / "dest/f").exists()
+
+
+def test_a_limit_of_deletions_is_kept_and_told(here, little, tmp_path):
+    for name in "abc":
+        (tmp_path / "dest" / name).mkdir(parents=True)
+        (tmp_path / "dest" / name / "f").touch()
+    for flags, left in ((["-n"], 6), ([], 4), (["--max-delete=9"], 0)):
+        end = done(here, "--delete", "--max-delete=2", *flags, f"{little}/", tmp_path / "dest", code=0 if "--max-delete=9" in flags else 1)
+        found = [path for name in "abc" for path in (tmp_path / "dest").glob(f"{name}*/**/*")] + list((tmp_path / "dest").glob("[abc]"))
+        assert len(found) == left and (left == 0 or end["deleted"] == 2 and "--max-delete 2" in str(end["problems"])), (found, end)
+
+
+def test_a_directory_that_is_not_the_senders_is_not_emptied(here, little, tmp_path):
+    """What is left out by its kind or size is still the sender's name: a directory that has it here stays as it is."""
+    for name in ("link", "f"):
+        (tmp_path / "dest" / name).mkdir(parents=True)
+        (tmp_path / "dest" / name / "kept").touch()
+    done(here, "-a", "--no-links", "--max-size=0", "--delete", f"{little}/", tmp_path / "dest")
+    assert (tmp_path / "dest/link/kept").exists() and (tmp_path / "dest/f/kept").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: mounting needs root")
+@pytest.mark.parametrize("flags, made", [(["-a"], ["f", "inner"]), (["-ax"], []), (["-axx"], None)])
+def test_what_is_mounted_below_a_source_is_left_out_and_stays(flags, made, here, little, tmp_path):
+    (little / "mnt").mkdir()
+    (tmp_path / "dest/mnt").mkdir(parents=True)
+    (tmp_path / "dest/mnt/other").touch()
+    script = f'mount -t tmpfs none {little}/mnt && mkdir {little}/mnt/inner && touch {little}/mnt/f && "$0" copy --delete {" ".join(flags)} {little}/ {tmp_path}/dest'
+    subprocess.run(["unshare", "-m", "sh", "-c", script, here.program], env=here.env, check=True, capture_output=True)
+    # As with rsync, nothing is deleted where what is mounted is left out.
+    found = sorted(os.listdir(tmp_path / "dest/mnt")) if (tmp_path / "dest/mnt").exists() else None
+    assert found == (["other"] if made == [] else made), found
+
+
+def test_links_are_followed_and_never_in_circles(here, little, server, tmp_path):  # noqa: F811
+    (little / "d/up").symlink_to("..")
+    (little / "gone").symlink_to("nowhere")
+    end = done(here, "-aL", f"{little}/", tmp_path / "dest", code=1)
+    assert (tmp_path / "dest/link").read_text() == "1" and not (tmp_path / "dest/link").is_symlink()
+    assert {os.path.basename(problem["path"]) for problem in end["problems"]} == {"up", "gone"}, end
+    # Of a server no link leads out of its source.
+    served = tmp_path / "served"
+    served.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (served / "out").symlink_to(tmp_path / "secret")
+    (served / "up").symlink_to("../secret")
+    (served / "in").symlink_to("file")
+    (served / "file").write_text("3")
+    end = done(here, "-aL", server(), tmp_path / "got", code=1)
+    assert sorted(os.listdir(tmp_path / "got")) == ["file", "in"] and len(end["problems"]) == 2, end
+
+
+def test_a_guest_says_neither_owners_nor_set_id_bits(here, little, server, tmp_path):  # noqa: F811
+    url = server(trust=("--as-root",))
+    end = done(here, "--chown=1:1", "--chmod=F4755", f"{little}/", url, code=1)
+    told = str(end["problems"])
+    assert "owners are not kept" in told and "set-id" in told, told
+    info = (tmp_path / "served/f").stat()
+    assert info.st_uid == os.geteuid() and info.st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("way", ["push", "to a server"])
+def test_flags_hold_at_both_ends_of_a_connection(way, here, ssh, server, tmp_path):  # noqa: F811
+    needs("rsync")
+    rng = random.Random(f"far flags {way}")
+    (tmp_path / "served").mkdir()
+    url = server() if "server" in way else ""
+    for number in range(4):
+        trial = Trial(rng, tmp_path / "served" / str(number))
+        dest = f"{url.rstrip('/')}/{number}/ours/" if url else f"host:{trial.ours}/"
+        at = () if url else ssh
+        proc = here.run("copy", *at, *trial.flags, f"{trial.source}/", dest)
+        trial.check(proc.wait(), proc.err)
