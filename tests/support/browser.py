@@ -9,6 +9,9 @@ import pytest
 CHROMIUM = shutil.which("chromium")
 ARGS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--disable-quic",
         "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+#: A browser that draws in two dimensions only.
+FLAT = ["--no-sandbox", "--disable-gpu", "--disable-3d-apis", "--disable-quic", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync"]
 
 
 def needed():
@@ -19,11 +22,11 @@ def needed():
 
 
 @contextlib.contextmanager
-def page(url: str, width: int = 1100, height: int = 700):
+def page(url: str, width: int = 1100, height: int = 700, args=ARGS):
     """The page in a browser; whatever it asks of another host, or complains of, is a failure."""
     api = needed()
     with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=ARGS, headless=True)
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=args, headless=True)
         try:
             tab = browser.new_page(viewport={"width": width, "height": height})
             faults: list[str] = []

@@ -8,13 +8,15 @@ export function download(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** PNG, with a line of text at each volume. */
-export function picture(canvas: HTMLCanvasElement, lines: string[]): Promise<Blob | null> {
-  const copy = document.createElement('canvas');
-  copy.width = canvas.width;
-  copy.height = canvas.height;
-  const g = copy.getContext('2d')!, size = Math.max(12, canvas.height / 50);
-  g.drawImage(canvas, 0, 0);
+/** PNG of these, side by side and equally large, with a line of text at each volume. */
+export function picture(canvases: HTMLCanvasElement[], lines: string[]): Promise<Blob | null> {
+  const copy = document.createElement('canvas'), [first] = canvases, alone = canvases.length === 1;
+  copy.height = alone ? first.height : 512;
+  const width = alone ? first.width : copy.height;
+  copy.width = width * canvases.length;
+  const g = copy.getContext('2d')!, size = Math.max(12, copy.height / 50);
+  g.imageSmoothingEnabled = false;
+  canvases.forEach((canvas, n) => g.drawImage(canvas, n * width, 0, width, copy.height));
   g.font = `${size}px system-ui, sans-serif`;
   g.fillStyle = '#c9d1d9';
   lines.forEach((line, n) => g.fillText(line, (n * copy.width) / lines.length + size, 2 * size));

@@ -24,6 +24,11 @@ export class Slices {
     });
   }
 
+  /** The three pictures, for one of all. */
+  get pictures(): HTMLCanvasElement[] {
+    return this.canvases;
+  }
+
   /** Draws them; while that is under way, the last call of those that come is kept for afterwards. */
   async show(volume: number, state: State, step: number | undefined, range: [number, number] | null, map: string): Promise<void> {
     if (this.busy) {
@@ -31,9 +36,11 @@ export class Slices {
       return;
     }
     this.busy = true;
-    const factor = Math.max(1, Math.ceil(Math.max(...state.shape) / SIDE));
-    const all = state.shape.map((n) => Math.ceil(n / factor));
     for (let axis = 0; axis < 3; axis++) {
+      // As fine as the two sides that are seen need it: the third may be a thousand times as long.
+      const seen = state.shape.filter((_, n) => n !== axis);
+      const factor = Math.max(1, Math.ceil(Math.max(...seen) / SIDE));
+      const all = state.shape.map((n) => Math.ceil(n / factor));
       const first = [0, 0, 0], size = [...all];
       first[axis] = Math.min(all[axis] - 1, Math.floor(this.places[axis] * all[axis]));
       size[axis] = 1;

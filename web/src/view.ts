@@ -15,6 +15,8 @@ const MOVING = 40, TILE = 30;
 const STILL = 160;
 /** Entries of a transfer table. */
 const FINE = 1024;
+/** A side of the box at least, of the longest: a sheet of air a hundred times as wide as high could not be seen. */
+export const THIN = 0.1;
 /** How often tiles are shown: milliseconds. */
 const SHOW = 120;
 
@@ -54,7 +56,11 @@ export class View {
   readonly stats = { quick: 0, answer: 0, tile: 0, full: 0, scale: 0, done: false, frames: 0, shown: 0 };
 
   constructor(readonly canvas: HTMLCanvasElement, private orbit: () => Orbit) {
-    this.renderer = new WebGLRenderer({ canvas, antialias: false, preserveDrawingBuffer: true, powerPreference: 'high-performance' });
+    // Fails where there is no WebGL 2: quietly, for the page says so.
+    const wanted = { antialias: false, preserveDrawingBuffer: true, powerPreference: 'high-performance' } as const;
+    const context = canvas.getContext('webgl2', { ...wanted, alpha: true, depth: true, stencil: false, premultipliedAlpha: true });
+    if (!context) throw new Error('no WebGL 2');
+    this.renderer = new WebGLRenderer({ canvas, context, ...wanted });
     this.renderer.autoClear = false;
     this.gl = this.renderer.getContext() as WebGL2RenderingContext;
     const uniforms = Object.fromEntries(
@@ -73,7 +79,7 @@ export class View {
 
   show(number: number, level: Level | null, shape: [number, number, number]): void {
     const most = Math.max(...shape);
-    this.volumes[number] = { level, extent: new Vector3(...shape).divideScalar(most) };
+    this.volumes[number] = { level, extent: new Vector3().fromArray(shape.map((n) => Math.max(n / most, THIN))) };
     level?.mark(this.table, this.missing > 1);
     this.stats.shown++;
     this.wake(false);
@@ -89,12 +95,19 @@ export class View {
     this.wake(true);
   }
 
-  /** Sends the level to the graphics ahead of its being drawn. */
-  async upload(level: Level): Promise<void> {
+  /** Sends the level to the graphics ahead of its being drawn; false: they have no room for it. */
+  async upload(level: Level): Promise<boolean> {
+    while (this.gl.getError() !== this.gl.NO_ERROR && !this.gl.isContextLost());
     this.renderer.initTexture(level.texture);
     level.mark(this.table, this.missing > 1);
     this.renderer.initTexture(level.blocks);
     await this.fence();
+    return this.gl.getError() !== this.gl.OUT_OF_MEMORY;
+  }
+
+  /** Cells that a side may have. */
+  get side(): number {
+    return this.gl.getParameter(this.gl.MAX_3D_TEXTURE_SIZE) as number;
   }
 
   /** Something has changed, by the user's hand or not. More may follow: full detail waits for stillness. */

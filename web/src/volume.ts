@@ -10,7 +10,8 @@ const COARSE = 64;
 /** Values a side of a block that may be passed over. */
 const BLOCK = 8;
 
-export interface Choice { how: string; range: [number, number] | null; budget: number; step: number | undefined }
+/** `budget`: cells at most; `side`: along an axis, for what draws them has a limit. */
+export interface Choice { how: string; range: [number, number] | null; budget: number; side: number; step: number | undefined }
 
 /** A level that can be drawn. */
 export class Level {
@@ -20,6 +21,7 @@ export class Level {
   private highs: Uint8Array;
   private side: [number, number, number];
   missing = 0;
+  /** Of all pieces. */
   meta: Meta | null = null;
 
   constructor(readonly size: [number, number, number], readonly factor: number) {
@@ -49,7 +51,8 @@ export class Level {
       }
     }
     this.missing += meta.missing;
-    this.meta = meta;
+    const { meta: before } = this;
+    this.meta = before ? { ...meta, min: either(Math.min, before.min, meta.min), max: either(Math.max, before.max, meta.max), missing: this.missing } : meta;
   }
 
   /** Which blocks have anything to see by a transfer function. */
@@ -67,6 +70,10 @@ export class Level {
     this.texture.dispose();
     this.blocks.dispose();
   }
+}
+
+function either(of: (a: number, b: number) => number, a: number | null, b: number | null): number | null {
+  return a === null ? b : b === null ? a : of(a, b);
 }
 
 function texture(data: Uint8Array<ArrayBuffer>, [x, y, z]: [number, number, number], filter: typeof LinearFilter | typeof NearestFilter): Data3DTexture {
@@ -89,6 +96,8 @@ export class Volume {
   /** Steps are so large that of those that come quickly only some values are read. */
   private rough = false;
   fault = '';
+  /** The graphics have no room for finer levels than this. */
+  private floor = 1;
   /** Whether what is drawn is the newest there is, as fine as it can be. */
   isFinest = false;
   /** When the last steps were given to be drawn. */
@@ -104,11 +113,21 @@ export class Volume {
   }
 
   /** The finest factor that fits. */
-  finest(state: State, budget: number): number {
-    let factor = 1;
+  finest(state: State, { budget, side }: Pick<Choice, 'budget' | 'side'>): number {
+    let factor = this.floor;
     const count = (f: number) => state.shape.reduce((all, n) => all * Math.ceil(n / f), 1);
-    while (count(factor) > budget) factor *= 2;
+    const longest = Math.max(...state.shape);
+    while (count(factor) > budget || Math.ceil(longest / factor) > side) factor *= 2;
     return factor;
+  }
+
+  /** Why it cannot be drawn as fine as it is; empty if it can. */
+  limit(state: State, choice: Pick<Choice, 'budget' | 'side'>): string {
+    const factor = this.finest(state, choice), longest = Math.max(...state.shape);
+    if (factor === 1) return '';
+    if (longest > choice.side) return `${state.name} is drawn 1:${factor}: a side of ${longest} values is more than the ${choice.side} that these graphics take (MAX_3D_TEXTURE_SIZE).`;
+    if (this.floor > 1) return `${state.name} is drawn 1:${factor}: these graphics have no memory for more.`;
+    return '';
   }
 
   coarse(state: State, finest: number): number {
@@ -118,13 +137,14 @@ export class Volume {
   }
 
   /** Loads what is next: a new step at the level that keeps up, else finer. Answers whether there is a new level to draw. */
-  async next(state: State, token: string, choice: Choice, upload: (level: Level) => Promise<void>): Promise<boolean> {
-    const finest = this.finest(state, choice.budget), what = JSON.stringify([token, choice.how, choice.range, choice.step, state.shape]);
+  async next(state: State, token: string, choice: Choice, upload: (level: Level) => Promise<boolean>): Promise<boolean> {
+    const finest = this.finest(state, choice), what = JSON.stringify([token, choice.how, choice.range, choice.step, state.shape]);
     const fresh = what !== this.shown;
     this.isFinest = !fresh && this.level?.factor === finest;
-    if (!fresh && this.level && this.level.factor <= finest) return false;
+    if (!fresh && this.level && (this.level.factor <= finest || !choice.range)) return false;
     if (!this.quick || this.quick < finest) this.quick = this.coarse(state, finest);
-    const factor = fresh ? this.quick : finest, began = performance.now();
+    // Without a range each piece would have its own: the coarsest level is one piece.
+    const factor = !choice.range ? this.coarse(state, finest) : fresh ? this.quick : finest, began = performance.now();
     const level = await this.load(state, factor, fresh && this.rough ? { ...choice, how: 'point' } : choice, upload);
     if (!level) return false;
     this.level?.free();
@@ -143,7 +163,7 @@ export class Volume {
     this.under_way?.abort();
   }
 
-  private async load(state: State, factor: number, choice: Choice, upload: (level: Level) => Promise<void>): Promise<Level | null> {
+  private async load(state: State, factor: number, choice: Choice, upload: (level: Level) => Promise<boolean>): Promise<Level | null> {
     const size = state.shape.map((n) => Math.ceil(n / factor)) as [number, number, number];
     const layers = Math.max(BLOCK, Math.floor(PIECE / (size[0] * size[1]) / BLOCK) * BLOCK);
     const abort = (this.under_way = new AbortController()), level = new Level(size, factor);
@@ -171,7 +191,11 @@ export class Volume {
         }
         level.fill(z, bytes, meta);
       }
-      await upload(level);
+      if (!(await upload(level))) {
+        level.free();
+        this.floor = this.quick = factor * 2;
+        return null;
+      }
       this.fault = '';
       return level;
     } catch (error) {

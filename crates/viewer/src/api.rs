@@ -114,8 +114,8 @@ pub(crate) struct Meta {
     pub(crate) max: Option<f32>,
     pub(crate) missing: u64,
     /// What bytes 1 and 255 mean.
-    pub(crate) from: f32,
-    pub(crate) to: f32,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
     pub(crate) milliseconds: u64,
 }
 
@@ -133,8 +133,8 @@ struct Asked {
     #[serde(rename = "box")]
     part: Option<String>,
     how: Option<How>,
-    min: Option<f32>,
-    max: Option<f32>,
+    min: Option<f64>,
+    max: Option<f64>,
     #[serde(rename = "as")]
     form: Option<Form>,
 }
@@ -327,8 +327,8 @@ fn answer(panel: Option<&Panel>, wish: &Wish, asked: &Asked) -> Result<Response,
     let level = panel.ok_or(Error::Absent(String::new()))?.level(wish)?;
     let cells = &level.cells;
     let (min, max) = cells.range.unzip();
-    let from = asked.min.or(min).unwrap_or(0.0);
-    let to = asked.max.or(max).unwrap_or(1.0);
+    let from = asked.min.or(min.map(f64::from)).unwrap_or(0.0);
+    let to = asked.max.or(max.map(f64::from)).unwrap_or(1.0);
     let body = match asked.form.unwrap_or_default() {
         Form::U8 => cells.quantised(from, to),
         Form::F32 if cells.values.len() > FLOATS => {

@@ -80,11 +80,14 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// A byte for each: 0 where there is none, 1 to 255 from `min` to `max`.
-    pub fn quantised(&self, min: f32, max: f32) -> Vec<u8> {
-        let scale = if max > min { 254.0 / (max - min) } else { 0.0 };
-        // A cast of NaN is 0.
-        let byte = |v: f32| if v.is_nan() { 0 } else { ((v - min) * scale + 1.5).clamp(1.0, 255.0) as u8 };
+    /// A byte for each: 0 where there is none, 1 to 255 from `min` to `max`; the middle where these are one value. In float64: the width of a
+    /// range of float32 may be infinite in it, and so may be what divides a tiny one.
+    pub fn quantised(&self, min: f64, max: f64) -> Vec<u8> {
+        let (scale, first) = if max > min { (254.0 / (max - min), 1.5) } else { (0.0, 128.0) };
+        let byte = |v: f32| match v.is_nan() {
+            true => 0,
+            false => ((f64::from(v) - min) * scale + first).clamp(1.0, 255.0) as u8,
+        };
         self.values.iter().map(|v| byte(*v)).collect()
     }
 }
@@ -329,7 +332,17 @@ mod tests {
     fn bytes_keep_a_place_for_what_is_missing() {
         let cells = Cells { values: vec![f32::NAN, -5.0, 0.0, 0.5, 1.0, 9.0], range: None, missing: 1 };
         assert_eq!(cells.quantised(0.0, 1.0), [0, 1, 1, 128, 255, 255]);
-        assert_eq!(cells.quantised(1.0, 1.0)[..2], [0, 1]);
+        // One value is neither the least nor the greatest of anything.
+        assert_eq!(cells.quantised(1.0, 1.0)[..2], [0, 128]);
+    }
+
+    #[test]
+    fn tiny_and_huge_ranges_have_all_colours() {
+        for least in [1e-30, f32::MIN_POSITIVE, 1e-45, 1.0, 1e30, f32::MAX] {
+            let values = vec![f32::NAN, -least, 0.0, least];
+            let cells = Cells { values, range: None, missing: 1 };
+            assert_eq!(cells.quantised(f64::from(-least), f64::from(least)), [0, 1, 128, 255], "{least}");
+        }
     }
 
     #[test]
