@@ -92,6 +92,8 @@ pub struct Options {
     pub force: bool,
     /// What a tree at the destination has and the source does not is removed.
     pub delete: bool,
+    /// Older versions that lie at these absolute paths on the hosts that have them; what they have is not sent.
+    pub bases: Vec<PathBuf>,
     /// Where it is recorded on this host what was put where; each host has its own place otherwise.
     pub records: Option<PathBuf>,
     /// A manifest longer than this (bytes) does not go to every host one by one; it is broadcast like the data, before it.

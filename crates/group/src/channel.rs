@@ -33,7 +33,7 @@ use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, server};
 
 /// Version of the messages; both ends must have the same.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Longest message, bytes.
 const MAX_MESSAGE: usize = 16 << 20;
 /// Longest payload, bytes.

@@ -8,7 +8,9 @@
 //!
 //! SHA-1, for v1, has the same with AVX-512: [`Sha1Lanes`].
 //!
-//! The crate does no I/O, starts no thread, and allocates nothing but the state of [`Sha1Lanes`].
+//! [`Search`] finds leaves of a new version of a file in an old one, wherever they lie.
+//!
+//! The crate does no I/O and starts no thread; only [`Sha1Lanes`] and [`Search`] allocate.
 //!
 //! # Why `unsafe`
 //! Vector and SHA instructions exist only as intrinsics of the target, and two things about them cannot be
@@ -18,9 +20,11 @@
 
 mod backend;
 mod constants;
+mod rolling;
 mod sha1;
 
 pub use backend::Backend;
+pub use rolling::{Fingerprint, Search};
 pub use sha1::{Sha1, Sha1Lanes, sha1};
 
 /// Length in bytes of a leaf of a BEP 52 Merkle tree: 16 KiB. The last leaf of a file may be shorter.

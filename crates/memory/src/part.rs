@@ -223,6 +223,7 @@ fn options(number: u64, leaders: &[String], common: &Common) -> Options {
         durable: false,
         force: false,
         delete: false,
+        bases: Vec::new(),
         records: None,
         // That of one file is never so long.
         manifest_limit: usize::MAX,

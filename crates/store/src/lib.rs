@@ -28,6 +28,7 @@
 //!                         lock      one download at a time
 //! ```
 
+mod base;
 mod bits;
 pub mod disk;
 mod error;
@@ -48,6 +49,7 @@ mod stage;
 mod stale;
 mod store;
 
+pub use base::{Base, open_bases};
 pub use error::Error;
 pub use finish::Summary;
 pub use open::{DownloadOptions, Durability, Replace, Select};

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tidecast_metainfo::Manifest;
 use tidecast_paths::Root;
 
+use crate::base::Base;
 use crate::bits::{Bits, ranges};
 use crate::disk::{Disk, DiskFile, How, Kind};
 use crate::error::{Context, Error};
@@ -64,6 +65,8 @@ pub struct DownloadOptions {
     pub name: Option<OsString>,
     /// What may become of what stands there already.
     pub replace: Replace,
+    /// Older versions that lie elsewhere, the best first.
+    pub bases: Vec<Base>,
 }
 
 /// What may become of what stands at the destination. A former version by our own record is replaced, and what is the
@@ -136,7 +139,7 @@ impl Store {
             // What was verified then was verified by roots of which nobody knows whether they still hold.
             named.clear();
         }
-        match store.settle(&named, options.on_demand) {
+        match store.settle(&named, options) {
             Ok(to_check) => Ok(Opened {
                 have: store.have(),
                 to_check,
@@ -169,15 +172,16 @@ impl Store {
     }
 
     /// Looks at everything on disk; returns the pieces to check.
-    fn settle(&self, named: &[Range<u32>], on_demand: bool) -> Result<Vec<Range<u32>>, Error> {
+    fn settle(&self, named: &[Range<u32>], options: &DownloadOptions) -> Result<Vec<Range<u32>>, Error> {
         let dl = self.download_mode()?;
         // A crash may have left there what was replaced.
         let aside = dl.stage.aside();
         self.disk.remove_tree(&aside).map_err(|e| self.fail("remove", &aside, e))?;
         existing::survey(self, dl)?;
+        self.begin_by(dl, &options.bases);
         let staged = exists(&*self.disk, &dl.stage.tree())?;
         let touched = self.scan(dl, named, staged)?;
-        if !on_demand {
+        if !options.on_demand {
             self.admit()?;
         }
         // A record whose bytes are gone (an earlier finish moved them, or a user did) must not

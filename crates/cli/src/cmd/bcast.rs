@@ -200,6 +200,10 @@ pub(crate) struct Args {
     /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
+    /// Take what an older version has that lies there on a host, a directory or file, instead of sending it; {host} stands for
+    /// its name; may be repeated
+    #[arg(long, value_name = "PATH")]
+    base: Vec<PathBuf>,
     /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
@@ -284,6 +288,7 @@ fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Op
         durable: args.durable == "batched",
         force: args.force,
         delete: args.delete,
+        bases: args.base.iter().map(std::path::absolute).collect::<Result<_, _>>()?,
         records: context.global.state_dir.as_ref().map(|_| context.own_state_dir()).transpose()?.map(records),
         manifest_limit: args.manifest_limit,
         link_rate: args.link_rate.or(settings.link_rate).map(|rate| rate.0),

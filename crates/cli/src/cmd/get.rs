@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tidecast_group::Found;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Security, Summary};
-use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store};
+use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
 use tokio::time::Instant;
 
 use super::describe::open_notice;
@@ -95,6 +95,9 @@ pub(crate) struct Args {
     /// Remove from the tree what was delivered there and is not published any more; with --force all that was not published
     #[arg(long)]
     delete: bool,
+    /// Take what an older version has that lies there, a directory or file, instead of fetching it; may be repeated
+    #[arg(long, value_name = "PATH")]
+    base: Vec<PathBuf>,
     #[command(flatten)]
     swarm: SwarmArgs,
 }
@@ -102,6 +105,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
     let timeout = args.timeout.or(context.settings.timeout).map(|t| t.0);
+    let bases = open_bases(&args.base).map_err(Failure::usage)?;
     let durability = durability(args, context)?;
     let source = Source::read(args.source.as_deref())?;
     let state_dir = context.own_state_dir()?;
@@ -128,7 +132,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let records = Some(state_dir.join(RECORDS));
         let replace = Replace { force: args.force, delete: args.delete, records };
-        let options = DownloadOptions { select, durability, replace, ..Default::default() };
+        let options = DownloadOptions { select, durability, replace, bases, ..Default::default() };
         let opened = open(Arc::new(manifest), &args.to, options).await?;
         let mut running = Running::start(opened, security, &choices, Part::Get)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));

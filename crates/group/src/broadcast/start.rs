@@ -93,6 +93,7 @@ impl Group {
                         durable: self.options.durable,
                         force: self.options.force,
                         delete: self.options.delete,
+                        bases: on_host(&self.options.bases, &node.host),
                         right: self.origin.as_ref().and_then(|origin| origin.right(*id)),
                         network: self.choice.as_ref().and_then(|c| c.subnet),
                         me,
@@ -220,6 +221,11 @@ impl Group {
 fn seat(node: &Node, origin: Option<&Origin>) -> Option<Seat> {
     let sight = node.who.as_ref()?.1.sight.as_ref()?;
     Some(Seat { number: node.seat?, right: origin.and_then(|origin| origin.right(NodeId(sight.node))) })
+}
+
+/// The bytes of these paths on one host.
+fn on_host(templates: &[PathBuf], host: &Host) -> Vec<Vec<u8>> {
+    templates.iter().map(|base| dest(base, host).into_os_string().into_vec()).collect()
 }
 
 /// The path on one host.

@@ -87,6 +87,8 @@ pub(crate) struct Start {
     /// Replace what stands there though it is no former version, and remove what a tree has no more.
     pub(crate) force: bool,
     pub(crate) delete: bool,
+    /// Where older versions may lie: the bytes of absolute paths.
+    pub(crate) bases: Vec<Vec<u8>>,
     /// The right to take part; none: the data travels in the open.
     pub(crate) right: Option<Right>,
     /// The network on which members meet.

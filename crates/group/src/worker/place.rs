@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_metainfo::Manifest;
-use tidecast_store::{DownloadOptions, Durability, Error as StoreError, Opened, Replace, Store};
+use tidecast_store::{Base, DownloadOptions, Durability, Error as StoreError, Opened, Replace, Store};
 
 use super::Line;
 use crate::control::message::News;
@@ -26,17 +26,27 @@ pub(super) fn split(dest: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.to_owned(), name))
 }
 
+/// How it comes to its place.
+pub(super) struct How {
+    pub(super) durable: bool,
+    pub(super) replace: Replace,
+    /// Where older versions lie, on hosts that have them.
+    pub(super) bases: Vec<OsString>,
+}
+
 /// Opens the destination, waiting for its turn.
 pub(super) async fn open(
     manifest: &Arc<Manifest>,
     dest: &Path,
-    (durable, replace): (bool, Replace),
+    how: How,
     line: &mut Line,
     aside: &mut Vec<News>,
 ) -> Result<Opened, Error> {
     let (dir, name) = split(dest)?;
+    let How { durable, replace, bases } = how;
     let durability = if durable { Durability::Batched } else { Durability::None };
-    let options = DownloadOptions { durability, name: Some(name), replace, ..Default::default() };
+    let bases = bases.iter().filter_map(|base| Base::open(Path::new(base)).ok()).collect();
+    let options = DownloadOptions { durability, name: Some(name), replace, bases, ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());
         // What is there is known before anybody sends us anything.

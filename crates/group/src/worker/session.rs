@@ -81,7 +81,8 @@ impl Session {
         }
         let (force, delete) = (start.force && !is_source, start.delete && !is_source);
         let replace = Replace { force, delete, records: line.records.clone().unwrap_or_default() };
-        let how = (start.durable, replace);
+        let bases = start.bases.into_iter().map(std::os::unix::ffi::OsStringExt::from_vec).collect();
+        let how = place::How { durable: start.durable, replace, bases };
         let opened = place::open(&manifest, dest.as_ref(), how, line, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
