@@ -28,6 +28,7 @@ use crate::card::Certificate;
 use crate::catalogue::Found;
 use crate::circle::{Circle, Driver};
 use crate::config::{Config, Serves};
+use crate::delta::Told;
 use crate::error::Error;
 use crate::fetch::Fetches;
 use crate::neighbour::Neighbour;
@@ -42,6 +43,8 @@ use crate::trust::Trust;
 const SWEEP: Duration = Duration::from_secs(5);
 /// What the depot keeps a [`Mode`] by.
 const MODE: &str = "mode";
+/// Files that are read at once for others that compare versions.
+const COMPARING: usize = 2;
 /// Manifests kept parsed.
 const PARSED: usize = 64;
 
@@ -83,6 +86,9 @@ pub struct Daemon {
     pub(crate) swarms: Swarms,
     pub(crate) fetches: Fetches,
     pub(crate) silent: Silent,
+    /// Turns to read files for others that compare versions.
+    pub(crate) comparing: tokio::sync::Semaphore,
+    pub(crate) told_before: Told,
     pub(crate) uploads: Uploads,
     pub(crate) sessions: Sessions,
     pub(crate) seekers: Seekers,
@@ -220,6 +226,8 @@ impl Daemon {
             neighbour,
             fetches: Fetches::new(config.transfers, config.per_source),
             silent: Silent::default(),
+            comparing: tokio::sync::Semaphore::new(COMPARING),
+            told_before: Told::default(),
             uploads: Uploads::default(),
             sessions: Sessions::default(),
             seekers: Seekers::default(),

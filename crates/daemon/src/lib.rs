@@ -27,6 +27,7 @@ mod circle;
 pub mod client;
 mod config;
 mod daemon;
+mod delta;
 mod descriptors;
 mod error;
 mod fetch;

@@ -243,8 +243,8 @@ impl Daemon {
         let swarm = Ended { daemon: self.clone(), content: Some(content) };
         let (tell, _) = watch::channel(Stand::Waiting { why: String::new(), bytes: 0, total: 0 });
         let files = Some(Select::Files(lacking.to_vec()));
-        let moved =
-            transfer::transfer(self, grant, manifest, (dir.clone(), files), want, method, &tell).await;
+        let bring = transfer::Bring { dir: dir.clone(), missing: files, bases: Vec::new() };
+        let moved = transfer::transfer(self, grant, manifest, bring, want, method, &tell).await;
         swarm.end().await;
         moved.map(|()| dir)
     }

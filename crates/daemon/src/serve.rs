@@ -1,7 +1,6 @@
 //! What other daemons ask, and what this one answers. Each request is judged by itself: for whom the other speaks is proven,
 //! and whether that owner may read the cache is looked up here.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,13 +9,14 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use tidecast_classad::Ad;
-use tidecast_depot::{CacheId, CacheRecord, Filter, Reader};
+use tidecast_depot::{CacheRecord, Filter, Reader};
 use tidecast_identity::{Identity, NodeId};
 
 use crate::ads;
 use crate::api::types::Method;
 use crate::attributes::Attributes;
 use crate::daemon::{Daemon, Mode};
+use crate::delta::open_view;
 use crate::error::Error;
 use crate::name::CacheName;
 use crate::named::Named;
@@ -88,6 +88,10 @@ impl Serve for Daemon {
             Ask::Join(want) => self.join(peer, &want).await,
             Ask::Offer { name, owner, ad } => self.offered(peer, &name, owner, &ad),
             Ask::Manifest { cache, offset } => return self.part(peer, &cache, offset).await,
+            Ask::Fingerprints { cache, file, first } => {
+                return self.fingerprints(peer, &cache, file, first).await;
+            }
+            Ask::Leaves { cache, file, ranges } => return self.leaves(peer, &cache, file, ranges).await,
             Ask::Ping => Answer::Ok,
             Ask::Circle => {
                 self.circle.heard(peer.node, payload);
@@ -224,14 +228,9 @@ impl Daemon {
         let content = record.content.ok_or("it has no content")?;
         let serve = || {
             let manifest = self.manifest(record.id, content)?;
-            let path = self.depot.view(record.id)?;
-            let (dir, home) = match path.parent().zip(path.file_name()) {
-                Some((above, name)) if manifest.is_single_file() => (above, Path::new(name)),
-                _ => (path.as_path(), Path::new("")),
-            };
-            let root = self.depot.open_dir(dir)?;
+            let (root, home) = open_view(&self.depot, record.id, &manifest)?;
             self.swarms
-                .seed(&manifest, (root, home), &self.config.dir.join("seen"))
+                .seed(&manifest, (root, &home), &self.config.dir.join("seen"))
                 .map_err(|e| Error::Start(e.to_string()))
         };
         tokio::task::block_in_place(serve).map_err(|e| e.to_string())
@@ -273,12 +272,7 @@ impl Daemon {
 
     async fn part(&self, peer: &Peer, cache: &str, offset: u64) -> (Answer, Bytes) {
         let nothing = (Answer::Absent, Bytes::new());
-        let record = cache.parse::<CacheId>().ok().and_then(|id| self.depot.cache(id));
-        let Some(record) = record.filter(|r| r.is_committed()) else { return nothing };
-        let Some(content) = record.content.filter(|content| self.swarms.admits(content, peer.node)) else {
-            return nothing;
-        };
-        let Ok(manifest) = self.manifest(record.id, content) else { return nothing };
+        let Some((_, manifest)) = self.given_to(peer, cache) else { return nothing };
         let bytes = manifest.to_bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let end = (start + PART).min(bytes.len());

@@ -296,6 +296,13 @@ impl Swarms {
         idle
     }
 
+    /// Counts bytes that were sent and received for swarms, but not by them.
+    pub(crate) fn count(&self, sent: u64, received: u64) {
+        let mut past = self.past.lock();
+        past.0 += sent;
+        past.1 += received;
+    }
+
     /// Bytes sent and received since the start.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         let running = self.running.lock();

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use tidecast_classad::Ad;
 use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
 use tidecast_metainfo::Manifest;
-use tidecast_store::{DownloadOptions, Select};
+use tidecast_store::{Base, DownloadOptions, Select};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -17,6 +17,7 @@ use crate::ads;
 use crate::api::types::{Came, Method};
 use crate::attributes::Attributes;
 use crate::daemon::Daemon;
+use crate::delta;
 use crate::fetch::{Failed, Stand};
 use crate::grant::{Grant, ask};
 use crate::inherit;
@@ -103,11 +104,18 @@ async fn bring(
     let held = held(&grant.about.full_name(), &id);
     daemon.circle.holds(held, false).await;
     let missing = select(&manifest, &reused);
+    let dir = reservation.dir();
     let _turn = daemon.fetches.turn(grant.link.peer.node).await;
     let coming = daemon.fetches.coming(reservation.id(), id);
-    let moved = transfer(daemon, grant, &manifest, (reservation.dir(), missing), want, method, tell).await;
+    let files = crate::local::missing(&manifest, &reused);
+    let older = delta::bases(daemon, grant, &manifest, &dir, &files, tell).await;
+    let wanted = Bring { dir, missing, bases: older.bases };
+    let moved = transfer(daemon, grant, &manifest, wanted, want, method, tell).await;
     // Its files are about to become the store's; then it serves on from there.
-    let came = came(daemon, &grant.about, daemon.swarms.stop(&id).await);
+    let mut came = came(daemon, &grant.about, daemon.swarms.stop(&id).await);
+    let is_origin = grant.link.peer.hello.name == grant.about.origin;
+    *(if is_origin { &mut came.origin } else { &mut came.peers }) += older.received;
+    daemon.swarms.count(0, older.received);
     if let Err(failed) = moved {
         daemon.circle.holds_not(&held).await;
         daemon.fetches.shun(grant.link.peer.addr);
@@ -278,26 +286,41 @@ pub(crate) async fn admit(
     }
 }
 
+/// What is to be brought, and where.
+pub(crate) struct Bring {
+    pub(crate) dir: PathBuf,
+    /// None: nothing.
+    pub(crate) missing: Option<Select>,
+    /// Older versions that may have some of it.
+    pub(crate) bases: Vec<Base>,
+}
+
 /// Moves the bytes: by the engine, from one source or from all who have it.
 pub(crate) async fn transfer(
     daemon: &Arc<Daemon>,
     grant: &Grant,
     manifest: &Arc<Manifest>,
-    (dir, missing): (PathBuf, Option<Select>),
+    bring: Bring,
     want: &Want,
     method: Method,
     tell: &watch::Sender<Stand>,
 ) -> Result<(), Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::new("unreachable", e.to_string());
     // All of it is here, in other caches of its owner.
+    let Bring { dir, missing, bases } = bring;
+    let above = dir.clone();
     let Some(select) = missing else { return Ok(()) };
     let (swarms, wanted) = (daemon.clone(), manifest.clone());
-    let options = DownloadOptions { select, ..DownloadOptions::default() };
+    let options = DownloadOptions { select, bases, ..DownloadOptions::default() };
     let start = move || {
         let dir = swarms.depot.open_dir(&dir)?;
         swarms.swarms.fetch(&wanted, dir, &options)
     };
     let (id, fetching) = begin(daemon, manifest, start).await?;
+    // The store has taken from it what it can.
+    if let Ok(dir) = daemon.depot.open_dir(&above).map(Arc::new) {
+        delta::clear(&dir).await;
+    }
     daemon.swarms.admit(id, grant.link.peer.node);
     if method == Method::Swarm {
         fetching.follow(grant.link.peer.node).await;

@@ -55,6 +55,11 @@ pub(crate) enum Ask {
     Ad,
     /// Bytes of a manifest from an offset, as payload of the answer. Only after a [`Ask::Want`] was granted.
     Manifest { cache: String, offset: u64 },
+    /// What are the leaves of this file known by, from this one on? The payload has 16 bytes for each. Only after an
+    /// [`Ask::Want`] was granted.
+    Fingerprints { cache: String, file: u32, first: u32 },
+    /// These parts of this file, offsets and lengths, as payload. Only after an [`Ask::Want`] was granted.
+    Leaves { cache: String, file: u32, ranges: Vec<(u64, u64)> },
     /// I shall connect to your port for this swarm. Only after a [`Ask::Want`] was granted by anybody: it is judged anew.
     Join(Want),
     /// Take a copy of this cache of that owner, if you like. Its ad lets the other refuse at once, and is no more than a word;
