@@ -168,3 +168,32 @@ def test_the_daemon_writes_into_no_directory_of_a_caller(users):
     json_head = ["-H", "content-type: application/json"]
     said = bob.does("curl", "-s", *json_head, "-d", get, "--unix-socket", daemon.socket, "http://d/v1/get").stdout
     assert json.loads(said)["kind"] == "malformed" and not (bob.home / "x").exists()
+
+
+@pytest.mark.parametrize("kind", ["hardlink", "reflink", "copy", "get"])
+def test_in_a_project_directory_what_is_made_is_the_projects(users, tmp_path, port, node, kind):
+    """Its group, and that of what comes into it later, as `cp` makes it."""
+    daemon, alice, bob = users
+    tree = alice.tree("data", f=0o644)
+    (tree / "sub").mkdir()
+    (tree / "sub/g").write_text("g")
+    project = tmp_path / "project"
+    project.mkdir()
+    os.chown(project, 0, 61999)
+    project.chmod(0o2775)
+    member = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--groups=61999", "--", "sh", "-c", 'umask 002; exec "$@"', "sh"]
+    if kind == "get":
+        listen, origin = f"127.0.0.1:{port()}", node("origin")
+        manifest = origin.publish(tree, tmp_path / "data.torrent", "--plain")
+        manifest.chmod(0o644)
+        origin.seed(manifest, tree, listen, "--no-lsd", "--plain")
+        words = ["get", manifest, "--to", project, "--peer", listen, "--no-lsd", "--plain"]
+    else:
+        alice.create("data", tree)
+        words = ["cache", "get", "data", "--to", project, "--link", kind]
+    done = subprocess.run([*member, bob.program, *map(str, words)], env={**os.environ, **bob.env}, capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done
+    for path in (project / "data", project / "data/f", project / "data/sub", project / "data/sub/g"):
+        # A hard link has the group that the store's file has.
+        assert path.stat().st_gid == 61999 or kind == "hardlink" and path.is_file(), path
+        assert not path.is_dir() or path.stat().st_mode & 0o2000, path

@@ -170,6 +170,9 @@ pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<
     tokio::task::spawn_blocking(making).await.map_err(failed)?
 }
 
+/// The set-group-ID bit.
+const SETGID: u32 = 0o2000;
+
 /// One making of a tree.
 struct Making<'a> {
     manifest: &'a Manifest,
@@ -299,7 +302,7 @@ impl<'a> Making<'a> {
         for below in self.dirs.keys() {
             let path = join(top, below);
             // Closed until all is in it, whatever the umask says.
-            let made = self.root.make_dir(&path, 0o700).and_then(|()| self.root.chmod(&path, 0o700));
+            let made = self.root.make_dir(&path, 0o700).and_then(|()| self.chmod_dir(&path, 0o700));
             made.map_err(cannot(below, &shown))?;
         }
         let mut twins: HashMap<u32, Vec<PathBuf>> = HashMap::new();
@@ -338,7 +341,12 @@ impl<'a> Making<'a> {
         if let Some(time) = dir.mtime() {
             self.root.set_time(path, (time.secs, time.nanos))?;
         }
-        self.root.chmod(path, dir.mode().map_or_else(|| 0o777 & !umask(), |mode| mode & 0o777))
+        self.chmod_dir(path, dir.mode().map_or_else(|| 0o777 & !umask(), |mode| mode & 0o777))
+    }
+
+    /// In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+    fn chmod_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.root.chmod(path, mode | self.root.stat(path)?.mode & SETGID)
     }
 
     /// An empty file or a symbolic link.

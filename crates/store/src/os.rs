@@ -35,6 +35,9 @@ const SHARED_MAGIC: [i64; 9] = [
     0x5346_414f,
 ];
 
+/// The set-group-ID bit.
+const SETGID: u32 = 0o2000;
+
 /// A directory of the operating system's.
 pub struct OsDisk {
     root: Root,
@@ -78,6 +81,11 @@ fn meta(m: &tidecast_paths::Meta) -> Meta {
         mode: m.mode,
         mine: m.is_mine(),
     }
+}
+
+/// The set-group-ID bit of a directory.
+fn inherited(mode: u32) -> u32 {
+    if fs::FileType::from_raw_mode(mode) == fs::FileType::Directory { mode & SETGID } else { 0 }
 }
 
 fn times((secs, nanos): (i64, u32)) -> Timestamps {
@@ -166,6 +174,8 @@ impl Disk for OsDisk {
             }
         }
         if let Some(mode) = adorn.mode {
+            // In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+            let mode = mode | fs::fstat(&fd).map_or(0, |now| inherited(now.st_mode));
             // Some file systems take any mode and keep their own.
             let set = fs::fchmod(&fd, Mode::from_raw_mode(mode)).and_then(|()| fs::fstat(&fd));
             match set.map(|now| now.st_mode & 0o7777) {
