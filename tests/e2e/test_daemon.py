@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import time
+import urllib.parse
 
 import pytest
 from support.callers import as_nobody, passable
@@ -408,3 +409,29 @@ def test_what_cannot_be_renewed_is_given_as_it_is(site, data):
     origin.cache("rm", "head/nt@1")
     got = node.cache("get", "head/nt")
     assert got["name"] == "head/nt@1" and "does not give nt any more" in got["older"], got
+
+
+@pytest.mark.parametrize("job", ["WantContainer = false", "WantContainer = true", "Docker = true\nWantDocker = Docker"])
+def test_the_plugin_reads_urls_as_urls(host, tmp_path, monkeypatch, job):
+    """Percent-encoded, as submit files have names with blanks; a name that has a `%` itself may be written as it is."""
+    odd = tmp_path / "odd"
+    (odd / "sub dir").mkdir(parents=True)
+    names = ["my file.txt", "100%", "a%20b", "50%25", "ü+&=;.dat", "sub dir/x"]
+    for name in names:
+        (odd / name).write_text(name)
+    host.create("odd", odd)
+    ad = tmp_path / "job.ad"
+    ad.write_text(f'MyType = "Job"\n{job}\n')
+    monkeypatch.setenv("_CONDOR_JOB_AD", str(ad))
+    starter = Starter(host, tmp_path)
+    for number, (name, quote) in enumerate([*((name, urllib.parse.quote(name)) for name in names), *((name, name) for name in names[:4])]):
+        local = starter.dir / str(number)
+        done, (said,) = starter.given(f'[ Url = "tidecast://head/odd/{quote}"; LocalFileName = "{local}" ]')
+        if quote == "50%25":
+            name = "50%25"  # no file is called `50%`
+        assert done.returncode == 0 and local.read_text() == name, (said, name)
+        assert local.is_symlink() == (job == "WantContainer = false")
+    for path in ("%2e%2e/%2e%2e/x", "sub%20dir/..%2f..%2fx", "%00", "no%20such"):
+        done, (said,) = starter.given(f'[ Url = "tidecast://head/odd/{path}"; LocalFileName = "{starter.dir / "bad"}" ]')
+        assert done.returncode and "TransferSuccess = false" in said and not os.path.lexists(starter.dir / "bad"), said
+    assert starter.given(f'[ Url = "TIDECAST://he%61d/od%64%401/100%25"; LocalFileName = "{starter.dir / "last"}" ]')[0].returncode == 0

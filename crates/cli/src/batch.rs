@@ -87,8 +87,10 @@ pub(crate) fn condor_ad() -> Option<Ad> {
 
 /// Whether a job runs in a container, which sees its scratch directory and not what links there lead to.
 pub(crate) fn is_contained(ad: &Ad) -> bool {
-    let wanted = |name| literal(ad, name).and_then(Value::as_bool) == Some(true);
-    let image = |name| literal(ad, name).and_then(Value::as_str).is_some_and(|image| !image.is_empty());
+    let value = |name| tidecast_classad::Context::at(0).attribute(name, ad, None).ok();
+    let wanted =
+        |name| value(name).is_some_and(|value| value.as_bool() == Some(true) || value == Value::Int(1));
+    let image = |name| value(name).is_some_and(|value| value.as_str().is_some_and(|image| !image.is_empty()));
     ["WantContainer", "WantDocker", "WantDockerImage", "WantSIF"].into_iter().any(wanted)
         || ["ContainerImage", "DockerImage", "SingularityImage"].into_iter().any(image)
 }

@@ -1,7 +1,12 @@
 //! What a cache is called: `[ORIGIN/]NAME[@VERSION]`, and as a URL `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
 
+use std::ffi::OsString;
 use std::fmt::{self, Write as _};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::str::FromStr;
+
+use tidecast_text::percent_decode;
 
 /// Most bytes of a name, and of an origin.
 pub const MAX_NAME: usize = 128;
@@ -110,16 +115,31 @@ impl CacheName {
         }
     }
 
-    /// Takes a URL apart into the cache and a path in it ("" for all of it). The path is not looked at.
+    /// Takes a URL apart into the cache and a path in it ("" for all of it), as it is written there: see [`decoded`]. The path
+    /// is not looked at.
     ///
     /// # Errors
     /// [`NameError`]: it is not of the form `tidecast://ORIGIN/NAME[@VERSION][/PATH]`.
     pub fn of_url(url: &str) -> Result<(Self, &str), NameError> {
-        let rest = url.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/'));
+        let (scheme, rest) = url.split_at_checked(SCHEME.len()).unwrap_or((url, ""));
+        let rest = rest.split_once('/').filter(|_| scheme.eq_ignore_ascii_case(SCHEME));
         let (origin, rest) = rest.ok_or_else(|| NameError::Url(url.into()))?;
         let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
-        Ok((Self::new(Some(origin), name)?, path.trim_matches('/')))
+        let plain = |part: &str| {
+            let bytes = percent_decode(part).ok_or_else(|| NameError::Url(url.into()))?;
+            String::from_utf8(bytes).map_err(|_| NameError::Url(url.into()))
+        };
+        Ok((Self::new(Some(&plain(origin)?), &plain(name)?)?, path.trim_matches('/')))
     }
+}
+
+/// The paths that the path of a URL may mean: percent-decoded, as URLs are, and then as it is written, for names with a `%`.
+#[must_use]
+pub fn decoded(path: &str) -> Vec<PathBuf> {
+    let plain = percent_decode(path).filter(|bytes| !bytes.contains(&0)).map(OsString::from_vec);
+    let mut all: Vec<PathBuf> = plain.into_iter().map(PathBuf::from).collect();
+    all.extend(Some(PathBuf::from(path)).filter(|path| !all.contains(path)));
+    all
 }
 
 /// Decimal, canonical, from 1.
@@ -153,6 +173,7 @@ impl fmt::Display for CacheName {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn names_are_read_as_they_are_written() {
@@ -182,7 +203,32 @@ mod tests {
         ] {
             assert_eq!(CacheName::of_url(url).unwrap().1, path);
         }
-        for bad in ["tidecast://blast", "http://h/b", "tidecast:///b", "tidecast://h/", "tidecast://h/@1"] {
+        let (name, path) = CacheName::of_url("TideCast://he%61d1/bl%61st%402/my%20file%252").unwrap();
+        assert_eq!((name.to_string().as_str(), path), ("head1/blast@2", "my%20file%252"));
+        for (path, means) in [
+            ("a", &["a"][..]),
+            ("my%20file", &["my file", "my%20file"]),
+            ("100%", &["100%"]),
+            ("50%25", &["50%", "50%25"]),
+            ("%2e%2e/x", &["../x", "%2e%2e/x"]),
+            ("a%00b", &["a%00b"]),
+            ("", &[""]),
+        ] {
+            assert!(decoded(path).iter().map(PathBuf::as_path).eq(means.iter().map(Path::new)), "{path}");
+        }
+        for bad in [
+            "tidecast://blast",
+            "http://h/b",
+            "tidecast:///b",
+            "tidecast://h/",
+            "tidecast://h/@1",
+            "tidecast://h/a%2Fb",
+            "tidecast://h%2Fa/b",
+            "tidecast://h/a%zz",
+            "tidecast://h/%ff",
+            "tidecast",
+            "tidecast:/é/b/c",
+        ] {
             assert!(CacheName::of_url(bad).is_err(), "{bad}");
         }
     }
@@ -201,7 +247,7 @@ mod tests {
             ("é", "n1", "+C3+A9.n1"),
         ] {
             assert_eq!(of_daemon(user, host), name);
-            assert!(is_name(&name) && is_of_user(&name, user), "{name}");
+            assert!(is_name(name) && is_of_user(name, user), "{name}");
         }
         assert!(
             !is_of_user("alice+40site.org.n1", "alice")

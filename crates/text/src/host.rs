@@ -225,6 +225,7 @@ mod tests {
         assert_eq!(parts("me@fe80::1%eth0"), of(Some("me"), "fe80::1%eth0", None));
         assert_eq!(parts("[fe80::1%eth0]:22"), of(None, "fe80::1%eth0", Some(22)));
         assert_eq!(parts("me@realm@jump+x"), of(Some("me@realm"), "jump+x", None));
+        assert_eq!(parts("SITE\\me@node1"), of(Some("SITE\\me"), "node1", None));
         assert_eq!("me@[::1]".parse::<Host>().unwrap().ssh(), "me@::1");
         assert_eq!("h".parse::<Host>().unwrap().or_port(7).to_string(), "h:7");
         assert!("h:7".parse::<Host>().unwrap().without_port().is_err());
@@ -287,14 +288,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_host_is_harmless_and_is_read_again(text in "[a-z0-9@:.%\\[\\]\\-+ '$]{0,20}", any in "\\PC{0,20}") {
+        fn a_host_is_harmless_and_is_read_again(text in "[a-z0-9@:.%\\[\\]\\-+ '$\\\\]{0,20}", any in "\\PC{0,20}") {
             for text in [text, any] {
                 let Ok(host) = text.parse::<Host>() else { continue };
                 prop_assert_eq!(&host.to_string().parse::<Host>().unwrap(), &host);
                 let word = host.ssh();
                 prop_assert!(!word.starts_with('-') && !host.name().starts_with(['-', '.']));
-                let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@%=:".contains(c);
-                prop_assert!(word.chars().all(plain));
+                let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@%=:\\".contains(c);
+                prop_assert!(word.chars().all(plain) && !host.name().contains('\\'));
             }
         }
     }

@@ -17,7 +17,7 @@ use serde_json::Map;
 use tidecast_daemon::api::types::{CacheInfo, Get, Got};
 use tidecast_daemon::client::{Client, ClientError};
 use tidecast_daemon::materialize;
-use tidecast_daemon::name::CacheName;
+use tidecast_daemon::name::{CacheName, decoded};
 
 use super::{Context, daemon};
 use crate::batch;
@@ -205,26 +205,41 @@ async fn bring(asker: &mut Asker, wanted: &Wanted) -> Result<u64, Error> {
     let (name, path) = CacheName::of_url(&wanted.url).map_err(|e| error("Parameter", false, e))?;
     let to = &place(&wanted.local, &name, path);
     let info = ready(asker, &name).await?;
+    let mut made = Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
+    for path in decoded(path) {
+        made = make(asker, &info, &path, to).await;
+        match &made {
+            Err(error) if error.kind == "Resolution" => {}
+            _ => break,
+        }
+    }
+    made
+}
+
+/// Makes the job's file of a cache that is here; its bytes.
+async fn make(asker: &Asker, info: &CacheInfo, path: &Path, to: &Path) -> Result<u64, Error> {
     let view = info.path.as_deref().ok_or_else(|| error("Transfer", true, "the daemon names no path"))?;
-    let source = if path.is_empty() { view.to_owned() } else { view.join(path) };
-    let is_below = Path::new(path).components().all(|c| matches!(c, std::path::Component::Normal(_)));
+    let whole = path.as_os_str().is_empty();
+    let source = if whole { view.to_owned() } else { view.join(path) };
+    let is_below = path.components().all(|c| matches!(c, std::path::Component::Normal(_)));
     if !is_below {
         return Err(error("Parameter", false, format!("{path:?} is no path in a cache")));
     }
     // What the job's user can read here can be a link; else this process makes a copy.
-    match (materialize::sees(&info), std::fs::metadata(&source)) {
+    match (materialize::sees(info), std::fs::metadata(&source)) {
         (Ok(_), Ok(_)) if !asker.contained => {
             let (dir, name) = parts(to)?;
             materialize::symlink(&source, &dir, name, false).map_err(unmade)?;
         }
         (Ok(_), Err(e)) if e.kind() == std::io::ErrorKind::NotFound => {
+            let path = path.display();
             return Err(error("Resolution", false, format!("there is no {path} in {}", info.name)));
         }
-        _ => copy(&asker.client, &info, path, to).await?,
+        _ => copy(&asker.client, info, path, to).await?,
     }
     let made =
         std::fs::metadata(to).map_err(|e| error("Transfer", true, format!("{}: {e}", to.display())))?;
-    Ok(if path.is_empty() || made.is_dir() { info.bytes } else { made.len() })
+    Ok(if whole || made.is_dir() { info.bytes } else { made.len() })
 }
 
 /// Where the job's file is to be. Of a URL that ends with a slash HTCondor makes the name of a directory that is there: what is
@@ -310,7 +325,7 @@ fn judged(failed: &ClientError) -> Error {
     }
 }
 
-async fn copy(client: &Client, info: &CacheInfo, path: &str, to: &Path) -> Result<(), Error> {
+async fn copy(client: &Client, info: &CacheInfo, path: &Path, to: &Path) -> Result<(), Error> {
     let (dir, name) = parts(to)?;
     let how = materialize::How::Reflink;
     let wanted = materialize::Wanted { dir, name: name.to_owned(), subpath: path.into(), how, force: false };
