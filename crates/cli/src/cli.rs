@@ -175,6 +175,18 @@ impl Command {
     pub(crate) fn is_for_a_program(&self) -> bool {
         matches!(self, Self::Copy(args) if args.is_for_a_program())
     }
+
+    /// How `tidecast status` calls this process, if it shows it. (A mount is its server's, not that of who asked for it.)
+    pub(crate) fn shown_by_status(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Get(_) => "get",
+            Self::Share(_) => "share",
+            Self::Seed(_) => "seed",
+            Self::Bcast(_) => "bcast",
+            Self::Copy(_) => "copy",
+            _ => return None,
+        })
+    }
 }
 
 /// Flags of the commands that take part in a swarm.

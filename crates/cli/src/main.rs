@@ -6,6 +6,7 @@ mod cmd;
 mod confine;
 mod failure;
 mod help;
+mod live;
 mod logging;
 mod names;
 mod output;
@@ -74,6 +75,9 @@ fn misread(error: &clap::Error) -> ExitCode {
 fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
     logging::start(&cli.global, settings).map_err(Failure::usage)?;
     let context = cmd::Context { global: &cli.global, settings };
+    if let Some(name) = cli.command.shown_by_status() {
+        reporter.go_live(name);
+    }
     match &cli.command {
         Command::Publish(args) => cmd::publish::run(args, &context, reporter),
         Command::Show(args) => cmd::show::run(args, &context, reporter),

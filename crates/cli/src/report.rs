@@ -3,7 +3,7 @@
 //!
 //! Promises: results go to standard output, everything else to standard error, so that piping is safe;
 //! with `--json` standard output holds JSON lines only, first `started` (but for commands that only
-//! answer), last `done` or `error`; progress is bounded in rate whatever the caller does; a closed
+//! answer, and warnings of peers that do not answer), last `done` or `error`; progress is bounded in rate whatever the caller does; a closed
 //! pipe ends the program quietly; a line for people is one line, whatever names and messages of peers are
 //! in it (`names.rs`).
 
@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Code, Failure, Outcome};
+use crate::live::Live;
 use crate::names;
 use crate::units::{Size, Span, bytes_per_second, count};
 
@@ -57,6 +58,8 @@ pub(crate) struct Snapshot {
     pub(crate) hosts: Option<(usize, usize, usize)>,
     /// Of a copy: what it runs with.
     pub(crate) copy: Option<Parallel>,
+    /// Some of the connected peers, as JSON has them.
+    pub(crate) connected: Vec<Value>,
     /// The whole line for people, where what is done is not bytes of files.
     pub(crate) said: Option<String>,
 }
@@ -89,6 +92,10 @@ pub(crate) struct Reporter {
     aside: Cell<bool>,
     /// Warnings, and how many times each came again.
     said: RefCell<Vec<(String, u64)>>,
+    /// Why no peer gives anything, as told last.
+    trouble: RefCell<Option<String>>,
+    /// What `tidecast status` hears.
+    live: Option<Live>,
 }
 
 impl Reporter {
@@ -100,7 +107,7 @@ impl Reporter {
             bar
         });
         let early = RefCell::new(Some(Vec::new()));
-        let (rates, said) = (Rates::default(), RefCell::default());
+        let (rates, said, trouble) = (Rates::default(), RefCell::default(), RefCell::default());
         Self {
             json,
             quiet,
@@ -111,7 +118,24 @@ impl Reporter {
             early,
             aside: Cell::new(false),
             said,
+            trouble,
+            live: None,
         }
+    }
+
+    /// From now on `tidecast status` shows this process.
+    pub(crate) fn go_live(&mut self, command: &'static str) {
+        self.live = Live::start(command);
+    }
+
+    /// What this process is about, for `tidecast status`.
+    pub(crate) fn about(&self, fields: &Map<String, Value>) {
+        self.live.iter().for_each(|live| live.about(fields));
+    }
+
+    /// How far it is, for `tidecast status` alone.
+    pub(crate) fn publish(&self, now: &Snapshot) {
+        self.live.iter().for_each(|live| live.progress(now));
     }
 
     /// True with `--json`.
@@ -131,6 +155,7 @@ impl Reporter {
 
     /// The first JSON event; warnings that came before follow it. Without `--json` nothing is said.
     pub(crate) fn started(&self, command: &str, fields: Map<String, Value>) {
+        self.about(&fields);
         let early = self.early.take().unwrap_or_default();
         self.event("started", json!({ "command": command }), fields);
         early.iter().for_each(|line| say(line));
@@ -149,6 +174,7 @@ impl Reporter {
     pub(crate) fn progress(&mut self, now: &Snapshot) {
         let at = Instant::now();
         self.rates.note(at, now);
+        self.publish(now);
         if let Some(bar) = &self.bar {
             draw(bar, now, &self.rates);
             return;
@@ -172,17 +198,54 @@ impl Reporter {
 
     /// Something the user should know; the work goes on. What was said already is counted, and said again at the end.
     pub(crate) fn warning(&self, text: &str) {
+        if self.is_new(text) {
+            self.warn(text);
+        }
+    }
+
+    /// Whether a warning has not been said yet; counts it if it has.
+    fn is_new(&self, text: &str) -> bool {
+        self.live.iter().for_each(|live| live.trouble(text));
         let mut said = self.said.borrow_mut();
         if let Some((_, times)) = said.iter_mut().find(|(known, _)| known == text) {
             *times += 1;
-            return;
+            return false;
         }
         // What comes after so many is not counted any more, but said.
         if said.len() < WARNINGS {
             said.push((text.to_owned(), 0));
         }
-        drop(said);
-        self.warn(text);
+        true
+    }
+
+    /// A peer does not answer: a warning that does not wait for `started`, as nothing may start without that peer.
+    pub(crate) fn trouble(&self, peer: &str, why: &str) {
+        self.silence(&format!("peer {peer}: {why}"), object(json!({ "peer": peer, "reason": why })));
+    }
+
+    /// Why nothing comes or goes: as [`Reporter::trouble`], in other words.
+    pub(crate) fn silence(&self, text: &str, fields: Map<String, Value>) {
+        *self.trouble.borrow_mut() = Some(text.to_owned());
+        if !self.is_new(text) {
+            return;
+        }
+        if self.json {
+            let mut all = object(json!({ "event": "warning", "message": text }));
+            all.extend(fields);
+            say(&names::json_line(Value::Object(all)));
+        } else {
+            self.warn(text);
+        }
+    }
+
+    /// Peers answer again.
+    pub(crate) fn well(&self) {
+        self.trouble.take();
+    }
+
+    /// Why no peer gives anything, if that was told and has not passed.
+    pub(crate) fn why(&self) -> Option<String> {
+        self.trouble.borrow().clone()
     }
 
     /// What was said more than once, and how often.
@@ -266,6 +329,7 @@ impl Reporter {
     /// The end: the last event or the error's text; answers the exit code.
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
+        self.live.iter().for_each(Live::end);
         self.early.take().unwrap_or_default().iter().for_each(|line| say(line));
         self.warn_of_repeats();
         let seconds = round(self.seconds());
@@ -363,12 +427,12 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
 
 /// Averages over the last few seconds; instantaneous rates jump too much to read.
 #[derive(Default)]
-struct Rates {
+pub(crate) struct Rates {
     samples: std::collections::VecDeque<(Instant, u64, u64, u64)>,
 }
 
 impl Rates {
-    fn note(&mut self, at: Instant, s: &Snapshot) {
+    pub(crate) fn note(&mut self, at: Instant, s: &Snapshot) {
         // Bounded: at most one sample in 50 ms, and none older than the window but one.
         let before = self.samples.len().checked_sub(2).and_then(|i| self.samples.get(i));
         if before.is_some_and(|(t, ..)| at - *t < Duration::from_millis(50)) {
@@ -390,7 +454,7 @@ impl Rates {
     }
 }
 
-fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
+pub(crate) fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
     if s.said.is_some() {
         return json!({ "stage": s.stage, "done": s.bytes, "of": s.total, "received": s.received });
     }

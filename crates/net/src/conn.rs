@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::driver::{Input, NewPeer, OUTBOX};
 use crate::error::ConnError;
+use crate::moved::Moved;
 use crate::shared::Shared;
 use establish::Established;
 
@@ -32,6 +33,8 @@ pub(crate) struct Link {
     pub(crate) ids: Arc<Mutex<ExtIds>>,
     /// Messages of roots that the peer knows, as it has sent them itself.
     pub(crate) roots_heard: Arc<AtomicU32>,
+    /// When payload moved last.
+    pub(crate) moved: Moved,
 }
 
 /// Runs an established connection to its end. The driver hears `Up`, then events, then `Down`.
@@ -44,6 +47,7 @@ pub(crate) async fn run(
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);
     let Established { input, writer, protocol, greeting, .. } = established;
+    let moved = writer.moved().clone();
     let new = NewPeer {
         peer,
         addr,
@@ -60,13 +64,14 @@ pub(crate) async fn run(
         web: None,
         greeting,
         outbox: outbox.clone(),
+        moved: moved.clone(),
     };
     let inbox = shared.inbox.clone();
     if inbox.send(Input::Up(Box::new(new))).await.is_err() {
         return;
     }
     let ids = Arc::new(Mutex::new(input.codec.peer_ids()));
-    let link = Link { shared, peer, outbox, ids, roots_heard: Arc::default() };
+    let link = Link { shared, peer, outbox, ids, roots_heard: Arc::default(), moved };
     let writing = writer::run(link.clone(), writer, queue, protocol);
     let reading = reader::run(link, input, protocol);
     let ended: Result<(), ConnError> = tokio::select! {

@@ -29,6 +29,8 @@ use crate::transport::{Booked, Transport};
 const GONE: Duration = Duration::from_secs(5);
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Who waits for a peer hears that it does not answer after so long.
+const SILENT: Duration = Duration::from_secs(3);
 /// What a peer that does not answer at all is late with; it may be down, which is no offence.
 pub(crate) const CONNECTING: &str = "accept the connection";
 /// Socket buffers are set only where the system allows this much; below it the kernel's own
@@ -78,9 +80,15 @@ pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<S
         for addr in addresses {
             let source = shared.source_for(addr.ip());
             let local = shared.local();
-            match dial((&local, &shared.security), (addr, source), &shared.ways, &shared.cpu).await {
+            // An inbox that is full is that of an engine with peers enough.
+            let silent = |why| drop(shared.inbox.try_send(unreachable(addr, why)));
+            let (local, ways) = ((&local, &shared.security), &shared.ways);
+            match dial(local, (addr, source), ways, &shared.cpu, &silent).await {
                 Ok(established) => return crate::conn::run(shared, established, addr, Some(candidate)).await,
                 Err(error) => {
+                    if let Some(why) = error.unreachable() {
+                        let _ = shared.inbox.send(unreachable(addr, why)).await;
+                    }
                     if let ConnError::Denied(why) = &error {
                         let notice = Notice::Refused { addr, why: why.clone() };
                         let _ = shared.inbox.send(Input::Notice(notice)).await;
@@ -93,14 +101,20 @@ pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<S
     });
 }
 
+fn unreachable(addr: SocketAddr, why: String) -> Input {
+    Input::Notice(Notice::Unreachable { addr, why, told: false })
+}
+
 /// Connects to one address and shakes hands. A peer of an open swarm that does not answer the plain handshake may demand
 /// encryption: it is dialled once more and spoken to so, or the other way round if that has worked with it before. Plain
-/// first costs nothing with all others: the opening of MSE takes a round trip and two powers of 768 bits.
+/// first costs nothing with all others: the opening of MSE takes a round trip and two powers of 768 bits. `silent` hears of
+/// each step to which no answer comes in [`SILENT`].
 pub(crate) async fn dial(
     (local, security): (&Local, &Security),
     (addr, source): (SocketAddr, Option<IpAddr>),
     ways: &Ways,
     cpu: &Arc<Cpu>,
+    silent: &impl Fn(String),
 ) -> Result<Established, ConnError> {
     let [usual, other] = match security {
         Security::Open => ways.of(addr).map(Some),
@@ -109,19 +123,23 @@ pub(crate) async fn dial(
     let mut unanswered = None;
     for way in [usual, other].into_iter().flatten() {
         let late = |_| ConnError::Late { what: CONNECTING, seconds: CONNECT.as_secs() };
-        let stream = match timeout(CONNECT, connect(addr, source)).await.map_err(late) {
+        let connecting = timeout(CONNECT, connect(addr, source));
+        let stream = match impatient("", silent, connecting).await.map_err(late) {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(unanswered.unwrap_or(error.into())),
             Err(error) => return Err(unanswered.unwrap_or(error)),
         };
         let first = local.hashes.first().copied().unwrap_or_default();
-        let (transport, node) = secure(stream, security, first, cpu).await?;
-        match Opening::call(local, transport, way, cpu).await {
+        let securing = secure(stream, security, first, cpu);
+        let (transport, node) = impatient(" to the TLS handshake", silent, securing).await?;
+        let calling = Opening::call(local, transport, way, cpu);
+        match impatient(" to the handshake", silent, calling).await {
             Ok(opening) => {
                 if !security.is_encrypted() {
                     ways.worked(addr, way);
                 }
-                return establish(local, security, opening, node).await;
+                let establishing = establish(local, security, opening, node);
+                return impatient(" to the handshake", silent, establishing).await;
             }
             Err(error) if unanswered.is_none() => unanswered = Some(error),
             Err(_) => {}
@@ -136,6 +154,16 @@ pub(crate) async fn dial(
 /// Whether a peer may have refused how it was spoken to, and nothing else.
 fn may_be_the_way(error: &ConnError) -> bool {
     matches!(error, ConnError::Closed | ConnError::Io(_) | ConnError::Late { .. } | ConnError::Mse(_))
+}
+
+/// Waits for a step, which has bounds of its own; says if it takes long.
+pub(crate) async fn impatient<T>(what: &str, silent: &impl Fn(String), step: impl Future<Output = T>) -> T {
+    let mut step = std::pin::pin!(step);
+    if let Ok(done) = timeout(SILENT, &mut step).await {
+        return done;
+    }
+    silent(format!("no answer{what} in {} s", SILENT.as_secs()));
+    step.await
 }
 
 /// Where nodes are known by their keys, whoever ends the connection after TLS has judged ours.
@@ -277,7 +305,7 @@ mod tests {
         let (addr, peer) = (listener.local_addr().unwrap(), Arc::new(Particular::default()));
         let answering = tokio::spawn(peer.clone().run(listener));
         let (local, ways, cpu) = (local(), Ways::default(), Arc::default());
-        let call = || dial((&local, &Security::Open), (addr, None), &ways, &cpu);
+        let call = || dial((&local, &Security::Open), (addr, None), &ways, &cpu, &|_| {});
         for (demands, calls) in
             [(false, (1, 0)), (true, (1, 1)), (true, (0, 1)), (false, (1, 1)), (false, (1, 0))]
         {

@@ -6,6 +6,7 @@ mod dispatch;
 pub(crate) mod gather;
 pub(crate) mod plan;
 pub(crate) mod progress;
+mod stall;
 mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use crate::cpu::Stage;
 use crate::demand::{OnVerified, Urgency};
 use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
+use crate::moved::Moved;
 use crate::shared::Shared;
 use crate::web::{Seed, key_of};
 use book::{Book, Culprit};
@@ -31,6 +33,7 @@ use bytes::Bytes;
 use gather::{Gather, Group};
 use plan::{Complained, Member, Members};
 use progress::{Notice, PeerReport, Progress, Summary};
+use stall::Stall;
 
 /// Inputs taken in one go before actions are drained.
 const BATCH: usize = 256;
@@ -116,6 +119,7 @@ pub(crate) struct NewPeer {
     /// To be sent right after the first announcement: stock clients want their bitfield first.
     pub(crate) greeting: Option<tidecast_wire::Message>,
     pub(crate) outbox: mpsc::Sender<Out>,
+    pub(crate) moved: Moved,
 }
 
 /// What a connection is told to send.
@@ -154,6 +158,7 @@ struct Conn {
     outbox: mpsc::Sender<Out>,
     received: u64,
     sent: u64,
+    moved: Moved,
     /// Neighbours it has been told of: a position in `Driver::met`.
     introduced: usize,
     /// Candidates whose addresses lead to it too.
@@ -215,6 +220,7 @@ pub(crate) struct Driver {
     next_introduction: Instant,
     wanted_bytes: u64,
     verified_bytes: u64,
+    stall: Stall,
 }
 
 /// What the driver starts with.
@@ -268,6 +274,7 @@ impl Driver {
             next_introduction: now + INTRODUCE,
             wanted_bytes,
             verified_bytes: start.verified_bytes,
+            stall: Stall::default(),
             shared,
         }
     }
@@ -376,6 +383,9 @@ impl Driver {
                 tracing::error!(%error, "the store failed");
                 self.notify(Notice::Store { error: Arc::new(error) });
             }
+            Input::Notice(Notice::Unreachable { addr, why, .. }) => {
+                self.notify(Notice::Unreachable { addr, why, told: self.told.contains(&addr) });
+            }
             Input::Notice(notice) => self.notify(notice),
             Input::Recheck => self.recheck(),
             Input::Report(reply) => {
@@ -467,6 +477,7 @@ impl Driver {
             member: None,
             greeting: new.greeting,
             outbox: new.outbox,
+            moved: new.moved,
             received: 0,
             sent: 0,
             introduced: 0,

@@ -60,10 +60,36 @@ impl ConnError {
         }
     }
 
+    /// Why no connection could be made, for people: where nothing else tells them, as is done of refusals, of what breaks the
+    /// protocol, and of silence.
+    pub(crate) fn unreachable(&self) -> Option<String> {
+        match self {
+            _ if self.fault().is_some() => None,
+            ConnError::Denied(_) | ConnError::Stopping => None,
+            ConnError::Closed => Some(ConnError::TurnedAway.to_string()),
+            ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                Some(ConnError::TurnedAway.to_string())
+            }
+            ConnError::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Some("connection refused: no process listens there".to_owned())
+            }
+            ConnError::Io(error) => Some(plain(error)),
+            other => Some(other.to_string()),
+        }
+    }
+
     /// The peer is there and does not want us: to try again soon changes nothing.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, ConnError::Denied(_) | ConnError::NotMember(_) | ConnError::TurnedAway)
     }
+}
+
+/// What the system says, without its number.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Why a session could not start or go on.

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::conn::establish::{Established, Local, new_peer_id};
 use crate::cpu::Cpu;
-use crate::dial::{Ways, dial};
+use crate::dial::{Ways, dial, impatient};
 use crate::error::{ConnError, Error};
 use crate::iface::{LocalAddress, source_for};
 use crate::security::Security;
@@ -44,6 +44,23 @@ pub struct Fetch {
     pub sources: Vec<LocalAddress>,
     /// Give up after this.
     pub timeout: Duration,
+    /// Hears of each try that came to nothing; what does not fit into it is not told.
+    pub vain: mpsc::Sender<Vain>,
+}
+
+/// An address that was tried in vain, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vain {
+    /// The address.
+    pub addr: SocketAddr,
+    /// Why.
+    pub why: String,
+}
+
+impl Fetch {
+    fn tell(&self, addr: SocketAddr, why: String) {
+        let _ = self.vain.try_send(Vain { addr, why });
+    }
 }
 
 /// Asks peers as they are found until one gives the manifest. An address that was tried in vain is
@@ -86,7 +103,13 @@ pub async fn fetch_manifest(
                 Ok((addr, Err(ConnError::Denied(why)))) => return Err(Error::Refused { addr, why }),
                 Ok((addr, Err(why))) => {
                     tracing::debug!(%addr, %why, "no manifest from it");
-                    last = format!("; the last one, {addr}: {why}");
+                    let silent = matches!(why, ConnError::Late { .. });
+                    let text = why.unreachable().unwrap_or_else(|| why.to_string());
+                    last = format!("; the last one, {addr}: {text}");
+                    // That it is silent was told already.
+                    if !silent {
+                        what.tell(addr, text);
+                    }
                     asking.spawn(again(what.clone(), addr));
                 }
                 Err(_) => {}
@@ -110,10 +133,11 @@ async fn ask(what: Arc<Fetch>, addr: SocketAddr) -> Answer {
 
 async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnError> {
     let mut asking = Asking { peer: call(what, what.hashes.clone(), addr).await?, what };
+    let (silent, asked) = (|why| what.tell(addr, why), " to the request for the manifest");
     if matches!(asking.peer.protocol, Protocol::Tidecast { .. }) {
-        return Ok(Box::new(asking.whole().await?));
+        return Ok(Box::new(impatient(asked, &silent, asking.whole()).await?));
     }
-    let mut manifest = asking.stock().await?;
+    let mut manifest = impatient(asked, &silent, asking.stock()).await?;
     let short = manifest.hash_v2().and_then(|hash| hash.first_chunk::<20>().copied());
     let Some(short) = short.filter(|_| !manifest.missing_layers().is_empty()) else {
         return Ok(Box::new(manifest));
@@ -162,7 +186,8 @@ async fn call(what: &Fetch, hashes: Vec<[u8; 20]>, addr: SocketAddr) -> Result<E
     };
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
-    dial((&local, &what.security), (addr, source), &Ways::default(), &cpu).await
+    let silent = |why| what.tell(addr, why);
+    dial((&local, &what.security), (addr, source), &Ways::default(), &cpu, &silent).await
 }
 
 /// A conversation about a manifest.

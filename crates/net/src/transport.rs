@@ -20,6 +20,7 @@ use tokio_rustls::TlsStream;
 use crate::cpu::{Cpu, Stage};
 use crate::error::ConnError;
 use crate::intake::{Intake, Missing};
+use crate::moved::Moved;
 
 /// The other end takes nothing for so long: it never will. That it takes something, however little, is
 /// enough: the kernel asks for more only when a good part of its buffer has gone.
@@ -44,8 +45,14 @@ pub(crate) struct Reader {
     missing: Missing,
 }
 
-/// The writing half: kept apart by kind, because a plain socket can be fed by the kernel.
-pub(crate) enum Writer {
+/// The writing half.
+pub(crate) struct Writer {
+    stream: Sink,
+    moved: Moved,
+}
+
+/// Kept apart by kind, because a plain socket can be fed by the kernel.
+enum Sink {
     Plain(Booked<OwnedWriteHalf>),
     Tls(Booked<tokio::io::WriteHalf<Secure>>),
     /// Behind the opening of MSE, if its payload is enciphered.
@@ -60,12 +67,12 @@ impl Transport {
                 let (reader, writer) = stream.into_split();
                 let reader = Intake::plain(Booked::socket(reader, cpu), allowance);
                 let missing = reader.missing();
-                (Reader::new(reader, missing), Writer::Plain(Booked::socket(writer, cpu)))
+                (Reader::new(reader, missing), Writer::new(Sink::Plain(Booked::socket(writer, cpu))))
             }
             Transport::Tls(stream) => {
                 let missing = stream.get_ref().0.missing();
                 let (reader, writer) = tokio::io::split(*stream);
-                let writer = Writer::Tls(Booked::tls(writer, cpu));
+                let writer = Writer::new(Sink::Tls(Booked::tls(writer, cpu)));
                 (Reader::new(Booked::tls(reader, cpu), missing), writer)
             }
         }
@@ -107,13 +114,22 @@ impl Reader {
 }
 
 impl Writer {
+    fn new(stream: Sink) -> Writer {
+        Writer { stream, moved: Moved::default() }
+    }
+
+    /// When something was sent last, and whether the kernel takes more.
+    pub(crate) fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
     /// Writes all of `bytes`, to an end that keeps taking some.
     pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), ConnError> {
         while !bytes.is_empty() {
-            let written = match self {
-                Writer::Plain(w) => taken(w.write(bytes)).await?,
-                Writer::Tls(w) => taken(w.write(bytes)).await?,
-                Writer::Rc4(w) => return w.write_all(bytes).await,
+            let written = match &mut self.stream {
+                Sink::Plain(w) => taken(w.write(bytes), &self.moved).await?,
+                Sink::Tls(w) => taken(w.write(bytes), &self.moved).await?,
+                Sink::Rc4(w) => return w.write_all(bytes, &self.moved).await,
             };
             if written == 0 {
                 return Err(ConnError::Closed);
@@ -125,26 +141,26 @@ impl Writer {
 
     /// Pushes out what a TLS layer may hold back.
     pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
-        match self {
-            Writer::Plain(_) | Writer::Rc4(_) => Ok(()),
-            Writer::Tls(w) => taken(w.flush()).await,
+        match &mut self.stream {
+            Sink::Plain(_) | Sink::Rc4(_) => Ok(()),
+            Sink::Tls(w) => taken(w.flush(), &self.moved).await,
         }
     }
 
     /// Ends the stream in good order.
     pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
-        match self {
-            Writer::Plain(w) => w.shutdown().await,
-            Writer::Tls(w) => w.shutdown().await,
-            Writer::Rc4(w) => w.socket.shutdown().await,
+        match &mut self.stream {
+            Sink::Plain(w) => w.shutdown().await,
+            Sink::Tls(w) => w.shutdown().await,
+            Sink::Rc4(w) => w.socket.shutdown().await,
         }
     }
 
     /// The plain socket, if it is one: its kernel can send from files.
     pub(crate) fn plain(&self) -> Option<&TcpStream> {
-        match self {
-            Writer::Plain(w) => Some(w.inner.as_ref()),
-            Writer::Tls(_) | Writer::Rc4(_) => None,
+        match &self.stream {
+            Sink::Plain(w) => Some(w.inner.as_ref()),
+            Sink::Tls(_) | Sink::Rc4(_) => None,
         }
     }
 }
@@ -152,16 +168,15 @@ impl Writer {
 /// Both halves of a plain connection, from now on enciphered as MSE has it.
 pub(crate) fn enciphered(reader: Reader, writer: Writer, cipher: Cipher, cpu: &Arc<Cpu>) -> (Reader, Writer) {
     let Cipher { incoming, outgoing } = cipher;
-    let writer = match writer {
-        Writer::Plain(socket) => Writer::Rc4(Box::new(Enciphering {
-            socket,
-            cipher: outgoing,
-            chunk: Vec::new(),
-            cpu: cpu.clone(),
-        })),
+    let Writer { stream, moved } = writer;
+    let stream = match stream {
+        Sink::Plain(socket) => {
+            Sink::Rc4(Box::new(Enciphering { socket, cipher: outgoing, chunk: Vec::new(), cpu: cpu.clone() }))
+        }
         // MSE is spoken on plain sockets only.
         other => other,
     };
+    let writer = Writer { stream, moved };
     (reader.deciphering(incoming, cpu), writer)
 }
 
@@ -187,7 +202,7 @@ impl AsyncRead for Deciphering {
 }
 
 /// Enciphers what is written, chunk by chunk.
-pub(crate) struct Enciphering {
+struct Enciphering {
     socket: Booked<OwnedWriteHalf>,
     cipher: Rc4,
     chunk: Vec<u8>,
@@ -196,14 +211,14 @@ pub(crate) struct Enciphering {
 
 impl Enciphering {
     /// A call that is dropped leaves the two ends' ciphers apart: its connection must end with it.
-    async fn write_all(&mut self, bytes: &[u8]) -> Result<(), ConnError> {
+    async fn write_all(&mut self, bytes: &[u8], moved: &Moved) -> Result<(), ConnError> {
         for bytes in bytes.chunks(CHUNK) {
             self.chunk.clear();
             self.chunk.extend_from_slice(bytes);
             self.cpu.measure(Stage::Tls, || self.cipher.apply(&mut self.chunk));
             let mut rest = self.chunk.as_slice();
             while !rest.is_empty() {
-                match taken(self.socket.write(rest)).await? {
+                match taken(self.socket.write(rest), moved).await? {
                     0 => return Err(ConnError::Closed),
                     written => rest = &rest[written..],
                 }
@@ -214,9 +229,12 @@ impl Enciphering {
 }
 
 /// One step of sending, which comes to something within [`STUCK`].
-async fn taken<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, ConnError> {
+async fn taken<T>(step: impl Future<Output = io::Result<T>>, moved: &Moved) -> Result<T, ConnError> {
     let late = |_| ConnError::Late { what: "take what is sent to it", seconds: STUCK.as_secs() };
-    Ok(timeout(STUCK, step).await.map_err(late)??)
+    moved.offer();
+    let step = timeout(STUCK, step).await.map_err(late)??;
+    moved.went();
+    Ok(step)
 }
 
 /// Sends `len` bytes of `file` from `offset` without copying them through this process. Fails with
@@ -226,10 +244,10 @@ pub(crate) async fn send_file(
     file: &std::fs::File,
     mut offset: u64,
     mut len: usize,
-    cpu: &Cpu,
+    (cpu, moved): (&Cpu, &Moved),
 ) -> Result<(), ConnError> {
     while len > 0 {
-        taken(socket.writable()).await?;
+        taken(socket.writable(), moved).await?;
         let send = || Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?);
         match socket.try_io(Interest::WRITABLE, || cpu.measure(Stage::Socket, send)) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),

@@ -30,6 +30,7 @@ use crate::conn::establish::new_peer_id;
 use crate::driver::progress::Notice;
 use crate::driver::{Input, NewPeer, OUTBOX, Out};
 use crate::error::ConnError;
+use crate::moved::Moved;
 use crate::session::BUFFER;
 use crate::shared::Shared;
 use lane::Lane;
@@ -278,6 +279,7 @@ async fn probe(source: &mut Source, seed: &Seed) -> Result<SocketAddr, WebError>
 async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: Source, addr: SocketAddr) {
     let peer = PeerId(shared.next_peer.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = mpsc::channel(OUTBOX);
+    let moved = Moved::default();
     let key = if shared.divides { key_of(&shared.peer_id) } else { 0 };
     let new = NewPeer {
         peer,
@@ -295,6 +297,7 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
         web: Some(seed.clone()),
         greeting: None,
         outbox,
+        moved: moved.clone(),
     };
     let inbox = shared.inbox.clone();
     let pieces = seed.pieces();
@@ -306,7 +309,8 @@ async fn run(shared: Arc<Shared>, candidate: Candidate, seed: Arc<Seed>, first: 
     let work = Arc::new(Mutex::new(Work::new(LANES)));
     let (told, news) = watch::channel(());
     let lane = |number: usize, source: Source| {
-        let lane = Lane { shared: shared.clone(), seed: seed.clone(), work: work.clone(), peer, number };
+        let (shared, seed) = (shared.clone(), seed.clone());
+        let lane = Lane { shared, seed, work: work.clone(), peer, number, moved: moved.clone() };
         lane.run(source, news.clone())
     };
     let other = || Source::new(shared.clone(), seed.clone());

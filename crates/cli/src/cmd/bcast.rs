@@ -127,7 +127,7 @@ Events with --json, one a line:
             rate, hosts, hosts_done, hosts_failed
   warning   message
   waiting   seconds, hosts [name, seconds], queued, launchers, said: workers
-            that have not come, after 10 s, 30 s, 70 s and so on
+            that have not come, after 4 s, 12 s, 28 s and so on
   open      torrent, peers: any client can join
   done      seconds (whole command), bytes, files, piece_length, algorithm,
             network, hash_seconds, gather_seconds (launching), transfer_seconds

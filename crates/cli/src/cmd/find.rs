@@ -20,6 +20,8 @@ use crate::report::Reporter;
 const QUEUE: usize = 64;
 /// How long a name that the user gave may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(10);
+/// It is told when it takes longer.
+const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// What to look for, and how.
 pub(crate) struct Wanted {
@@ -156,9 +158,19 @@ pub(crate) async fn named(peers: &[String], reporter: &Reporter) -> Result<Vec<V
     let mut all = Vec::new();
     for text in peers {
         peers::parse(text).context("--peer").map_err(Failure::usage)?;
-        match peers::resolve(text, RESOLVE).await {
+        let resolving = peers::resolve(text, RESOLVE);
+        let mut resolving = std::pin::pin!(resolving);
+        let resolved = match tokio::time::timeout(UNANSWERED, &mut resolving).await {
+            Ok(resolved) => resolved,
+            Err(_) => {
+                let seconds = UNANSWERED.as_secs();
+                reporter.trouble(text, &format!("its name has not been resolved in {seconds} s"));
+                resolving.await
+            }
+        };
+        match resolved {
             Ok(addresses) => all.push(addresses),
-            Err(error) => reporter.warning(&format!("peer {text} is left out: {error}")),
+            Err(error) => reporter.trouble(text, &format!("left out: {error}")),
         }
     }
     Ok(all)

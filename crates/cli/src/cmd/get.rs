@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tidecast_group::Found;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Security, Summary};
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 use super::describe::open_notice;
 use super::find::{Finders, Wanted};
 use super::seed::started;
-use super::source::{Origin, Source, right};
+use super::source::{Origin, Source, right, unanswered};
 use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
 use super::{Context, RECORDS, dest, member, select, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Code, Failure, Outcome};
 use crate::names;
-use crate::report::{Reporter, round};
+use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
 
@@ -51,7 +51,10 @@ Events with --json, one a line:
   check     what is there already is being hashed; fields as of progress
   progress  seconds, stage, bytes, total, pieces (verified), pieces_total,
             rate (bytes a second), peers, received, sent, rate_in, rate_out
-  warning   message
+  warning   message; of a peer that does not answer also peer and reason (this
+            may come before started); where connected peers move no byte also
+            peers, silent_seconds, sending
+  resumed   silent_seconds, sending: bytes move again
   done      seconds, path, files, bytes, action (delivered, replaced,
             unchanged), files_kept, files_replaced, files_stale (files_foreign:
             of them, not delivered by tidecast), files_deleted, pieces, received, sent, duplicate, corrupt, peers
@@ -109,6 +112,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let durability = durability(args, context)?;
     let source = Source::read(args.source.as_deref())?;
     let state_dir = context.own_state_dir()?;
+    reporter.about(&object(json!({ "to": names::json(&args.to) })));
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let deadline = timeout.map(|t| Instant::now() + t);
@@ -136,6 +140,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let opened = open(Arc::new(manifest), &args.to, options).await?;
         let mut running = Running::start(opened, security, &choices, Part::Get)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
+        running.told = peers.iter().flatten().copied().collect();
         for peer in peers {
             running.swarm.add_peer(peer, true).await;
         }
@@ -253,10 +258,13 @@ async fn fetch(
                     return Err(anyhow!("{error}").into());
                 }
             }
-            () = stop.wait() => return Err(Failure::cut("interrupted; the same command goes on from here")),
+            () = stop.wait() => {
+                let error = anyhow!("interrupted; the same command goes on from here{}", hint(running, reporter));
+                return Err(Failure::new(Code::Cut, error));
+            }
             () = &mut late => {
                 let seconds = Span(timeout.unwrap_or_default());
-                let error = anyhow!("not all is there after {seconds}; the same command goes on from here{}", hint(running));
+                let error = anyhow!("not all is there after {seconds}; the same command goes on from here{}", hint(running, reporter));
                 return Err(Failure { code: crate::failure::Code::Cut, error, fields: Map::new() });
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {
@@ -268,12 +276,13 @@ async fn fetch(
 }
 
 /// Why it may have taken too long.
-fn hint(running: &Running) -> String {
+fn hint(running: &Running, reporter: &Reporter) -> String {
     let now = running.swarm.progress().borrow().clone();
-    if let Some(why) = running.withdrawn() {
+    if let Some(why) = running.withdrawn().map(str::to_owned).or_else(|| reporter.why()) {
         return format!(" ({why})");
     }
     let hint = match (now.peers, now.received_bytes) {
+        (0, 0) if !running.told.is_empty() => return unanswered(&running.told),
         (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
         (0, _) => " (no peer is left)",
         _ => "",

@@ -18,6 +18,7 @@ pub(crate) mod man;
 pub(crate) mod member;
 pub(crate) mod mount;
 pub(crate) mod plugin;
+pub(crate) mod processes;
 pub(crate) mod publish;
 pub(crate) mod revoke;
 pub(crate) mod run;
@@ -29,6 +30,7 @@ pub(crate) mod sim;
 pub(crate) mod source;
 pub(crate) mod swarm;
 pub(crate) mod tracker;
+pub(crate) mod unreachable;
 pub(crate) mod verify;
 pub(crate) mod worker;
 

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
 
-use super::Context;
 use super::source::Given;
+use super::{Context, processes};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::names;
@@ -233,7 +233,9 @@ pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
     Ok(object(json!({ "path": names::json(&mounted.at) })))
 }
 
-/// Show how mounts go: what was fetched, from whom, who waits for what
+/// Show what runs: gets, shares, seeds, broadcasts, copies and mounts of this user; peers, rates, the last error
+///
+/// Of a mount also what was fetched, from whom, and who waits for what.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Of one mount [default: all]
@@ -248,7 +250,7 @@ pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
     let all = tidecast_mount::mounts().context("cannot read the mount table")?;
     let wanted = args.at.as_ref().map(std::path::absolute).transpose()?;
     let shown: Vec<_> = all.into_iter().filter(|m| wanted.as_ref().is_none_or(|at| m.at == *at)).collect();
-    if let Some(at) = wanted.filter(|_| shown.is_empty()) {
+    if let Some(at) = wanted.as_ref().filter(|_| shown.is_empty()) {
         return Err(anyhow!("{} is no mount of tidecast's", at.display()).into());
     }
     let mut mounts: Vec<Value> = Vec::new();
@@ -270,8 +272,15 @@ pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
         view::show(&fields, reporter);
         mounts.push(Value::Object(fields));
     }
-    if shown.is_empty() {
-        reporter.result("nothing is mounted");
+    if wanted.is_some() {
+        return Ok(object(json!({ "mounts": mounts })));
     }
-    Ok(object(json!({ "mounts": mounts })))
+    let served = |pid: Option<&Value>| pid.is_some() && mounts.iter().any(|mount| mount.get("pid") == pid);
+    let mut processes = crate::live::places::look();
+    processes.retain(|one| !served(one.get("pid")));
+    processes.iter().for_each(|one| processes::show(one, reporter));
+    if shown.is_empty() && processes.is_empty() {
+        reporter.result("nothing is mounted, and no get, share, seed, broadcast or copy of this user runs");
+    }
+    Ok(object(json!({ "mounts": mounts, "processes": processes })))
 }

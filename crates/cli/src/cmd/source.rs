@@ -9,19 +9,22 @@ use anyhow::{Context as _, anyhow};
 use tidecast_discovery::{Found, peers};
 use tidecast_identity::{Access, ManifestId, Ticket};
 use tidecast_metainfo::{Magnet, Manifest};
-use tidecast_net::{Error, Fetch, Security, fetch_manifest, local_addresses, order_for_dialling};
+use tidecast_net::{Error, Fetch, Security, Vain, fetch_manifest, local_addresses, order_for_dialling};
 use tokio::sync::mpsc;
 
 use super::find::{Finders, Wanted};
 use super::swarm::Choices;
+use super::unreachable::Unreachable;
 use super::{member, read_manifest};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::report::Reporter;
 use crate::secret::TICKET;
 use crate::stop::Stop;
 
 /// Addresses remembered while the manifest is looked for.
 const KNOWN: usize = 1024;
+/// How often peers that do not answer are told of.
+const TELL: Duration = Duration::from_millis(200);
 /// Without `--timeout`, a manifest is looked for this long.
 const LOOK: Duration = Duration::from_secs(24 * 3600);
 
@@ -250,15 +253,17 @@ impl Source {
             let all = local_addresses().unwrap_or_default();
             all.into_iter().filter(|a| network.holds(a)).collect()
         });
+        let (vain, vainly) = mpsc::channel(KNOWN);
         let fetch = Fetch {
             hashes: known.hashes,
             hash_v2: known.v2,
             security,
             sources: sources.unwrap_or_default(),
             timeout: within,
+            vain,
         };
         let mut peers = known.peers;
-        let mut manifest = look(fetch, &mut peers, &mut finds, within, stop, reporter).await?;
+        let mut manifest = look(fetch, &mut peers, (&mut finds, vainly), within, stop, reporter).await?;
         if !web_seeds.is_empty() {
             let all: Vec<String> = manifest.web_seeds().iter().chain(&web_seeds).cloned().collect();
             manifest = manifest.with_web_seeds(all);
@@ -287,7 +292,7 @@ struct Known {
 async fn look(
     fetch: Fetch,
     peers: &mut Vec<Vec<SocketAddr>>,
-    finds: &mut mpsc::Receiver<Found>,
+    (finds, mut vainly): (&mut mpsc::Receiver<Found>, mpsc::Receiver<Vain>),
     within: Duration,
     stop: &Stop,
     reporter: &Reporter,
@@ -300,6 +305,8 @@ async fn look(
     let began = Instant::now();
     let mut fetching = std::pin::pin!(fetch_manifest(fetch, asked));
     reporter.note("asking for the manifest");
+    let told: Vec<SocketAddr> = peers.iter().flatten().copied().collect();
+    let mut unreachable = Unreachable::default();
     loop {
         tokio::select! {
             answer = &mut fetching => return match answer {
@@ -308,8 +315,12 @@ async fn look(
                     Ok(manifest)
                 }
                 Err(error @ Error::NoManifest { .. }) => {
-                    let why = anyhow!("{error}").context(format!("nobody gave the manifest within {} s", within.as_secs()));
-                    Err(Failure { code: crate::failure::Code::Cut, error: why, fields: Default::default() })
+                    unreachable.tell(false, reporter);
+                    let within = within.as_secs();
+                    let known = reporter.why().is_some() || !told.is_empty();
+                    let why = reporter.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
+                    let why = anyhow!("no peer gave the manifest within {within} s{why}");
+                    Err(Failure::new(Code::Cut, if known { why } else { error.into() }))
                 }
                 Err(error) => Err(error.into()),
             },
@@ -320,7 +331,14 @@ async fn look(
                     let _ = ask.try_send(addr);
                 }
             },
-            () = stop.wait() => return Err(Failure::cut("interrupted")),
+            Some(Vain { addr, why }) = vainly.recv() => unreachable.failed(addr, &why, told.contains(&addr)),
+            () = tokio::time::sleep(TELL) => unreachable.tell(false, reporter),
+            () = stop.wait() => {
+                unreachable.tell(false, reporter);
+                let why = reporter.why().map_or_else(|| unanswered(&told), |why| format!(" ({why})"));
+                let error = anyhow!("interrupted before any peer gave the manifest{why}");
+                return Err(Failure::new(Code::Cut, error));
+            }
         }
     }
 }
@@ -342,5 +360,14 @@ pub(crate) fn right(source: &Source, state_dir: &Path) -> anyhow::Result<Securit
     match source.private_ticket() {
         Some(ticket) => member::holder(ticket, state_dir),
         None => Ok(Security::Open),
+    }
+}
+
+/// Of addresses of which nothing is known yet.
+pub(crate) fn unanswered(told: &[SocketAddr]) -> String {
+    match told {
+        [] => String::new(),
+        [first] => format!(" (peer {first} has not answered)"),
+        [first, more @ ..] => format!(" (peer {first} and {} more have not answered)", more.len()),
     }
 }

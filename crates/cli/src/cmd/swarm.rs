@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
-    Caps, Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm, SwarmOptions,
-    Throttle, WebReport,
+    Caps, Connected, Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm,
+    SwarmOptions, Throttle, WebReport,
 };
 use tidecast_store::Opened;
 use tidecast_swarm::Policy;
@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::Context;
 use super::find::Finders;
+use super::unreachable::Unreachable;
 use crate::cli::SwarmArgs;
 use crate::failure::Failure;
 use crate::report::{Reporter, Snapshot, object, round};
@@ -150,6 +151,10 @@ pub(crate) struct Running {
     said: HashSet<String>,
     /// What was told of the last peer that no longer has what it offered.
     withdrawn: Option<String>,
+    unreachable: Unreachable,
+    seeds: bool,
+    /// Addresses that the user or a ticket has named.
+    pub(crate) told: Vec<SocketAddr>,
 }
 
 impl Running {
@@ -161,6 +166,7 @@ impl Running {
         let manifest = opened.store.manifest().clone();
         // Who joins a plan gets what its maker gives.
         let web_seeds = choices.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
+        let seeds = matches!(part, Part::Seed);
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
             listen: vec![choices.listen],
@@ -192,6 +198,9 @@ impl Running {
             damaged: 0,
             said: HashSet::new(),
             withdrawn: None,
+            unreachable: Unreachable::default(),
+            seeds,
+            told: Vec::new(),
         })
     }
 
@@ -259,6 +268,23 @@ impl Running {
                 self.warn(text, reporter);
             }
             Notice::Damaged { piece } => self.tell_damage(piece, reporter),
+            // A seed waits for others to come: of addresses that it was not told, many may be dead.
+            Notice::Unreachable { addr, why, told } if told || !self.seeds => {
+                self.unreachable.failed(addr, &why, told);
+            }
+            Notice::Unreachable { .. } => {}
+            Notice::Stalled { addrs, silent, sending } => {
+                let fields =
+                    object(json!({ "peers": addrs, "silent_seconds": silent.as_secs(), "sending": sending }));
+                reporter.silence(&stalled(&addrs, silent, sending), fields);
+            }
+            Notice::Resumed { silent, sending } => {
+                reporter.well();
+                let way = if sending { "taken" } else { "received" };
+                reporter.note(&format!("bytes are {way} again, after {} s", silent.as_secs()));
+                let fields = json!({ "silent_seconds": silent.as_secs(), "sending": sending });
+                reporter.happened("resumed", object(fields));
+            }
             Notice::Store { error } => return Some(error),
         }
         None
@@ -316,8 +342,14 @@ impl Running {
         true
     }
 
-    /// Tells of trackers that do not answer.
+    /// Tells of trackers and peers that do not answer.
     pub(crate) fn tell_troubles(&mut self, reporter: &Reporter) {
+        let connected = {
+            let progress = self.swarm.progress();
+            let now = progress.borrow();
+            now.peers + now.web_seeds > 0
+        };
+        self.unreachable.tell(connected, reporter);
         for trouble in self.finders.as_ref().map(Finders::troubles).unwrap_or_default() {
             self.warn(trouble, reporter);
         }
@@ -353,12 +385,31 @@ pub(crate) fn about_peer(notice: &Notice) -> Option<String> {
         Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
         Notice::Withdrew { addr } => Some(withdrew(*addr)),
         Notice::WebSeed { url, why } => Some(web_seed(url, why)),
-        Notice::Damaged { .. } | Notice::Store { .. } => None,
+        Notice::Unreachable { addr, why, .. } => Some(format!("peer {addr}: {why}")),
+        Notice::Stalled { addrs, silent, sending: false } => Some(stalled(addrs, *silent, false)),
+        _ => None,
     }
 }
 
 fn web_seed(url: &str, why: &str) -> String {
     format!("web seed {}: {}", super::show::plain(url), super::show::plain(why))
+}
+
+/// Peers are connected, and nothing moves.
+fn stalled(addrs: &[SocketAddr], silent: Duration, sending: bool) -> String {
+    let since = SystemTime::now().checked_sub(silent).map(clock).unwrap_or_default();
+    let addrs = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let seconds = silent.as_secs();
+    match sending {
+        true => format!("peer {addrs} has taken no byte for {seconds} s, since {since}"),
+        false => format!("no byte has come for {seconds} s, since {since}, from {addrs}"),
+    }
+}
+
+/// The time of day.
+fn clock(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) % 86_400;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 fn withdrew(addr: SocketAddr) -> String {
@@ -380,8 +431,18 @@ pub(crate) fn snapshot(stage: &'static str, now: &Progress) -> Snapshot {
         peers: Some(now.peers),
         received: now.received_bytes,
         sent: now.sent_bytes,
+        connected: now.connected.iter().map(connected).collect(),
         ..Snapshot::default()
     }
+}
+
+fn connected(peer: &Connected) -> Value {
+    let of = &peer.report;
+    json!({
+        "addr": of.addr.to_string(), "node": of.node.map(|n| n.to_string()), "client": of.client,
+        "received": of.received_bytes, "sent": of.sent_bytes,
+        "quiet_seconds": peer.quiet.map(|quiet| round(quiet.as_secs_f64())),
+    })
 }
 
 /// CPU seconds of this process since it began, all threads.

@@ -26,7 +26,7 @@ const SHARE: usize = 8;
 const FAILURES: usize = 3;
 
 /// It is told for whom the launch waits after so long, and again after pauses that double.
-pub(super) const WAITING: Duration = Duration::from_secs(10);
+pub(super) const WAITING: Duration = Duration::from_secs(4);
 
 impl Group {
     /// Tells from time to time which hosts have not come, since when, and who launches them.

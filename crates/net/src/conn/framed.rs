@@ -10,6 +10,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::ConnError;
+use crate::moved::Moved;
 use crate::transport::Reader;
 
 /// Between messages a peer may be silent for so long (BEP 3: a keep-alive every two minutes).
@@ -113,6 +114,7 @@ impl Input {
         &mut self,
         out: &mut [u8],
         mut coming: impl FnMut(),
+        moved: &Moved,
     ) -> Result<(), ConnError> {
         let here = self.buf.len().min(out.len());
         out[..here].copy_from_slice(&self.buf[..here]);
@@ -134,7 +136,10 @@ impl Input {
                 }
                 Ok(read) => match read? {
                     0 => return Err(ConnError::Closed),
-                    n => rest = &mut rest[n..],
+                    n => {
+                        moved.came();
+                        rest = &mut rest[n..];
+                    }
                 },
             }
             if !rest.is_empty() && told.elapsed() >= COMING {
@@ -189,7 +194,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let (start, mut out, mut told) = (Instant::now(), vec![0; BLOCK], 0);
-        let end = input.payload(&mut out, || told += 1).await;
+        let end = input.payload(&mut out, || told += 1, &Moved::default()).await;
         assert!(end.is_err() || out.iter().all(|b| *b == 7));
         (end, start.elapsed().as_secs(), told)
     }

@@ -74,7 +74,8 @@ impl Reading {
         let (peer, inbox) = (self.link.peer, &self.link.shared.inbox);
         // Where the engine is behind, it hears the next time.
         let coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
-        input.payload(&mut run.data[from..from + len], coming).await?;
+        self.link.moved.came();
+        input.payload(&mut run.data[from..from + len], coming, &self.link.moved).await?;
         run.block.len += block.len;
         if self.large || run.data.len() - (from + len) < len {
             self.hand_over(input.has_waited()).await?;

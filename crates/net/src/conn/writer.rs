@@ -243,7 +243,14 @@ impl Writing {
         for span in spans {
             match (&span.file, self.writer.plain()) {
                 (Some(file), Some(socket)) => {
-                    send_file(socket, file, span.offset, span.len as usize, &shared.cpu).await?;
+                    send_file(
+                        socket,
+                        file,
+                        span.offset,
+                        span.len as usize,
+                        (&shared.cpu, self.writer.moved()),
+                    )
+                    .await?;
                 }
                 _ => self.writer.write_all(&vec![0; span.len as usize]).await?,
             }

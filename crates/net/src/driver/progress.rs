@@ -43,6 +43,17 @@ pub struct Progress {
     pub serving: bool,
     /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
+    /// Some of the connected peers, those first with which most was exchanged.
+    pub connected: Vec<Connected>,
+}
+
+/// A connected peer.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// Who it is, and what was exchanged on this connection.
+    pub report: PeerReport,
+    /// How long no byte has moved, if one ever has.
+    pub quiet: Option<Duration>,
 }
 
 /// What was exchanged with one peer over the whole run.
@@ -101,6 +112,31 @@ pub enum Notice {
         /// What it said.
         why: String,
     },
+    /// A connection to a peer could not be made, or nothing was heard on it. Told for each try.
+    Unreachable {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        why: String,
+        /// The user or a ticket has named the address.
+        told: bool,
+    },
+    /// Peers are connected, and no payload has moved for a while. Told once, until some moves again.
+    Stalled {
+        /// Some of them.
+        addrs: Vec<SocketAddr>,
+        /// How long nothing has moved.
+        silent: Duration,
+        /// It is this node that sends.
+        sending: bool,
+    },
+    /// Payload moves again after so long.
+    Resumed {
+        /// How long nothing has moved.
+        silent: Duration,
+        /// It is this node that sends.
+        sending: bool,
+    },
     /// On the owner of a private swarm: a node was not enrolled, or not let in.
     TurnedAway {
         /// Its address.
@@ -132,12 +168,27 @@ pub enum Notice {
     },
 }
 
+/// Peers that are named in [`Progress`].
+const CONNECTED: usize = 16;
+
 impl Driver {
+    /// The peers that people may see of those that are connected.
+    pub(super) fn connected(&self) -> Vec<Connected> {
+        let mut conns: Vec<&Conn> = self.conns.values().collect();
+        if conns.len() > CONNECTED {
+            conns.sort_by_key(|conn| std::cmp::Reverse(conn.received.saturating_add(conn.sent)));
+            conns.truncate(CONNECTED);
+        }
+        let quiet = |conn: &Conn| conn.moved.last().map(|at| at.elapsed());
+        conns.into_iter().map(|conn| Connected { report: conn.report(), quiet: quiet(conn) }).collect()
+    }
+
     /// Says how far it is.
     pub(super) fn publish(&mut self) {
         self.published = Instant::now();
         let progress = self.snapshot();
         self.progress.send_replace(progress);
+        self.watch_for_stalls();
     }
 
     fn snapshot(&self) -> Progress {
@@ -159,6 +210,7 @@ impl Driver {
             gathering: self.is_gathering(),
             serving: self.engine.is_serving(),
             complete: self.is_complete(),
+            connected: self.connected(),
         }
     }
 

@@ -12,6 +12,7 @@ use super::source::Source;
 use super::work::Work;
 use super::{Seed, WebError};
 use crate::driver::Input;
+use crate::moved::Moved;
 use crate::pool::Buffer;
 use crate::shared::Shared;
 
@@ -28,6 +29,7 @@ pub(super) struct Lane {
     pub(super) work: Arc<Mutex<Work>>,
     pub(super) peer: PeerId,
     pub(super) number: usize,
+    pub(super) moved: Moved,
 }
 
 impl Lane {
@@ -100,6 +102,7 @@ impl Lane {
         heard.map_err(|_| WebError::Stopping)?;
         // No wait from here on: the engine knows of the block, so it must get its verdict.
         self.seed.came(block.len);
+        self.moved.came();
         settler.block(slot, peer, block, data);
         Ok(())
     }
@@ -108,7 +111,10 @@ impl Lane {
         let manifest = &self.shared.manifest;
         let (peer, inbox) = (self.peer, &self.shared.inbox);
         // Where the engine is behind, it hears the next time.
-        let mut coming = || drop(inbox.try_send(Input::Event(Event::Coming { peer })));
+        let mut coming = || {
+            self.moved.came();
+            drop(inbox.try_send(Input::Event(Event::Coming { peer })));
+        };
         let mut at = 0;
         for span in manifest.spans(block.piece, block.begin, block.len) {
             let end = at + span.len as usize;

@@ -17,7 +17,9 @@ use crate::report::{Reporter, Snapshot, object};
 use crate::units::{Size, Span, count};
 
 /// The daemon is asked again after so long at most, seconds.
-const ASK: u64 = 10;
+const ASK: u64 = 4;
+/// Why nothing has come is told after so long.
+const UNTOLD: Duration = Duration::from_secs(3);
 /// A daemon that has gone is looked for again after so long.
 const AGAIN: Duration = Duration::from_millis(300);
 
@@ -190,6 +192,10 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
                 return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()), older });
             }
             Got::Wait { why, bytes, total } => {
+                if bytes == 0 && began.elapsed() >= UNTOLD {
+                    let text = format!("nothing of {} has come yet: {why}", args.name);
+                    reporter.silence(&text, object(json!({ "reason": why })));
+                }
                 reporter.progress(&Snapshot { stage: "get", bytes, total, ..Snapshot::default() });
                 if left.is_some_and(|left| left.is_zero()) {
                     let error = anyhow!("{} is not here after {}: {why}", args.name, Span(began.elapsed()));

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde_json::Map;
 use tidecast_mount::{Keep, Packets};
 
-use super::PART;
+use super::{PART, launch};
 use crate::failure::{Code, Failure, Outcome};
 use crate::secret;
 
@@ -36,6 +36,8 @@ type Devices = BTreeMap<u32, Held>;
 pub(crate) fn run() -> Outcome {
     // No terminal that closes, no Ctrl-C is meant for us.
     rustix::process::setsid().context("cannot leave the session")?;
+    // Who starts us has blocked them, to pass them on.
+    launch::interrupts().thread_unblock().context("cannot unblock signals")?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let ticket = secret::inherited()?;
     let mut devices = Devices::new();

@@ -4,10 +4,15 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::Value;
 use tidecast_mount::{Answer, Ask, How, Packets, Place, mount};
 
@@ -88,17 +93,29 @@ fn start(home: &Home, given: &Given, reporter: &Reporter) -> Result<(), Failure>
         Given::Text(text) => Some(secret::pass(&mut keeper, text)?),
         Given::Path(_) => None,
     };
+    let interrupts = Interrupts::take()?;
     let mut keeper = keeper.spawn().context("cannot start a process")?;
     drop(passed);
-    let said = keeper.stdout.take().map(BufReader::new);
+    let mut said = BufReader::new(keeper.stdout.take().context("the server cannot be heard")?);
     let mut serves = false;
     // When it serves, it closes its end.
-    for line in said.into_iter().flat_map(BufRead::lines) {
-        let line = line.context("the server cannot be heard")?;
+    loop {
+        if interrupts.come_before(&said)? {
+            // The keeper is no child of the terminal, and the server is in its group: it says why it has nothing.
+            let group = Pid::from_raw(keeper.id().try_into().unwrap_or(i32::MAX));
+            // Until it leads a group, it has started no server.
+            let ended = killpg(group, Signal::SIGTERM).or_else(|_| kill(group, Signal::SIGTERM));
+            ended.context("cannot end the server")?;
+        }
+        let mut line = String::new();
+        if said.read_line(&mut line).context("the server cannot be heard")? == 0 {
+            break;
+        }
         let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
         let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         match text("event").as_str() {
             "started" => serves = true,
+            "warning" if event.get("peer").is_some() => reporter.trouble(&text("peer"), &text("reason")),
             "warning" => reporter.warning(&text("message")),
             "error" => {
                 let _ = keeper.wait();
@@ -113,6 +130,48 @@ fn start(home: &Home, given: &Given, reporter: &Reporter) -> Result<(), Failure>
     }
     let _ = keeper.wait();
     Err(anyhow!("the server did not start; see {}", home.log().display()).into())
+}
+
+/// The signals that end a server which is being started.
+pub(super) fn interrupts() -> SigSet {
+    SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM])
+}
+
+/// Ctrl-C and SIGTERM while a server starts: they end the server too, which no terminal reaches.
+struct Interrupts {
+    signals: SignalFd,
+    before: SigSet,
+}
+
+impl Interrupts {
+    fn take() -> Result<Self, Failure> {
+        let set = interrupts();
+        let before = SigSet::thread_get_mask().context("cannot read which signals are blocked")?;
+        set.thread_block().context("cannot block signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&set, flags).context("cannot wait for signals")?;
+        Ok(Self { signals, before })
+    }
+
+    /// Waits until there is a line, or the end; whether a signal came before it.
+    fn come_before(&self, said: &BufReader<ChildStdout>) -> Result<bool, Failure> {
+        if !said.buffer().is_empty() {
+            return Ok(false);
+        }
+        let mut both =
+            [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(said.get_ref(), PollFlags::IN)];
+        match poll(&mut both, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(anyhow!(error).context("cannot wait for the server").into()),
+        }
+        Ok(matches!(self.signals.read_signal(), Ok(Some(_))))
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
 }
 
 /// Mounts, and has the server serve it. `made`: the directory is removed after the mount.

@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidecast_metainfo::Manifest;
 use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Held, Keep, Options, Packets, Service};
-use tidecast_net::{Demand, Progress};
+use tidecast_net::{Demand, Notice, Progress};
 use tidecast_store::{DownloadOptions, Durability, Opened};
 use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
 use super::super::get::{by_manifest, find, open};
 use super::super::source::{Given, Origin, Source, right};
-use super::super::swarm::{Choices, Part, Running, about_peer};
+use super::super::swarm::{Choices, Part, Running, about_peer, snapshot};
 use super::keeper::RESTART;
 use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
     let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
     let keeper = Arc::new(Packets::inherited(keeper));
     let choices = Choices::new(&args.swarm, context)?;
+    reporter.go_live("mount");
     let source = match secret::inherited()? {
         Some(ticket) => Given::Text(ticket).parse()?,
         None => Source::read(args.source.as_deref())?,
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
             move || mounts.listen(&listener)
         })?;
         reporter.started("serving", object(json!({})));
+        reporter.about(&object(json!({ "name": running.manifest.name() })));
         let null = OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?);
         rustix::stdio::dup2_stdout(&null).context("cannot leave standard output")?;
         let end = until_the_end(&mounts, &mut running, &mut heard, &stop, reporter).await;
@@ -227,7 +229,9 @@ async fn until_the_end(
                 None => return Event::Stop,
             },
             notice = running.notice() => {
-                if let Some(why) = about_peer(&notice) {
+                // Of addresses that do not answer, only where no other does.
+                let vain = matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
+                if let Some(why) = about_peer(&notice).filter(|_| !vain) {
                     mounts.service.heard_of_peer(why);
                 }
                 if let Some(error) = running.tell(notice, reporter) {
@@ -242,7 +246,11 @@ async fn until_the_end(
                 return Event::Stop;
             }
             () = &mut lonely, if !lonely.is_elapsed() => if mounts.close(true) { return Event::Stop },
-            () = tokio::time::sleep(LOOK) => running.tell_troubles(reporter),
+            () = tokio::time::sleep(LOOK) => {
+                let now = running.swarm.progress().borrow().clone();
+                reporter.publish(&snapshot("mount", &now));
+                running.tell_troubles(reporter);
+            }
         }
     }
 }

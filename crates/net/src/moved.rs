@@ -1,0 +1,94 @@
+//! When payload moved last on one connection: shared by the tasks that move it and the engine's thread, which says when
+//! it has stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Times are milliseconds since the connection began, plus one; 0: never.
+#[derive(Debug)]
+struct Times {
+    start: Instant,
+    came: AtomicU64,
+    went: AtomicU64,
+    /// Since when the kernel takes nothing of what is to be sent.
+    stuck: AtomicU64,
+}
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Moved(Arc<Times>);
+
+impl Default for Moved {
+    fn default() -> Self {
+        let never = AtomicU64::default;
+        Self(Arc::new(Times { start: Instant::now(), came: never(), went: never(), stuck: never() }))
+    }
+}
+
+impl Moved {
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1).saturating_add(1)
+    }
+
+    fn at(&self, time: &AtomicU64) -> Option<Instant> {
+        let ms = time.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.0.start + Duration::from_millis(ms))
+    }
+
+    /// Some payload has come.
+    pub(crate) fn came(&self) {
+        self.0.came.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// Bytes are offered to the kernel, which has to take some of them before anything else is sent.
+    pub(crate) fn offer(&self) {
+        let _ = self.0.stuck.compare_exchange(0, self.now(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The kernel has taken some.
+    pub(crate) fn went(&self) {
+        self.0.went.store(self.now(), Ordering::Relaxed);
+        self.0.stuck.store(0, Ordering::Relaxed);
+    }
+
+    /// When payload came last.
+    pub(crate) fn last_came(&self) -> Option<Instant> {
+        self.at(&self.0.came)
+    }
+
+    /// When the kernel took something last.
+    pub(crate) fn last_went(&self) -> Option<Instant> {
+        self.at(&self.0.went)
+    }
+
+    /// When bytes moved last, either way.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.last_came().max(self.last_went())
+    }
+
+    /// Since when what is to be sent is not taken.
+    pub(crate) fn stuck(&self) -> Option<Instant> {
+        self.at(&self.0.stuck)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_stuck_from_its_first_offer_until_something_goes() {
+        let moved = Moved::default();
+        assert_eq!((moved.last(), moved.stuck()), (None, None));
+        moved.offer();
+        let first = moved.stuck();
+        assert!(first.is_some());
+        moved.offer();
+        assert_eq!(moved.stuck(), first, "one offer after the other is one wait");
+        moved.went();
+        assert!(moved.stuck().is_none() && moved.last().is_some() && moved.last_came().is_none());
+        moved.came();
+        assert_eq!(moved.last(), moved.last_came());
+    }
+}

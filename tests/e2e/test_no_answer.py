@@ -1,0 +1,230 @@
+"""A peer that does not answer is named, with the reason, while the command waits and in its last line."""
+import contextlib
+import hashlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+
+import pytest
+from support import clients, hostile
+from support.mounts import why_not
+from support.trees import blob
+
+#: A magnet link of nothing that anybody has.
+NOWHERE = "magnet:?xt=urn:btmh:1220" + "5a" * 32
+
+
+@contextlib.contextmanager
+def refusing(port):
+    """An address where no process listens."""
+    yield f"127.0.0.1:{port()}", "connection refused"
+
+
+@contextlib.contextmanager
+def dropping(port):
+    """An address that takes no connection and sends no reset, as behind a firewall: its queue of connections is full."""
+    address = ("127.0.0.1", port())
+    with socket.socket() as full, contextlib.ExitStack() as queued:
+        full.bind(address)
+        full.listen(0)
+        for _ in range(4):
+            waiting = queued.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield "%s:%d" % address, "no answer in 3 s"
+
+
+@contextlib.contextmanager
+def silent(port):
+    """A process that takes connections and never says anything."""
+    address = ("127.0.0.1", port())
+    with socket.create_server(address):
+        yield "%s:%d" % address, "no answer to the handshake in 3 s"
+
+
+@contextlib.contextmanager
+def closing(port):
+    """A process that closes each connection at once."""
+    address = ("127.0.0.1", port())
+    server = subprocess.Popen(["python3", "-c", f"import socket\ns = socket.create_server({address!r})\nwhile True: s.accept()[0].close()"])
+    try:
+        while subprocess.run(["python3", "-c", f"import socket; socket.create_connection({address!r})"], capture_output=True).returncode:
+            pass
+        yield "%s:%d" % address, "it closed the connection before its handshake"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def warned(proc, of: str) -> list[dict]:
+    return [e for e in proc.events() if e["event"] == "warning" and e.get("peer") == of]
+
+
+@pytest.mark.parametrize("kind", [refusing, dropping, silent, closing])
+@pytest.mark.parametrize("source", ["manifest", "magnet"])
+def test_a_get_says_which_address_does_not_answer_and_why(tide, port, tmp_path, kind, source):
+    if source == "manifest":
+        source = tide.publish(blob(tmp_path / "data", 100_000), tmp_path / "t.torrent", "--plain")
+    else:
+        source = NOWHERE
+    with kind(port) as (peer, why):
+        get = ("get", source, "--plain", "--no-lsd", "--peer", peer)
+        words = tide.run(*get, "--to", tmp_path / "words")
+        events = tide.run("--json", *get, "--to", tmp_path / "events")
+        words.until("a line of the peer", lambda: f"warning: peer {peer}: {why}" in words.err)
+        events.until("an event of the peer", lambda: warned(events, peer))
+        for proc in (words, events):
+            proc.signal(signal.SIGINT)
+            proc.exits(3)
+    [event] = warned(events, peer)
+    assert why in event["reason"] and event["message"] == f"peer {peer}: {event['reason']}"
+    last = events.last("error")["message"]
+    assert "interrupted" in last and peer in last and why in last, last
+    last = words.err.strip().splitlines()[-1]
+    assert last.startswith("tidecast: interrupted") and peer in last and why in last, last
+
+
+@pytest.mark.parametrize("source", ["manifest", "magnet"])
+def test_a_timeout_names_the_peer_even_before_it_is_known_to_be_silent(tide, port, tmp_path, source):
+    if source == "manifest":
+        source = tide.publish(blob(tmp_path / "data", 100_000), tmp_path / "t.torrent", "--plain")
+    else:
+        source = NOWHERE
+    with dropping(port) as (peer, _):
+        get = tide("get", source, "--plain", "--no-lsd", "--peer", peer, "--to", tmp_path / "to", "--timeout", "1s", code=3)
+    assert f"peer {peer} has not answered" in get.err, get.story()
+
+
+def test_an_address_that_fails_for_long_is_named_once_and_counted(tide, port, tmp_path):
+    with refusing(port) as (peer, why):
+        get = tide("get", NOWHERE, "--plain", "--no-lsd", "--peer", peer, "--to", tmp_path / "to", "--timeout", "4s", code=3)
+    [first, counted] = [line for line in get.err.splitlines() if "warning" in line and peer in line]
+    assert why in first and "more)" in counted, get.story()
+
+
+def test_a_peer_that_fails_beside_one_that_serves_is_not_spoken_of(tide, port, tmp_path):
+    data = blob(tmp_path / "data", 100_000)
+    torrent = tide.publish(data, tmp_path / "t.torrent", "--plain")
+    here = f"127.0.0.1:{port()}"
+    tide.seed(torrent, data, here, "--plain", "--no-lsd")
+    with refusing(port) as (dead, _):
+        get = tide("get", torrent, "--plain", "--no-lsd", "--peer", dead, "--peer", here, "--to", tmp_path / "to")
+    assert dead not in get.err, get.story()
+
+
+def test_a_name_without_an_address_is_named(tide, tmp_path):
+    get = tide("get", NOWHERE, "--plain", "--no-lsd", "--peer", "no-such-host.invalid:6881", "--to", tmp_path / "to", "--timeout", "1s", code=3)
+    last = get.err.strip().splitlines()[-1]
+    assert "no-such-host.invalid:6881: left out" in last, get.story()
+
+
+def test_a_peer_of_another_owner_or_of_none_is_told_apart(tide, port, tmp_path):
+    """Shares that were made anew, by others, and an open one: none of them is the one that the ticket names."""
+    data = blob(tmp_path / "data", 100_000)
+    at = f"127.0.0.1:{port()}"
+    share, ticket = tide.share(data, at, "--no-lsd")
+    share.kill()
+    (tmp_path / "ticket").write_text(ticket)
+    other, _ = tide.share(blob(tmp_path / "other", 1000, 1), at, "--no-lsd")
+    get = tide("get", f"@{tmp_path}/ticket", "--to", tmp_path / "to", "--no-lsd", "--timeout", "4s", code=3)
+    assert f"peer {at}: " in get.err.strip().splitlines()[-1], get.story()
+    other.kill()
+    _, _ = tide.share(data, at, "--no-lsd", "--plain")
+    get = tide("get", f"@{tmp_path}/ticket", "--to", tmp_path / "to", "--no-lsd", "--timeout", "4s", code=3)
+    assert f"peer {at}: TLS" in get.err.strip().splitlines()[-1], get.story()
+
+
+@pytest.mark.parametrize("command", ["mount", "run"])
+def test_a_mount_that_waits_says_why_and_ends_with_its_server(tide, port, tmp_path, command):
+    if why := why_not():
+        pytest.skip(why)
+    with dropping(port) as (peer, why):
+        words = [command, NOWHERE, "--plain", "--no-lsd", "--peer", peer, "--cache", tmp_path / "cache"]
+        words += [tmp_path / "at"] if command == "mount" else ["--at", tmp_path / "at", "--", "true"]
+        if command == "mount":
+            words = [command, *words[2:-1], NOWHERE, tmp_path / "at"]
+        proc = tide.run(*words)
+        proc.until("a line of the peer", lambda: f"peer {peer}: {why}" in proc.err, 30)
+        proc.signal(signal.SIGINT)
+        proc.exits(3, 30)
+    last = proc.err.strip().splitlines()[-1]
+    assert "interrupted" in last and peer in last and why in last, last
+    found = subprocess.run(["pgrep", "-f", str(tmp_path / "cache")], capture_output=True, text=True).stdout
+    assert not found, "its server went with it"
+
+
+class Mute(hostile.Hostile):
+    """Has everything, takes requests, and gives nothing until it is `told`."""
+
+    def __init__(self, ip: str, port: int, data: bytes, piece: int):
+        self.told, self.data, self.piece = threading.Event(), data, piece
+        super().__init__(ip, port)
+
+    def on_request(self, peer, piece, begin, length):
+        self.told.wait(60)
+        at = piece * self.piece + begin
+        hostile.send(peer, hostile.PIECE, struct.pack(">II", piece, begin) + self.data[at:at + length])
+
+
+def test_a_get_says_since_when_no_byte_has_come(start, tide, port, tmp_path):
+    data = blob(tmp_path / "data", 200_000)
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "v1")
+    piece = re.search(rb"12:piece lengthi(\d+)e", torrent.read_bytes())
+    with Mute("127.0.0.3", port(), data.read_bytes(), int(piece[1])) as mute:
+        words = ("get", torrent, "--plain", "--no-lsd", "--peer", mute.address, "--to")
+        get = tide.run(*words, tmp_path / "a")
+        get.until("a word on the silence", lambda: "no byte has come for 5 s, since" in get.err)
+        get.signal(signal.SIGINT)
+        last = get.exits(3).err.strip().splitlines()[-1]
+        assert "interrupted" in last and "no byte has come" in last and mute.address in last, last
+        get = tide.run("--json", *words, tmp_path / "b")
+        told = get.until("an event of the silence", lambda: [e for e in get.events() if e.get("sending") is False])
+        mute.told.set()
+        get.exits(0)
+    assert told[0]["peers"] == [mute.address] and told[0]["silent_seconds"] >= 5
+
+
+def test_a_share_says_since_when_a_peer_takes_nothing(start, tide, port, tmp_path):
+    data = blob(tmp_path / "data", 32 << 20)
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, "v1")
+    at = f"127.0.0.1:{port()}"
+    seed = tide.seed(torrent, data, at, "--plain", "--no-lsd")
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 10)
+        peer.connect(("127.0.0.1", int(at.split(":")[1])))
+        peer.settimeout(60)
+        infohash = hashlib.sha1(info_of(torrent)).digest()
+        peer.sendall(b"\x13BitTorrent protocol" + bytes(5) + b"\x10\0\0" + infohash + b"-XX0000-takesnothing")
+        peer.recv(68)
+        hostile.send(peer, hostile.INTERESTED)
+        while b"\0\0\0\x01\x01" not in peer.recv(1 << 16):
+            pass
+        for block in range(200):
+            piece, begin = divmod(block * 16384, int(re.search(rb"12:piece lengthi(\d+)e", torrent.read_bytes())[1]))
+            hostile.send(peer, hostile.REQUEST, struct.pack(">III", piece, begin, 16384))
+        mine = "%s:%d" % peer.getsockname()
+        seed.until("a word on the peer", lambda: f"peer {mine} has taken no byte for 5 s, since" in seed.err)
+
+
+def info_of(torrent) -> bytes:
+    """The info dictionary as it is in a manifest of one file, whose last key it is or is followed by others."""
+    whole = torrent.read_bytes()
+    at = whole.index(b"4:info") + 6
+    return whole[at:at + bencoded(whole[at:])]
+
+
+def bencoded(text: bytes) -> int:
+    """How long the first value is."""
+    kind = text[:1]
+    if kind == b"i":
+        return text.index(b"e") + 1
+    if kind in b"ld":
+        at = 1
+        while text[at:at + 1] != b"e":
+            at += bencoded(text[at:])
+        return at + 1
+    digits = text.index(b":")
+    return digits + 1 + int(text[:digits])
