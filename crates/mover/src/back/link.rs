@@ -18,6 +18,7 @@ use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
 use super::frame::{MAX_UNPROVEN, expect_message_within, write_message};
 use super::limit::Limit;
 use super::pipe::Pipes;
+use super::wire::Wire;
 use crate::error::Error;
 use crate::queue::{Popped, Queue};
 
@@ -195,6 +196,16 @@ impl Shared {
 }
 
 impl Link {
+    /// What the kernel knows of the streams that are open, by their serial numbers.
+    pub(crate) fn wires(&self) -> Vec<(usize, Wire)> {
+        let open = self.shared.open.lock();
+        let streams = open.iter().filter_map(|(purpose, (serial, handle))| match (purpose, handle) {
+            (Purpose::Stream(_), Some(Handle::Tcp(tcp))) => Some((*serial, Wire::of(tcp)?)),
+            _ => None,
+        });
+        streams.collect()
+    }
+
     /// Dials, and keeps up `streams` streams and a return connection.
     #[must_use]
     pub fn dial(target: Target, guard: Guard, streams: usize) -> Self {

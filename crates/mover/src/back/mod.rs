@@ -12,6 +12,7 @@ mod receive;
 mod send;
 mod session;
 mod tls;
+mod wire;
 
 pub use connection::{Guard, Purpose, congestion};
 pub use control::{Limit, Limits};
@@ -21,6 +22,7 @@ pub use pipe::Pipes;
 pub use receive::receive;
 pub use send::send;
 pub use session::{Monitor, Options, Outcome, Progress};
+pub use wire::Wire;
 
 #[cfg(test)]
 mod tests;

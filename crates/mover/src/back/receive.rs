@@ -127,6 +127,7 @@ impl<S: Sink> Receiver<'_, S> {
             seconds: began.elapsed().as_secs_f64(),
             limits: Limits::default(),
             again: 0,
+            wire: self.monitor.progress().wire,
         })
     }
 

@@ -18,6 +18,7 @@ use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
 use super::rate::{Allowed, Rate};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use super::wire::Wires;
 use crate::block::{Leased, Pool};
 use crate::error::Error;
 use crate::job::{Source, Want, Written};
@@ -158,7 +159,14 @@ impl<S: Source> Sender<'_, S> {
         let mut state = self.state.lock();
         let written = state.finished.take().ok_or(Error::Cancelled)?;
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Outcome { walked: self.source.walked(), written, seconds, limits, again: state.again })
+        Ok(Outcome {
+            walked: self.source.walked(),
+            written,
+            seconds,
+            limits,
+            again: state.again,
+            wire: self.monitor.progress().wire,
+        })
     }
 
     /// Takes connections in and looks after all, until it is over.
@@ -221,6 +229,7 @@ impl<S: Source> Sender<'_, S> {
         {
             limit = Limit::Rate;
         }
+        let wire = control.wires.weigh(self.link.wires().into_iter());
         let bytes = there.bytes.saturating_sub(control.bytes);
         control.bytes = there.bytes;
         let (ending, is_through) = {
@@ -232,6 +241,7 @@ impl<S: Source> Sender<'_, S> {
         }
         self.monitor.note(|p| {
             (p.here, p.there, p.limit) = (here, there, Some(limit));
+            p.wire = wire;
             p.walked = self.source.walked();
             p.ending = is_through;
         });
@@ -543,6 +553,7 @@ struct Control {
     readers: Climber,
     streams: Climber,
     room: Room,
+    wires: Wires,
     bytes: u64,
     next: Instant,
 }
@@ -557,6 +568,7 @@ impl Control {
             readers: Climber::threads(readers, 4 * readers),
             streams: Climber::streams(streams, super::MAX_STREAMS),
             room,
+            wires: Wires::default(),
             bytes: 0,
             next: Instant::now() + TICK,
         }

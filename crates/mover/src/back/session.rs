@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Limits;
 use super::meter::Tick;
+use super::wire::Wire;
 use crate::error::Error;
 use crate::job::{Walked, Written};
 
@@ -51,6 +52,9 @@ pub struct Progress {
     pub limit: Option<super::Limit>,
     /// All has come, and what must wait for the end is done: links, deletion, syncing.
     pub ending: bool,
+    /// The sender's streams, by the kernel.
+    #[serde(default)]
+    pub wire: Wire,
 }
 
 /// What came of a copy.
@@ -66,6 +70,9 @@ pub struct Outcome {
     pub limits: Limits,
     /// Blocks that had to be sent again.
     pub again: u64,
+    /// The sender's streams, by the kernel.
+    #[serde(default)]
+    pub wire: Wire,
 }
 
 /// Looks at a session from outside, and may stop it.
@@ -103,6 +110,11 @@ impl Monitor {
     /// Takes over how far a session is that runs elsewhere.
     pub fn show(&self, progress: Progress) {
         *self.progress.lock() = progress;
+    }
+
+    /// Takes over what is known of the streams of a sender elsewhere.
+    pub fn show_wire(&self, wire: Wire) {
+        self.progress.lock().wire = wire;
     }
 
     /// Why the session should end, if it should.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidecast_mover::back::Wire;
 use tidecast_mover::job::Walked;
 use tidecast_mover::spec::SendSpec;
 
@@ -13,7 +14,7 @@ use super::tell;
 use crate::cmd::Context;
 use crate::failure::Failure;
 use crate::report::{Reporter, object, round};
-use crate::units::bytes_per_second;
+use crate::units::{Rate, Span, bytes_per_second, count};
 
 /// How long a step is watched.
 const STEP: Duration = Duration::from_secs(3);
@@ -25,6 +26,15 @@ const WRITTEN: u64 = 1 << 30;
 const TOO_SHORT: f64 = 0.25;
 /// A step that goes at less than this part of the one before is what holds the copy up.
 const COSTS: f64 = 0.9;
+
+/// What is said of the network where the kernel knows no more of it.
+const NETWORK: &str = "the network, or encryption";
+/// Streams that wait for so much of the time that they have something to send are held up by what they wait for.
+const WAITS: f64 = 0.5;
+/// A window explains a rate that is at least such a part of what it allows.
+const EXPLAINS: f64 = 0.6;
+/// Segments sent again, of all, from which on loss is to blame.
+const LOSS: f64 = 0.005;
 
 /// One step.
 struct Step {
@@ -46,10 +56,10 @@ impl Step {
 pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
     reporter.started("copy", object(json!({ "from": job.from.to_string(), "to": job.to.to_string() })));
     let mut steps: Vec<Step> = Vec::new();
-    let mut met = Met::default();
+    let (mut met, mut wire) = (Met::default(), Wire::default());
     let all: [(&str, &str); 4] = [
         ("noise, within this host", "this host (digests, memory)"),
-        ("noise, over the network", "the network, or encryption"),
+        ("noise, over the network", NETWORK),
         ("the sources, over the network, not written", "reading"),
         ("noise, over the network, written and deleted", "writing"),
     ];
@@ -59,6 +69,9 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
         // What is written must be removed as well, which only a copy does that ends by itself.
         let most = (number != 3).then_some(STEP);
         let (bytes, seconds, found) = measured(session::copy(&job, most, context, reporter)?);
+        if number == 1 {
+            wire = found.wire;
+        }
         if number == 2 {
             met = found;
         }
@@ -72,14 +85,17 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
     let (bytes, seconds) = (outcome.written.bytes, outcome.seconds);
     reporter.clear();
     reporter.result(&line(&Step { what: "the whole", limit: "", bytes, seconds }));
-    let limit = limit(&steps);
+    let limit = match (limit(&steps), steps.get(1)) {
+        (NETWORK, Some(link)) => verdict(&wire, link, [&job.from, &job.to]),
+        (other, _) => other.to_owned(),
+    };
     reporter.result(&format!("the limit: {limit}"));
     let ladder: Vec<Value> = steps
         .iter()
         .map(|step| json!({ "step": step.what, "bytes_per_second": step.rate().round(), "seconds": round(step.seconds) }))
         .collect();
     let mut fields = tell::tell(&outcome, false, None, reporter)?;
-    fields.extend(object(json!({ "ladder": ladder, "limit": limit })));
+    fields.extend(object(json!({ "ladder": ladder, "limit": limit, "wire": wire })));
     Ok(fields)
 }
 
@@ -90,12 +106,14 @@ pub(super) struct Met {
     pub(super) bytes: Option<u64>,
     /// Of a file, in the mean.
     pub(super) mean: u64,
+    /// How the sender's streams went.
+    pub(super) wire: Wire,
 }
 
 impl From<&Walked> for Met {
     fn from(walked: &Walked) -> Self {
         let bytes = walked.complete.then_some(walked.bytes);
-        Self { bytes, mean: walked.bytes / walked.files.max(1) }
+        Self { bytes, mean: walked.bytes / walked.files.max(1), wire: Wire::default() }
     }
 }
 
@@ -122,10 +140,64 @@ fn rung<'a>(job: &Job<'a>, number: usize, met: &Met, rate: f64) -> Job<'a> {
     job
 }
 
+/// What holds up the streams between two places, by what the kernel knows of them.
+fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
+    let part = |seconds: f64| if wire.busy > 0.0 { seconds / wire.busy } else { 0.0 };
+    let (window, buffer) = (part(wire.window_limited), part(wire.buffer_limited));
+    let allowed = |bytes: u64| bytes as f64 * f64::from(wire.streams) / wire.round_trip.max(1e-6);
+    let product = |bytes: u64| {
+        format!(
+            "{} x {} per {} = {}",
+            kib(bytes),
+            count(wire.streams.into(), "stream"),
+            Span(Duration::from_secs_f64(wire.round_trip)),
+            Rate((allowed(bytes) * 8.0) as u64)
+        )
+    };
+    if window > WAITS && window >= buffer {
+        if step.rate() < allowed(wire.under_way) * EXPLAINS {
+            return format!("the receiver: {} takes no more (its processors, or writing)", host(to));
+        }
+        return format!(
+            "window limited: {}; raise net.ipv4.tcp_rmem on {}",
+            product(wire.under_way),
+            host(to)
+        );
+    }
+    if buffer > WAITS {
+        let bytes = wire.under_way.max(wire.send_buffer / 2);
+        return format!("send buffer limited: {}; raise net.ipv4.tcp_wmem on {}", product(bytes), host(from));
+    }
+    let lost = wire.again as f64 / wire.segments.max(1) as f64;
+    if lost > LOSS {
+        let percent = lost * 100.0;
+        return format!(
+            "loss: {percent:.1}% of the segments were sent again; look for a bad or crowded link, or try --congestion bbr"
+        );
+    }
+    NETWORK.to_owned()
+}
+
+/// As TCP's buffers are usually named.
+fn kib(bytes: u64) -> String {
+    if bytes < 10 << 20 { format!("{} KiB", bytes.div_ceil(1024)) } else { format!("{} MiB", bytes >> 20) }
+}
+
+fn host(place: &Place) -> String {
+    match place {
+        Place::Local(_) => "this host".to_owned(),
+        Place::Ssh { host, .. } => host.to_string(),
+        server @ Place::Server { .. } => server.to_string(),
+    }
+}
+
 /// Bytes, seconds, and what was met.
 fn measured(ended: Ended) -> (u64, f64, Met) {
     match ended {
-        Ended::Whole(outcome) => (outcome.written.bytes, outcome.seconds, Met::from(&outcome.walked)),
+        Ended::Whole(outcome) => {
+            let met = Met { wire: outcome.wire, ..Met::from(&outcome.walked) };
+            (outcome.written.bytes, outcome.seconds, met)
+        }
         Ended::Cut { bytes, seconds, met } => (bytes, seconds, met),
     }
 }
@@ -153,6 +225,34 @@ fn line(step: &Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_says_which_wait_explains_the_rate() {
+        let places = [&Place::Local(OsString::from("a")), &Place::Local(OsString::from("b"))];
+        let step = |rate: f64| Step { what: "", limit: "", bytes: rate as u64, seconds: 1.0 };
+        let wire = Wire {
+            streams: 16,
+            round_trip: 0.05,
+            busy: 10.0,
+            under_way: 64 << 10,
+            segments: 10_000,
+            ..Wire::default()
+        };
+        let limited = Wire { window_limited: 9.0, ..wire };
+        let said = verdict(&limited, &step(20e6), places);
+        assert_eq!(
+            said,
+            "window limited: 64 KiB x 16 streams per 50.0 ms = 168 Mbit/s; raise net.ipv4.tcp_rmem on this host"
+        );
+        assert!(
+            verdict(&limited, &step(2e6), places).starts_with("the receiver: "),
+            "its window is closed, not small"
+        );
+        let buffers = Wire { buffer_limited: 9.0, ..wire };
+        assert!(verdict(&buffers, &step(20e6), places).contains("tcp_wmem"));
+        assert!(verdict(&Wire { again: 200, ..wire }, &step(20e6), places).starts_with("loss: 2.0%"));
+        assert_eq!(verdict(&wire, &step(20e6), places), NETWORK);
+    }
 
     #[test]
     fn a_limit_is_named_only_where_the_steps_took_long_enough() {

@@ -110,7 +110,7 @@ pub(super) fn copy(
                 if progress.bytes > 0 {
                     let (first, bytes) = *since.get_or_insert((Instant::now(), progress.bytes));
                     if cut.is_none() && most.is_some_and(|most| first.elapsed() >= most) {
-                        let met = Met::from(&progress.walked);
+                        let met = Met { wire: progress.wire, ..Met::from(&progress.walked) };
                         let (bytes, seconds) = (progress.bytes - bytes, first.elapsed().as_secs_f64());
                         cut = Some(Ended::Cut { bytes, seconds, met });
                         monitor.cancel();
@@ -326,6 +326,10 @@ impl Ends<'_> {
             scope.spawn(move || {
                 let why = loop {
                     match remote.hear() {
+                        // What the other end knows and this one does not: how its streams go, if it sends.
+                        Ok(Progressed::Progress(there)) if there.wire.streams > 0 => {
+                            self.monitor.show_wire(there.wire);
+                        }
                         Ok(Progressed::Progress(_)) => {}
                         Ok(Progressed::Claim(batch, known)) => {
                             // If it has gone, that is heard next.

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
+use tidecast_mover::part::BLOCK;
 use tidecast_text::escaped;
 
 use crate::failure::Failure;
@@ -24,14 +25,14 @@ pub(super) fn snapshot(progress: &Progress) -> Snapshot {
         blocks: progress.here.blocks + progress.there.blocks,
         limit: if progress.ending { SYNCING } else { name(limit) },
     });
-    Snapshot {
-        stage: "copy",
-        bytes: progress.bytes,
-        sent: progress.bytes,
-        total,
-        copy,
-        ..Snapshot::default()
-    }
+    // What is acknowledged on the wire and not yet written is blocks under way: a slow link moves many times a block.
+    let under_way = u64::from(progress.here.blocks.max(progress.there.blocks)) * BLOCK as u64;
+    let most = progress.bytes.saturating_add(under_way);
+    let bytes = progress
+        .wire
+        .acknowledged
+        .clamp(progress.bytes, if total > 0 { most.min(total.max(progress.bytes)) } else { most });
+    Snapshot { stage: "copy", bytes, sent: bytes, total, copy, ..Snapshot::default() }
 }
 
 fn name(limit: Limit) -> &'static str {

@@ -1,0 +1,160 @@
+//! What the kernel knows of the streams that send (TCP_INFO): what they waited for, and how much was acknowledged.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::OnceLock;
+
+use nix::sys::socket::GetSockOpt as _;
+use nix::{getsockopt_impl, libc, sockopt_impl};
+use serde::{Deserialize, Serialize};
+use socket2::SockRef;
+
+/// As much of `struct tcp_info` as Linux has since 4.10; a kernel that has less is not asked.
+const LENGTH: usize = 192;
+
+sockopt_impl!(
+    /// The first part of `struct tcp_info`, as bytes.
+    Info, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; LENGTH]
+);
+
+/// Streams of one sender, together; counted from the start, those that have ended included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wire {
+    /// Streams that were looked at last.
+    pub streams: u32,
+    /// The round trip, in the mean over these, seconds.
+    pub round_trip: f64,
+    /// Seconds that streams had something to send.
+    pub busy: f64,
+    /// Of these, seconds that they waited for room at the receiver.
+    pub window_limited: f64,
+    /// Of these, seconds that they waited for room in this host's send buffers.
+    pub buffer_limited: f64,
+    /// The most that was under way on one stream, bytes.
+    pub under_way: u64,
+    /// The send buffer of one stream, bytes.
+    pub send_buffer: u64,
+    /// Segments sent, and sent again.
+    pub segments: u64,
+    /// See `segments`.
+    pub again: u64,
+    /// Bytes that the other end has acknowledged, with what TLS adds.
+    pub acknowledged: u64,
+}
+
+impl Wire {
+    /// One stream's; None where the kernel does not say.
+    pub(crate) fn of(tcp: &TcpStream) -> Option<Self> {
+        if !is_known() {
+            return None;
+        }
+        let info = Info.get(tcp).ok()?;
+        let buffer = SockRef::from(tcp).send_buffer_size().ok()?;
+        Some(Self { send_buffer: buffer as u64, ..Self::read(&info) })
+    }
+
+    /// By the layout of linux/tcp.h, which only grows.
+    fn read(info: &[u8; LENGTH]) -> Self {
+        let u32_at = |at: usize| {
+            info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+        };
+        let u64_at = |at: usize| {
+            info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        };
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let (segment, unacknowledged) = (u32_at(16), u32_at(24));
+        Self {
+            streams: 1,
+            round_trip: seconds(u32_at(68).into()),
+            busy: seconds(u64_at(168)),
+            window_limited: seconds(u64_at(176)),
+            buffer_limited: seconds(u64_at(184)),
+            under_way: u64::from(segment) * u64::from(unacknowledged),
+            send_buffer: 0,
+            segments: u32_at(136).into(),
+            again: u32_at(100).into(),
+            acknowledged: u64_at(120),
+        }
+    }
+}
+
+fn is_known() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or_default());
+        (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= (4, 10)
+    })
+}
+
+/// All streams of a sender by their serial numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    all: BTreeMap<usize, Wire>,
+    under_way: u64,
+}
+
+/// Streams that have ended and are kept apart: more of them are forgotten, the oldest first.
+const KEPT: usize = 1024;
+
+impl Wires {
+    /// Takes what is open now, and sums up.
+    pub(crate) fn weigh(&mut self, now: impl Iterator<Item = (usize, Wire)>) -> Wire {
+        let mut open = (0_u32, 0.0);
+        for (serial, wire) in now {
+            open = (open.0 + 1, open.1 + wire.round_trip);
+            self.under_way = self.under_way.max(wire.under_way);
+            self.all.insert(serial, wire);
+        }
+        while self.all.len() > KEPT {
+            self.all.pop_first();
+        }
+        let mut sum = Wire { streams: open.0, under_way: self.under_way, ..Wire::default() };
+        sum.round_trip = if open.0 > 0 { open.1 / f64::from(open.0) } else { 0.0 };
+        for wire in self.all.values() {
+            sum.busy += wire.busy;
+            sum.window_limited += wire.window_limited;
+            sum.buffer_limited += wire.buffer_limited;
+            sum.send_buffer = sum.send_buffer.max(wire.send_buffer);
+            sum.segments += wire.segments;
+            sum.again += wire.again;
+            sum.acknowledged += wire.acknowledged;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_counts_what_a_stream_has_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        sender.write_all(&[7; 5000]).unwrap();
+        receiver.read_exact(&mut [0; 5000]).unwrap();
+        // An answer carries the acknowledgement.
+        receiver.write_all(b".").unwrap();
+        sender.read_exact(&mut [0]).unwrap();
+        let Some(wire) = Wire::of(&sender) else { return };
+        // The SYN counts too in older kernels.
+        assert!((5000..=5001).contains(&wire.acknowledged), "{wire:?}");
+        assert!(wire.segments > 0 && wire.round_trip > 0.0 && wire.send_buffer > 0, "{wire:?}");
+    }
+
+    #[test]
+    fn streams_that_have_ended_count() {
+        let wire = |acknowledged, round_trip| Wire { acknowledged, round_trip, busy: 1.0, ..Wire::default() };
+        let mut wires = Wires::default();
+        wires.weigh([(1, wire(10, 0.1)), (2, wire(20, 0.3))].into_iter());
+        let sum = wires.weigh([(2, wire(25, 0.3))].into_iter());
+        assert_eq!((sum.streams, sum.acknowledged, sum.busy, sum.round_trip), (1, 35, 2.0, 0.3));
+    }
+}
