@@ -107,6 +107,7 @@ def test_the_files_of_mpi_libraries_and_schedulers(listed, tmp_path):
     ):
         file.write_text(text)
         assert listed("--hosts", f"@{file}") == hosts.split(), text
+    assert listed("--hosts", str(file)) is None, "a file without its @ is no host"
     file.write_text("a\na\nb\n")
     for name in ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "OAR_NODEFILE"):
         assert listed(env={name: str(file)}) == ["a", "b"], name

@@ -63,7 +63,7 @@ Hosts:
   a=10.0.0.1             a name, and where to reach it
   @FILE                  a list on each line, or a machine file (slots=4 of
                          Open MPI's, host:4 of MPICH's and Intel MPI's);
-                         # begins a comment
+                         # begins a comment; @- is standard input
   A number up to 1023 after a bare host name is a number of processes, which
   counts for nothing here (22: the port of ssh).
   Names with the same addresses are one host, which is served once (unless
@@ -335,9 +335,13 @@ fn hosts(args: &Args) -> Result<Vec<Host>, Failure> {
 
 /// The text of `LIST` or `@FILE`, and what to call it.
 fn list_text(list: &str, flag: &str) -> Result<(String, String), Failure> {
+    let file = |at: &str| read(Path::new(at), LIST).map_err(Failure::usage);
     match list.strip_prefix('@') {
-        Some(file) => {
-            Ok((read(Path::new(file), LIST).map_err(Failure::usage)?, format!("{flag}: in {file}")))
+        Some("-") => Ok((file("/dev/stdin")?, format!("{flag}: in standard input"))),
+        Some(at) => Ok((file(at)?, format!("{flag}: in {at}"))),
+        // No host has a slash in its name.
+        None if list.contains('/') && Path::new(list).is_file() => {
+            Err(Failure::usage(anyhow!("{flag}: {list} is a file; write {flag} @{list}")))
         }
         None => Ok((list.to_owned(), flag.to_owned())),
     }

@@ -81,7 +81,7 @@ struct NameArgs {
 struct ReplicateArgs {
     /// [ORIGIN/]NAME[@VERSION]
     name: CacheName,
-    /// Hosts [default: as many as its --replicas, where its --policy allows]
+    /// Hosts: names, or lists as node[07-12] [default: as many as its --replicas, where its --policy allows]
     #[arg(long, value_name = "HOST", num_args = 1..)]
     to: Vec<String>,
 }
@@ -167,8 +167,10 @@ async fn remove(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
 }
 
 async fn replicate(args: &ReplicateArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let offered: Vec<Offered> =
-        ask.change(&args.name, "/replicate", &Replicate { to: args.to.clone() }).await?;
+    let lists = args.to.iter().map(|list| tidecast_group::hosts::items(list));
+    let to =
+        lists.collect::<Result<Vec<_>, _>>().map_err(|e| Failure::usage(anyhow::anyhow!("--to: {e}")))?;
+    let offered: Vec<Offered> = ask.change(&args.name, "/replicate", &Replicate { to: to.concat() }).await?;
     for one in &offered {
         let why = one.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         reporter.result(&format!("{} {}{why}", one.host, one.answer));

@@ -23,7 +23,8 @@ impl Group {
     /// Chooses the network.
     pub(super) fn start(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
         let choice = self.choose()?;
-        tell(Event::Network(choice.name.clone(), choice.speed));
+        let known = if choice.tried { 0 } else { choice.speed };
+        tell(Event::Network(choice.name.clone(), known));
         self.choice = Some(choice);
         self.invite(tell);
         Ok(())

@@ -50,6 +50,12 @@ pub(super) fn read(line: &str, hosts: &mut Vec<Host>) -> Result<(), HostError> {
         hosts.extend(named);
         return Ok(());
     }
+    if let Some(names) = counted(&words) {
+        for name in names {
+            hosts.extend(list(name)?);
+        }
+        return Ok(());
+    }
     let began = !hosts.is_empty();
     let items = hostlist::split(line)?;
     for (at, (operator, item)) in items.into_iter().enumerate() {
@@ -82,19 +88,34 @@ fn words(line: &str) -> Vec<String> {
 /// The host of a line of a machine file, and its options.
 fn machine(words: &[String]) -> Option<(&str, Vec<&str>)> {
     let (first, rest) = words.split_first()?;
-    let count = |word: &String| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
-    let option = |word: &&String| word.split_once('=').is_some_and(|(key, _)| is_option(key));
-    let rest: Vec<&String> = match rest {
-        // LSF and Grid Engine.
-        [number, ..] if count(number) && !count(first) && !first.contains(',') => {
-            let queue = rest.len() == 3 && rest.iter().skip(1).all(|word| !word.contains(['=', ',', '[']));
-            rest.iter().skip(if queue { rest.len() } else { 1 }).collect()
-        }
-        _ if rest.iter().any(|word| option(&word)) => rest.iter().collect(),
+    let option = |word: &String| word.split_once('=').is_some_and(|(key, _)| is_option(key));
+    let rest = match rest {
+        [count, queue, processors] if is_count(count) && is_queue(queue, processors) => &[],
+        [count, rest @ ..] if is_count(count) && rest.iter().any(option) => rest,
+        rest if rest.iter().any(option) => rest,
         _ => return None,
     };
-    let known = rest.is_empty() || rest.iter().any(option);
-    known.then(|| (first.as_str(), rest.into_iter().map(String::as_str).collect()))
+    Some((first, rest.iter().map(String::as_str).collect()))
+}
+
+/// The hosts of a line that has the number of processes after each, as LSF writes it.
+fn counted(words: &[String]) -> Option<Vec<&str>> {
+    let pair = |pair: &[String]| match pair {
+        [name, count] if is_count(count) && !is_count(name) && !name.contains(',') => Some(()),
+        _ => None,
+    };
+    words.chunks(2).map(pair).collect::<Option<()>>()?;
+    (!words.is_empty()).then(|| words.iter().step_by(2).map(String::as_str).collect())
+}
+
+fn is_count(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The end of a line of Grid Engine's.
+fn is_queue(queue: &str, processors: &str) -> bool {
+    queue.contains(['@', '.'])
+        && (processors.chars().all(|c| c.is_ascii_uppercase()) || processors == "<NULL>")
 }
 
 fn is_option(key: &str) -> bool {

@@ -98,7 +98,7 @@ pub enum HostError {
 /// What is wrong with it.
 pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     let mut hosts = Vec::new();
-    for line in text.lines() {
+    for line in text.trim_start_matches('\u{feff}').lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
             line::read(line, &mut hosts)?;
@@ -252,7 +252,11 @@ mod tests {
             ("DeepSpeed", "worker-[1-2] slots=8", "worker-1 worker-2"),
             ("PBS", "a\na\na\nb\nb\n", "a b"),
             ("LSF", "a 16\nb 16", "a b"),
+            ("LSF", "a 16 b 16", "a b"),
+            ("from Windows", "\u{feff}a slots=2\r\nb\r\n", "a b"),
             ("Grid Engine", "a 4 all.q@a UNDEFINED\nb 4 all.q@b <NULL>", "a b"),
+            ("a list", "a b x.q C", "a b x.q C"),
+            ("a list", "a b 4", "a b 4"),
             ("ports", "a port=2222\nb slots=2 port=2200", "a:2222 b slots"),
         ] {
             let hosts = hosts.replace("b slots", "b:2200");

@@ -24,7 +24,10 @@ impl Allocation {
             |list: String| hostlist::names(&list, MAX_HOSTS).ok().map(|all| all.into_iter().collect());
         let groups = match components(&variable) {
             Some(lists) => lists.into_iter().filter_map(nodes).collect(),
-            None => variable("SLURM_JOB_NODELIST").and_then(nodes).into_iter().collect(),
+            None => {
+                let list = variable("SLURM_JOB_NODELIST").or_else(|| variable("SLURM_NODELIST"));
+                list.and_then(nodes).into_iter().collect()
+            }
         };
         Some(Self { job, groups })
     }
