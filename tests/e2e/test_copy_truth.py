@@ -59,6 +59,7 @@ def named(end: dict, top) -> dict[bytes, str]:
             os.path.relpath(full(change), bytes(top)): change["what"] for change in end["planned"]}
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("seed", range(4))
 def test_a_dry_run_names_what_the_copy_changes_and_nothing_else(seed, here, tmp_path):
     rng = random.Random(f"dry {seed}")
