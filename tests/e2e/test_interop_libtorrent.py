@@ -77,6 +77,23 @@ def test_tidecast_gets_a_hybrid_by_magnet_from_a_seed_without_v2_hashes(tide, st
     trees.assert_same(data, tmp_path / "got/data")
 
 
+@pytest.mark.parametrize("seed", ("libtorrent", "tidecast"))
+@pytest.mark.parametrize("fmt", ("v2", "hybrid"))
+def test_a_torrent_file_without_piece_layers_is_enough(tide, start, port, data, tmp_path, fmt, seed):
+    """As clients save it that have it from a magnet link: the layers come from peers, or v1 verifies."""
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", data, fmt)
+    whole = torrent.read_bytes()
+    at = whole.index(b"12:piece layers")
+    (tmp_path / "bare.torrent").write_bytes(whole[:at] + whole[clients.skip(whole, at + 15):])
+    here = f"127.0.0.1:{port()}"
+    if seed == "libtorrent":
+        clients.libtorrent(start, "seed", torrent, data.parent, here)
+    else:
+        tide.seed(torrent, data, here, "--plain")
+    tide("get", tmp_path / "bare.torrent", "--to", tmp_path / "got", "--plain", "--peer", here)
+    trees.assert_same(data, tmp_path / "got/data")
+
+
 def test_magnets_select_files_by_their_numbers(tide, start, port, data, tmp_path):
     """BEP 53: by the list in the info dictionary, padding and all, and the numbers that libtorrent reads in the link."""
     libtorrent = pytest.importorskip("libtorrent")

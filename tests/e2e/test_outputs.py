@@ -116,3 +116,11 @@ def test_a_copy_replaces_no_pipe_device_or_socket_that_is_named(tide, data, tmp_
         assert f"is a {kind}" in tide("copy", data, path, code=2).err
         assert os.path.samestat(before, path.lstat())
     bound.close()
+
+
+def test_a_manifest_is_read_from_a_pipe(tide, start, data, tmp_path):
+    manifest = tide.publish(data, tmp_path / "m.torrent", "--plain")
+    command = " ".join(tide.argv("show", "/dev/stdin"))
+    shown = start(["sh", "-c", f"cat {manifest} | {command}"], env=tide.env).ok().out
+    assert shown == tide("show", manifest).out
+    assert "not a manifest" in start(["sh", "-c", f"echo nonsense | {command}"], env=tide.env).exits(1).err

@@ -92,7 +92,9 @@ pub enum Warning {
     )]
     UnknownExtra(i64),
     /// Piece layers are not in the file and must come from peers.
-    #[error("{0} files have no piece layer in the manifest; it will be fetched from peers")]
+    #[error(
+        "{0} files have no piece layer in the manifest: peers give it, or in a hybrid the v1 hashes verify them"
+    )]
     MissingLayers(u32),
     /// Symbolic links lead out of the tree.
     #[error(

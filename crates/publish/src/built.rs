@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes looked at of a script or a file of a tool.
-const HEAD: usize = 64 << 10;
+/// Bytes looked at of a script, and of a file of a tool.
+const SCRIPT: u64 = 4 << 10;
+const FILE: u64 = 64 << 10;
 /// Bytes looked at from the start and from the end of a program: where linkers, and tools that change paths later, put them.
-const PROGRAM: u64 = 4 << 20;
+const PROGRAM: u64 = 1 << 20;
 /// Bytes looked at of a whole tree. A tree that has named its place nowhere by then needs it for little.
-const BUDGET: u64 = 256 << 20;
+const BUDGET: u64 = 64 << 20;
 /// What an ELF file begins with.
 const ELF: &[u8] = b"\x7fELF";
 /// Names and suffixes of files that are no programs, but in which tools write where a tree is.
@@ -48,7 +49,7 @@ impl OwnPlace {
         if self.found.is_some() || self.left == 0 || len == 0 || !(kind || mode & 0o111 != 0) {
             return;
         }
-        let head = self.read(file, 0, len.min(HEAD as u64));
+        let head = self.read(file, 0, len.min(if kind { FILE } else { SCRIPT }));
         if !head.starts_with(ELF) {
             return self.search(&head);
         }

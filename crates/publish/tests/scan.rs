@@ -215,11 +215,11 @@ fn a_tree_that_names_its_place_was_built_for_it() {
     };
     let script = |root: &Path| format!("#!{}/bin/python3\nprint()\n", root.display()).into_bytes();
     let program = |root: &Path| {
-        let mut bytes = [&b"\x7fELF"[..], &noise(3 << 20, 1)].concat();
+        let mut bytes = [&b"\x7fELF"[..], &noise(500_000, 1)].concat();
         bytes.extend(format!("\0{}/lib\0", root.display()).into_bytes());
         bytes
     };
-    let patched = |root: &Path| [&b"\x7fELF"[..], &noise(9 << 20, 1), &program(root)[3 << 20..]].concat();
+    let patched = |root: &Path| [&b"\x7fELF"[..], &noise(9 << 20, 1), &program(root)[500_000..]].concat();
     for (path, mode, content) in [
         ("bin/tool", 0o755, &script as &dyn Fn(&Path) -> Vec<u8>),
         ("pyvenv.cfg", 0o644, &script),

@@ -34,6 +34,7 @@ pub(crate) mod unreachable;
 pub(crate) mod verify;
 pub(crate) mod worker;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,7 +78,11 @@ pub(crate) fn read_manifest(path: &Path) -> Result<Manifest> {
     if size > MAX_LEN as u64 {
         bail!("{shown} has {size} bytes: too long to be a manifest (limit {MAX_LEN})");
     }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the manifest {shown}"))?;
+    // What has no size of its own, as a pipe, is held to the limit too.
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read the manifest {shown}"))?;
     Manifest::parse(&bytes).with_context(|| format!("{shown} is not a manifest that can be trusted"))
 }
 

@@ -169,6 +169,10 @@ impl Source {
         let mut known =
             Known { peers: super::find::named(&choices.peers, reporter).await?, ..Known::default() };
         match self {
+            Self::File(manifest) if lacks_hashes(manifest) => {
+                known.v2 = manifest.hash_v2();
+                known.trackers = manifest.trackers().to_vec();
+            }
             Self::File(_) => {}
             Self::Ticket(ticket) => {
                 let mut addrs = ticket.addrs.clone();
@@ -225,8 +229,13 @@ impl Source {
         reporter: &mut Reporter,
     ) -> Result<Origin, Failure> {
         let known = self.known(choices, reporter).await?;
-        let mut web_seeds = Vec::new();
+        let (mut web_seeds, mut trackers) = (Vec::new(), None);
         let private = match self {
+            Self::File(manifest) if lacks_hashes(&manifest) => {
+                trackers = Some(manifest.trackers().to_vec());
+                web_seeds = manifest.web_seeds().to_vec();
+                manifest.private()
+            }
             Self::File(manifest) => {
                 return Ok(Origin { manifest: *manifest, peers: known.peers, finders: None });
             }
@@ -268,8 +277,16 @@ impl Source {
             let all: Vec<String> = manifest.web_seeds().iter().chain(&web_seeds).cloned().collect();
             manifest = manifest.with_web_seeds(all);
         }
+        if let Some(trackers) = trackers {
+            manifest = manifest.with_trackers(trackers);
+        }
         Ok(Origin { manifest, peers, finders: Some((finders, finds)) })
     }
+}
+
+/// A manifest of v2 alone that came without its piece layers, as some clients save it: nothing in it verifies a piece.
+fn lacks_hashes(manifest: &Manifest) -> bool {
+    !manifest.version().has_v1() && !manifest.missing_layers().is_empty()
 }
 
 /// What names a tree; see [`Source::id`].
