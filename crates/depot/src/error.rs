@@ -170,6 +170,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// This host is short of descriptors or memory: nothing is known about what could not be read.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if tidecast_paths::is_exhausted(source))
+    }
+}
+
 fn full(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

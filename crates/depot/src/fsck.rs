@@ -131,12 +131,12 @@ impl Depot {
     }
 
     /// A cache's manifest, if it is not damaged.
-    fn manifest_of(&self, record: &CacheRecord) -> Option<Manifest> {
-        self.0
-            .layout
-            .manifest_in(&self.0.layout.cache(record.id))
-            .ok()
-            .filter(|m| m.hash_v2() == record.content)
+    fn manifest_of(&self, record: &CacheRecord) -> Result<Option<Manifest>, Error> {
+        match self.0.layout.manifest_in(&self.0.layout.cache(record.id)) {
+            // That we have no more room for it says nothing about it.
+            Err(error) if error.is_exhausted() => Err(error),
+            read => Ok(read.ok().filter(|m| m.hash_v2() == record.content)),
+        }
     }
 
     /// What a damaged cache lacks: its manifest, and of each content that is not here the first file.
@@ -145,7 +145,7 @@ impl Depot {
     /// [`Error::NoCache`]; [`Error::Unfit`]: its manifest is damaged.
     pub fn lacks(&self, id: CacheId) -> Result<(Manifest, Vec<u32>), Error> {
         let record = self.cache(id).ok_or(Error::NoCache(id))?;
-        let manifest = self.manifest_of(&record).ok_or(Error::Unfit(NO_MANIFEST))?;
+        let manifest = self.manifest_of(&record)?.ok_or(Error::Unfit(NO_MANIFEST))?;
         let gone = |key: &ObjectKey| !self.0.layout.is_file(&self.0.layout.object(key));
         let files = manifest.files().filter(|f| !f.is_empty());
         let lost = files.filter(|f| ObjectKey::of(*f).is_some_and(|key| gone(&key))).map(|f| f.same_as());
@@ -231,7 +231,7 @@ impl Depot {
         let (records, foreign) = self.0.db.lock().read()?.caches()?;
         let mut all = Vec::new();
         for record in records.into_iter().filter(|r| r.content.is_some() && only(r)) {
-            match self.manifest_of(&record).and_then(|m| Some((Parts::of(&m).ok()?, m))) {
+            match self.manifest_of(&record)?.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
                 Some((parts, manifest)) => all.push(Checked { record: Arc::new(record), manifest, parts }),
                 None => {
                     if record.state != State::Invalid {
@@ -259,7 +259,7 @@ impl Depot {
         let path = self.0.layout.object(key);
         let file = match near.open(&path) {
             // That we have no more room for it says nothing about it.
-            Err(e) if os::exhausted(&e) => return Err(e).at("open", &path),
+            Err(e) if tidecast_paths::is_exhausted(&e) => return Err(e).at("open", &path),
             Err(_) => return Ok(false),
             Ok(file) => file,
         };
@@ -272,7 +272,10 @@ impl Depot {
         }
         *bytes += len;
         // What cannot be read is as bad as what is wrong.
-        Ok(root_of(&file, len).is_ok_and(|root| root == key.root))
+        match root_of(&file, len) {
+            Err(e) if tidecast_paths::is_exhausted(&e) => Err(e).at("read", &path),
+            root => Ok(root.is_ok_and(|root| root == key.root)),
+        }
     }
 
     /// Has an object brought again.

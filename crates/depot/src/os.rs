@@ -26,11 +26,6 @@ pub(crate) fn unlinkable(e: &io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| known.contains(&e))
 }
 
-/// Whether it was for want of descriptors or memory that something could not be opened.
-pub(crate) fn exhausted(e: &io::Error) -> bool {
-    Errno::from_io_error(e).is_some_and(|e| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&e))
-}
-
 impl Layout {
     /// A path of the store, relative to its open directory.
     pub(crate) fn beneath<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
