@@ -27,3 +27,14 @@ def peer(folder: pathlib.Path, ca: pathlib.Path, ca_key: pathlib.Path, name: str
             "-days", "30", "-extfile", extra, "-out", cert)
     openssl("dhparam", "-dsaparam", "-out", dh, "2048")
     return cert, key, dh
+
+
+def web(folder: pathlib.Path, ip: str) -> tuple[pathlib.Path, tuple[pathlib.Path, pathlib.Path]]:
+    """A root, and the certificate and key of a web server at an address."""
+    ca, ca_key = root(folder)
+    cert, key, request = (folder / f"web.{kind}" for kind in ("crt", "key", "csr"))
+    (folder / "web.ext").write_text(f"subjectAltName=IP:{ip}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", "/CN=web")
+    openssl("x509", "-req", "-in", request, "-CA", ca, "-CAkey", ca_key, "-CAcreateserial", "-CAserial", folder / "serial",
+            "-days", "30", "-extfile", folder / "web.ext", "-out", cert)
+    return ca, (cert, key)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = ("other-range", "no-range", "other-size", "multipart", "short", "longer", "endless-headers", "garbage", "silent",
-          "gzip", "lies", "hangs-up")
+          "gzip", "lies", "hangs-up", "drips")
 
 
 @dataclass
@@ -136,6 +136,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
         if fault == "gzip":
             self.send_header("Content-Encoding", "gzip")
+        if fault == "drips":
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            for byte in body:
+                self.web.send(self.wfile, bytes([byte]))
+                self.wfile.flush()
+                self.web.stopped.wait(0.5)
+            return
         size = len(body) + (100_000 if fault == "longer" else 0)
         self.send_header("Content-Length", str(size))
         self.end_headers()

@@ -68,7 +68,7 @@ pub(crate) enum WebError {
     Web(#[from] tidecast_discovery::Error),
     #[error("it sent bytes that do not match their hashes")]
     Lied,
-    #[error("none of the first {MISSES} files asked of it is there; the last: {0}")]
+    #[error("none of the files asked of it is there: {0}")]
     Nothing(String),
     #[error("the swarm is stopping")]
     Stopping,
@@ -266,7 +266,8 @@ async fn tell(shared: &Shared, seed: &Seed, error: &WebError) {
 async fn probe(source: &mut Source, seed: &Seed) -> Result<SocketAddr, WebError> {
     loop {
         let Some(file) = seed.first_file() else {
-            return Err(WebError::Nothing("there is none left to ask for".into()));
+            seed.dropped.store(true, Ordering::Relaxed);
+            return Err(WebError::Nothing(seed.state.lock().why.clone().unwrap_or_default()));
         };
         match source.probe(file).await {
             Err(error @ WebError::Missing { file, .. }) => seed.misses(file, &error)?,
