@@ -540,7 +540,7 @@ def test_what_is_wrong_is_said(words, said, tide, sink, tmp_path, monkeypatch):
     import h5py
     monkeypatch.chdir(tmp_path)
     np.zeros(512, "f4").tofile("a.raw")
-    pathlib.Path("bad.npy").write_bytes(b"PK\x03\x04")
+    pathlib.Path("bad.npy").write_bytes(b"values!!")
     with h5py.File("a.h5", "w") as file:
         file["group/density"], file["line"] = np.zeros((8, 8, 8)), np.zeros(8)
     pathlib.Path("folder.d").mkdir()

@@ -19,9 +19,9 @@ use crate::units::{Rate, Size, count};
 
 /// Send the steps of a field to one receiver or several, at a set rate
 ///
-/// SOURCE is a file of raw float32 (with --shape), several of them, NumPy .npy, `file.nc:variable`, `file.h5:/group/variable`,
-/// `dir.zarr:array`, `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute
-/// a field of N x N x N. Missing values, by the conventions that xarray knows, arrive as NaN; values that are no real numbers are refused.
+/// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5 or Zarr, whatever its name,
+/// `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute a field of
+/// N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), are one series, in the order of their numbers. Missing values, by the conventions that xarray knows, arrive as NaN; values that are no real numbers are refused.
 /// Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Steps from A up to B, without B; either may be left out
     #[arg(long, value_name = "A:B", default_value = ":")]
     steps: Steps,
+    /// Take these axes of the array, by name or place from 0: STEP,Z,Y,X or Z,Y,X or Y,X; default: the last three, and one of time as steps
+    #[arg(long, visible_alias = "dims", value_name = "AXES")]
+    axes: Option<String>,
     /// Shape of raw values, x fastest
     #[arg(long, value_name = "X,Y,Z")]
     shape: Option<Shape>,
@@ -124,7 +127,7 @@ pub(crate) fn run(args: &Args, _context: &Context<'_>, reporter: &mut Reporter) 
         cpus.keep_to().map_err(Failure::usage)?;
         options.cpus = cpus.numbers().map_err(Failure::usage)?;
     }
-    let mut source = source::open(&args.sources, args.shape)?;
+    let mut source = source::open(&args.sources, args.shape, args.axes.as_deref())?;
     let (shape, steps) = (source.shape(), source.steps());
     if let Some(steps) = steps.filter(|steps| options.first >= *steps) {
         let error = anyhow!(

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde_json::{Value, json};
 
+use super::content::{self, Content};
 use super::{LOOK, Source, SourceError, Step, Wait, check};
 use crate::geometry::Shape;
 
@@ -28,20 +29,29 @@ const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
-/// Whether only the Python package can read it: `file.nc:variable`, `file.h5:/group/variable`, `dir.zarr[:array]`, `script.py:function`.
+/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5 or Zarr by what is in it, or `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
-    let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
-    if ends(name, &[".zarr"]) && Path::new(name).is_dir() {
+    let file = file_of(name);
+    if content::of(file) == Content::Science {
         return true;
     }
+    let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
+    // What a name promises and the file has not is told by the package; without a variable's name, too: it says which there are.
     let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py"];
-    // Without a variable's name too: the package says which there are.
-    name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds))
-        || ends(name, &kinds) && Path::new(name).is_file()
+    name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds)) || ends(name, &kinds) && file.exists()
 }
 
-/// Starts the Python package on it.
-pub(super) fn start(name: &str) -> Result<Box<dyn Source>, SourceError> {
+/// The file of `FILE:variable`: file names have colons too, and one that is there counts.
+fn file_of(name: &str) -> &Path {
+    match name.rsplit_once(':') {
+        Some((file, _)) if !Path::new(name).exists() => Path::new(file),
+        _ => Path::new(name),
+    }
+}
+
+/// Starts the Python package on a source, or on the files of a series.
+pub(super) fn start(names: &[String], axes: Option<&str>) -> Result<Box<dyn Source>, SourceError> {
+    let name = names.first().map_or("", String::as_str);
     let python = std::env::var_os("TIDECAST_PYTHON").unwrap_or_else(|| "python3".into());
     let fail = |what: String| SourceError::Feed { name: name.into(), what };
     // In memory and without a name, so that nothing is left behind whatever becomes of both.
@@ -49,7 +59,10 @@ pub(super) fn start(name: &str) -> Result<Box<dyn Source>, SourceError> {
         .map_err(|error| fail(format!("no memory to share: {error}")))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     let mut child = Command::new(&python)
-        .args(["-m", "tidecast.field", "feed", name, "--memory", &path, "--slots", &SLOTS.to_string()])
+        .args(["-m", "tidecast.field", "feed", "--memory", &path, "--slots", &SLOTS.to_string()])
+        .args(axes.map(|axes| format!("--axes={axes}")))
+        .arg("--")
+        .args(names)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

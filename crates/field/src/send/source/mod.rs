@@ -3,11 +3,13 @@
 //! Whatever a source has, it gives out as float32, little-endian, x fastest: the form in which values travel, so that a file of them is
 //! read straight into the buffer from which they are sent.
 
+mod content;
 mod convert;
 mod demo;
 mod feed;
 mod files;
 mod npy;
+mod series;
 
 use std::ops::Range;
 use std::path::Path;
@@ -102,7 +104,12 @@ pub trait Step: Send + Sync {
 ///
 /// # Errors
 /// When there is no such source, or it is not one.
-pub fn open(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, SourceError> {
+pub fn open(
+    names: &[String],
+    shape: Option<Shape>,
+    axes: Option<&str>,
+) -> Result<Box<dyn Source>, SourceError> {
+    let names = &series::of(names)?;
     let Some(first) = names.first() else {
         return Err(SourceError::wrong("no source", "name a file, demo:gray-scott, or script.py:function"));
     };
@@ -117,11 +124,15 @@ pub fn open(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, S
     if let Some(ends) = first.strip_prefix("feed:") {
         return alone(feed::join(ends)?);
     }
-    if feed::is_fed(first) {
-        return alone(feed::start(first)?);
+    let fortran = is_npy(first) && files::is_fortran(first);
+    if fortran || feed::is_fed(first) || axes.is_some() && is_npy(first) {
+        if shape.is_some() {
+            return Err(SourceError::wrong(first, "it has a shape of its own: leave --shape out"));
+        }
+        return feed::start(names, axes);
     }
-    if is_npy(first) && names.len() == 1 && files::is_fortran(first) {
-        return alone(feed::start(first)?);
+    if axes.is_some() {
+        return Err(SourceError::wrong(first, "it has no named axes: leave --axes out"));
     }
     if names.iter().all(|name| is_npy(name)) {
         if shape.is_some() {
@@ -132,8 +143,12 @@ pub fn open(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Source>, S
     files::raw(names, shape)
 }
 
+/// By what is in it; a name that says so is one too, so that what is wrong with it is told.
 fn is_npy(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "npy")
+    let path = Path::new(name);
+    content::of(path) == content::Content::Npy
+        || path.extension().is_some_and(|extension| extension == "npy")
+            && content::of(path) != content::Content::Science
 }
 
 /// A shape that can be sent, from the lengths of its axes along x, y and z.

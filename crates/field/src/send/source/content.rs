@@ -1,0 +1,82 @@
+//! What a file is by its first bytes, whatever its name says.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// NumPy's .npy.
+    Npy,
+    /// NetCDF, HDF5, Zarr, .npz: what the Python package reads.
+    Science,
+    /// Raw values, or nothing that is known.
+    Else,
+}
+
+/// What makes a directory a Zarr array or group.
+const ZARR: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+/// HDF5 begins at 0, or at 512 times a power of two, behind a block of the user's.
+const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
+
+pub(super) fn of(path: &Path) -> Content {
+    if path.is_dir() {
+        let zarr = ZARR.iter().any(|name| path.join(name).is_file());
+        return if zarr { Content::Science } else { Content::Else };
+    }
+    // A pipe or a device is not read before it is sent.
+    if !path.is_file() {
+        return Content::Else;
+    }
+    let Ok(file) = File::open(path) else { return Content::Else };
+    let mut head = [0; 8];
+    let begins = |head: &[u8; 8]| match head {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Content::Npy,
+        [b'C', b'D', b'F', 1 | 2 | 5, ..] | [b'P', b'K', 3, 4, ..] => Content::Science,
+        _ => Content::Else,
+    };
+    for at in std::iter::once(0).chain((0..48).map(|n| 512u64 << n)) {
+        if file.read_exact_at(&mut head, at).is_err() {
+            break;
+        }
+        if &head == HDF5 {
+            return Content::Science;
+        }
+        if at == 0 && begins(&head) != Content::Else {
+            return begins(&head);
+        }
+    }
+    Content::Else
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wrfout_d01_2026-11-26_00:00:00");
+        let behind = |count: usize| [vec![7; count], HDF5.to_vec(), vec![0; 64]].concat();
+        for (bytes, content) in [
+            (b"CDF\x01".repeat(9), Content::Science),
+            (b"CDF\x05".repeat(9), Content::Science),
+            (b"CDF\x03".repeat(9), Content::Else),
+            (b"PK\x03\x04".repeat(9), Content::Science),
+            (behind(0), Content::Science),
+            (behind(2048), Content::Science),
+            (behind(100), Content::Else),
+            (b"\x93NUMPY\x01\x00".to_vec(), Content::Npy),
+            (b"\x89HDF".to_vec(), Content::Else),
+            (Vec::new(), Content::Else),
+        ] {
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(of(&path), content, "{bytes:?}");
+        }
+        assert_eq!(of(dir.path()), Content::Else);
+        std::fs::write(dir.path().join(".zgroup"), "{}").unwrap();
+        assert_eq!(of(dir.path()), Content::Science);
+        assert_eq!(of(&dir.path().join("none")), Content::Else);
+    }
+}
