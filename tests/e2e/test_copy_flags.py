@@ -25,7 +25,7 @@ def here(node):
 class Trial:
     """A tree, two equal destinations that hold some of it, and flags."""
 
-    def __init__(self, rng: random.Random, at):
+    def __init__(self, rng: random.Random, at, *, listed: bool = False):
         at.mkdir()
         root = os.geteuid() == 0
         self.source, self.ours, self.theirs = at / "src", at / "ours", at / "theirs"
@@ -33,7 +33,7 @@ class Trial:
         # Without its owner a file is no program of its owner's here, though rsync makes it root's.
         special = self.keeps("o") and self.keeps("g") or not self.keeps("p")
         # Which of several names stands for a file that is copied in part only is not told.
-        again = not any(flag.startswith(("--existing", "--ignore-existing", "--max-size", "--min-size", "-u")) for flag in self.flags)
+        again = not listed and not any(flag.startswith(("--existing", "--ignore-existing", "--max-size", "--min-size", "-u")) for flag in self.flags)
         lead = ""
         if {"-L", "-k"} & {*self.flags}:
             lead = str(at / "lead")
@@ -45,7 +45,7 @@ class Trial:
             subprocess.run(["rsync", "-aHAX", f"{self.source}/", self.ours], check=True)
             changes.change(rng, str(self.ours), special=special)
             changes.tree(rng, str(self.ours), rng.randrange(15), root=root, special=special, again=again)
-            if again:
+            if again or listed:
                 # rsync does not outlive a directory in the way of a file with several names.
                 self.make_way()
             subprocess.run(["rsync", "-aHAX", f"{self.ours}/", self.theirs], check=True)
@@ -74,6 +74,12 @@ class Trial:
         flags = ["-HAX" if flag in ("-a", "-rlptgoD") else flag for flag in self.flags]
         flags = [*(flag for flag in self.flags if flag in ("-a", "-rlptgoD")), *flags]
         return subprocess.run(["rsync", *flags, f"{self.source}/", f"{self.theirs}/"], capture_output=True, timeout=60).returncode
+
+    def items(self) -> list[str]:
+        """What rsync would do, line by line."""
+        flags = [*(flag for flag in self.flags if flag in ("-a", "-rlptgoD")), *("-HAX" if flag in ("-a", "-rlptgoD") else flag for flag in self.flags)]
+        said = subprocess.run(["rsync", "-ni", *flags, f"{self.source}/", f"{self.theirs}/"], capture_output=True, text=True, timeout=60).stdout
+        return said.splitlines()
 
     def check(self, code: int, told: str) -> None:
         judged, now = self.judge(), time.time()
@@ -110,6 +116,52 @@ def test_what_flags_make_of_a_tree_is_what_rsync_makes_of_it(seed, here, tmp_pat
         ran = subprocess.run(words, env=here.env, capture_output=True, timeout=60)
         trial.check(ran.returncode, ran.stderr.decode(errors="replace"))
         shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_flag_lists_is_what_rsync_lists(seed, here, tmp_path):
+    needs("rsync")
+    rng = random.Random(f"letters {seed}")
+    for number in range(TREES):
+        # Which of several names stands for the others is not told.
+        trial = Trial(rng, tmp_path / str(number), listed=True)
+        words = [here.program, "copy", "-ni", *trial.flags, f"{trial.source}/", f"{trial.ours}/"]
+        ran = subprocess.run(words, env=here.env, capture_output=True, text=True, timeout=60)
+        lines = lambda said: sorted(line for line in said if line[:1] in ("<", ">", "c", "h", ".", "*") and line[11:12] == " ")  # noqa: E731
+        ours, theirs = lines(ran.stdout.splitlines()), lines(trial.items())
+        assert ours == theirs, (trial.flags, sorted({*ours} - {*theirs}), sorted({*theirs} - {*ours}), ran.stderr)
+        shutil.rmtree(tmp_path / str(number))
+
+
+def test_changes_are_listed_as_they_are_made(here, tmp_path, ssh):  # noqa: F811
+    (tmp_path / "src/d").mkdir(parents=True)
+    (tmp_path / "src/d/f").write_text("12")
+    (tmp_path / "dest/old").mkdir(parents=True)
+    # A directory that is there has this time.
+    os.utime(tmp_path / "dest", (1, 1))
+    said = here("copy", "-ai", "--delete", "--stats", f"{tmp_path}/src/", tmp_path / "dest").out.splitlines()
+    assert {"*deleting   old/", ">f+++++++++ d/f", "cd+++++++++ d/", ".d..t...... ./"} <= {*said}, said
+    assert "Number of regular files transferred: 1" in said and "Total transferred file size: 2 bytes" in said, said
+    assert (tmp_path / "dest/d/f").read_text() == "12" and not (tmp_path / "dest/old").exists()
+    assert not [line for line in here("copy", "-ai", f"{tmp_path}/src/", tmp_path / "dest").out.splitlines() if line[11:12] == " "]
+    (tmp_path / "src/d/f").write_text("123")
+    assert "<f.s" in here("copy", "-ai", *ssh, f"{tmp_path}/src/", f"host:{tmp_path}/dest").out
+
+
+def test_rules_of_one_end_hold_there_alone(here, tmp_path):
+    for at in ("src", "dest"):
+        for name in ("a.o", "b.bak", "c"):
+            (tmp_path / at).mkdir(exist_ok=True)
+            (tmp_path / at / name).write_text(at)
+    (tmp_path / "dest/kept.bak").touch()
+    (tmp_path / "dest/gone").touch()
+    done(here, "--delete", "-f", "P *.bak", "--filter=H *.o", f"{tmp_path}/src/", tmp_path / "dest")
+    assert sorted(os.listdir(tmp_path / "dest")) == ["b.bak", "c", "kept.bak"]
+    (tmp_path / "dest/x.o").touch()
+    done(here, "--delete", "--exclude=*.o", f"{tmp_path}/src/", tmp_path / "dest")
+    assert (tmp_path / "dest/x.o").exists()
+    done(here, "--delete", "--delete-excluded", "--exclude=*.o", f"{tmp_path}/src/", tmp_path / "dest")
+    assert not (tmp_path / "dest/x.o").exists()
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ impl Change {
     /// Of a name.
     pub(crate) fn new(path: &[u8], what: &str) -> Self {
         let (path, path_base64) = text(path);
-        Self { path, path_base64, what: what.into() }
+        Self { path, path_base64, what: what.into(), itemized: None }
     }
 }
 
@@ -198,4 +198,7 @@ pub struct Change {
     pub path_base64: Option<String>,
     /// "copy", "delete", "make the directory".
     pub what: String,
+    /// The same in the letters of rsync's `--itemize-changes`, and the name as rsync writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub itemized: Option<String>,
 }

@@ -90,6 +90,8 @@ pub struct ReceiveSpec {
     pub checksum: bool,
     /// Nothing is changed; what would be is counted.
     pub dry_run: bool,
+    /// With `dry_run`: in rsync's letters, too.
+    pub itemize: bool,
     /// Go on where an interrupted copy has stopped.
     pub resume: bool,
     /// When data must be on the disk.
@@ -117,6 +119,7 @@ impl Default for ReceiveSpec {
             filter: Vec::new(),
             checksum: false,
             dry_run: false,
+            itemize: false,
             resume: true,
             durable: Durable::default(),
             null: false,

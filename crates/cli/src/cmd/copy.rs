@@ -69,7 +69,7 @@ pub(crate) struct Args {
     fsync: String,
     /// Into shared memory, at most SIZE of it, for a program that reads standard output: a JSON object a line, of which `file` has number, path, and
     /// `at`, where it is. The program writes `release NUMBER` when it is through with a file [default SIZE: 1GiB, or a quarter of what is free]
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "auto", conflicts_with_all = ["delete", "checksum", "update", "dry_run", "resume", "fsync"])]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "auto", conflicts_with_all = ["delete", "checksum", "update", "dry_run", "resume", "fsync", "itemize-changes"])]
     to_memory: Option<memory::Budget>,
     /// With --to-memory: tell of each part of a file as it comes (`block`: number, offset, bytes), to be given back by `release NUMBER OFFSET`
     #[arg(long, requires = "to_memory")]
@@ -189,7 +189,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, conflicts_with = "to_memory")]
     to_null: bool,
     /// Climb from the simplest transfer to the whole one, say what each step costs and which is the limit, and copy
-    #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run", "to_memory"])]
+    #[arg(long, conflicts_with_all = ["from_null", "to_null", "dry_run", "to_memory", "itemize-changes"])]
     explain: bool,
 }
 
@@ -197,10 +197,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (pairs, sources) = args.places().map_err(Failure::usage)?;
     let (from, to) = pairs[0].clone();
     args.way.check_congestion(&from, &to, reporter)?;
-    let filter = args.filter.rules(reporter).map_err(Failure::usage)?;
+    let [sends, receives] =
+        args.filter.rules(args.flags.delete_excluded, reporter).map_err(Failure::usage)?;
     let job = session::Job {
-        send: args.send(sources, &filter).map_err(Failure::usage)?,
-        receive: args.receive(&to, filter),
+        send: args.send(sources, sends).map_err(Failure::usage)?,
+        receive: args.receive(&to, receives),
         options: args.options(),
         way: &args.way,
         from,
@@ -220,7 +221,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if pairs.len() > 1 {
         return many::run(&job, &pairs, context, reporter);
     }
-    session::run(&job, context, reporter)
+    let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
+    session::run(&job, shown, context, reporter)
 }
 
 impl Args {
@@ -260,10 +262,11 @@ impl Args {
             .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
             .collect();
         let null = self.tune.to_null || self.tune.from_null.is_some();
-        let alone = self.tune.explain || null || self.to_memory.is_some();
+        let itemize = self.flags.itemize && !self.dry_run;
+        let alone = self.tune.explain || null || self.to_memory.is_some() || itemize;
         if pairs.len() > 1 && (alone || self.way.via == "ssh") {
             return Err(anyhow!(
-                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
+                "--explain, --from-null, --to-null, --to-memory, --via ssh, and -i without -n, are for one pair of hosts"
             ));
         }
         let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
@@ -282,9 +285,9 @@ impl Args {
         Ok((pairs, sources))
     }
 
-    fn send(&self, sources: Vec<OsString>, filter: &[Rule]) -> anyhow::Result<SendSpec> {
+    fn send(&self, sources: Vec<OsString>, filter: Vec<Rule>) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        let (filter, checksum) = (filter.to_vec(), self.checksum);
+        let checksum = self.checksum;
         Ok(SendSpec { sources, filter, checksum, null, ..self.flags.send.clone() })
     }
 
@@ -301,6 +304,7 @@ impl Args {
             filter,
             checksum: self.checksum,
             dry_run: self.dry_run,
+            itemize: self.flags.itemize,
             resume: self.resume == "auto",
             durable,
             null: self.tune.to_null,

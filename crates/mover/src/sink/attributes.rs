@@ -117,7 +117,7 @@ impl Owners {
         !self.keep.perms
     }
 
-    fn keeps_time(&self, kind: FileType) -> bool {
+    pub(super) fn keeps_time(&self, kind: FileType) -> bool {
         self.keep.times
             && match kind {
                 FileType::Directory => self.keep.dir_times,
@@ -336,11 +336,11 @@ impl Owners {
     /// In what a name differs from what [`Owners::dress`] makes of it. The mode of a link means nothing.
     pub(super) fn differ(&self, dir: &OwnedFd, name: &[u8], stat: &Stat, attributes: &Attributes) -> Differs {
         let has = (stat.st_uid, stat.st_gid);
-        let wanted: Vec<_> = self.kept_xattrs(attributes, has).collect();
         let owner = self.resolve(&attributes.owner, has);
+        let wanted: Vec<_> = self.kept_xattrs(attributes, owner).collect();
         let mut differs = Differs {
             time: self.keeps_time(kind(stat)) && !self.same_time(stat, attributes.mtime),
-            perms: kind(stat) != FileType::Symlink && stat.st_mode & 0o7777 != self.mode(attributes, has),
+            perms: kind(stat) != FileType::Symlink && stat.st_mode & 0o7777 != self.mode(attributes, owner),
             owner: owner.0 != has.0,
             group: owner.1 != has.1,
             ..Differs::default()

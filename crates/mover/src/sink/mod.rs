@@ -12,6 +12,7 @@ mod delete;
 mod dirs;
 mod finish;
 mod guest;
+mod itemize;
 mod journal;
 mod memory;
 mod null;

@@ -6,6 +6,7 @@ use rustix::fs::{self, Mode};
 
 use super::ask::{Here, looking};
 use super::dirs::{Dirs, STEP, look, split};
+use super::itemize::deleting;
 use super::remove;
 use super::trouble::{Doing, Tried};
 use super::write::reopen;
@@ -16,8 +17,9 @@ use crate::error::Error;
 use crate::job::{Change, Want};
 use crate::part::{Data, Part, Parts};
 
-/// Changes that are told one by one.
+/// Changes that are told one by one, and those in rsync's letters.
 const CHANGES: usize = 10_000;
+const ITEMIZED: usize = 100_000;
 /// What is done to a name that is there already.
 const DRESS: &str = "set attributes";
 
@@ -57,8 +59,10 @@ impl Directory {
             let tried = self.change(dirs.as_mut(), &part, path);
             match self.settle(path, tried)?.flatten() {
                 Some(what) => {
-                    (if what == DRESS { &self.planned.dressed } else { &self.planned.made }).add(path);
-                    self.plan_change(path, what);
+                    let made = what != DRESS;
+                    (if made { &self.planned.made } else { &self.planned.dressed }).add(path);
+                    let itemized = self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part, path, made));
+                    self.plan_change(path, what, itemized);
                 }
                 None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
                 None => {}
@@ -109,9 +113,13 @@ impl Directory {
             }
             let is_one = first.is_some() && first == found;
             if !is_one || self.planned.made.has(to) {
-                self.plan_change(&entry.path, "make the link");
+                let part = Part { entry, ..Part::default() };
+                let itemized =
+                    self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part, &part.entry.path, true));
+                self.plan_change(&part.entry.path, "make the link", itemized);
             } else if self.planned.dressed.has(to) {
-                self.plan_change(&entry.path, DRESS);
+                // Its first name has it already.
+                self.plan_change(&entry.path, DRESS, None);
             }
         }
         Ok(())
@@ -131,13 +139,14 @@ impl Directory {
     }
 
     /// Notes what would be done.
-    fn plan_change(&self, path: &[u8], what: &str) {
+    fn plan_change(&self, path: &[u8], what: &str, itemized: Option<String>) {
         if what != "delete" {
             self.counts.entries.fetch_add(1, Relaxed);
         }
+        let most = if self.spec.itemize { ITEMIZED } else { CHANGES };
         let mut said = self.said.lock();
-        if said.planned.len() < CHANGES {
-            said.planned.push(Change::new(&self.place.show(path), what));
+        if said.planned.len() < most {
+            said.planned.push(Change { itemized, ..Change::new(&self.place.show(path), what) });
         } else {
             said.more_planned += 1;
         }
@@ -171,7 +180,7 @@ impl Directory {
         }
         let goes = goes && self.budget.take();
         if goes {
-            self.plan_change(path, "delete");
+            self.plan_change(path, "delete", self.spec.itemize.then(|| deleting(path, is_dir)));
             self.counts.deleted.fetch_add(1, Relaxed);
         }
         Ok(goes)

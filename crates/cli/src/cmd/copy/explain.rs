@@ -94,7 +94,7 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
         .iter()
         .map(|step| json!({ "step": step.what, "bytes_per_second": step.rate().round(), "seconds": round(step.seconds) }))
         .collect();
-    let mut fields = tell::tell(&outcome, false, None, reporter)?;
+    let mut fields = tell::tell(&outcome, false, tell::Shown::default(), None, reporter)?;
     fields.extend(object(json!({ "ladder": ladder, "limit": limit, "wire": wire })));
     Ok(fields)
 }

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use clap::builder::{OsStringValueParser, PathBufValueParser};
+use anyhow::{Context as _, bail};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, PathBufValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use tidecast_mover::filter::Rule;
 use tidecast_text::escaped;
@@ -17,10 +17,17 @@ use crate::report::Reporter;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter(Vec<(bool, Given)>);
 
+/// Which end goes by a rule: what hides is for the sender, what protects from deletion for the receiver.
+const BOTH: [bool; 2] = [true, true];
+const SENDER: [bool; 2] = [true, false];
+const RECEIVER: [bool; 2] = [false, true];
+
 #[derive(Clone, Debug)]
 enum Given {
     Pattern(OsString),
     File(PathBuf),
+    /// As rsync's `--filter` has it.
+    Rule(String),
 }
 
 /// A flag: its name, whether what it names is copied, and its help.
@@ -39,6 +46,7 @@ const PATTERNS: [Flag; 2] = [
         "Copy what matches PATTERN though a later --exclude leaves it out: the first rule that matches decides",
     ),
 ];
+const RULE: &str = "filter";
 const FILES: [Flag; 2] = [
     (
         "exclude-from",
@@ -50,28 +58,83 @@ const FILES: [Flag; 2] = [
 ];
 
 impl Filter {
-    /// The rules, those of files among them.
-    pub(super) fn rules(&self, reporter: &Reporter) -> anyhow::Result<Vec<Rule>> {
-        let mut rules = Vec::new();
+    /// The rules of the sender and of the receiver, those of files among them. `exposed`: what is left out is not kept from deletion.
+    pub(super) fn rules(&self, exposed: bool, reporter: &Reporter) -> anyhow::Result<[Vec<Rule>; 2]> {
+        let mut all = [Vec::new(), Vec::new()];
+        let usual = if exposed { SENDER } else { BOTH };
         for (include, given) in &self.0 {
             match given {
-                Given::Pattern(text) => Rule::add(&mut rules, text.as_bytes(), *include)
+                Given::Pattern(text) => add(&mut all, usual, text.as_bytes(), *include)
                     .with_context(|| format!("pattern {}", escaped(text)))?,
-                Given::File(file) => {
-                    let shown = escaped(file);
-                    let text = read(file).with_context(|| format!("cannot read patterns from {shown}"))?;
-                    Rule::add_lines(&mut rules, &text, *include).with_context(|| shown.to_string())?;
-                }
+                Given::File(file) => add_file(&mut all, usual, file, *include)?,
+                Given::Rule(text) => match rule(text) {
+                    Some(Word::Rule(ends, include, pattern)) => {
+                        let prefix: &[u8] = if include { b"+ " } else { b"- " };
+                        let ends = if ends == BOTH { usual } else { ends };
+                        add(&mut all, ends, &[prefix, pattern.as_bytes()].concat(), include)?;
+                    }
+                    Some(Word::Clear) => all.iter_mut().for_each(Vec::clear),
+                    Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false)?,
+                    None => bail!("filter rule {}: {RULES}", escaped(text)),
+                },
             }
         }
-        for rule in rules.iter().filter(|rule| rule.is_malformed()) {
+        let [sends, receives] = &all;
+        let every = sends.iter().chain(receives.iter().filter(|rule| !sends.contains(rule)));
+        for rule in every.filter(|rule| rule.is_malformed()) {
             let pattern = escaped(&rule.pattern);
             reporter.warning(&format!(
                 "pattern {pattern} matches nothing: its [ ] is not closed, or names no class; write \\[ for a bracket"
             ));
         }
-        Ok(rules)
+        Ok(all)
     }
+}
+
+/// What a rule of `--filter` may be.
+const RULES: &str = "write '- PATTERN' or '+ PATTERN', H or S (hide, show) for the sender alone, P or R (protect, risk) for the receiver \
+                     alone, '. FILE' for a file of rules, or '!'; files in directories (: or dir-merge) and modifiers are not read";
+
+/// A rule of `--filter`, read.
+enum Word<'t> {
+    Rule([bool; 2], bool, &'t str),
+    Clear,
+    Merge(&'t str),
+}
+
+fn rule(text: &str) -> Option<Word<'_>> {
+    if matches!(text, "!" | "clear") {
+        return Some(Word::Clear);
+    }
+    let (word, rest) = text.split_once([' ', '_']).filter(|(_, rest)| !rest.is_empty())?;
+    Some(match word {
+        "-" | "exclude" => Word::Rule(BOTH, false, rest),
+        "+" | "include" => Word::Rule(BOTH, true, rest),
+        "H" | "hide" => Word::Rule(SENDER, false, rest),
+        "S" | "show" => Word::Rule(SENDER, true, rest),
+        "P" | "protect" => Word::Rule(RECEIVER, false, rest),
+        "R" | "risk" => Word::Rule(RECEIVER, true, rest),
+        "." | "merge" => Word::Merge(rest),
+        _ => return None,
+    })
+}
+
+fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) -> anyhow::Result<()> {
+    // A list that begins anew does so at both ends.
+    let anew = text == b"!";
+    for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for || anew) {
+        Rule::add(rules, text, include)?;
+    }
+    Ok(())
+}
+
+fn add_file(all: &mut [Vec<Rule>; 2], ends: [bool; 2], file: &Path, include: bool) -> anyhow::Result<()> {
+    let shown = escaped(file);
+    let text = read(file).with_context(|| format!("cannot read patterns from {shown}"))?;
+    for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for) {
+        Rule::add_lines(rules, &text, include).with_context(|| shown.to_string())?;
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> std::io::Result<Vec<u8>> {
@@ -95,7 +158,10 @@ impl clap::Args for Filter {
             .map(|flag| arg(flag).value_name("PATTERN").value_parser(OsStringValueParser::new()));
         let files =
             FILES.iter().map(|flag| arg(flag).value_name("FILE").value_parser(PathBufValueParser::new()));
-        command.args(patterns).args(files)
+        let rule = Arg::new(RULE).long(RULE).short('f').action(ArgAction::Append).allow_hyphen_values(true);
+        let help = "Add a rule as rsync's --filter has it: '- PATTERN', '+ PATTERN', 'P PATTERN' (kept from --delete), ...";
+        let rule = rule.value_name("RULE").value_parser(NonEmptyStringValueParser::new()).help(help);
+        command.args(patterns).args(files).arg(rule)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -118,6 +184,9 @@ impl FromArgMatches for Filter {
             let given = matches.get_many::<PathBuf>(flag.0).into_iter().flatten();
             add(flag, given.cloned().map(Given::File).collect());
         }
+        let rules = matches.get_many::<String>(RULE).into_iter().flatten();
+        let places = matches.indices_of(RULE).into_iter().flatten();
+        all.extend(places.zip(rules).map(|(at, text)| (at, (false, Given::Rule(text.clone())))));
         all.sort_by_key(|(at, _)| *at);
         Ok(Self(all.into_iter().map(|(_, rule)| rule).collect()))
     }

@@ -16,6 +16,12 @@ pub(crate) struct Flags {
     pub(super) send: SendSpec,
     pub(super) receive: ReceiveSpec,
     pub(super) limit: Option<Rate>,
+    /// Say in rsync's letters what is done.
+    pub(super) itemize: bool,
+    /// Say how much was done in rsync's words.
+    pub(super) stats: bool,
+    /// What is left out is deleted at the destination.
+    pub(super) delete_excluded: bool,
 }
 
 /// What may be kept of an entry: `--NAME` or its letter keeps it, `--no-NAME` or `--no-LETTER` does not.
@@ -57,7 +63,17 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
-const SWITCHES: [Switch; 13] = [
+const SWITCHES: [Switch; 16] = [
+    (
+        "itemize-changes",
+        Some('i'),
+        "Say what changes, in the letters of rsync, after a look at all of it (with -n that alone)",
+        |f, _| f.itemize = true,
+    ),
+    ("stats", None, "Say how much was found and done, in the words of rsync", |f, _| f.stats = true),
+    ("delete-excluded", None, "Delete what --exclude leaves out, too, with --delete", |f, _| {
+        f.delete_excluded = true
+    }),
     (
         "archive",
         Some('a'),

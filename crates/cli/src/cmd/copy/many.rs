@@ -69,7 +69,7 @@ pub(super) fn run(
         let last = many.settle(&mut pairs).map_err(failure)?;
         let outcome = sum(last, &pairs, began.elapsed());
         let told = many.table(&pairs);
-        tell::tell(&outcome, job.receive.dry_run, Some(told), many.reporter)
+        tell::tell(&outcome, job.receive.dry_run, tell::Shown::default(), Some(told), many.reporter)
     })
 }
 

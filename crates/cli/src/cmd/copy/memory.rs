@@ -108,7 +108,7 @@ pub(super) fn run(
         }
         Ok(())
     })?;
-    tell::tell(&outcome, false, None, reporter)
+    tell::tell(&outcome, false, tell::Shown::default(), None, reporter)
 }
 
 /// What is said to the consumer.

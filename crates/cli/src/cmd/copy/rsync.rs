@@ -58,7 +58,7 @@ const DONE_VALUED: [&str; 10] = [
 ];
 
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 36] = [
+const REFUSED: [(&str, Option<char>, &str); 33] = [
     (
         "old-dirs",
         None,
@@ -72,7 +72,6 @@ const REFUSED: [(&str, Option<char>, &str); 36] = [
     ("no-implied-dirs", None, "paths of sources are not kept; name the directory that holds them"),
     ("insecure-links", None, "links that others plant in a destination are never followed"),
     ("drop-D", None, "leave devices and pipes out with --no-D"),
-    ("stats", None, "what was done is said in the end, and all of it by --json"),
     (
         "relative",
         Some('R'),
@@ -101,8 +100,6 @@ const REFUSED: [(&str, Option<char>, &str); 36] = [
     ("from0", Some('0'), "patterns in files are one a line"),
     ("ipv4", Some('4'), "give an address with --address"),
     ("ipv6", Some('6'), "give an address with --address"),
-    ("itemize-changes", Some('i'), "--dry-run lists what would change"),
-    ("delete-excluded", None, "what a pattern leaves out is kept at the destination; remove it there"),
     ("delete-missing-args", None, "a source that is missing deletes nothing; remove it at the destination"),
     ("ignore-missing-args", None, "a source that is missing is an error; leave it out of the command"),
     ("ignore-errors", None, "nothing is deleted while a source cannot be read; mend what the copy names"),
@@ -126,14 +123,13 @@ const REFUSED: [(&str, Option<char>, &str); 36] = [
 ];
 
 /// The same of flags that have a value.
-const OTHERS: [(&str, Option<char>, &str); 31] = [
+const OTHERS: [(&str, Option<char>, &str); 30] = [
     ("confine-root", None, "a copy-server keeps what is asked of it below its --root"),
     ("log-file-format", None, "what a copy does is said by --json"),
     ("early-input", None, "a daemon of rsync is not reached; write host:/path"),
     ("protocol", None, "both ends need the same release of tidecast"),
     ("checksum-seed", None, "contents are compared by SHA-256, which needs none"),
     ("rsync-path", None, "what tidecast is called there is said by --remote-program PROGRAM"),
-    ("filter", Some('f'), "rules are given by --include and --exclude, or in a file by --exclude-from"),
     ("files-from", None, "name the sources, or choose by --include-from and --exclude"),
     ("block-size", Some('B'), "blocks have 4 MiB"),
     ("temp-dir", Some('T'), "unfinished files are kept in the destination, in a directory of their own"),

@@ -67,11 +67,34 @@ pub(super) enum Ended {
 }
 
 /// Copies, and tells of it.
-pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
+pub(super) fn run(
+    job: &Job<'_>,
+    shown: tell::Shown,
+    context: &Context<'_>,
+    reporter: &mut Reporter,
+) -> crate::failure::Outcome {
     let (from, to) = (job.from.to_string(), job.to.to_string());
     reporter.started("copy", object(json!({ "from": from, "to": to })));
+    // What is done is known best of a destination to which nothing is done yet.
+    let mut planned = None;
+    if shown.itemize && !job.receive.dry_run {
+        let mut look = job.clone();
+        look.receive.dry_run = true;
+        if let Ended::Whole(outcome) = copy(&look, None, context, reporter)? {
+            planned = Some((outcome.written.planned, outcome.written.more_planned));
+        }
+    }
     match copy(job, None, context, reporter)? {
-        Ended::Whole(outcome) => tell::tell(&outcome, job.receive.dry_run, None, reporter),
+        Ended::Whole(mut outcome) => {
+            if let Some((planned, more)) = planned {
+                (outcome.written.planned, outcome.written.more_planned) = (planned, more);
+            }
+            if shown.itemize {
+                let sends = matches!(job.from, Place::Local(_)) && !matches!(job.to, Place::Local(_));
+                tell::as_rsync(&mut outcome.written.planned, sends);
+            }
+            tell::tell(&outcome, job.receive.dry_run, shown, None, reporter)
+        }
         Ended::Cut { .. } => Err(failure(Error::Cancelled)),
     }
 }

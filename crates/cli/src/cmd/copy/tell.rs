@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use serde_json::{Value, json};
 use tidecast_mover::back::{Limit, Outcome, Progress};
-use tidecast_mover::job::Problem;
+use tidecast_mover::job::{Change, Problem};
 use tidecast_mover::part::BLOCK;
 use tidecast_text::escaped;
 
@@ -44,10 +44,49 @@ fn name(limit: Limit) -> &'static str {
     }
 }
 
+/// What is said in rsync's manner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    /// Each change, in letters.
+    pub(super) itemize: bool,
+    /// How much was found and done.
+    pub(super) stats: bool,
+}
+
+/// Puts changes in the order of their names, deletions first, and has them be sent, if this end `sends`.
+pub(super) fn as_rsync(planned: &mut [Change], sends: bool) {
+    for line in planned.iter_mut().filter_map(|change| change.itemized.as_mut()).filter(|_| sends) {
+        if let Some(rest) = line.strip_prefix('>') {
+            *line = format!("<{rest}");
+        }
+    }
+    planned.sort_by(|a, b| (a.what != "delete", &a.path).cmp(&(b.what != "delete", &b.path)));
+}
+
+/// In rsync's words and numbers.
+fn stats(outcome: &Outcome) -> Vec<String> {
+    let (walked, written) = (&outcome.walked, &outcome.written);
+    vec![
+        format!("Number of files: {} (reg: {})", grouped(walked.entries), grouped(walked.files)),
+        format!("Number of deleted files: {}", grouped(written.deleted)),
+        format!("Number of regular files transferred: {}", grouped(written.files)),
+        format!("Total file size: {} bytes", grouped(walked.bytes)),
+        format!("Total transferred file size: {} bytes", grouped(written.bytes)),
+    ]
+}
+
+/// A number with a comma before each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let comma = |at: usize| if at > 0 && (digits.len() - at).is_multiple_of(3) { "," } else { "" };
+    digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
+}
+
 /// Tells what came of it, with further fields and lines.
 pub(super) fn tell(
     outcome: &Outcome,
     dry: bool,
+    shown: Shown,
     pairs: Option<(Value, Vec<String>)>,
     reporter: &Reporter,
 ) -> crate::failure::Outcome {
@@ -73,10 +112,17 @@ pub(super) fn tell(
         reporter.warning(&format!("and {}", count(more, "more problem")));
     }
     for change in &written.planned {
-        reporter.result(&format!("{}: {}", change.what, escaped(&change.path)));
+        match &change.itemized {
+            Some(line) => reporter.result(&escaped(line).to_string()),
+            None if shown.itemize => {}
+            None => reporter.result(&format!("{}: {}", change.what, escaped(&change.path))),
+        }
     }
     if written.more_planned > 0 {
         reporter.result(&format!("and {}", count(written.more_planned, "more change")));
+    }
+    if shown.stats {
+        stats(outcome).iter().for_each(|line| reporter.result(line));
     }
     let (pairs, lines) = pairs.unwrap_or_default();
     if !pairs.is_null() {
