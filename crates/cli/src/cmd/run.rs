@@ -36,8 +36,8 @@ Examples:
   tidecast run @ticket -- /opt/env/bin/python3 train.py";
 
 const AFTER: &str = "\
-The command sees the tree at the path it was published from, or at --at,
-and no other process does. The exit code is the command's.
+The command sees the tree at the path that it was built for, as its manifest
+records it (publish --built-for), or at --at, and no other process does. The exit code is the command's.
 
 The place has to be empty or absent, unless --at names it; it is never /, /etc,
 /usr, /home, another system directory or your home. An absent directory is made
@@ -57,7 +57,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     tree: TreeArgs,
-    /// Where the command sees the tree, even over a directory with files [default: where it was published from]
+    /// Where the command sees the tree, even over a directory with files [default: where it was built, if its manifest records that]
     #[arg(long, value_name = "PREFIX")]
     at: Option<PathBuf>,
     /// The command and its arguments
