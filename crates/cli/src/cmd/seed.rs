@@ -1,14 +1,19 @@
 //! `tidecast seed MANIFEST PATH`: serves what was published.
 
+mod many;
+
+use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
+use tidecast_identity::Terms;
 use tidecast_metainfo::Manifest;
-use tidecast_net::Security;
+use tidecast_net::{Notice, Security};
 use tidecast_store::{Opened, SeedOptions, Store};
 
 use super::describe::open_notice;
@@ -25,14 +30,21 @@ use crate::units::{Size, count};
 ///
 /// Every piece is verified before it is offered; what was verified by an earlier `seed` and has not changed
 /// since is remembered. For a manifest made with --private, the first line on standard output is a new ticket.
-/// Ctrl-C stops it.
+/// With --data one process serves several manifests on one port. Ctrl-C stops it.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  tidecast seed genomes.torrent /data/genomes --listen 10.0.0.1:6881")]
+#[command(
+    override_usage = "tidecast seed [OPTIONS] <MANIFEST> <PATH>\n       tidecast seed [OPTIONS] <MANIFEST>... --data <DIR>",
+    after_help = "Examples:
+  tidecast seed genomes.torrent /data/genomes --listen 10.0.0.1:6881
+  tidecast seed torrents/*.torrent --data /data --data /scratch --upload-limit 50MB/s"
+)]
 pub(crate) struct Args {
-    /// The manifest (.torrent)
-    manifest: PathBuf,
-    /// The published file, or the directory itself
-    path: PathBuf,
+    /// The manifest (.torrent) and the published file, or the directory itself; with --data, manifests
+    #[arg(value_name = "MANIFEST", required = true)]
+    paths: Vec<PathBuf>,
+    /// Serve manifests whose data lies in DIR under their own names; may be repeated: the first DIR that has the name
+    #[arg(long, value_name = "DIR")]
+    data: Vec<PathBuf>,
     #[command(flatten)]
     ticket: member::TicketArgs,
     #[command(flatten)]
@@ -41,37 +53,91 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let choices = Choices::new(&args.swarm, context)?;
-    let manifest = Arc::new(read_manifest(&args.manifest)?);
-    let private = manifest.ssl_cert().is_none() && member::needs_ticket(&manifest) && !choices.plain;
-    let terms = args.ticket.terms(private)?;
+    match (args.paths.as_slice(), args.data.is_empty()) {
+        ([manifest, path], true) => one(args, (manifest, path.clone()), &choices, context, reporter),
+        ([manifest], false) => {
+            let path = beside(&read_manifest(manifest)?, &args.data)?;
+            one(args, (manifest, path), &choices, context, reporter)
+        }
+        (manifests, false) => many::run(manifests, args, choices, context, reporter),
+        ([manifest], true) => {
+            let shown = manifest.display();
+            Err(Failure::usage(anyhow!(
+                "no data given for {shown}: name its path, or the directory around it by --data"
+            )))
+        }
+        (paths, true) => Err(Failure::usage(anyhow!(
+            "{} paths given: write one MANIFEST and the PATH of its data, or MANIFEST... --data DIR",
+            paths.len()
+        ))),
+    }
+}
+
+/// One manifest, on a port of its own.
+fn one(
+    args: &Args,
+    (manifest, path): (&Path, PathBuf),
+    choices: &Choices,
+    context: &Context<'_>,
+    reporter: &mut Reporter,
+) -> Outcome {
+    let manifest = Arc::new(read_manifest(manifest)?);
+    let terms = args.ticket.terms(is_private(&manifest, choices))?;
     let state_dir = context.own_state_dir()?;
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let _hangups = hangups()?;
-        let opened = open(&manifest, &args.path, &state_dir)?;
-        let (security, authority) = if manifest.ssl_cert().is_some() {
-            (member::ssl(&manifest, &args.swarm, &state_dir)?, None)
-        } else if private {
-            let (security, authority) = member::owner(&manifest, &state_dir)?;
-            (security, Some(authority))
-        } else {
-            (Security::Open, None)
-        };
-        open_notice(&manifest, choices.plain, reporter);
-        let running = Running::start(opened, security, &choices, Part::Seed)?;
+        let (running, ticket) = start(&manifest, &path, (args, terms), choices, &state_dir, reporter)?;
+        if let Some(ticket) = &ticket {
+            reporter.result(ticket);
+        }
         let listen = running.swarm.listen_addrs().to_vec();
-        let ticket = match &authority {
-            Some(owner) => {
-                let ticket =
-                    member::ticket(&manifest, Some(owner), terms, false, &listen, choices.network.as_ref())?;
-                reporter.result(&ticket.to_string());
-                Some(ticket.to_string())
-            }
-            None => None,
-        };
         reporter.started("seed", started(&manifest, &listen, ticket));
-        serve(running, &choices, &stop, reporter).await
+        serve(running, choices, &stop, reporter).await
     })
+}
+
+/// Its swarm is for holders of tickets, which are made here.
+fn is_private(manifest: &Manifest, choices: &Choices) -> bool {
+    manifest.ssl_cert().is_none() && member::needs_ticket(manifest) && !choices.plain
+}
+
+/// Where the data of a manifest lies: in the first of the directories that has its name.
+fn beside(manifest: &Manifest, dirs: &[PathBuf]) -> Result<PathBuf, Failure> {
+    let name = Path::new(OsStr::from_bytes(manifest.name_bytes()));
+    let mut found = dirs.iter().map(|dir| dir.join(name)).filter(|path| path.symlink_metadata().is_ok());
+    let is_name = matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]);
+    found.next().filter(|_| is_name).ok_or_else(|| {
+        let dirs = dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
+        let name = show::plain(&manifest.name());
+        anyhow!("no {name} in {dirs}; the data of a manifest lies below --data under its name").into()
+    })
+}
+
+/// Starts to serve one manifest; a ticket, where it is for holders of one.
+fn start(
+    manifest: &Arc<Manifest>,
+    path: &Path,
+    (args, terms): (&Args, Terms),
+    choices: &Choices,
+    state_dir: &Path,
+    reporter: &Reporter,
+) -> Result<(Running, Option<String>), Failure> {
+    let opened = open(manifest, path, state_dir)?;
+    let (security, authority) = if manifest.ssl_cert().is_some() {
+        (member::ssl(manifest, &args.swarm, state_dir)?, None)
+    } else if is_private(manifest, choices) {
+        let (security, authority) = member::owner(manifest, state_dir)?;
+        (security, Some(authority))
+    } else {
+        (Security::Open, None)
+    };
+    open_notice(manifest, choices.plain, reporter);
+    let running = Running::start(opened, security, choices, Part::Seed)?;
+    let (listen, network) = (running.swarm.listen_addrs(), choices.network.as_ref());
+    let ticket = |owner| member::ticket(manifest, Some(owner), terms, false, listen, network);
+    let ticket = authority.as_ref().map(ticket).transpose()?.map(|ticket| ticket.to_string());
+    Ok((running, ticket))
 }
 
 /// The data on disk, what was verified before remembered in the state directory.
@@ -95,13 +161,8 @@ pub(crate) fn started(
     fields
 }
 
-/// Serves until told to stop.
-pub(crate) async fn serve(
-    mut running: Running,
-    choices: &Choices,
-    stop: &Stop,
-    reporter: &mut Reporter,
-) -> Outcome {
+/// Looks for peers from now on.
+async fn find(running: &mut Running, choices: &Choices, reporter: &Reporter) -> Result<(), Failure> {
     let manifest = running.manifest.clone();
     let wanted = Wanted {
         hashes: manifest.swarm_hashes(),
@@ -119,6 +180,18 @@ pub(crate) async fn serve(
     for peer in named(&choices.peers, reporter).await? {
         running.swarm.add_peer(peer, true).await;
     }
+    Ok(())
+}
+
+/// Serves until told to stop.
+pub(crate) async fn serve(
+    mut running: Running,
+    choices: &Choices,
+    stop: &Stop,
+    reporter: &mut Reporter,
+) -> Outcome {
+    find(&mut running, choices, reporter).await?;
+    let manifest = running.manifest.clone();
     let listen: Vec<String> = running.swarm.listen_addrs().iter().map(ToString::to_string).collect();
     reporter.note(&format!(
         "seeding {} at {}; Ctrl-C stops",
@@ -130,15 +203,8 @@ pub(crate) async fn serve(
         tokio::select! {
             () = stop.wait() => break,
             notice = running.notice() => {
-                // One file that is gone or changed does not stop the others from being served.
-                if let Some(error) = running.tell(notice, reporter) {
-                    changed = changed.or(Some(error.to_string()).filter(|_| error.is_source_changed()));
-                    running.warn(error.to_string(), reporter);
-                    let store = running.swarm.store().clone();
-                    let looked = tokio::task::spawn_blocking(move || store.sources_left()).await;
-                    if error.is_source_changed() && looked.is_ok_and(|(left, _)| left == 0) {
-                        break;
-                    }
+                if heard(&mut running, notice, &mut changed, reporter).await {
+                    break;
                 }
             }
             () = tokio::time::sleep(Duration::from_millis(100)) => {
@@ -160,4 +226,21 @@ pub(crate) async fn serve(
         // For a seed, being told to stop is the normal end.
         None => Ok(fields),
     }
+}
+
+/// Tells a notice. One file that is gone or changed does not stop the others from being served; true when none is left.
+async fn heard(
+    running: &mut Running,
+    notice: Notice,
+    changed: &mut Option<String>,
+    reporter: &Reporter,
+) -> bool {
+    let Some(error) = running.tell(notice, reporter) else { return false };
+    if error.is_source_changed() {
+        changed.get_or_insert(error.to_string());
+    }
+    running.warn(error.to_string(), reporter);
+    let store = running.swarm.store().clone();
+    let looked = tokio::task::spawn_blocking(move || store.sources_left()).await;
+    error.is_source_changed() && looked.is_ok_and(|(left, _)| left == 0)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
-    Caps, Connected, Group, Network, Notice, OnVerified, Progress, Security, Stage, Summary, Swarm,
+    Caps, Connected, Group, Network, Notice, OnVerified, Port, Progress, Security, Stage, Summary, Swarm,
     SwarmOptions, Throttle, WebReport,
 };
 use tidecast_store::Opened;
@@ -44,6 +44,8 @@ pub(crate) struct Choices {
     pub(crate) plain: bool,
     pub(crate) policy: Policy,
     pub(crate) link_rate: Option<Rate>,
+    /// The port of several swarms; none: `listen` is one's own.
+    pub(crate) port: Option<Arc<Port>>,
     /// What holds this process to its limits, if it has any.
     pub(crate) throttle: Option<Arc<Throttle>>,
     pub(crate) dht: bool,
@@ -76,6 +78,7 @@ impl Choices {
             plain: args.plain || settings.plain == Some(true),
             policy,
             link_rate: args.link_rate.or(settings.link_rate),
+            port: None,
             throttle: throttle(
                 args.upload_limit.or(settings.upload_limit),
                 args.download_limit.or(settings.download_limit),
@@ -169,10 +172,10 @@ impl Running {
         let seeds = matches!(part, Part::Seed);
         let mut swarm = Swarm::start(SwarmOptions {
             opened,
-            listen: vec![choices.listen],
+            listen: if choices.port.is_some() { Vec::new() } else { vec![choices.listen] },
             listeners: Vec::new(),
             door: None,
-            port: None,
+            port: choices.port.clone(),
             network: choices.network.clone(),
             security,
             policy: choices.policy,
@@ -233,6 +236,11 @@ impl Running {
             },
             None => std::future::pending().await,
         }
+    }
+
+    /// The next thing to tell, if there is any now.
+    pub(crate) fn notice_now(&mut self) -> Option<Notice> {
+        self.notices.as_mut()?.try_recv().ok()
     }
 
     /// Tells a notice. An error of the store ends a download, so it is handed back.
@@ -330,16 +338,21 @@ impl Running {
 
     /// Shows the state, and tells the trackers. False while there is none yet.
     pub(crate) fn show(&self, stage: &'static str, reporter: &mut Reporter) -> bool {
+        let now = self.look(stage);
+        now.as_ref().inspect(|now| reporter.progress(now)).is_some()
+    }
+
+    /// The state, if there is one yet; the trackers are told.
+    pub(crate) fn look(&self, stage: &'static str) -> Option<Snapshot> {
         let now = self.swarm.progress().borrow().clone();
         if now.pieces == 0 && self.manifest.piece_count() > 0 {
-            return false;
+            return None;
         }
         if let Some(finders) = &self.finders {
             let left = now.wanted_bytes.saturating_sub(now.verified_bytes);
             finders.progress(now.received_bytes, now.sent_bytes, left);
         }
-        reporter.progress(&snapshot(stage, &now));
-        true
+        Some(snapshot(stage, &now))
     }
 
     /// Tells of trackers and peers that do not answer.

@@ -267,7 +267,7 @@ async fn admitted_soon(security: &Security, node: Option<NodeId>, expected: bool
 }
 
 fn offer(local: &Local, security: &Security) -> Offer {
-    // One process serves one swarm yet, so no further channel is opened, and no credit is given.
+    // A connection is of one swarm yet, so no further channel is opened, and no credit is given.
     let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN);
     let mut offer = Offer { caps, ..Offer::default() };
     if local.gathers {
