@@ -31,6 +31,7 @@ def run(marathon: Marathon, rounds: int) -> None:
     assert any(host.truth.committed for host in marathon.hosts)
 
 
+@pytest.mark.root
 def test_daemons_killed_at_any_instant(site, tmp_path):
     run(Marathon(site, tmp_path, [site.program, *OLDER], SEED), ROUNDS)
 
