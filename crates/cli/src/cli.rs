@@ -176,14 +176,14 @@ impl Command {
         matches!(self, Self::Copy(args) if args.is_for_a_program())
     }
 
-    /// How `tidecast status` calls this process, if it shows it. (A mount is its server's, not that of who asked for it.)
+    /// How `tidecast status` calls this process, if it shows it from the start. (A mount is its server's, not that of who
+    /// asked for it; a copy first chooses its cores, which holds for threads that start later.)
     pub(crate) fn shown_by_status(&self) -> Option<&'static str> {
         Some(match self {
             Self::Get(_) => "get",
             Self::Share(_) => "share",
             Self::Seed(_) => "seed",
             Self::Bcast(_) => "bcast",
-            Self::Copy(_) => "copy",
             _ => return None,
         })
     }

@@ -212,6 +212,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
+    reporter.go_live("copy");
     if let Some(budget) = args.to_memory {
         return memory::run(job, budget, args.blocks, context, reporter);
     }

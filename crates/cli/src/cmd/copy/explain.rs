@@ -14,7 +14,7 @@ use super::tell;
 use crate::cmd::Context;
 use crate::failure::Failure;
 use crate::report::{Reporter, object, round};
-use crate::units::{Rate, Span, bytes_per_second, count};
+use crate::units::{Rate, bytes_per_second, count};
 
 /// How long a step is watched.
 const STEP: Duration = Duration::from_secs(3);
@@ -26,11 +26,15 @@ const WRITTEN: u64 = 1 << 30;
 const TOO_SHORT: f64 = 0.25;
 /// A step that goes at less than this part of the one before is what holds the copy up.
 const COSTS: f64 = 0.9;
+/// The same, where it is known what holds up the network.
+const COSTS_SEEN: f64 = 0.5;
 
 /// What is said of the network where the kernel knows no more of it.
 const NETWORK: &str = "the network, or encryption";
 /// Streams that wait for so much of the time that they have something to send are held up by what they wait for.
 const WAITS: f64 = 0.5;
+/// Of waits for a window that explains the rate, less will do: the kernel counts only those with nothing on its way.
+const WAITS_EXPLAINED: f64 = 0.25;
 /// A window explains a rate that is at least such a part of what it allows.
 const EXPLAINS: f64 = 0.6;
 /// Segments sent again, of all, from which on loss is to blame.
@@ -85,10 +89,7 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
     let (bytes, seconds) = (outcome.written.bytes, outcome.seconds);
     reporter.clear();
     reporter.result(&line(&Step { what: "the whole", limit: "", bytes, seconds }));
-    let limit = match (limit(&steps), steps.get(1)) {
-        (NETWORK, Some(link)) => verdict(&wire, link, [&job.from, &job.to]),
-        (other, _) => other.to_owned(),
-    };
+    let limit = judge(&steps, &wire, [&job.from, &job.to]);
     reporter.result(&format!("the limit: {limit}"));
     let ladder: Vec<Value> = steps
         .iter()
@@ -140,6 +141,21 @@ fn rung<'a>(job: &Job<'a>, number: usize, met: &Met, rate: f64) -> Job<'a> {
     job
 }
 
+/// What holds up the whole.
+fn judge(steps: &[Step], wire: &Wire, places: [&Place; 2]) -> String {
+    let limit = limit(steps);
+    let [_, link, reading, writing] = steps else { return limit.to_owned() };
+    if !steps.iter().all(|step| step.seconds >= TOO_SHORT) {
+        return limit.to_owned();
+    }
+    let verdict = verdict(wire, link, places);
+    // On a long way a short step costs round trips and parts of blocks: where the kernel has seen the reason, a step must
+    // cost more to be another one.
+    let last = reading.rate().min(writing.rate());
+    let is_seen = verdict != NETWORK && last >= link.rate() * COSTS_SEEN;
+    if is_seen || limit == NETWORK { verdict } else { limit.to_owned() }
+}
+
 /// What holds up the streams between two places, by what the kernel knows of them.
 fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
     let part = |seconds: f64| if wire.busy > 0.0 { seconds / wire.busy } else { 0.0 };
@@ -150,19 +166,17 @@ fn verdict(wire: &Wire, step: &Step, [from, to]: [&Place; 2]) -> String {
             "{} x {} per {} = {}",
             kib(bytes),
             count(wire.streams.into(), "stream"),
-            Span(Duration::from_secs_f64(wire.round_trip)),
+            format_args!("{:.1} ms", wire.round_trip * 1e3),
             Rate((allowed(bytes) * 8.0) as u64)
         )
     };
-    if window > WAITS && window >= buffer {
-        if step.rate() < allowed(wire.under_way) * EXPLAINS {
-            return format!("the receiver: {} takes no more (its processors, or writing)", host(to));
-        }
-        return format!(
-            "window limited: {}; raise net.ipv4.tcp_rmem on {}",
-            product(wire.under_way),
-            host(to)
-        );
+    let explained = step.rate() >= allowed(wire.under_way) * EXPLAINS;
+    if window >= buffer && window > WAITS_EXPLAINED && explained {
+        let product = product(wire.under_way);
+        return format!("window limited: {product}; raise net.ipv4.tcp_rmem on {}", host(to));
+    }
+    if window >= buffer && window > WAITS {
+        return format!("the receiver: {} takes no more (its processors, or writing)", host(to));
     }
     if buffer > WAITS {
         let bytes = wire.under_way.max(wire.send_buffer / 2);

@@ -130,11 +130,12 @@ pub(super) fn copy(
                     shared.memory.stop();
                 }
                 let progress = monitor.progress();
-                if progress.bytes > 0 {
-                    let (first, bytes) = *since.get_or_insert((Instant::now(), progress.bytes));
+                let moved = tell::moved(&progress, 0);
+                if moved > 0 {
+                    let (first, bytes) = *since.get_or_insert((Instant::now(), moved));
                     if cut.is_none() && most.is_some_and(|most| first.elapsed() >= most) {
                         let met = Met { wire: progress.wire, ..Met::from(&progress.walked) };
-                        let (bytes, seconds) = (progress.bytes - bytes, first.elapsed().as_secs_f64());
+                        let (bytes, seconds) = (moved.saturating_sub(bytes), first.elapsed().as_secs_f64());
                         cut = Some(Ended::Cut { bytes, seconds, met });
                         monitor.cancel();
                     }

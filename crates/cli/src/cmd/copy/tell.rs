@@ -25,14 +25,17 @@ pub(super) fn snapshot(progress: &Progress) -> Snapshot {
         blocks: progress.here.blocks + progress.there.blocks,
         limit: if progress.ending { SYNCING } else { name(limit) },
     });
-    // What is acknowledged on the wire and not yet written is blocks under way: a slow link moves many times a block.
-    let under_way = u64::from(progress.here.blocks.max(progress.there.blocks)) * BLOCK as u64;
-    let most = progress.bytes.saturating_add(under_way);
-    let bytes = progress
-        .wire
-        .acknowledged
-        .clamp(progress.bytes, if total > 0 { most.min(total.max(progress.bytes)) } else { most });
+    let bytes = moved(progress, total);
     Snapshot { stage: "copy", bytes, sent: bytes, total, copy, ..Snapshot::default() }
+}
+
+/// Bytes that have come, of so many (0: not known). What is acknowledged on the wire and not yet written is blocks under way:
+/// a slow link takes seconds for each.
+pub(super) fn moved(progress: &Progress, total: u64) -> u64 {
+    let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));
+    let most = progress.bytes.saturating_add(blocks * BLOCK as u64);
+    let most = if total > 0 { most.min(total.max(progress.bytes)) } else { most };
+    progress.wire.acknowledged.clamp(progress.bytes, most)
 }
 
 fn name(limit: Limit) -> &'static str {
