@@ -78,6 +78,13 @@ impl Place {
         if text.as_bytes().starts_with(SCHEME) {
             return Self::servers(text.as_bytes());
         }
+        if text.as_bytes().starts_with(b"rsync://") {
+            bail!(
+                "{}: rsync:// is for an rsync daemon, which copy does not reach; write host:/path, or tidecast://host/path for a \
+                 copy-server",
+                escaped(text)
+            );
+        }
         let Some((list, path)) = host(text)? else {
             return match text.is_empty() {
                 true => Err(anyhow!("a path is empty")),
@@ -268,6 +275,7 @@ mod tests {
             "h;touch x:/y",
             "$(x):/y",
             "host::mod/x",
+            "rsync://host/mod/x",
             "me@host::mod",
             "::1:/x",
             "fe80::1:/x",
