@@ -180,3 +180,18 @@ def test_the_command_gets_signals_and_its_end_is_that_of_run(tree, user, base):
     killed.wait(30)
     wait_for("the end of the command", lambda: not pathlib.Path(f"/proc/{killed.out.strip()}").exists())
     wait_for("nothing is left", lambda: not at.exists())
+
+
+def test_a_tree_that_records_no_place_is_where_the_command_looks_for_it(node, port, user, base):
+    source, origin, listen = base / "source", node("origin"), f"127.0.0.1:{port()}"
+    blob(source / "f", 100)
+    manifest = origin.publish(source, base / "plain.torrent", "--plain")
+    manifest.chmod(0o644)
+    origin.seed(manifest, source, listen, "--no-lsd", "--plain")
+    words = ["run", manifest, "--no-lsd", "--plain", "--peer", listen, "--cache", user.home / "cache", "--"]
+    at = user.home / "there/source"
+    for command in (["cat", at / "f"], ["sh", "-c", f"cd '{at}' && cat <{at}/f"], ["ls", at]):
+        assert user(*words, *command).out_path.read_bytes()
+        assert not at.exists()
+    for command in (["true"], ["cat", "/source/g"], ["cat", at / "f", base / "source/f"], ["cat", "source/f"]):
+        assert "the command names none" in user(*words, *command, code=2).err, command

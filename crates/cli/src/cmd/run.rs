@@ -5,6 +5,7 @@
 //! The place is a directory that is there, or one that is made for the command (`supervise.rs` removes it), or one in a
 //! view of the directory above (`view.rs`), where the user may make none.
 
+mod command_place;
 mod missing;
 mod supervise;
 mod view;
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let server = launch::server(&home, &given, reporter)?;
     let (at, chosen) = match &args.at {
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
-        None => (prefix(&home)?, Chosen::ByManifest),
+        None => (prefix(&home, &args.command)?, Chosen::ByManifest),
     };
     let place = match settle(&at, &guard, chosen)? {
         Settled::Held(held) => {
@@ -160,13 +161,14 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
     Failure::usage(anyhow!("cannot run {}: {why}", program.display()))
 }
 
-/// Where the tree was published from.
-fn prefix(home: &Home) -> Result<PathBuf, Failure> {
+/// Where the tree was built for, by its manifest, else by the command.
+fn prefix(home: &Home, command: &[OsString]) -> Result<PathBuf, Failure> {
     let manifest = home.manifest().ok_or_else(|| anyhow!("the server has lost its manifest"))?;
     let prefix = manifest.prefix().map(|p| PathBuf::from(std::ffi::OsStr::from_bytes(p)));
-    prefix.filter(|p| p.is_absolute()).ok_or_else(|| {
+    let prefix = prefix.filter(|p| p.is_absolute()).or_else(|| command_place::find(&manifest, command));
+    prefix.ok_or_else(|| {
         Failure::usage(anyhow!(
-            "the manifest records no place that this tree was built for; name one with --at (publish --built-for PATH records it)"
+            "the manifest records no place that this tree was built for, and the command names none; name one with --at (publish --built-for PATH records it)"
         ))
     })
 }
