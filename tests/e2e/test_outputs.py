@@ -46,12 +46,13 @@ def test_a_pipe_is_written_to_and_its_reader_waited_for(tide, start, data, manif
 def test_the_wait_for_a_reader_can_be_ended(tide, data, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = tide.run("publish", data, "-o", pipe, "--plain", "-v")
-    state = f"/proc/{writer.process.pid}/task"
-    writer.until("it waits", lambda: any("nanosleep" in open(f"{state}/{task}/wchan").read() for task in os.listdir(state)))
-    writer.process.send_signal(2)
-    writer.exits(3)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    for words in (["publish", data, "-o", pipe, "--plain"], ["copy", data, pipe]):
+        writer = tide.run(*words, "-v")
+        state = f"/proc/{writer.process.pid}/task"
+        writer.until("it waits", lambda: any("nanosleep" in open(f"{state}/{task}/wchan").read() for task in os.listdir(state)))
+        writer.process.send_signal(2)
+        writer.exits(3)
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_device_stays_one(tide, data, tmp_path):
@@ -103,19 +104,38 @@ def test_a_certificate_goes_to_standard_output_and_over_no_file(tide, start, tmp
     assert there.read_text() == "mine"
 
 
+def test_a_copy_of_a_file_is_written_to_a_pipe(tide, start, data, tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("pipe")
+    for name in (pipe, link):
+        writer = tide.run("copy", data, name, "--json")
+        start(["sh", "-c", f"cat {pipe} > {tmp_path}/read"]).ok()
+        assert writer.ok().last("done")["bytes_copied"] == data.stat().st_size
+        assert (tmp_path / "read").read_bytes() == data.read_bytes() and stat.S_ISFIFO(pipe.stat().st_mode)
+
+
 def test_a_copy_replaces_no_pipe_device_or_socket_that_is_named(tide, data, tmp_path):
     needs_root()
-    pipe, null, unix, link = (tmp_path / name for name in ("pipe", "null", "socket", "link"))
+    pipe, null, full, unix, link = (tmp_path / name for name in ("pipe", "null", "full", "socket", "link"))
     os.mkfifo(pipe)
     os.mknod(null, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    os.mknod(full, 0o600 | stat.S_IFCHR, os.makedev(1, 7))
     link.symlink_to("null")
     bound = socket.socket(socket.AF_UNIX)
     bound.bind(str(unix))
+    tree = tmp_path / "tree"
+    tree.mkdir()
     for path, kind in ((pipe, "pipe"), (null, "device"), (unix, "socket"), (link, "device")):
         before = path.lstat()
-        assert f"is a {kind}" in tide("copy", data, path, code=2).err
+        assert f"is a {kind}" in tide("copy", "-r", tree, path, code=2).err
         assert os.path.samestat(before, path.lstat())
+    assert "is a socket" in tide("copy", data, unix, code=2).err
     bound.close()
+    for path in (null, link):
+        assert tide("copy", data, path, "--json").last("done")["bytes_copied"] == data.stat().st_size
+    assert "no space" in tide("copy", data, full, code=1).err.lower()
+    assert all(stat.S_ISCHR(path.stat().st_mode) for path in (null, full, link))
 
 
 def test_a_manifest_is_read_from_a_pipe(tide, start, data, tmp_path):

@@ -44,7 +44,7 @@ mod tree;
 pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
-pub use output::{is_stdout, output};
+pub use output::{is_stdout, is_stream, output, pour};
 pub use resolve::mount_of;
 pub use root::{Root, last_there};
 

@@ -9,6 +9,7 @@ mod memory;
 mod place;
 mod rsync;
 mod session;
+mod stream;
 mod tell;
 
 use std::ffi::OsString;
@@ -37,7 +38,7 @@ use crate::units::{Rate, Size, Span};
 /// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
 /// `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` that has it or `-` for standard input (see --key). All attributes are kept; a slash at the end of a source directory means its
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay (as with rsync; --checksum compares contents). Data goes in blocks of 4 MiB on encrypted connections of its own, so
-/// that ten thousand small files cost what one large one does. What is interrupted goes on where it was when the command is given again.
+/// that ten thousand small files cost what one large one does. One file can be copied to a pipe or device of this host. What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks. Flags of rsync mean what they mean to rsync: -a keeps everything, as no flag does; of -rlptgoD who names
 /// some keeps these alone (-rt: times, and no links, modes or owners). Those that ask for what is done anyway (-z, -P, -S, ...) change nothing; -h alone asks for help.
@@ -221,6 +222,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
     if pairs.len() > 1 {
         return many::run(&job, &pairs, context, reporter);
+    }
+    if let Some(ends) = stream::ends(&job) {
+        return stream::run(ends, &job, context, reporter);
     }
     let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
     session::run(&job, shown, context, reporter)
