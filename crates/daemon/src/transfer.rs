@@ -43,8 +43,9 @@ const LOOK: Duration = Duration::from_secs(5);
 const PLAN: Duration = Duration::from_secs(1);
 /// With a plan, others than those it names are met after so long: they are for when it does not hold.
 const SPARE: Duration = Duration::from_secs(3);
-/// What others still get of a cache that is complete here is sent first, for so long at most: the swarm starts anew then.
-const LINGER: Duration = Duration::from_secs(2);
+/// What other hosts still get of a cache that is complete here is sent first, because the swarm is started again afterwards:
+/// for at most a quarter of the time that the transfer took, within these bounds.
+const LINGER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 
@@ -305,6 +306,7 @@ pub(crate) async fn transfer(
     method: Method,
     tell: &watch::Sender<Stand>,
 ) -> Result<(), Failed> {
+    let began = Instant::now();
     let failed = |e: &dyn std::fmt::Display| Failed::new("unreachable", e.to_string());
     // All of it is here, in other caches of its owner.
     let Bring { dir, missing, bases } = bring;
@@ -341,7 +343,8 @@ pub(crate) async fn transfer(
         () = joining => {}
     }
     let mut progress = fetching.progress.clone();
-    let _ = timeout(LINGER, progress.wait_for(|now| !now.serving)).await;
+    let linger = (began.elapsed() / 4).clamp(LINGER.0, LINGER.1);
+    let _ = timeout(linger, progress.wait_for(|now| !now.serving)).await;
     let swarms = daemon.clone();
     let finished =
         tokio::task::spawn_blocking(move || swarms.swarms.finish(&id)).await.map_err(|e| failed(&e))?;

@@ -32,7 +32,7 @@ const MAX_MEMBERS: usize = 65_536;
 /// Who joins at the same time is in the same epoch: while more come, and at most so long. Of whole trees an epoch lays all
 /// anew, and much is on its way: there are fewer.
 const SETTLE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-const SETTLE_WHOLE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+const SETTLE_WHOLE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
 /// Least time from one epoch of a plan for whole trees to the next.
 const PAUSE_WHOLE: Duration = Duration::from_secs(1);
 /// How long a member that fetches everything waits for its part.
