@@ -264,6 +264,11 @@ impl Driver {
 
     /// Somebody complains about a member.
     fn heard(&mut self, from: u32, about: u32, why: Complaint) {
+        // Members of a whole tree connect while it is sent: a stripe whose parent was met late is not a slow parent, and
+        // each epoch lays all trees anew.
+        if why == Complaint::Slow && self.gather.group == Group::Whole {
+            return;
+        }
         let now = self.now();
         let finished = self.gather.finished.remove(&about);
         if let Some(planner) = &mut self.gather.planner
