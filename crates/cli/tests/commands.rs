@@ -181,23 +181,23 @@ fn an_open_manifest_is_said_to_be_open_unless_that_is_meant() {
 }
 
 #[test]
-fn settings_come_from_environment_then_file_then_flags() {
+fn settings_come_from_flags_then_environment_then_file() {
     let dir = tempfile::tempdir().unwrap();
     tree(dir.path());
-    let publish = |file: Option<&str>, flags: &[&str]| {
+    std::fs::write(dir.path().join("c.toml"), "piece_size = \"64KiB\"").unwrap();
+    let publish = |environment: Option<&str>, flags: &[&str]| {
         let mut command = command(dir.path(), &["publish", "data", "-o", "m", "--json"]);
-        command.args(flags).env("TIDECAST_PIECE_SIZE", "32KiB");
-        if let Some(text) = file {
-            std::fs::write(dir.path().join("c.toml"), text).unwrap();
-            command.env("TIDECAST_CONFIG", "c.toml");
+        command.args(flags).env("TIDECAST_CONFIG", "c.toml");
+        if let Some(size) = environment {
+            command.env("TIDECAST_PIECE_SIZE", size);
         }
         let output = command.output().unwrap();
         assert_eq!(code(&output), 0, "{}", err(&output));
         events(&output).last().unwrap()["piece_length"].as_u64().unwrap()
     };
-    assert_eq!(publish(None, &[]), 32 << 10);
-    assert_eq!(publish(Some("piece_size = \"64KiB\""), &[]), 64 << 10);
-    assert_eq!(publish(Some("piece_size = \"64KiB\""), &["--piece-size", "128KiB"]), 128 << 10);
+    assert_eq!(publish(None, &[]), 64 << 10);
+    assert_eq!(publish(Some("32KiB"), &[]), 32 << 10);
+    assert_eq!(publish(Some("32KiB"), &["--piece-size", "128KiB"]), 128 << 10);
     std::fs::write(dir.path().join("c.toml"), "piece_sise = 1").unwrap();
     let output = tidecast(dir.path(), &["show", "m", "--config", "c.toml"]);
     assert_eq!(code(&output), 2);

@@ -128,6 +128,6 @@ mod tests {
         );
         let reason = Reason::Protocol("nonsense");
         trace.action(NodeId(3), &Action::Disconnect { peer: PeerId(7), reason });
-        assert_eq!(trace.value(), 14_293_467_944_419_331_210);
+        assert_eq!(trace.value(), 8_644_968_758_724_033_975);
     }
 }

@@ -97,7 +97,7 @@ fn yaml_gone_wrong() {
         ("- topology: &x a\n  tree: *x\n", 2, Wrong::Yaml),
         ("- [\n", 2, Wrong::Yaml),
         ("---\n", 2, Wrong::Yaml),
-        ("- topology: a\n\ttree: x\n", 2, Wrong::Yaml),
+        ("- topology: a\n\ttree: x\n", 1, Wrong::Yaml),
     ] {
         assert_eq!(Map::read(text), wrong(line, why), "{text}");
     }
