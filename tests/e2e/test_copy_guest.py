@@ -322,7 +322,7 @@ def test_bcast_launches_on_hosts_only(here, place, monkeypatch):
     (place / "file").write_text("x")
     flag = place / "pwned"
     (place / "hosts").write_text(f"a\n-oProxyCommand=touch\t{flag}\n")
-    for hosts in (f"-oProxyCommand=touch${{IFS}}{flag}", "a,-b", "a=-oX", "a=me@-oX", "@" + str(place / "hosts"), "a[1-2]=-b[1-2]", "a;b", "n:22"):
+    for hosts in (f"-oProxyCommand=touch${{IFS}}{flag}", "a,-b", "a=-oX", "a=me@-oX", "@" + str(place / "hosts"), "a[1-2]=-b[1-2]", "a;b", "n:70000"):
         here("bcast", place / "file", "--to", place / "{host}", f"--hosts={hosts}", code=2)
     for variable in ("SLURM_JOB_NODELIST", "LSB_HOSTS"):
         here.env[variable] = "a1 -oProxyCommand=x"
