@@ -2,14 +2,14 @@
 import os
 import random
 import re
-import secrets
 import shutil
 import subprocess
 
 import pytest
 from support import trees
+from support.seeds import seeds
 
-SEEDS = [31, 32, 33, 34, *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+SEEDS = seeds(31, 32, 33, 34)
 SCONTROL = shutil.which("scontrol")
 
 
@@ -30,14 +30,14 @@ def listed(tide, start, tmp_path):
 
 @pytest.fixture
 def stand_in(tide, tmp_path):
-    """A program of this name that logs its arguments, one a line, and does what `then` says."""
+    """A program of this name that logs its arguments, one a line, and does what `then` says. Several may run at once: each logs all in one write."""
     folder = tmp_path / "bin"
     folder.mkdir()
     tide.env |= {"PATH": f"{folder}:{os.environ['PATH']}"}
 
     def make(name, then="exit 1"):
         log = tmp_path / f"{name}.log"
-        (folder / name).write_text(f'#!/bin/sh\nfor word in "$@"; do echo "$word"; done >> {log}\n{then}\n')
+        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {log}\n{then}\n')
         (folder / name).chmod(0o755)
         return lambda: log.read_text().splitlines() if log.exists() else []
 
