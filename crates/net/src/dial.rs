@@ -248,24 +248,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::conn::establish::new_peer_id;
 
     const HASH: [u8; 20] = [7; 20];
-
-    fn local() -> Local {
-        Local {
-            hashes: vec![HASH],
-            peer_id: new_peer_id(),
-            hybrid: false,
-            private: false,
-            listen_port: None,
-            metadata_size: None,
-            pieces: None,
-            upload_only: false,
-            gathers: false,
-            draft: false,
-        }
-    }
 
     /// A peer that takes one way only, and counts how it is called.
     #[derive(Default)]
@@ -290,7 +274,7 @@ mod tests {
                 let (swarms, cpu) = (Swarms::new([HASH]), Arc::default());
                 let transport = Transport::Plain(stream, Allowance::default());
                 let opening = Opening::answer(transport, &swarms, &cpu).await.unwrap();
-                let _ = establish(&local(), &Security::Open, opening, None).await;
+                let _ = establish(&Local::asking(vec![HASH]), &Security::Open, opening, None).await;
             }
         }
 
@@ -304,7 +288,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, peer) = (listener.local_addr().unwrap(), Arc::new(Particular::default()));
         let answering = tokio::spawn(peer.clone().run(listener));
-        let (local, ways, cpu) = (local(), Ways::default(), Arc::default());
+        let (local, ways, cpu) = (Local::asking(vec![HASH]), Ways::default(), Arc::default());
         let call = || dial((&local, &Security::Open), (addr, None), &ways, &cpu, &|_| {});
         for (demands, calls) in
             [(false, (1, 0)), (true, (1, 1)), (true, (0, 1)), (false, (1, 1)), (false, (1, 0))]

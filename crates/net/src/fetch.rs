@@ -18,7 +18,7 @@ use tidecast_wire::Message;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::conn::establish::{Established, Local, new_peer_id};
+use crate::conn::establish::{Established, Local};
 use crate::cpu::Cpu;
 use crate::dial::{Ways, dial, impatient};
 use crate::error::{ConnError, Error};
@@ -172,18 +172,7 @@ async fn ask_one(what: &Fetch, addr: SocketAddr) -> Result<Box<Manifest>, ConnEr
 
 /// A connection to a peer that is asked for the manifest, by the first of `hashes`.
 async fn call(what: &Fetch, hashes: Vec<[u8; 20]>, addr: SocketAddr) -> Result<Established, ConnError> {
-    let local = Local {
-        hybrid: hashes.len() > 1,
-        hashes,
-        peer_id: new_peer_id(),
-        private: false,
-        listen_port: None,
-        metadata_size: None,
-        pieces: None,
-        upload_only: false,
-        gathers: false,
-        draft: false,
-    };
+    let local = Local::asking(hashes);
     let source = source_for(addr.ip(), &what.sources);
     let cpu = Arc::new(Cpu::default());
     let silent = |why| what.tell(addr, why);

@@ -52,6 +52,24 @@ pub(crate) struct Local {
     pub(crate) draft: bool,
 }
 
+impl Local {
+    /// A caller that has nothing, and does not know the manifest.
+    pub(crate) fn asking(hashes: Vec<[u8; 20]>) -> Local {
+        Local {
+            hybrid: hashes.len() > 1,
+            hashes,
+            peer_id: new_peer_id(),
+            private: false,
+            listen_port: None,
+            metadata_size: None,
+            pieces: None,
+            upload_only: false,
+            gathers: false,
+            draft: false,
+        }
+    }
+}
+
 /// A connection on which both sides know who the other is.
 pub(crate) struct Established {
     pub(crate) input: Input,
