@@ -1,17 +1,16 @@
 """`tidecast classad`, and the language beside HTCondor's own library on tens of thousands of random expressions."""
 import json
-import os
 import re
-import secrets
 import subprocess
 
 import pytest
 from conftest import ROOT
 from support import classads, oracle
+from support.seeds import seeds
 
 HTCONDOR = "htcondor==25.14.1"
 # Always the same in a test of everything, so that it tells of changes of ours; `make classad-soak` looks for what is not known.
-SEEDS = [25, 26, *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+SEEDS = seeds(25, 26)
 
 
 @pytest.fixture

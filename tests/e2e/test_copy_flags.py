@@ -1,7 +1,6 @@
 """rsync's flags that `tidecast copy` has: rsync judges what comes of them on random trees."""
 import os
 import random
-import secrets
 import shutil
 import stat
 import subprocess
@@ -10,10 +9,11 @@ import time
 import pytest
 from conftest import needs
 from support import changes
+from support.seeds import seeds
 from test_copy import done, server, ssh  # noqa: F401
 
 # Always the same in a test of everything; `make copy-soak` adds fresh ones. Each seed is some trees, one after the other.
-SEEDS = [*range(6), *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+SEEDS = seeds(*range(6))
 TREES = 12
 
 

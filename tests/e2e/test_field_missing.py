@@ -1,8 +1,6 @@
 """Missing and packed values, and values that are no numbers: a field shows what xarray shows, of random files."""
 import json
-import os
 import pathlib
-import secrets
 import sys
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from conftest import ROOT
 from support import fieldfiles
 from support.fieldsink import Sink
+from support.seeds import seeds
 from support.tidecast import wait_for
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -19,7 +18,7 @@ from tidecast import _field_feed  # noqa: E402
 KEY = "a" * 52
 
 # Always the same in a test of everything; `make field-soak` looks for what is not known.
-SEEDS = [1, *(secrets.randbelow(10**9) for _ in range(int(os.environ.get("TIDECAST_FRESH", 0))))]
+SEEDS = seeds(1)
 FILES = 60
 
 

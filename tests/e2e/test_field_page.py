@@ -1,33 +1,21 @@
 """The page of `tidecast field view` with values, shapes and browsers that are out of the common: of recordings, in a real browser."""
-import signal
-
 import numpy as np
 import pytest
 from support import browser
 from support.fieldrecord import record
 from test_field_view import coloured, drawn, image, label, step, until
+from test_field_view import view as viewer  # noqa: F401
 
 SIDE = 2048  # of a 3-D texture, as software rendering has it
 
 
 @pytest.fixture
-def view(node, tmp_path):
+def view(viewer, tmp_path):
     """view(steps, ...) -> the URL of a page that shows these."""
     def begin(*volumes):
-        number = len(procs)
-        words = [word for n, steps in enumerate(volumes) for word in ("--record", record(tmp_path / f"run{number}{n}", steps))]
-        proc = node(f"viewer{number}").run("--json", "field", "view", "--listen", "127.0.0.1:0", *words)
-        proc.until("it serves", lambda: '"started"' in proc.out)
-        procs.append(proc)
-        if "without its page" in proc.err + proc.out:
-            pytest.skip("SKIPPED: this program was built without its page (scripts/web needs npm): `field view` was not tried")
-        return proc.last("started")["url"]
+        return viewer(*(word for n, steps in enumerate(volumes) for word in ("--record", record(tmp_path / f"run{n}", steps))))
 
-    procs = []
-    yield begin
-    for proc in procs:
-        proc.signal(signal.SIGINT)
-        proc.exits(0)
+    return begin
 
 
 def ends(tab) -> tuple[float, float]:
