@@ -102,7 +102,7 @@ def test_what_goes_by_paths_passes(contained, line):
 
 
 def test_the_daemon_is_looked_at_too(contained):
-    path = contained.ROOT / "crates/daemon/src/api/new.rs"
+    path = contained.ROOT / "crates/daemon/src/http/new.rs"
     path.parent.mkdir(parents=True)
     path.write_text("let f = std::fs::File::create(path)?;\n")
     assert contained.main() == 1

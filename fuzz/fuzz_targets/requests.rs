@@ -7,18 +7,18 @@ use libfuzzer_sys::fuzz_target;
 // The readers alone: their crate would bring the whole network stack along.
 #[path = "."]
 #[allow(dead_code, missing_docs, unreachable_pub)]
-mod api {
-    #[path = "../../crates/daemon/src/api/types.rs"]
+mod model {
+    #[path = "../../crates/daemon/src/model/types.rs"]
     pub mod types;
 }
-#[path = "../../crates/daemon/src/peer/frame.rs"]
+#[path = "../../crates/daemon/src/links/frame.rs"]
 #[allow(dead_code)]
 mod frame;
-#[path = "../../crates/daemon/src/peer/message.rs"]
+#[path = "../../crates/daemon/src/model/message.rs"]
 #[allow(dead_code)]
 mod message;
 
-use api::types::{CacheInfo, Create, Extend, Get, Got, Limits, Replicate, Ruled, Status};
+use model::types::{CacheInfo, Create, Extend, Get, Got, Limits, Replicate, Ruled, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

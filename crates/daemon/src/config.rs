@@ -1,14 +1,14 @@
 //! How a daemon is set up.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use tidecast_net::Caps;
 
-use crate::api::types::Method;
-use crate::catalogue::CatalogueAt;
-use crate::parent::Kin;
+use crate::model::types::Method;
 
 /// Whose requests a daemon admits at its socket. It says nothing about privilege: a daemon that serves everyone need not be root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +78,62 @@ pub struct Config {
     pub memory: u64,
 }
 
-impl Config {
-    /// Whether an older daemon of the same user is on this machine now, which may give links into its own store. Asks nobody
-    /// and starts no thread.
-    #[must_use]
-    pub fn has_elder_with_links(&self) -> bool {
-        Kin::new(&self.machine, self.serves, self.host_uid).has_elder_with_links()
+/// Where the site's catalogue is: `condor`, `etcd://HOST:PORT[,HOST:PORT..]` or `file:/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogueAt {
+    /// The collector that the HTCondor of this host is configured for.
+    Condor,
+    /// An etcd cluster, its members in the order in which they are tried.
+    Etcd(Vec<String>),
+    /// A file with a daemon a line, as `--peer` names them.
+    File(PathBuf),
+}
+
+impl FromStr for CatalogueAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "condor" {
+            return Ok(Self::Condor);
+        }
+        if let Some(path) = text.strip_prefix("file:").filter(|path| path.starts_with('/')) {
+            return Ok(Self::File(path.into()));
+        }
+        let hosts: Vec<String> =
+            text.strip_prefix("etcd://").unwrap_or("").split(',').map(str::to_owned).collect();
+        let has_port = |host: &String| {
+            host.rsplit_once(':').is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
+        };
+        if hosts.iter().all(has_port) {
+            return Ok(Self::Etcd(hosts));
+        }
+        Err(format!("{text:?} is no catalogue: wanted condor, etcd://HOST:PORT or file:/PATH"))
+    }
+}
+
+impl fmt::Display for CatalogueAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condor => f.write_str("condor"),
+            Self::Etcd(hosts) => write!(f, "etcd://{}", hosts.join(",")),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_catalogue_is_named_as_it_prints() {
+        for good in ["condor", "file:/etc/peers", "etcd://10.0.0.1:2379", "etcd://a:1,[::1]:2"] {
+            assert_eq!(good.parse::<CatalogueAt>().unwrap().to_string(), good);
+        }
+        for bad in ["", "etcd", "etcd://", "etcd://a", "etcd://a:1,", "etcd://:1", "file:peers", "http://a:1"]
+        {
+            assert!(bad.parse::<CatalogueAt>().is_err(), "{bad}");
+        }
     }
 }

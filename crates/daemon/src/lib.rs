@@ -4,65 +4,47 @@
 //! says who asks), and speaks with the daemons of other hosts over mutual TLS, each of which decides for itself what it
 //! takes and what it gives (HTCondor's CacheD, section III).
 //!
-//! ```text
-//!   users ──▶ api (HTTP, JSON) ──▶ daemon ──▶ depot (objects, leases, eviction)
-//!                                    │  ▲
-//!              fetch (a cache comes) ┘  └ serve (other daemons ask)
-//!                    │                        ▲
-//!                    ├──▶ peer (control channels, cards) ──┘
-//!                    ├──▶ circle (members: who is there, who holds what)
-//!                    └──▶ swarms (net, all behind one door)
-//! ```
+//! Its parts, from the top to the ground; each may use those below it:
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `assembly` | builds the other parts, runs them, ends them |
+//! | `http` | the API on the socket: one function a request |
+//! | `serving` | answers other daemons |
+//! | `local` | what users and administrators of this host do with caches |
+//! | `transfer` | brings caches here: grant, admission, move, commit, repair; keeps replicas |
+//! | `directory` | members, what they hold, what names mean, catalogues |
+//! | `links` | one control channel to each other daemon; whom to trust |
+//! | `storage`, `host` | the depot and the audit log; processes, other daemons of this machine, limits |
+//! | [`client`] | how commands and other daemons of this machine speak to a daemon |
+//! | `policy`, `model` | pure decisions; names, messages, records, errors |
 
-mod addresses;
-mod ads;
-mod anew;
-pub mod api;
-mod attributes;
-mod audit;
-mod caller;
-mod card;
-mod catalogue;
-mod circle;
+mod assembly;
 pub mod client;
 mod config;
-mod daemon;
-mod delta;
-mod descriptors;
-mod error;
-mod fetch;
-mod grant;
-mod holder;
-mod home;
-mod inherit;
+mod directory;
+mod host;
+mod http;
+mod links;
 mod local;
-pub mod materialize;
-pub mod name;
-mod named;
-mod neighbour;
-mod newest;
-mod parent;
-mod peer;
-mod repair;
-mod replicas;
-mod said;
-mod seeds;
-mod serve;
-mod service;
-mod site;
-mod sources;
-mod stamp;
-mod swarms;
+mod model;
+mod policy;
+mod serving;
+mod storage;
 mod transfer;
-mod trust;
-mod uses;
 
-pub use ads::check_requirements;
-pub use catalogue::CatalogueAt;
-pub use config::{Config, Serves};
-pub use daemon::Daemon;
-pub use error::Error;
-pub use sources::PORT;
+/// What goes over the socket, for its clients.
+pub mod api {
+    pub use crate::model::types;
+}
+
+pub use assembly::Daemon;
+pub use client::materialize;
+pub use config::{CatalogueAt, Config, Serves};
+pub use directory::sources::PORT;
+pub use model::error::Error;
+pub use model::name;
+pub use policy::ads::check_requirements;
 pub use tidecast_depot::acl;
 pub use tidecast_socket as socket;
 

@@ -1,0 +1,458 @@
+//! A cache, or a part of it, in a directory of the caller's: made by the caller's own process, with its rights, its umask and
+//! its view of the file system. The daemon gives the manifest and open files, and writes nothing there.
+//!
+//! What is made has a name of its own, closed to others, until it is whole; then it takes its name in one step. The directory
+//! may be written by others meanwhile: every name is resolved beneath it and through no link.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{RenameFlags, XattrFlags};
+use rustix::io::Errno;
+use tidecast_depot::root_of;
+use tidecast_metainfo::{FileRef, Manifest, Mtime};
+use tidecast_paths::{Copied, Kind, Meta, Root, fill};
+
+use crate::client::descriptors::Descriptors;
+use crate::client::{Client, ClientError};
+use crate::model::types::CacheInfo;
+
+/// How files come into a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum How {
+    /// Hard links to the store's files; where no link can be made, as `Reflink`. A file whose mode is narrower than the
+    /// store's is not linked, as its link would be open to others.
+    Hardlink,
+    /// Files of the caller's own that share blocks with the store's; where that cannot be, as `Copy`.
+    #[default]
+    Reflink,
+    /// Files of the caller's own.
+    Copy,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The directory.
+    pub dir: PathBuf,
+    /// What it is called there.
+    pub name: OsString,
+    /// A path below the published directory; empty for all of it.
+    pub subpath: PathBuf,
+    /// How.
+    pub how: How,
+    /// Replace what has the name already.
+    pub force: bool,
+}
+
+/// What was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Where.
+    pub path: PathBuf,
+    /// Files that are hard links.
+    pub links: u64,
+    /// Files that share blocks.
+    pub reflinks: u64,
+    /// Files that were copied.
+    pub copies: u64,
+    /// Bytes of `copies`.
+    pub copied: u64,
+    /// It stood there already, and nothing was made.
+    pub stood: bool,
+}
+
+/// Why it was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The daemon did not give it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Another thing has the name.
+    #[error("{} exists and differs from the cache; remove it, choose another --to, or replace it with --force", .0.display())]
+    Exists(PathBuf),
+    /// The path is no path of the cache.
+    #[error("there is no {} in the cache", .0.display())]
+    Absent(PathBuf),
+    /// The name is not one component of a path.
+    #[error("{0:?} is not a file name")]
+    Name(OsString),
+    /// What the daemon gives is not what its manifest says.
+    #[error("the daemon's answer is malformed: {0}")]
+    Malformed(String),
+    /// The system refused.
+    #[error("cannot {op} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn at(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io { op, path: path.to_owned(), source }
+}
+
+/// Whether this process sees at [`CacheInfo::path`] what the daemon keeps there, and may read it; else why not.
+///
+/// # Errors
+/// In words: what it finds instead.
+pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
+    let path = info.path.as_deref().ok_or("the daemon names no path")?;
+    let shown = path.display();
+    let meta =
+        std::fs::symlink_metadata(path).map_err(|e| format!("{shown} cannot be reached here ({e})"))?;
+    if info.inode.is_some_and(|told| told != (meta.dev(), meta.ino())) {
+        return Err(format!(
+            "{shown} is another file here than at the daemon (a container or a mount namespace)"
+        ));
+    }
+    let read = match meta.file_type() {
+        kind if kind.is_dir() => std::fs::read_dir(path).map(drop),
+        kind if kind.is_file() => File::open(path).map(drop),
+        _ => Ok(()),
+    };
+    read.map_err(|e| format!("{shown} cannot be read ({e})"))?;
+    Ok(path)
+}
+
+/// A symbolic link to the store; one that leads there already will do.
+///
+/// # Errors
+/// [`Error::Exists`]; what the system reports.
+pub fn symlink(target: &Path, dir: &Path, name: &OsStr, force: bool) -> Result<PathBuf, Error> {
+    let (root, path) = (open(dir)?, dir.join(name));
+    match root.symlink(target, name) {
+        Ok(()) => return Ok(path),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(at("create", &path)(e)),
+    }
+    if root.read_link(name).is_ok_and(|there| there == target) {
+        return Ok(path);
+    }
+    if !force {
+        return Err(Error::Exists(path));
+    }
+    let scratch = scratch_name();
+    root.symlink(target, &scratch).map_err(at("create", &path))?;
+    replace(&root, &scratch, name).map_err(at("replace", &path))?;
+    Ok(path)
+}
+
+/// Makes files of a cache. Waits, and blocks a thread of its own with the disk.
+///
+/// # Errors
+/// The daemon gives no files, the name is taken, the system refuses. What was begun is removed then.
+pub async fn place(client: &Client, info: &CacheInfo, wanted: Wanted) -> Result<Made, Error> {
+    let (_, manifest) = client.manifest(&info.cache).await?;
+    let manifest = Manifest::parse(&manifest).map_err(|e| Error::Malformed(e.to_string()))?;
+    let view = sees(info).ok().map(Path::to_owned);
+    let looking = tokio::task::spawn_blocking(move || -> Result<_, Error> {
+        let making = Making::new(&manifest, &wanted, view.as_deref())?;
+        let stood = making.stands()?;
+        Ok((manifest, wanted, view, stood))
+    });
+    let failed = |e: tokio::task::JoinError| Error::Malformed(e.to_string());
+    let (manifest, wanted, view, stood) = looking.await.map_err(failed)??;
+    if stood {
+        return Ok(Made { path: wanted.dir.join(&wanted.name), stood, ..Made::default() });
+    }
+    let mut files = client.files(&info.cache).await?;
+    let making = move || Making::new(&manifest, &wanted, view.as_deref())?.make(&mut files);
+    tokio::task::spawn_blocking(making).await.map_err(failed)?
+}
+
+/// The set-group-ID bit.
+const SETGID: u32 = 0o2000;
+
+/// One making of a tree.
+struct Making<'a> {
+    manifest: &'a Manifest,
+    wanted: &'a Wanted,
+    root: Root,
+    /// The published file or directory in the store, if this process sees it, and its device and inode.
+    view: Option<(Root, OsString)>,
+    /// Paths below what is made, with the index of their file; `""` is the thing itself.
+    files: BTreeMap<PathBuf, u32>,
+    dirs: BTreeMap<PathBuf, u32>,
+    made: Made,
+}
+
+impl<'a> Making<'a> {
+    fn new(manifest: &'a Manifest, wanted: &'a Wanted, view: Option<&Path>) -> Result<Self, Error> {
+        let name = Path::new(&wanted.name);
+        if !matches!(name.components().collect::<Vec<_>>()[..], [Component::Normal(n)] if n == wanted.name) {
+            return Err(Error::Name(wanted.name.clone()));
+        }
+        if !wanted.subpath.components().all(|c| matches!(c, Component::Normal(_))) {
+            return Err(Error::Absent(wanted.subpath.clone()));
+        }
+        let below = |path: PathBuf| Some(path.strip_prefix(&wanted.subpath).ok()?.to_owned());
+        let files = manifest.files().filter_map(|f| Some((below(f.path().below(Path::new("")))?, f.index())));
+        let dirs = manifest.dirs().filter_map(|d| Some((below(d.path().below(Path::new("")))?, d.index())));
+        let (files, dirs): (BTreeMap<_, _>, BTreeMap<_, _>) = (files.collect(), dirs.collect());
+        if files.is_empty() && dirs.is_empty() {
+            return Err(Error::Absent(wanted.subpath.clone()));
+        }
+        let view =
+            view.and_then(|view| Some((Root::open(view.parent()?).ok()?, view.file_name()?.to_owned())));
+        let made = Made { path: wanted.dir.join(&wanted.name), ..Made::default() };
+        Ok(Self { manifest, wanted, root: open(&wanted.dir)?, view, files, dirs, made })
+    }
+
+    /// Whether what has the name is what would be made. What else has it is an error, unless it is to be replaced.
+    fn stands(&self) -> Result<bool, Error> {
+        let path = &self.made.path;
+        if self.root.look(&self.wanted.name).map_err(at("look at", path))?.is_none() {
+            return Ok(false);
+        }
+        match self.is_same().map_err(at("compare", path)) {
+            Ok(true) => Ok(true),
+            _ if self.wanted.force => Ok(false),
+            Ok(false) => Err(Error::Exists(path.clone())),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn is_same(&self) -> io::Result<bool> {
+        let top = Path::new(&self.wanted.name);
+        let mut names: BTreeSet<PathBuf> = BTreeSet::new();
+        for (below, index) in &self.dirs {
+            let path = join(top, below);
+            let mode = self.manifest.dir(*index).and_then(|d| d.mode());
+            match self.root.look(&path)? {
+                Some(there) if there.is_dir() && mode.is_none_or(|m| m & 0o777 == there.mode & 0o777) => {}
+                _ => return Ok(false),
+            }
+            names.extend(self.root.list(&path)?.into_iter().map(|name| join(below, Path::new(&name))));
+        }
+        let known = |path: &PathBuf| self.files.contains_key(path) || self.dirs.contains_key(path);
+        if !names.iter().all(known) {
+            return Ok(false);
+        }
+        for (below, index) in &self.files {
+            let (Some(file), path) = (self.manifest.file(*index), join(top, below)) else { return Ok(false) };
+            let Some(there) = self.root.look(&path)? else { return Ok(false) };
+            if !self.is_same_file(file, &path, below, &there)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The content is read, unless it is the store's own inode: a time can be set back.
+    fn is_same_file(&self, file: FileRef<'_>, path: &Path, below: &Path, there: &Meta) -> io::Result<bool> {
+        let is_dated = file.mtime().is_none_or(|t| (t.secs, t.nanos) == there.mtime);
+        if let Some(target) = file.symlink() {
+            let same = there.kind == Kind::Symlink && self.root.read_link(path)?.as_bytes() == &*target;
+            return Ok(same && is_dated);
+        }
+        if !there.is_file() || there.len != file.len() || !is_dated {
+            return Ok(false);
+        }
+        if self.in_view(below).is_some_and(|(view, path)| view.stat(path).is_ok_and(|m| m.id == there.id)) {
+            return Ok(true);
+        }
+        let is_moded = file.mode().is_none_or(|mode| mode & 0o777 == there.mode & 0o777);
+        if file.is_empty() || !is_moded {
+            return Ok(is_moded);
+        }
+        let root = root_of(&self.root.open_file(path)?, file.len())?;
+        Ok(Some(root) == file.pieces_root())
+    }
+
+    /// Where the store has it, if this process sees it.
+    fn in_view(&self, below: &Path) -> Option<(&Root, PathBuf)> {
+        let (view, top) = self.view.as_ref()?;
+        Some((view, join(&join(Path::new(top), &self.wanted.subpath), below)))
+    }
+
+    fn make(mut self, files: &mut Descriptors) -> Result<Made, Error> {
+        let (path, scratch) = (self.made.path.clone(), scratch_name());
+        let made = self.fill(Path::new(&scratch), files).and_then(|()| {
+            let placed = match self.wanted.force {
+                true => replace(&self.root, &scratch, &self.wanted.name),
+                false => self.root.rename(&scratch, &self.wanted.name, false),
+            };
+            placed.map_err(|e| match e.kind() {
+                io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+                _ => at("create", &path)(e),
+            })
+        });
+        if made.is_err() {
+            let _ = self.root.remove_all(&scratch);
+        }
+        made.map(|()| self.made)
+    }
+
+    fn fill(&mut self, top: &Path, files: &mut Descriptors) -> Result<(), Error> {
+        let cannot = |below: &Path, path: &Path| {
+            let path = join(path, below);
+            move |source| Error::Io { op: "create", path, source }
+        };
+        let shown = self.made.path.clone();
+        for below in self.dirs.keys() {
+            let path = join(top, below);
+            // Closed until all is in it, whatever the umask says.
+            let made = self.root.make_dir(&path, 0o700).and_then(|()| self.chmod_dir(&path, 0o700));
+            made.map_err(cannot(below, &shown))?;
+        }
+        let mut twins: HashMap<u32, Vec<PathBuf>> = HashMap::new();
+        for (below, index) in self.files.clone() {
+            let Some(file) = self.manifest.file(index) else { continue };
+            if file.is_empty() {
+                self.empty(file, &join(top, &below)).map_err(cannot(&below, &shown))?;
+            } else {
+                twins.entry(file.same_as()).or_default().push(below);
+            }
+        }
+        for index in crate::model::files::missing(self.manifest, &[]) {
+            if twins.is_empty() {
+                break;
+            }
+            let given = files.next().map_err(at("take files from the daemon for", &shown))?;
+            let given = given.ok_or_else(|| Error::Malformed("it gave too few files".into()))?;
+            for below in twins.remove(&index).unwrap_or_default() {
+                let file = self.files.get(&below).and_then(|index| self.manifest.file(*index));
+                let Some(file) = file else { continue };
+                self.file(file, &given, top, &below).map_err(cannot(&below, &shown))?;
+            }
+        }
+        for (below, index) in self.dirs.iter().rev() {
+            let path = join(top, below);
+            let Some(dir) = self.manifest.dir(*index) else { continue };
+            self.adorn_dir(dir, &path).map_err(cannot(below, &shown))?;
+        }
+        Ok(())
+    }
+
+    fn adorn_dir(&self, dir: tidecast_metainfo::DirRef<'_>, path: &Path) -> io::Result<()> {
+        for (name, value) in dir.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
+            kept(self.root.set_xattr(path, name, value))?;
+        }
+        if let Some(time) = dir.mtime() {
+            self.root.set_time(path, (time.secs, time.nanos))?;
+        }
+        self.chmod_dir(path, dir.mode().map_or_else(|| 0o777 & !umask(), |mode| mode & 0o777))
+    }
+
+    /// In a directory whose group what is made there inherits (a project's), it goes on being inherited.
+    fn chmod_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.root.chmod(path, mode | self.root.stat(path)?.mode & SETGID)
+    }
+
+    /// An empty file or a symbolic link.
+    fn empty(&mut self, file: FileRef<'_>, path: &Path) -> io::Result<()> {
+        if let Some(target) = file.symlink() {
+            self.root.symlink(OsStr::from_bytes(&target), path)?;
+            return file.mtime().map_or(Ok(()), |time| self.root.set_time(path, (time.secs, time.nanos)));
+        }
+        adorn(&self.create(file, path)?, file)
+    }
+
+    fn create(&self, file: FileRef<'_>, path: &Path) -> io::Result<File> {
+        // Where the manifest says no mode, the umask does.
+        let usual = if file.is_executable() { 0o777 } else { 0o666 };
+        self.root.create(path, if file.mode().is_some() { 0o600 } else { usual })
+    }
+
+    fn file(&mut self, file: FileRef<'_>, given: &File, top: &Path, below: &Path) -> io::Result<()> {
+        let path = join(top, below);
+        let is_open = file.mode().is_none_or(|mode| mode & 0o044 == 0o044);
+        if self.wanted.how == How::Hardlink
+            && is_open
+            && let Some((view, from)) = self.in_view(below)
+            && view.link_to(from, &self.root, &path).is_ok()
+        {
+            self.made.links += 1;
+            return Ok(());
+        }
+        let meta = given.metadata()?;
+        if meta.len() != file.len() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the daemon gave a file of another length",
+            ));
+        }
+        let copy = self.create(file, &path)?;
+        // Several files may be made of one descriptor.
+        io::Seek::rewind(&mut &*given)?;
+        let copied = match self.wanted.how {
+            How::Copy => io::copy(&mut &*given, &mut &copy).map(|_| Copied::Copy)?,
+            How::Hardlink | How::Reflink => fill(given, &copy)?,
+        };
+        match copied {
+            Copied::Reflink => self.made.reflinks += 1,
+            Copied::Copy => {
+                self.made.copies += 1;
+                self.made.copied += file.len();
+            }
+        }
+        adorn(&copy, file)
+    }
+}
+
+/// Gives a file what the manifest says of it, but never the right to run as another user.
+fn adorn(made: &File, file: FileRef<'_>) -> io::Result<()> {
+    for (name, value) in file.xattrs().filter(|(name, _)| name.starts_with(b"user.")) {
+        kept(rustix::fs::fsetxattr(made, name, value, XattrFlags::empty()).map_err(Into::into))?;
+    }
+    if let Some(Mtime { secs, nanos }) = file.mtime() {
+        let epoch = std::time::UNIX_EPOCH;
+        let since = std::time::Duration::new(secs.unsigned_abs(), 0);
+        let time = if secs < 0 { epoch.checked_sub(since) } else { epoch.checked_add(since) };
+        let time = time.and_then(|time| time.checked_add(std::time::Duration::new(0, nanos)));
+        time.map_or(Ok(()), |time| made.set_modified(time))?;
+    }
+    file.mode().map_or(Ok(()), |mode| made.set_permissions(Permissions::from_mode(mode & 0o777)))
+}
+
+/// Not every file system has attributes, or room for them.
+fn kept(set: io::Result<()>) -> io::Result<()> {
+    match set {
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::OPNOTSUPP | Errno::NOSPC)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Puts one thing in the place of another, in one step where the file system can.
+fn replace(root: &Root, scratch: &OsStr, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::renameat_with(root, scratch, root, name, RenameFlags::EXCHANGE) {
+        Ok(()) => return root.remove_all(scratch),
+        Err(Errno::NOENT) => return root.rename(scratch, name, false),
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let old = scratch_name();
+    root.rename(name, &old, false)?;
+    root.rename(scratch, name, false).inspect_err(|_| drop(root.rename(&old, name, false)))?;
+    root.remove_all(&old)
+}
+
+fn open(dir: &Path) -> Result<Root, Error> {
+    Root::open(dir).map_err(at("open", dir))
+}
+
+/// `""` joined would add a slash.
+fn join(path: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
+}
+
+fn scratch_name() -> OsString {
+    OsString::from(format!(".tidecast-{}-{:08x}", std::process::id(), rand::random::<u32>()))
+}
+
+/// Bits that this process's new files do not have. It can only be read by setting it.
+fn umask() -> u32 {
+    let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(old);
+    old.as_raw_mode()
+}

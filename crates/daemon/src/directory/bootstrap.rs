@@ -1,0 +1,165 @@
+//! Whom to call so that this daemon belongs to the circle: those of the configuration and of a catalogue, those it knew before it was
+//! started anew, and whoever announces itself on the local network (BEP 14) or in the site's own DHT (BEP 5). Once one is
+//! reached, gossip does the rest.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_discovery::{Found, dht, lsd};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::assembly::Daemon;
+
+/// Alone, it calls all seeds this often at first; then less and less often.
+const ALONE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// In company, seeds that are not there are called this often: two parts of a circle find together by them.
+const IN_COMPANY: Duration = Duration::from_secs(60);
+/// Addresses remembered, and taken from discovery.
+const MOST: usize = 256;
+/// Seeds called at once.
+const CALLS: usize = 16;
+
+/// Until the task is ended.
+pub(crate) async fn keep(daemon: Arc<Daemon>) {
+    let path = daemon.config.dir.join("members");
+    let mut before = read(&path);
+    let (tell, mut found) = mpsc::channel(64);
+    let _discovery = discover(&daemon, tell).await;
+    let mut changes = daemon.membership.changes();
+    let mut wait = ALONE.0;
+    let mut next = Instant::now();
+    loop {
+        if Instant::now() >= next {
+            call(&daemon, &before).await;
+            let alone = daemon.membership.alive().is_empty();
+            wait = if alone { (wait * 2).min(ALONE.1) } else { IN_COMPANY };
+            next = Instant::now() + wait;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = daemon.found.changed.notified() => next = Instant::now(),
+            Some(Found { peers, .. }) = found.recv() => {
+                let known: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+                let new: Vec<_> = peers.into_iter().filter(|peer| !known.contains(peer)).take(CALLS).collect();
+                dial_all(&daemon, new).await;
+            }
+            Ok(()) = changes.changed() => {
+                let alive: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+                if alive.is_empty() {
+                    (wait, next) = (ALONE.0, Instant::now() + ALONE.0);
+                } else {
+                    before = remember(&path, alive, &before);
+                    // Several come and go at once: written once.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Calls whoever is not there.
+async fn call(daemon: &Arc<Daemon>, before: &BTreeSet<SocketAddr>) {
+    let alive: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+    let mut places = Vec::new();
+    let found = daemon.found.some(None, &daemon.config.name);
+    for peer in daemon.config.peers.iter().chain(&found) {
+        let (name, place) = peer.split_once('=').unwrap_or(("", peer));
+        if name != daemon.config.name {
+            places.extend(crate::directory::sources::resolve(place).await);
+        }
+    }
+    if alive.is_empty() {
+        places.extend(before);
+    }
+    let own = daemon.peers.hello().addresses;
+    places.retain(|place| !alive.contains(place) && !own.contains(place));
+    dial_all(daemon, places).await;
+}
+
+async fn dial_all(daemon: &Arc<Daemon>, places: Vec<SocketAddr>) {
+    let mut calls = JoinSet::new();
+    for place in places {
+        if calls.len() >= CALLS {
+            calls.join_next().await;
+        }
+        let daemon = daemon.clone();
+        calls.spawn(async move {
+            if let Err(error) = daemon.peers.at(&[place], &daemon).await {
+                tracing::debug!(%place, %error, "a seed is not reached");
+            }
+        });
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+fn read(path: &Path) -> BTreeSet<SocketAddr> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).take(MOST).collect()
+}
+
+/// Writes down those who are alive, and as many of the earlier ones as there is room for.
+fn remember(path: &Path, alive: BTreeSet<SocketAddr>, before: &BTreeSet<SocketAddr>) -> BTreeSet<SocketAddr> {
+    let mut all: BTreeSet<SocketAddr> = alive.into_iter().take(MOST).collect();
+    let room = MOST - all.len();
+    all.extend(before.iter().take(room));
+    if all != *before {
+        let text: String = all.iter().map(|addr| format!("{addr}\n")).collect();
+        let new: PathBuf = path.with_extension("new");
+        // Nothing is lost without it but a little time at the next start.
+        if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)) {
+            tracing::warn!(%error, "the members cannot be remembered");
+        }
+    }
+    all
+}
+
+/// What finds others; ends when it is dropped.
+struct Discovery {
+    _local: Option<lsd::Lsd>,
+    _dht: Option<dht::Dht>,
+}
+
+/// Announces this daemon under a name that only those of its site look for.
+async fn discover(daemon: &Daemon, found: mpsc::Sender<Found>) -> Discovery {
+    let addresses = daemon.peers.hello().addresses;
+    let reachable = addresses.iter().find(|addr| !addr.ip().is_loopback());
+    let site: Vec<[u8; 20]> = daemon.peers.trust().roots().iter().map(name_of).collect();
+    let port = addresses.first().map(SocketAddr::port);
+    let local = (reachable.is_some() && daemon.config.local_discovery && !site.is_empty())
+        .then(|| lsd::Lsd::start(&lsd::Options::default(), found.clone()));
+    let local = local.and_then(|started| {
+        started.inspect_err(|error| tracing::info!(%error, "no discovery on the local network")).ok()
+    });
+    let dht = match &daemon.config.dht {
+        Some(nodes) if !site.is_empty() => {
+            let bind = daemon.config.listen.and_then(|listen| match listen.ip() {
+                IpAddr::V4(ip) if !ip.is_unspecified() => Some(ip),
+                _ => None,
+            });
+            let options = dht::Options { bind, port, bootstrap: Some(nodes.clone()), server: true };
+            let started = dht::Dht::start(options, found).await;
+            started.inspect_err(|error| tracing::error!(%error, "no DHT")).ok()
+        }
+        _ => None,
+    };
+    let mut discovery = Discovery { _local: local, _dht: dht };
+    for (hash, port) in site.into_iter().zip(port.into_iter().cycle()) {
+        if let Some(local) = &discovery._local {
+            local.add(hash, port);
+        }
+        if let Some(dht) = &mut discovery._dht {
+            dht.add(hash, port);
+        }
+    }
+    discovery
+}
+
+fn name_of(root: &[u8; 32]) -> [u8; 20] {
+    let sum = tidecast_hash::sha256(&[b"tidecast daemons\0".as_slice(), root].concat());
+    sum.first_chunk().copied().unwrap_or_default()
+}

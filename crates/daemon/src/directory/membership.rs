@@ -1,0 +1,320 @@
+//! The circle of daemons that know of each other: drives [`tidecast_members`] over the control channels. What is
+//! found here only says whom to ask; whether what they answer is believed is judged where it is used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tidecast_hash::sha256;
+use tidecast_identity::{NodeId, NodeKey};
+use tidecast_members::{Change, Claim, Describe, Event, Key, Limits, Members, Record, Slot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::assembly::Daemon;
+use crate::model::message::Ask;
+
+/// Words that may wait for the circle; further frames are dropped (gossip is repeated), further requests wait.
+const QUEUE: usize = 4096;
+/// Members dialled at once to tell them something.
+const DIALS: usize = 128;
+/// Daemons whose addresses are known, alive or not.
+const PLACES: usize = 16_384;
+/// That this host holds something is said for so long, milliseconds, and again at half time.
+const LIFE: u64 = 30 * 60 * 1000;
+/// A lookup answers within this time; its own bound is shorter.
+const FOUND: Duration = Duration::from_secs(10);
+
+/// Where the members are that are alive.
+pub(crate) type Alive = BTreeMap<NodeId, Vec<SocketAddr>>;
+
+/// What the circle is told.
+enum Word {
+    /// A frame of a daemon that has shown a good card.
+    Heard(NodeId, Bytes),
+    /// A daemon is reached: whoever it knows is to be known here.
+    Met(NodeId, Vec<SocketAddr>),
+    /// The last channel to it has ended.
+    Lost(NodeId),
+    Say(Claim, u64),
+    Withdraw(Slot),
+    Carry(Record),
+    Drop(Slot),
+    Look(Key, oneshot::Sender<Vec<Record>>),
+    Leave(oneshot::Sender<()>),
+}
+
+/// A handle to the circle.
+pub(crate) struct Membership {
+    me: NodeId,
+    words: mpsc::Sender<Word>,
+    alive: Arc<RwLock<Alive>>,
+    changes: watch::Receiver<u64>,
+}
+
+/// What runs it; to be given the daemon once that is made.
+pub(crate) struct Driver {
+    members: Members<NodeKey>,
+    queue: mpsc::Receiver<Word>,
+    alive: Arc<RwLock<Alive>>,
+    changes: watch::Sender<u64>,
+    looks: BTreeMap<u64, oneshot::Sender<Vec<Record>>>,
+    /// Where daemons were last, alive or not.
+    places: Alive,
+    dialling: Arc<Mutex<BTreeSet<NodeId>>>,
+}
+
+impl Membership {
+    /// A circle of one.
+    pub(crate) fn new(key: &NodeKey, card: &str, addresses: Vec<SocketAddr>) -> (Self, Driver) {
+        let now = millis();
+        let describe = Describe { incarnation: now, card: sha256(card.as_bytes()), addresses };
+        let members = Members::new(key.clone(), describe, Limits::default(), rand::random(), now);
+        let (words, queue) = mpsc::channel(QUEUE);
+        let (tell, changes) = watch::channel(0);
+        let alive: Arc<RwLock<Alive>> = Arc::default();
+        let circle = Self { me: key.id(), words, alive: Arc::clone(&alive), changes };
+        let driver = Driver {
+            members,
+            queue,
+            alive,
+            changes: tell,
+            looks: BTreeMap::new(),
+            places: Alive::new(),
+            dialling: Arc::default(),
+        };
+        (circle, driver)
+    }
+
+    /// This daemon.
+    pub(crate) fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// The members that are alive, but this one.
+    pub(crate) fn alive(&self) -> Alive {
+        self.alive.read().clone()
+    }
+
+    /// Wakes whenever somebody came or went.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// A frame has come.
+    pub(crate) fn heard(&self, from: NodeId, frame: Bytes) {
+        let _ = self.words.try_send(Word::Heard(from, frame));
+    }
+
+    /// A daemon is reached.
+    pub(crate) fn met(&self, node: NodeId, addresses: Vec<SocketAddr>) {
+        let _ = self.words.try_send(Word::Met(node, addresses));
+    }
+
+    /// The last channel to a daemon has ended: it may be dead.
+    pub(crate) fn lost(&self, node: NodeId) {
+        let _ = self.words.try_send(Word::Lost(node));
+    }
+
+    /// This host holds (`complete`) a cache from now on, or is getting it; see [`crate::directory::names::held`].
+    pub(crate) async fn holds(&self, held: [u8; 32], complete: bool) {
+        self.tell(Word::Say(Claim::Holder { cache: held, complete }, LIFE)).await;
+    }
+
+    /// It holds it no more.
+    pub(crate) async fn holds_not(&self, held: &[u8; 32]) {
+        self.withdraw(Slot { key: Key::holders(held), signer: self.me, version: 0 }).await;
+    }
+
+    /// What a name of this origin means.
+    pub(crate) async fn name(&self, claim: Claim) {
+        self.tell(Word::Say(claim, crate::directory::names::LIFE)).await;
+    }
+
+    /// What a name means outlives its origin by those who hold the cache.
+    pub(crate) async fn carry(&self, record: Record) {
+        self.tell(Word::Carry(record)).await;
+    }
+
+    /// What was said by this host holds no more.
+    pub(crate) async fn withdraw(&self, slot: Slot) {
+        self.tell(Word::Withdraw(slot)).await;
+    }
+
+    /// It is seen to no more by this host: it ends by itself.
+    pub(crate) async fn forget(&self, slot: Slot) {
+        self.tell(Word::Drop(slot)).await;
+    }
+
+    /// What is said of a name, newest version first.
+    pub(crate) async fn named(&self, origin: &str, name: &str) -> Vec<Record> {
+        let mut found = self.look(Key::name(origin, name)).await;
+        found.sort_by_key(|record| std::cmp::Reverse((version(record), record.seq)));
+        found
+    }
+
+    /// The members that hold a cache, and whether all of it, as they say themselves.
+    pub(crate) async fn holders(&self, held: &[u8; 32]) -> Vec<(NodeId, bool)> {
+        let found = self.look(Key::holders(held)).await;
+        let alive = self.alive.read();
+        let said = found.iter().filter_map(|record| match record.claim {
+            Claim::Holder { complete, .. } => Some((record.signer, complete)),
+            Claim::Name { .. } => None,
+        });
+        said.filter(|(node, _)| *node == self.me || alive.contains_key(node)).collect()
+    }
+
+    /// Says goodbye to the others.
+    pub(crate) async fn leave(&self) {
+        let (tell, left) = oneshot::channel();
+        self.tell(Word::Leave(tell)).await;
+        let _ = timeout(FOUND, left).await;
+    }
+
+    async fn look(&self, key: Key) -> Vec<Record> {
+        let (tell, found) = oneshot::channel();
+        self.tell(Word::Look(key, tell)).await;
+        timeout(FOUND, found).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    async fn tell(&self, word: Word) {
+        let _ = self.words.send(word).await;
+    }
+}
+
+fn version(record: &Record) -> u32 {
+    match &record.claim {
+        Claim::Name { version, .. } => *version,
+        Claim::Holder { .. } => 0,
+    }
+}
+
+impl Driver {
+    /// Until the task is ended.
+    pub(crate) async fn run(mut self, daemon: Arc<Daemon>) {
+        loop {
+            let wait = self.members.next_tick().saturating_sub(millis());
+            // The clock by which it was reckoned may be set back.
+            let tick = Instant::now() + Duration::from_millis(wait.min(1_000));
+            let mut left = None;
+            tokio::select! {
+                word = self.queue.recv() => match word {
+                    Some(Word::Leave(tell)) => {
+                        self.members.leave(millis());
+                        left = Some(tell);
+                    }
+                    Some(word) => self.hear(word),
+                    None => return,
+                },
+                () = sleep_until(tick) => self.members.tick(millis()),
+            }
+            self.react(&daemon);
+            self.send(&daemon);
+            if let Some(tell) = left {
+                let _ = tell.send(());
+            }
+        }
+    }
+
+    fn hear(&mut self, word: Word) {
+        let now = millis();
+        match word {
+            Word::Heard(from, frame) => self.members.receive(from, &frame, now),
+            Word::Met(node, addresses) => {
+                self.place(node, addresses);
+                if self.members.member(node).is_none() {
+                    self.members.join(node, now);
+                }
+            }
+            Word::Lost(node) => self.members.lost(node, now),
+            Word::Say(claim, life) => {
+                if self.members.say(claim, life, now).is_none() {
+                    tracing::warn!("a cache has a name that is too long to be told to others");
+                }
+            }
+            Word::Withdraw(slot) => self.members.withdraw(&slot, now),
+            Word::Carry(record) => drop(self.members.carry(record, now)),
+            Word::Drop(slot) => self.members.drop_record(&slot),
+            Word::Look(key, tell) => {
+                let id = self.members.lookup(key, now);
+                self.looks.insert(id, tell);
+            }
+            Word::Leave(_) => {}
+        }
+    }
+
+    fn place(&mut self, node: NodeId, addresses: Vec<SocketAddr>) {
+        if self.places.len() >= PLACES {
+            let members = &self.members;
+            self.places.retain(|node, _| members.member(*node).is_some());
+        }
+        if !addresses.is_empty() {
+            self.places.insert(node, addresses);
+        }
+    }
+
+    fn react(&mut self, daemon: &Daemon) {
+        let mut changed = false;
+        for event in self.members.take_events() {
+            match event {
+                Event::Member(change) => {
+                    tracing::debug!(?change, "the circle has changed");
+                    changed = true;
+                    match change {
+                        Change::Up(peer) | Change::Renamed(peer) => {
+                            self.place(peer.node(), peer.addresses().to_vec());
+                        }
+                        // Whoever waits for an answer of it asks another.
+                        Change::Down(node) => daemon.peers.part(node),
+                        Change::Rejoined(_) => {}
+                    }
+                }
+                Event::Found(found) => {
+                    if let Some(tell) = self.looks.remove(&found.id) {
+                        let _ = tell.send(found.records);
+                    }
+                }
+                Event::Misbehaved(node) => tracing::warn!(%node, "it sends what no member sends"),
+            }
+        }
+        if changed {
+            let me = self.members.me().node();
+            let alive = self.members.alive().filter(|peer| peer.node() != me);
+            *self.alive.write() = alive.map(|peer| (peer.node(), peer.addresses().to_vec())).collect();
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Frames go over channels that are up, or are made for it; one that cannot be sent is dropped.
+    fn send(&mut self, daemon: &Arc<Daemon>) {
+        for (node, frame) in self.members.take_messages() {
+            let frame = Bytes::from(frame);
+            if let Some(link) = daemon.peers.to(node) {
+                link.tell(&Ask::Circle, frame);
+                continue;
+            }
+            let Some(addresses) = self.places.get(&node).cloned() else { continue };
+            let mut under_way = self.dialling.lock();
+            if under_way.len() >= DIALS || !under_way.insert(node) {
+                continue;
+            }
+            let (daemon, dialling) = (daemon.clone(), self.dialling.clone());
+            tokio::spawn(async move {
+                match daemon.peers.reach(node, &addresses, &daemon).await {
+                    Ok(link) => link.tell(&Ask::Circle, frame),
+                    Err(error) => tracing::debug!(%node, %error, "a member is not reached"),
+                }
+                dialling.lock().remove(&node);
+            });
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,9 @@
+//! Which daemons there are, which of them hold what, and what a name means.
+
+pub(crate) mod bootstrap;
+pub(crate) mod catalogue;
+pub(crate) mod holdings;
+pub(crate) mod membership;
+pub(crate) mod names;
+pub(crate) mod newest_version;
+pub(crate) mod sources;

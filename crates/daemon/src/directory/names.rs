@@ -1,0 +1,159 @@
+//! What a name means, signed by the origin's key: so that a holder can show it when the origin is gone, and nobody can
+//! give a name to other content, or other content to an owner.
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+use tidecast_depot::CacheRecord;
+use tidecast_hash::sha256;
+use tidecast_identity::{Identity, NodeId, NodeKey};
+use tidecast_members::{Claim, Record, Slot};
+
+use crate::links::trust::Trust;
+use crate::model::attributes::Attributes;
+use crate::model::name::is_of_user;
+
+/// A signed name is good for so long, milliseconds: as long as records are kept at most.
+pub(crate) const LIFE: u64 = 30 * 24 * 3600 * 1000;
+
+/// The origin's word for a cache, kept with the cache by whoever holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SignedName {
+    /// The signed record, in base64.
+    record: String,
+    /// The card of its signer.
+    card: String,
+}
+
+/// Under which the holders of a cache are found: by who knows its name and its content.
+pub(crate) fn held(name: &str, content: &[u8; 32]) -> [u8; 32] {
+    sha256(&[b"tidecast held\0".as_slice(), content, name.as_bytes()].concat())
+}
+
+/// What the origin says of a cache; None if it is not committed, or has a version beyond all bounds.
+pub(crate) fn claim(about: &CacheRecord) -> Option<Claim> {
+    Some(Claim::Name {
+        origin: about.origin.clone(),
+        name: about.name.clone(),
+        version: u32::try_from(about.version?).ok()?,
+        manifest: about.content?,
+        ad: digest(about).to_vec(),
+    })
+}
+
+/// Of what the origin has decided and no holder may change: whose it is, who may read it, and how it travels.
+fn digest(about: &CacheRecord) -> [u8; 32] {
+    let a = Attributes::of(about);
+    let decided = serde_json::json!([
+        1,
+        about.owner,
+        about.group,
+        about.mode,
+        about.private,
+        a.methods(),
+        a.policy,
+        a.requirements,
+        a.replicas
+    ]);
+    sha256(decided.to_string().as_bytes())
+}
+
+impl SignedName {
+    /// The word of this host, which is the origin.
+    pub(crate) fn sign(about: &CacheRecord, key: &NodeKey, card: &str, now: u64) -> Option<Self> {
+        let record = Record::sign(key, claim(about)?, now, now + LIFE, false)?;
+        Some(Self { record: BASE64.encode(&record.encode()), card: card.to_owned() })
+    }
+
+    /// The record, if it can be read.
+    pub(crate) fn record(&self) -> Option<Record> {
+        Record::decode(&BASE64.decode(self.record.as_bytes()).ok()?)
+    }
+
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        Some(self.record()?.slot())
+    }
+
+    /// Who has made the cache.
+    pub(crate) fn signer(&self) -> Option<NodeId> {
+        Some(self.record()?.signer)
+    }
+
+    /// Whether the origin of `about` has said just this of it, as far as `trust` knows the origin's key.
+    pub(crate) fn proves(
+        &self,
+        about: &CacheRecord,
+        trust: &Trust,
+        key: &NodeKey,
+    ) -> Result<(), &'static str> {
+        let record = self.record().ok_or("the origin's word cannot be read")?;
+        if claim(about).as_ref() != Some(&record.claim) || record.withdrawn {
+            return Err("the origin has said something else of it");
+        }
+        if record.expires / 1000 <= crate::now() || !record.is_signed(key) {
+            return Err("the origin's word is out of date, or not its own");
+        }
+        let identity = trust.identity(&self.card, record.signer, true);
+        let identity = identity.map_err(|_| "who says what the name means is not believed")?;
+        if speaks_for(&identity, about) { Ok(()) } else { Err("the name is another origin's to give") }
+    }
+}
+
+/// Whether a daemon of this identity may make caches of this origin and owner.
+pub(crate) fn speaks_for(identity: &Identity, about: &CacheRecord) -> bool {
+    match identity {
+        Identity::Host(host) => about.origin == *host,
+        Identity::User(user) => is_of_user(&about.origin, user) && about.owner == *user,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn about() -> CacheRecord {
+        let size = serde_json::json!({ "bytes": 1, "inodes": 1 });
+        serde_json::from_value(serde_json::json!({
+            "id": 1, "origin": "head", "name": "nt", "version": 2, "owner": "alice", "mode": 0o444, "state": "COMMITTED",
+            "declared": size, "created": 1, "last_used": 1, "lease_until": 1, "content": "00".repeat(32),
+        }))
+        .unwrap()
+    }
+
+    fn trust(lines: &str) -> (tempfile::TempDir, Trust) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trust.toml");
+        std::fs::write(&path, lines).unwrap();
+        let trust = Trust::open(Some(path)).unwrap();
+        (dir, trust)
+    }
+
+    #[test]
+    fn a_name_is_believed_from_its_origin_only_and_as_it_was_said() {
+        let (head, other) = (NodeKey::generate().unwrap(), NodeKey::generate().unwrap());
+        let lines = |key: &NodeKey, who| format!("[[node]]\nid = \"{}\"\nidentity = \"{who}\"\n", key.id());
+        let (_dir, site) = trust(&(lines(&head, "host:head") + &lines(&other, "host:other")));
+        let now = crate::now() * 1000;
+        let said = SignedName::sign(&about(), &head, "", now).unwrap();
+        assert_eq!(said.proves(&about(), &site, &other), Ok(()));
+        let changes: [fn(&mut CacheRecord); 6] = [
+            |about| about.owner = "bob".into(),
+            |about| about.mode = 0o440,
+            |about| about.version = Some(3),
+            |about| about.content = Some([1; 32]),
+            |about| about.name = "nr".into(),
+            |about| about.private = true,
+        ];
+        for change in changes {
+            let mut changed = about();
+            change(&mut changed);
+            assert!(said.proves(&changed, &site, &other).is_err(), "{changed:?}");
+        }
+        let imposter = SignedName::sign(&about(), &other, "", now).unwrap();
+        assert!(imposter.proves(&about(), &site, &head).is_err());
+        let old = SignedName::sign(&about(), &head, "", now - LIFE).unwrap();
+        assert!(old.proves(&about(), &site, &other).is_err());
+        let (_dir, stranger) = trust(&lines(&other, "host:other"));
+        assert!(said.proves(&about(), &stranger, &other).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether the origin of a cache has a newer version than the one that is here. Who asks for a name without a version wants the
+//! newest; the origin says which that is, for it alone gives versions their numbers. One that does not answer in time keeps
+//! nobody waiting, and is not asked again for a while.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidecast_depot::{CacheRecord, Reader};
+use tidecast_text::percent_encode;
+use tokio::time::timeout;
+
+use crate::assembly::Daemon;
+use crate::links::link::Link;
+use crate::model::message::{Answer, Ask, Want};
+use crate::model::name::CacheName;
+use crate::model::types::Holder;
+
+/// The origin answers within this time; else what is here is given.
+const ANSWER: Duration = Duration::from_secs(2);
+/// An origin that has not answered is not asked again for so long.
+const SILENT: Duration = Duration::from_secs(10);
+/// Silent origins remembered.
+const REMEMBERED: usize = 1000;
+
+/// What the origin says of a cache that is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Newest {
+    /// The newest is here.
+    Here,
+    /// This version is newer.
+    Is(u64),
+    /// The origin has not said: why.
+    Unknown(String),
+}
+
+/// Origins that have not answered.
+#[derive(Default)]
+pub(crate) struct Silent(Mutex<HashMap<String, Instant>>);
+
+impl Silent {
+    fn has(&self, origin: &str) -> bool {
+        self.0.lock().get(origin).is_some_and(|at| at.elapsed() < SILENT)
+    }
+
+    fn add(&self, origin: &str) {
+        let mut all = self.0.lock();
+        if all.len() >= REMEMBERED {
+            all.retain(|_, at| at.elapsed() < SILENT);
+        }
+        if all.len() < REMEMBERED {
+            all.insert(origin.to_owned(), Instant::now());
+        }
+    }
+}
+
+impl Daemon {
+    /// Asks the origin of a cache that is here for its newest version, for at most two seconds.
+    pub(crate) async fn newest(self: &Arc<Self>, record: &CacheRecord, reader: &Reader) -> Newest {
+        let origin = &record.origin;
+        if *origin == self.config.name {
+            return Newest::Here;
+        }
+        if self.silent.has(origin) {
+            return Newest::Unknown(format!("{origin} did not answer a moment ago"));
+        }
+        let asked = timeout(ANSWER, self.version_at_origin(record, reader)).await;
+        match asked.unwrap_or_else(|_| Err(format!("{origin} does not answer"))) {
+            Ok(version) if Some(version) > record.version => Newest::Is(version),
+            Ok(_) => Newest::Here,
+            Err(why) => {
+                self.silent.add(origin);
+                Newest::Unknown(why)
+            }
+        }
+    }
+
+    async fn version_at_origin(
+        self: &Arc<Self>,
+        record: &CacheRecord,
+        reader: &Reader,
+    ) -> Result<u64, String> {
+        let (origin, name) = (&record.origin, format!("{}/{}", record.origin, record.name));
+        if let Some(version) = self.version_by_parent(&name).await {
+            return Ok(version);
+        }
+        if self.peers.trust().is_nobody() {
+            return Err("this daemon trusts no other host, so the origin cannot be asked".into());
+        }
+        let link = self.link_to(origin).await.ok_or_else(|| format!("{origin} cannot be reached"))?;
+        let want = Want {
+            name: name.clone(),
+            cache: None,
+            reader: reader.owner.clone(),
+            groups: reader.groups.clone(),
+            ad: self.ad().map_err(|e| e.to_string())?.to_string(),
+        };
+        match link.ask(&Ask::Holds(want), Bytes::new()).await {
+            Ok((Answer::Cache(granted), _)) => {
+                let says = |key: &str| granted.about.get(key).and_then(serde_json::Value::as_str);
+                let version = granted.about.get("version").and_then(serde_json::Value::as_u64);
+                let same = says("origin") == Some(origin) && says("name") == Some(&record.name);
+                version.filter(|_| same).ok_or_else(|| format!("malformed reply from {origin}"))
+            }
+            Ok((Answer::Absent, _)) => Err(format!("{origin} does not give {} any more", record.name)),
+            Ok(_) => Err(format!("{origin} does not understand the question")),
+            Err(error) => Err(format!("{origin}: {error}")),
+        }
+    }
+
+    async fn link_to(self: &Arc<Self>, origin: &str) -> Option<Arc<Link>> {
+        let find = || self.peers.find(|peer| peer.hello.name == origin);
+        match find() {
+            Some(link) => Some(link),
+            None => {
+                self.acquaint(Some(origin)).await;
+                find()
+            }
+        }
+    }
+
+    /// As the host's daemon says it, or another of this user's.
+    async fn version_by_parent(&self, name: &str) -> Option<u64> {
+        let parent = self.election.parent().await.filter(|parent| parent.is_believed)?;
+        let path = format!("/v1/where?name={}", percent_encode(name.as_bytes(), ""));
+        let holders: Vec<Holder> = parent.client.get(&path).await.ok()?;
+        holders.iter().find(|holder| holder.origin)?.version
+    }
+
+    /// What is to be had for this name: a version that is newer than the one that is here, or why that is not known.
+    pub(crate) async fn renewed(
+        self: &Arc<Self>,
+        record: &CacheRecord,
+        name: &CacheName,
+        reader: &Reader,
+    ) -> (Option<CacheName>, Option<String>) {
+        let shown = record.full_name();
+        match self.newest(record, reader).await {
+            Newest::Here => (None, None),
+            Newest::Is(version) => {
+                let origin = Some(record.origin.clone());
+                (Some(CacheName { origin, version: Some(version), ..name.clone() }), None)
+            }
+            Newest::Unknown(why) => (None, Some(format!("{shown} may not be the newest version: {why}"))),
+        }
+    }
+}

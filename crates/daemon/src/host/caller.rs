@@ -1,0 +1,138 @@
+//! Who asks over the unix socket. The kernel says (SO_PEERCRED), so nothing has to be proven and nobody can pretend.
+
+use std::io;
+
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use tidecast_depot::{Local, Process, Reader, Use};
+use tokio::net::unix::UCred;
+
+use crate::config::Serves;
+use crate::model::api_error::ApiError;
+
+const HOUR: u64 = 3600;
+/// Bytes of a job's name.
+const MAX_JOB: usize = 128;
+
+/// A process of this host that asks something, and its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The user.
+    pub(crate) uid: u32,
+    /// The group.
+    pub(crate) gid: u32,
+    /// The name, by which owners are known at a site; `uid1234` for a user that has none.
+    pub(crate) name: String,
+    /// The names of the groups.
+    pub(crate) groups: Vec<String>,
+    /// The process, if it is one of this host's.
+    pub(crate) pid: Option<i32>,
+}
+
+impl Caller {
+    /// Looks up what the kernel said. May ask a directory service: for a thread that may block.
+    ///
+    /// # Errors
+    /// The user database cannot be read.
+    pub(crate) fn of(cred: &UCred) -> io::Result<Self> {
+        let user = User::from_uid(Uid::from_raw(cred.uid())).map_err(io::Error::from)?;
+        let gid = Gid::from_raw(cred.gid());
+        let groups = match &user {
+            Some(user) => groups_of(&user.name, gid)?,
+            None => names(vec![gid]),
+        };
+        let name = user.map_or_else(|| format!("uid{}", cred.uid()), |user| user.name);
+        Ok(Self { uid: cred.uid(), gid: cred.gid(), name, groups, pid: cred.pid() })
+    }
+
+    /// As the depot knows readers.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { owner: self.name.clone(), groups: self.groups.clone(), all: self.rules() }
+    }
+
+    /// On whose behalf a daemon of this machine asks: its own user's; an administrator's daemon may ask for anybody.
+    ///
+    /// # Errors
+    /// It is not the caller's to ask for him.
+    pub(crate) fn acts_for(&self, user: &str) -> Result<Reader, ApiError> {
+        if user == self.name {
+            return Ok(Reader { all: false, ..self.reader() });
+        }
+        if !self.rules() {
+            return Err(ApiError::forbidden(format!("you are not {user}")));
+        }
+        let found = User::from_name(user).map_err(|e| ApiError::internal(io::Error::from(e)))?;
+        let gid = found.map_or(Gid::from_raw(u32::MAX), |user| user.gid);
+        let groups = groups_of(user, gid).unwrap_or_default();
+        Ok(Reader { owner: user.into(), groups, all: false })
+    }
+
+    /// The process that a cache is kept for: `pid`, if it is the caller's own, else what leads the job of the process that asks.
+    /// `job`: what the caller says that its job is called. Reads what the kernel tells of processes.
+    ///
+    /// # Errors
+    /// There is no such process, or it is another user's.
+    pub(crate) fn process(&self, pid: Option<i32>, job: Option<String>) -> Result<Use, ApiError> {
+        let positive = |pid: i32| u32::try_from(pid).ok().filter(|pid| *pid > 1);
+        let found = match pid {
+            Some(pid) if self.rules() || owner_of(pid) == Some(self.uid) => {
+                positive(pid).and_then(Process::running)
+            }
+            Some(pid) => return Err(ApiError::forbidden(format!("process {pid} is not yours"))),
+            None => self.pid.and_then(positive).and_then(crate::host::job_process::of),
+        };
+        // A process of another container, or that of init, is not seen: then for an hour.
+        let Some(process) = found else { return Ok(Use::Until(crate::now() + HOUR)) };
+        let job =
+            job.filter(|job| job.len() <= MAX_JOB && job.bytes().all(|b| b.is_ascii_graphic() || b == b' '));
+        Ok(Use::Process(Process { user: Some(self.name.clone()), job, since: crate::now(), ..process }))
+    }
+
+    /// Whether it is the caller's to know that `user` uses a cache of `owner`.
+    pub(crate) fn may_know(&self, owner: &str, user: Option<&str>) -> bool {
+        self.rules() || owner == self.name || user == Some(&self.name)
+    }
+
+    /// The administrator of this daemon: root, or the user whose daemon it is.
+    #[must_use]
+    pub(crate) fn rules(&self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
+/// Whether a daemon that serves these users rejects this one.
+pub(crate) fn is_stranger(uid: u32, serves: Serves) -> bool {
+    serves == Serves::Owner && uid != 0 && uid != rustix::process::geteuid().as_raw()
+}
+
+/// The groups of a user who came with this one.
+fn groups_of(user: &str, gid: Gid) -> io::Result<Vec<String>> {
+    match std::ffi::CString::new(user) {
+        Ok(name) => Ok(names(getgrouplist(&name, gid).map_err(io::Error::from)?)),
+        Err(_) => Ok(names(vec![gid])),
+    }
+}
+
+fn names(gids: Vec<Gid>) -> Vec<String> {
+    gids.into_iter().filter_map(|gid| Some(Group::from_gid(gid).ok()??.name)).collect()
+}
+
+fn owner_of(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
+/// A group of this host by its name.
+pub(crate) fn gid_of(name: &str) -> Option<u32> {
+    Some(Group::from_name(name).ok()??.gid.as_raw())
+}
+
+/// The local user and group of an owner from elsewhere, where this daemon serves all users and knows the name.
+pub(crate) fn local_of(owner: &str, group: Option<&str>, serves: Serves) -> Option<Local> {
+    if serves == Serves::Owner {
+        return None;
+    }
+    let user = User::from_name(owner).ok()??;
+    // A group that this host does not have is not replaced by another.
+    let gid = group.and_then(gid_of).unwrap_or(Local::NO_GROUP);
+    Some(Local { uid: user.uid.as_raw(), gid })
+}

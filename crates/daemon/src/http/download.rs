@@ -1,0 +1,111 @@
+//! A committed cache for programs that keep caches themselves: what it is, and its bytes.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use tidecast_depot::{CacheRecord, View};
+use tidecast_metainfo::Manifest;
+use tokio::sync::mpsc;
+
+use super::act::Act;
+use super::handlers::id;
+use crate::assembly::Daemon;
+use crate::client::Chunks;
+use crate::host::caller::Caller;
+use crate::model::api_error::ApiError;
+
+/// Bytes read at a time.
+const CHUNK: usize = 256 << 10;
+/// Chunks that may wait for who reads.
+const AHEAD: usize = 8;
+
+type App = State<Arc<Daemon>>;
+
+/// Its manifest, and in a header what else is known of it.
+pub(super) async fn manifest(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<Response, ApiError> {
+    let (record, manifest) = committed(&daemon, &caller, &text).await?;
+    let head = serde_json::to_string(&daemon.told(&record)).map_err(ApiError::internal)?;
+    let head = axum::http::HeaderValue::from_str(&ascii(&head)).map_err(ApiError::internal)?;
+    let kind = axum::http::HeaderValue::from_static("application/x-bittorrent");
+    let headers = [("content-type", kind), ("tidecast-record", head)];
+    Ok((headers, manifest.to_bytes()).into_response())
+}
+
+/// JSON in which nothing but ASCII stands, as a header has to be.
+fn ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for unit in json.chars() {
+        match unit {
+            ' '..='~' => text.push(unit),
+            other => {
+                let mut units = [0; 2];
+                other.encode_utf16(&mut units).iter().for_each(|u| text.push_str(&format!("\\u{u:04x}")));
+            }
+        }
+    }
+    text
+}
+
+/// Its files that have content, each content once, in the order of the manifest: as an upload of all of it would be.
+pub(super) async fn content(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<Response, ApiError> {
+    let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
+    let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
+    let busy = daemon.depot.busy(record.id, crate::now())?;
+    let id = record.id;
+    let view = daemon.on_disk(move |depot| depot.open_view(id)).await?;
+    let (chunks, queue) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let _busy = busy;
+        if let Err(error) = read(&manifest, view, &chunks) {
+            let _ = chunks.blocking_send(Err(error));
+        }
+    });
+    let kind = axum::http::HeaderValue::from_static("application/octet-stream");
+    Ok(([("content-type", kind)], Body::new(Chunks(queue))).into_response())
+}
+
+pub(super) async fn committed(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    text: &str,
+) -> Result<(Arc<CacheRecord>, Arc<Manifest>), ApiError> {
+    let record = daemon.readable(caller, id(text)?)?;
+    let content = record.content.filter(|_| record.is_committed());
+    let content = content.ok_or_else(|| ApiError::absent(&record.full_name()))?;
+    let (reading, id) = (daemon.clone(), record.id);
+    let read = tokio::task::spawn_blocking(move || reading.manifest(id, content)).await;
+    Ok((record, read.map_err(ApiError::internal)??))
+}
+
+fn read(
+    manifest: &Manifest,
+    mut view: View,
+    chunks: &mpsc::Sender<std::io::Result<Bytes>>,
+) -> std::io::Result<()> {
+    for file in
+        crate::model::files::missing(manifest, &[]).into_iter().filter_map(|index| manifest.file(index))
+    {
+        let mut from = view.open(file).map_err(std::io::Error::other)?;
+        let mut left = file.len();
+        while left > 0 {
+            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+            from.read_exact(&mut chunk)?;
+            left -= chunk.len() as u64;
+            if chunks.blocking_send(Ok(chunk.into())).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! Bodies and queries, refused in this API's own words.
+
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::model::api_error::ApiError;
+
+/// A body of JSON.
+pub(super) struct Said<T>(pub(super) T);
+
+/// A query.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Said<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let Json(said) =
+            Json::from_request(request, state).await.map_err(|e| ApiError::malformed(e.body_text()))?;
+        Ok(Self(said))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let asked = Query::from_request_parts(parts, state).await;
+        let Query(asked) = asked.map_err(|e| ApiError::malformed(e.body_text()))?;
+        Ok(Self(asked))
+    }
+}

@@ -1,0 +1,114 @@
+//! A committed cache as open files, for a caller that makes copies or links of its own: the daemon writes nowhere but in its
+//! store. `descriptors.rs` says what goes over the connection.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto::upgrade::downcast;
+use parking_lot::Mutex;
+use tidecast_depot::{Busy, View};
+use tidecast_metainfo::Manifest;
+
+use super::act::Act;
+use super::download::committed;
+use super::listener::Connection;
+use crate::assembly::Daemon;
+use crate::client::descriptors::{PROTOCOL, send};
+use crate::host::caller::Caller;
+use crate::model::api_error::ApiError;
+
+/// Callers that are given files at once; of one user.
+const SESSIONS: usize = 64;
+const OF_ONE_USER: usize = 16;
+
+/// Who is being given files, by user.
+#[derive(Clone, Default)]
+pub(crate) struct Sessions(Arc<Mutex<BTreeMap<u32, usize>>>);
+
+/// One of them, counted as long as it lives.
+struct Session {
+    all: Sessions,
+    user: u32,
+}
+
+impl Sessions {
+    fn begin(&self, user: u32) -> Result<Session, ApiError> {
+        let mut all = self.0.lock();
+        if all.values().sum::<usize>() >= SESSIONS || all.get(&user).is_some_and(|n| *n >= OF_ONE_USER) {
+            let why = "too many callers take files now: try again";
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "wait", why));
+        }
+        *all.entry(user).or_default() += 1;
+        Ok(Session { all: self.clone(), user })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock();
+        if let Some(count) = all.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// What is given.
+struct Given {
+    manifest: Arc<Manifest>,
+    view: View,
+    _busy: Busy,
+    _session: Session,
+}
+
+pub(super) async fn files(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Path(text): Path<String>,
+    mut request: Request,
+) -> Result<Response, ApiError> {
+    let asked = request.headers().get(header::UPGRADE).is_some_and(|to| to.as_bytes() == PROTOCOL.as_bytes());
+    if !asked {
+        let why = format!("files are given by their descriptors: ask with the header Upgrade: {PROTOCOL}");
+        return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, "malformed", why));
+    }
+    let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
+    let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
+    let session = daemon.sessions.begin(caller.uid)?;
+    let busy = daemon.depot.busy(record.id, crate::now())?;
+    let id = record.id;
+    let view = daemon.on_disk(move |depot| depot.open_view(id)).await?;
+    let given = Given { manifest, view, _busy: busy, _session: session };
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let Ok(parts) = downcast::<TokioIo<Connection>>(upgraded) else { return };
+        let (connection, is_asked) = (parts.io.into_inner(), !parts.read_buf.is_empty());
+        let sent = tokio::task::spawn_blocking(move || give(&connection, is_asked, given)).await;
+        if let Ok(Err(error)) = sent {
+            tracing::debug!(%error, "a caller was not given all files");
+        }
+    });
+    let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, head, Body::empty()).into_response())
+}
+
+fn give(connection: &Connection, is_asked: bool, given: Given) -> std::io::Result<()> {
+    let Given { manifest, mut view, _busy, _session } = given;
+    let stream = UnixStream::from(connection.descriptor()?);
+    // Nothing else reads or writes there any more.
+    stream.set_nonblocking(false)?;
+    let mut left = crate::model::files::missing(&manifest, &[]).into_iter();
+    send(&stream, is_asked, || {
+        let file = manifest.file(left.next()?)?;
+        Some(view.open(file))
+    })
+}

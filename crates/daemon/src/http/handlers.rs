@@ -1,0 +1,211 @@
+//! One function a request: who asks, what it means, and what the daemon says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use tidecast_depot::CacheId;
+
+use super::act::{Act, wish};
+use super::extract::{Asked, Said};
+use crate::assembly::Daemon;
+use crate::host::caller::Caller;
+use crate::local::upload;
+use crate::model::api_error::ApiError;
+use crate::model::name::CacheName;
+use crate::model::types::{
+    CacheInfo, Checked, Create, Created, Event, Extend, Get, Got, Holder, Limit, Offered, Replicate, Ruled,
+    Status,
+};
+
+/// A client may wait so long for one answer, seconds.
+const WAIT: u64 = 60;
+
+type Answer<T> = Result<Json<T>, ApiError>;
+type App = State<Arc<Daemon>>;
+
+/// What a list is asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Which {
+    name: Option<String>,
+    owner: Option<String>,
+}
+
+/// Which host is meant; None: all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Host {
+    host: Option<String>,
+}
+
+pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
+    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
+}
+
+fn named(which: &Which) -> Result<CacheName, ApiError> {
+    let text = which.name.as_deref().ok_or_else(|| ApiError::malformed("say which: ?name=NAME"))?;
+    text.parse().map_err(ApiError::malformed)
+}
+
+pub(super) async fn status(State(daemon): App, caller: Caller) -> Answer<Status> {
+    let mut status = daemon.status()?;
+    // What is on its way for whom is nobody else's to know.
+    status.transfers = daemon.fetches.names(|owner| caller.rules() || owner == caller.name);
+    status.uses = daemon.all_uses(|owner, user| caller.may_know(owner, user));
+    Ok(Json(status))
+}
+
+pub(super) async fn list(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<CacheInfo>> {
+    let name = which.name.as_deref().map(str::parse::<CacheName>).transpose().map_err(ApiError::malformed)?;
+    Ok(Json(daemon.list(&caller, name, which.owner).await?))
+}
+
+pub(super) async fn show(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    Ok(Json(daemon.show(&caller, id(&text)?).await?))
+}
+
+pub(super) async fn create(
+    State(daemon): App,
+    caller: Caller,
+    headers: HeaderMap,
+    manifest: Bytes,
+) -> Answer<Created> {
+    let head =
+        headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
+    let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
+    let act = Act::on(&daemon, &caller, "create", format!("{}/{}", daemon.config.name, create.name));
+    Ok(Json(act.ended(daemon.create(&caller, create, manifest).await)?))
+}
+
+pub(super) async fn content(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    body: Body,
+) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "commit", daemon.noted(&caller, &text)));
+    let done = upload::take(&daemon, &caller, id, body).await;
+    let act = match &done {
+        Ok(info) => act.to(&info.name),
+        Err(_) => act,
+    };
+    Ok(Json(act.ended(done)?))
+}
+
+pub(super) async fn extend(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    Said(extend): Said<Extend>,
+) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "extend", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.extend(&caller, id, extend.lease).await)?))
+}
+
+pub(super) async fn pin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "pin", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.pin(&caller, id, true).await)?))
+}
+
+pub(super) async fn unpin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "unpin", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.pin(&caller, id, false).await)?))
+}
+
+pub(super) async fn remove(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<()> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "remove", daemon.noted(&caller, &text)));
+    Ok(Json(act.ended(daemon.remove(&caller, id).await)?))
+}
+
+pub(super) async fn get(State(daemon): App, caller: Caller, Said(get): Said<Get>) -> Answer<Got> {
+    let name: CacheName = get.name.parse().map_err(ApiError::malformed)?;
+    let wait = Duration::from_secs(get.wait.min(WAIT));
+    let act = Act::on(&daemon, &caller, "get", get.name.clone());
+    let got = daemon.get(&caller, name, wait, get).await;
+    let act = match &got {
+        // It will be asked for again.
+        Ok(Got::Wait { .. }) => return got.map(Json),
+        Ok(Got::Ready { info, .. }) => act.to(&info.name),
+        Err(_) => act,
+    };
+    Ok(Json(act.ended(got)?))
+}
+
+pub(super) async fn replicate(
+    State(daemon): App,
+    caller: Caller,
+    Path(text): Path<String>,
+    Said(replicate): Said<Replicate>,
+) -> Answer<Vec<Offered>> {
+    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "replicate", daemon.noted(&caller, &text)));
+    let offered = daemon.replicate(&caller, id, replicate.to).await;
+    let told = |one: &Offered| format!("{}: {}", one.host, one.why.as_ref().unwrap_or(&one.answer));
+    let words = |all: &Vec<Offered>| all.iter().map(told).collect::<Vec<_>>().join("; ");
+    Ok(Json(act.ended_with(offered, words)?))
+}
+
+pub(super) async fn holders(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<Holder>> {
+    Ok(Json(daemon.holders(&caller, named(&which)?).await?))
+}
+
+pub(super) async fn history(
+    State(daemon): App,
+    caller: Caller,
+    Asked(which): Asked<Which>,
+) -> Answer<Vec<Event>> {
+    Ok(Json(daemon.history(&caller, which.name).await?))
+}
+
+pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<Checked> {
+    let act = Act::on(&daemon, &caller, "fsck", "");
+    let words = |report: &Checked| match (report.clean, report.lost) {
+        (true, _) => "clean".into(),
+        (false, 0) => "repaired".into(),
+        _ => "damaged".into(),
+    };
+    Ok(Json(act.ended_with(daemon.fsck(&caller).await, words)?))
+}
+
+pub(super) async fn site(
+    State(daemon): App,
+    caller: Caller,
+    Path(what): Path<String>,
+    Asked(which): Asked<Host>,
+    Said(limit): Said<Limit>,
+) -> Answer<Vec<Ruled>> {
+    let whose = which.host.as_ref().map_or("all hosts".into(), |host| format!("{host:?}"));
+    let act = Act::on(&daemon, &caller, format!("{} at {whose}", wish(&what, &limit)), "");
+    let ruled = daemon.rule(&caller, &what, limit, which.host.as_deref()).await;
+    if what == "status" {
+        return ruled.map(Json);
+    }
+    let words = |all: &Vec<Ruled>| match all.iter().filter(|one| one.status.is_none()).count() {
+        0 => "ok".into(),
+        n => format!("{n} of {} have not done it", all.len()),
+    };
+    Ok(Json(act.ended_with(ruled, words)?))
+}
+
+pub(super) async fn admin(
+    State(daemon): App,
+    caller: Caller,
+    Path(what): Path<String>,
+    Said(limit): Said<Limit>,
+) -> Answer<Status> {
+    let act = Act::on(&daemon, &caller, wish(&what, &limit), "");
+    let done = daemon.admin(&caller, &what, limit);
+    if what == "status" { done.map(Json) } else { act.ended(done).map(Json) }
+}

@@ -1,0 +1,134 @@
+//! HTTP and JSON over the unix socket. `openapi.json` is its description, served at `/v1/openapi.json`.
+
+pub(crate) mod act;
+mod download;
+mod extract;
+pub(crate) mod files;
+mod handlers;
+mod listener;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
+use axum::http::Method;
+use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use tidecast_socket::{BindError, Bound};
+use tokio::net::UnixListener;
+
+use crate::assembly::Daemon;
+use crate::config::Serves;
+use crate::host::caller::{Caller, is_stranger};
+use crate::model::api_error::ApiError;
+use listener::Cred;
+
+/// Most bytes of a request that is not an upload.
+const MAX_REQUEST: usize = 1 << 20;
+/// Most bytes of a manifest.
+const MAX_MANIFEST: usize = tidecast_metainfo::MAX_LEN;
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+impl FromRequestParts<Arc<Daemon>> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<Daemon>) -> Result<Self, ApiError> {
+        let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
+        let Ok(ConnectInfo(Cred(Some(cred), _))) = cred else {
+            return Err(ApiError::internal("the kernel does not say who asks"));
+        };
+        state.asked();
+        let asked =
+            tokio::task::spawn_blocking(move || Caller::of(&cred)).await.map_err(ApiError::internal)?;
+        asked.map_err(|e| ApiError::internal(format!("cannot look up user {}: {e}", cred.uid())))
+    }
+}
+
+/// All that can be asked.
+fn router(daemon: Arc<Daemon>) -> Router {
+    Router::new()
+        .route("/v1/openapi.json", get(|| async { ([("content-type", "application/json")], OPENAPI) }))
+        .route("/v1/daemon", get(handlers::status))
+        .route("/v1/caches", get(handlers::list))
+        .route("/v1/caches", post(handlers::create).layer(DefaultBodyLimit::max(MAX_MANIFEST)))
+        .route("/v1/caches/{id}", get(handlers::show).delete(handlers::remove))
+        .route(
+            "/v1/caches/{id}/content",
+            put(handlers::content).get(download::content).layer(DefaultBodyLimit::disable()),
+        )
+        .route("/v1/caches/{id}/manifest", get(download::manifest))
+        .route("/v1/caches/{id}/files", get(files::files))
+        .route("/v1/caches/{id}/extend", post(handlers::extend))
+        .route("/v1/caches/{id}/pin", post(handlers::pin))
+        .route("/v1/caches/{id}/unpin", post(handlers::unpin))
+        .route("/v1/caches/{id}/replicate", post(handlers::replicate))
+        .route("/v1/get", post(handlers::get))
+        .route("/v1/where", get(handlers::holders))
+        .route("/v1/history", get(handlers::history))
+        .route("/v1/fsck", post(handlers::fsck))
+        .route("/v1/admin/{what}", post(handlers::admin))
+        .route("/v1/site/{what}", post(handlers::site))
+        .fallback(async || {
+            ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", "there is no such request")
+        })
+        .layer(DefaultBodyLimit::max(MAX_REQUEST))
+        .with_state(daemon)
+}
+
+/// Who may ask at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Its user, or all users of the host: whom the daemon serves.
+    Users,
+    /// Daemons of this machine too, whose ever they are.
+    Daemons,
+}
+
+/// Turns away who has no business with a user's daemon. Daemons of other users may ask how it is, and take what all may read.
+async fn admit(door: Door, serves: Serves, request: Request, next: Next) -> Response {
+    let cred =
+        request.extensions().get::<ConnectInfo<Cred>>().and_then(|ConnectInfo(Cred(cred, unproven))| {
+            unproven.prove();
+            *cred
+        });
+    let path = request.uri().path();
+    let takes = match *request.method() {
+        Method::GET => path == "/v1/daemon" || path.ends_with("/manifest") || path.ends_with("/content"),
+        Method::POST => path == "/v1/get",
+        _ => false,
+    };
+    if cred.is_some_and(|cred| !is_stranger(cred.uid(), serves)) || door == Door::Daemons && takes {
+        return next.run(request).await;
+    }
+    ApiError::forbidden("this daemon serves its own user only").into_response()
+}
+
+/// Opens the socket for those whom the daemon serves: everybody may connect, as the kernel tells who asks; or its user. What an
+/// ended daemon has left there is replaced, and nothing else. A socket that a service manager has handed over stays its own.
+///
+/// # Errors
+/// It cannot be made, or another daemon listens there.
+pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Option<Bound>), BindError> {
+    if let Some(listener) = crate::host::service::listener()? {
+        return Ok((UnixListener::from_std(listener)?, None));
+    }
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let mode = if serves == Serves::Everyone { 0o666 } else { 0o600 };
+    let (listener, bound) = tidecast_socket::listen(path, mode)?;
+    listener.set_nonblocking(true)?;
+    Ok((UnixListener::from_std(listener)?, Some(bound)))
+}
+
+/// Serves until the future is dropped.
+pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener, door: Door) -> std::io::Result<()> {
+    let serves = daemon.config.serves;
+    let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, serves, request, next)));
+    axum::serve(listener::Shared::new(listener), admitted.into_make_service_with_connect_info::<Cred>()).await
+}

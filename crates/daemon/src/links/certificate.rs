@@ -1,0 +1,161 @@
+//! This daemon's own card, made from the certificate that the site gave it: made again before it ends, and when the
+//! certificate's file has changed. A certificate that cannot serve replaces none that can.
+
+use std::path::{Path, PathBuf};
+
+use data_encoding::BASE64;
+use parking_lot::Mutex;
+use tidecast_identity::date::{span, utc};
+use tidecast_identity::{Holder, Identity, NodeId, NodeKey};
+
+use crate::host::file_stamp::Stamp;
+use crate::links::trust::{Distrust, Trust};
+use crate::model::error::Error;
+use crate::model::message::Hello;
+
+/// How long a card is good for, seconds: it outlives a revoked certificate nowhere, as lists are looked at anyway.
+const LIFETIME: u64 = 24 * 3600;
+/// Made again this often, seconds.
+const RENEW: u64 = LIFETIME / 4;
+
+/// It is said that a certificate ends when it has so long left, seconds; while the daemon runs, also a third of its time at
+/// most, so that those of an hour's life do not warn at every renewal.
+const SOON: u64 = 7 * 24 * 3600;
+
+/// The site's certificate for this daemon.
+pub(crate) struct Certificate {
+    path: Option<PathBuf>,
+    key: NodeKey,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    holder: Option<Holder>,
+    /// Of the file that was taken, and of one that was not, which is said once.
+    taken: Stamp,
+    refused: Option<Stamp>,
+    made: u64,
+}
+
+impl Certificate {
+    /// With its first card, in base64; empty without a certificate.
+    ///
+    /// # Errors
+    /// The file cannot be read, or nobody would believe what it holds at this time.
+    pub(crate) fn open(path: Option<PathBuf>, key: NodeKey) -> Result<(Self, String), Error> {
+        let taken = path.as_deref().map_or_else(Stamp::default, Stamp::of);
+        let (holder, card) = match path.as_deref() {
+            Some(path) => {
+                let (holder, card) = read(path, &key)?;
+                warn_before_end(path, &holder, 1);
+                (Some(holder), card)
+            }
+            None => (None, String::new()),
+        };
+        let now = Now { holder, taken, refused: None, made: crate::now() };
+        Ok((Self { path, key, now: Mutex::new(now) }, card))
+    }
+
+    /// A new card, if it is time for one: the file has changed, or the last card is old. `asked`: an administrator wants the
+    /// file read in any case. `fits` judges a new certificate; one that is not taken is tried again.
+    pub(crate) fn renew(&self, asked: bool, fits: impl Fn(&str) -> Result<(), Error>) -> Option<String> {
+        let path = self.path.as_deref()?;
+        let mut state = self.now.lock();
+        let stamp = Stamp::of(path);
+        if asked || stamp != state.taken {
+            let read = read(path, &self.key).and_then(|(holder, card)| fits(&card).map(|()| (holder, card)));
+            match read {
+                Ok((holder, card)) => {
+                    warn_before_end(path, &holder, 3);
+                    let until = holder.validity().map_or(0, |(_, until)| until);
+                    tracing::info!(path = %path.display(), "read the certificate again: valid until {}", utc(until));
+                    *state = Now { holder: Some(holder), taken: stamp, refused: None, made: crate::now() };
+                    return Some(card);
+                }
+                Err(error) => {
+                    if asked || state.refused.as_ref() != Some(&stamp) {
+                        let until = state.holder.as_ref().and_then(|holder| holder.validity().ok());
+                        let until = utc(until.map_or(0, |(_, until)| until));
+                        tracing::error!(%error, "cannot use the new certificate: the old one stays until {until}");
+                    }
+                    state.refused = Some(stamp);
+                }
+            }
+        }
+        if crate::now() < state.made + RENEW {
+            return None;
+        }
+        state.made = crate::now();
+        warn_before_end(path, state.holder.as_ref()?, 3);
+        let card = card(path, state.holder.as_ref()?, &self.key);
+        card.inspect_err(|error| tracing::error!(%error, "this daemon's card cannot be renewed")).ok()
+    }
+}
+
+fn read(path: &Path, key: &NodeKey) -> Result<(Holder, String), Error> {
+    let unfit = |why: String| Error::Certificate { path: path.to_owned(), why };
+    let pem = std::fs::read(path).map_err(|source| Error::Dir { path: path.to_owned(), source })?;
+    if pem.windows(11).any(|part| part == b"PRIVATE KEY") {
+        tidecast_identity::read_private(path)?;
+    }
+    let holder = Holder::from_pem(&pem, key).map_err(|error| unfit(error.to_string()))?;
+    let card = card(path, &holder, key)?;
+    Ok((holder, card))
+}
+
+fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
+    let Ok((from, until)) = holder.validity() else { return };
+    let left = until.saturating_sub(crate::now());
+    if left < SOON.min((until - from) / part) {
+        tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(left));
+    }
+}
+
+fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
+    let unfit = |why: String| Error::Certificate { path: path.to_owned(), why };
+    let (now, (from, until)) = (crate::now(), holder.validity()?);
+    let clock = utc(now);
+    if now >= until {
+        let ago = span(now - until);
+        return Err(unfit(format!(
+            "it, or one of its chain, has expired: it ended at {}, {ago} before the clock of this host, which shows {clock}; have a new one issued",
+            utc(until)
+        )));
+    }
+    if now < from {
+        let behind = span(from - now);
+        return Err(unfit(format!(
+            "it is not yet valid: it begins at {}, and the clock of this host shows {clock}; that clock is probably {behind} behind: set it",
+            utc(from)
+        )));
+    }
+    let card = holder.card(key.id(), now, LIFETIME).map_err(|error| unfit(error.to_string()))?;
+    Ok(BASE64.encode(&card.encode()))
+}
+
+/// Looks at this daemon as another one of its site will.
+///
+/// # Errors
+/// Nobody will ever believe it by this certificate, under this name.
+pub(crate) fn check(path: &Path, trust: &Trust, hello: &Hello, node: NodeId) -> Result<(), Error> {
+    match trust.judge(hello, node) {
+        Ok(_) | Err(Distrust::Nobody) => Ok(()),
+        Err(Distrust::Pretender { said, proven }) => {
+            let fits = match &proven {
+                Identity::Host(host) => format!("{host}, and run by root"),
+                Identity::User(user) => {
+                    format!("{}.HOST, and run by {user}", crate::model::name::of_user(user))
+                }
+            };
+            let why =
+                format!("it is for {proven}, whose daemon is called {fits} (--name), but this one is {said}");
+            let by = hello.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
+            Err(Error::Certificate { path: path.to_owned(), why: why + &by })
+        }
+        // Others may believe other roots.
+        Err(why) => {
+            tracing::warn!(path = %path.display(), %why, "this daemon would not believe another one with its certificate");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! One control channel to another daemon: requests and answers both ways, over whichever end made the connection.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidecast_admission::{Cut, DEADLINE, MAX_READ};
+use tidecast_identity::{Identity, NodeId};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::frame::{self, FrameError};
+use super::refusals;
+use crate::model::message::{Answer, Ask, Head, Hello};
+
+/// An answer is waited for so long.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Both ends have said hello within this time.
+const HELLO: Duration = DEADLINE;
+/// A channel on which nothing came for so long is closed; there are pings before.
+const SILENT: Duration = Duration::from_secs(60);
+const PING: Duration = Duration::from_secs(20);
+/// One who is turned away takes the reason within this time.
+const LAST_WORD: Duration = Duration::from_secs(2);
+/// Of what such a one still sends, so much is read: a connection that is closed with bytes unread loses the reason too.
+const UNHEARD: u64 = 1 << 20;
+/// The number of requests that are never answered.
+const UNANSWERED: u64 = u64::MAX;
+/// Frames that may wait to be sent.
+const QUEUE: usize = 64;
+/// Requests of the other end in work at once; it is read no further until one is done.
+const WORKING: usize = 16;
+/// Requests that the other end may make at once, and in the long run each second.
+const BURST: u32 = 400;
+const PER_SECOND: u32 = 100;
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Its key, proven by TLS.
+    pub(crate) node: NodeId,
+    /// For whom it speaks, proven by its card.
+    pub(crate) identity: Identity,
+    /// What it said of itself.
+    pub(crate) hello: Hello,
+    /// Where the connection came from or went to.
+    pub(crate) addr: SocketAddr,
+    /// It was called, and can be again. One that has called may be behind a NAT.
+    pub(crate) called: bool,
+}
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("the connection to {0} has ended")]
+    Ended(String),
+    #[error("{}", refusals::turned_away(.name, .why))]
+    Refused { name: String, why: String },
+    #[error("{0} does not answer within 20 s")]
+    Late(String),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Cut(#[from] Cut),
+    #[error("it did not say hello within {} s", HELLO.as_secs())]
+    NoHello,
+}
+
+type Asked = Mutex<HashMap<u64, oneshot::Sender<(serde_json::Value, Bytes)>>>;
+
+/// A channel that is up.
+pub(crate) struct Link {
+    pub(crate) peer: Peer,
+    next: AtomicU64,
+    asked: Asked,
+    out: mpsc::Sender<(Head, Bytes)>,
+    closing: Notify,
+    /// The other end is believed no more.
+    turned_away: AtomicBool,
+    /// The other end does not believe this daemon.
+    refused: OnceLock<String>,
+}
+
+/// Answers the other end's requests.
+pub(crate) trait Serve: Send + Sync + 'static {
+    fn serve(
+        self: Arc<Self>,
+        peer: &Peer,
+        ask: Ask,
+        payload: Bytes,
+    ) -> impl Future<Output = (Answer, Bytes)> + Send;
+
+    /// A channel is up.
+    fn met(&self, _link: &Arc<Link>) {}
+
+    /// A channel has ended.
+    fn ended(&self, _node: NodeId) {}
+
+    /// A node is not believed, or no more.
+    fn distrusted(&self, _node: NodeId) {}
+
+    /// Somebody was turned away. Not more often than may be written down.
+    fn turned_away(&self, _who: &str, _why: &str) {}
+
+    /// The other end turns this daemon away.
+    fn refused(&self, _peer: &Peer, _why: &str) {}
+}
+
+/// Says hello and hears it.
+pub(crate) async fn greet(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ours: &Hello,
+) -> Result<Hello, LinkError> {
+    let both = async {
+        frame::write(stream, ours, &[]).await?;
+        frame::read_within(stream, MAX_READ, 0).await
+    };
+    match timeout(HELLO, both).await.map_err(|_| LinkError::NoHello)?? {
+        Some((hello, _)) => Ok(hello),
+        None => Err(LinkError::NoHello),
+    }
+}
+
+impl Link {
+    /// The channel, and what runs it to its end.
+    pub(crate) fn new<S: Serve>(
+        peer: Peer,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        serve: Arc<S>,
+    ) -> (Arc<Link>, impl Future<Output = ()> + Send) {
+        let (out, queue) = mpsc::channel(QUEUE);
+        let link = Arc::new(Link {
+            peer,
+            next: AtomicU64::new(0),
+            asked: Asked::default(),
+            out,
+            closing: Notify::new(),
+            turned_away: AtomicBool::new(false),
+            refused: OnceLock::new(),
+        });
+        let run = run(link.clone(), stream, queue, serve);
+        (link, run)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask(&self, ask: &Ask, payload: Bytes) -> Result<(Answer, Bytes), LinkError> {
+        let name = || self.peer.hello.name.clone();
+        let ended = || match self.refused.get() {
+            Some(why) => LinkError::Refused { name: name(), why: why.clone() },
+            None => LinkError::Ended(name()),
+        };
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ask = serde_json::to_value(ask).map_err(|e| FrameError::Malformed(e.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        self.asked.lock().insert(id, answer);
+        let conversation = async {
+            self.out.send((Head::Ask { id, ask }, payload)).await.map_err(|_| ended())?;
+            let (answer, payload) = answered.await.map_err(|_| ended())?;
+            // One of a kind that only a newer daemon gives is none.
+            Ok((serde_json::from_value(answer).unwrap_or(Answer::NotUnderstood), payload))
+        };
+        let answered = timeout(ANSWER, conversation).await.unwrap_or_else(|_| Err(LinkError::Late(name())));
+        self.asked.lock().remove(&id);
+        answered
+    }
+
+    /// Says what wants no answer. It is dropped when too much waits to be sent.
+    pub(crate) fn tell(&self, ask: &Ask, payload: Bytes) {
+        if let Ok(ask) = serde_json::to_value(ask) {
+            let _ = self.out.try_send((Head::Ask { id: UNANSWERED, ask }, payload));
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn close(&self) {
+        self.closing.notify_one();
+    }
+
+    /// Ends it, with a reason that the other end hears.
+    pub(crate) fn turn_away(&self, why: &str) {
+        self.turned_away.store(true, Ordering::Relaxed);
+        let _ = self.out.try_send((Head::Refused { why: why.into() }, Bytes::new()));
+        self.close();
+    }
+
+    /// Whether it is still up.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.out.is_closed() && !self.turned_away.load(Ordering::Relaxed)
+    }
+}
+
+async fn run<S: Serve>(
+    link: Arc<Link>,
+    stream: impl AsyncRead + AsyncWrite + Send,
+    mut queue: mpsc::Receiver<(Head, Bytes)>,
+    serve: Arc<S>,
+) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let reading = hear(&link, &mut reader, serve);
+    let writing = async {
+        let mut ping = tokio::time::interval(PING);
+        loop {
+            let (head, payload) = tokio::select! {
+                Some(next) = queue.recv() => next,
+                _ = ping.tick() => (pinging(), Bytes::new()),
+            };
+            frame::write(&mut writer, &head, &payload).await?;
+            if matches!(head, Head::Refused { .. }) {
+                return Ok(());
+            }
+        }
+    };
+    let (mut writing, mut said) = (Box::pin(writing), false);
+    let ended: Result<(), FrameError> = tokio::select! {
+        ended = reading => ended,
+        ended = &mut writing => {
+            said = true;
+            ended
+        }
+        () = link.closing.notified() => Ok(()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(peer = link.peer.hello.name, %error, "a control channel ended");
+    }
+    // Nothing that it asks is answered any more, but what was to be said last is said.
+    if link.turned_away.load(Ordering::Relaxed) {
+        if !said {
+            let _ = timeout(LAST_WORD, &mut writing).await;
+        }
+        drop(writing);
+        part(&mut reader, &mut writer).await;
+    } else {
+        drop(writing);
+    }
+    queue.close();
+    // Whoever waits for an answer hears that none will come.
+    link.asked.lock().clear();
+}
+
+/// Tells one who has only said hello that he is not believed.
+pub(crate) async fn refuse(stream: impl AsyncRead + AsyncWrite, why: String) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let head = Head::Refused { why };
+    let told = frame::write(&mut writer, &head, &[]);
+    if matches!(timeout(LAST_WORD, told).await, Ok(Ok(()))) {
+        part(&mut reader, &mut writer).await;
+    }
+}
+
+/// Ends a connection so that what was said last is heard.
+async fn part(reader: &mut (impl AsyncRead + Unpin), writer: &mut (impl AsyncWrite + Unpin)) {
+    let heard = async {
+        writer.shutdown().await?;
+        tokio::io::copy(&mut reader.take(UNHEARD), &mut tokio::io::sink()).await
+    };
+    let _ = timeout(LAST_WORD, heard).await;
+}
+
+fn pinging() -> Head {
+    Head::Ask { id: UNANSWERED, ask: serde_json::json!("ping") }
+}
+
+async fn hear<S: Serve>(
+    link: &Arc<Link>,
+    reader: &mut (impl AsyncRead + Unpin),
+    serve: Arc<S>,
+) -> Result<(), FrameError> {
+    let room = Arc::new(Semaphore::new(WORKING));
+    let mut allowance = Allowance::new();
+    loop {
+        let read = timeout(SILENT, frame::read(reader)).await.map_err(|_| FrameError::Late)?;
+        let Some((head, payload)): Option<(serde_json::Value, _)> = read? else { return Ok(()) };
+        match serde_json::from_value(head) {
+            // Neither: a newer daemon's way to say something that needs no answer.
+            Err(_) => allowance.take().await,
+            Ok(Head::Refused { why }) => {
+                let why = refusals::plain(&why);
+                serve.refused(&link.peer, &why);
+                let _ = link.refused.set(why);
+                return Ok(());
+            }
+            Ok(Head::Answer { id, answer }) => {
+                if let Some(waiting) = link.asked.lock().remove(&id) {
+                    let _ = waiting.send((answer, payload));
+                }
+            }
+            Ok(Head::Ask { id, ask }) => {
+                allowance.take().await;
+                let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
+                let (link, serve) = (link.clone(), serve.clone());
+                tokio::spawn(async move {
+                    let (answer, payload) = match serde_json::from_value(ask) {
+                        Ok(ask) => serve.serve(&link.peer, ask, payload).await,
+                        Err(_) => (Answer::NotUnderstood, Bytes::new()),
+                    };
+                    if id != UNANSWERED {
+                        let answer = serde_json::to_value(answer).unwrap_or_default();
+                        let _ = link.out.send((Head::Answer { id, answer }, payload)).await;
+                    }
+                    drop(permit);
+                });
+            }
+        }
+    }
+}
+
+/// A token bucket: who asks more is read more slowly.
+struct Allowance {
+    left: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { left: f64::from(BURST), at: Instant::now() }
+    }
+
+    async fn take(&mut self) {
+        let now = Instant::now();
+        let earned = (now - self.at).as_secs_f64() * f64::from(PER_SECOND);
+        (self.left, self.at) = ((self.left + earned).min(f64::from(BURST)) - 1.0, now);
+        if self.left < 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(-self.left / f64::from(PER_SECOND))).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    struct Echo;
+
+    impl Serve for Echo {
+        async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, payload: Bytes) -> (Answer, Bytes) {
+            match ask {
+                Ask::Ad => (Answer::Ok, payload),
+                Ask::Ping => (Answer::Rejected { why: peer.hello.name.clone() }, Bytes::new()),
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What is not answered.
+    fn silence() -> Ask {
+        Ask::Offer { name: String::new(), owner: String::new(), ad: String::new() }
+    }
+
+    fn peer(name: &str) -> Peer {
+        let hello = Hello {
+            name: name.into(),
+            card: String::new(),
+            addresses: vec![],
+            machine: "m".into(),
+            started: 0,
+            user: None,
+            clock: 0,
+        };
+        let addr = "127.0.0.1:1".parse().unwrap();
+        Peer { node: NodeId([1; 32]), identity: Identity::Host(name.into()), hello, addr, called: true }
+    }
+
+    #[tokio::test]
+    async fn both_ends_ask_and_an_end_is_heard_by_who_waits() {
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (left, run_left) = Link::new(peer("right"), a, Arc::new(Echo));
+        let (right, run_right) = Link::new(peer("left"), b, Arc::new(Echo));
+        let (left_task, right_task) = (tokio::spawn(run_left), tokio::spawn(run_right));
+        let payload = Bytes::from(vec![7; 200_000]);
+        let asked = (left.ask(&Ask::Ad, payload.clone()), right.ask(&Ask::Ping, Bytes::new()));
+        let (to_right, to_left) = tokio::join!(asked.0, asked.1);
+        assert_eq!(to_right.unwrap(), (Answer::Ok, payload));
+        // The left end serves its peer, whom it knows as "right".
+        assert_eq!(to_left.unwrap().0, Answer::Rejected { why: "right".into() });
+
+        let waiting = tokio::spawn({
+            let left = left.clone();
+            async move { left.ask(&silence(), Bytes::new()).await }
+        });
+        tokio::task::yield_now().await;
+        right_task.abort();
+        assert!(matches!(waiting.await.unwrap(), Err(LinkError::Ended(_))));
+        left_task.await.unwrap();
+        assert!(!left.is_up());
+    }
+
+    #[tokio::test]
+    async fn what_a_newer_daemon_says_breaks_nothing() {
+        let (a, mut b) = tokio::io::duplex(1 << 16);
+        let (link, run) = Link::new(peer("x"), a, Arc::new(Echo));
+        tokio::spawn(run);
+        frame::write(&mut b, &serde_json::json!({"sing": {"song": [1, 2]}}), b"la").await.unwrap();
+        frame::write(&mut b, &serde_json::json!({"ask": {"id": 4, "ask": "ad", "loud": true}}), &[])
+            .await
+            .unwrap();
+        let ask = Head::Ask { id: 5, ask: serde_json::json!({"dance": {"partner": 1}}) };
+        frame::write(&mut b, &ask, &[]).await.unwrap();
+        loop {
+            let (head, _) = frame::read(&mut b).await.unwrap().unwrap();
+            match head {
+                Head::Answer { id: 4, answer } => assert_eq!(answer, "ok"),
+                Head::Answer { id, answer } => {
+                    assert_eq!((id, answer), (5, serde_json::json!("not_understood")));
+                    break;
+                }
+                Head::Ask { .. } | Head::Refused { .. } => {}
+            }
+        }
+        let asking = tokio::spawn(async move { link.ask(&Ask::Ad, Bytes::new()).await });
+        loop {
+            let (head, _) = frame::read(&mut b).await.unwrap().unwrap();
+            if let Head::Ask { id, ask } = head
+                && ask == "ad"
+            {
+                let answer =
+                    serde_json::json!({"answer": {"id": id, "answer": {"perhaps": {"on": "monday"}}}});
+                frame::write(&mut b, &answer, &[]).await.unwrap();
+                break;
+            }
+        }
+        assert_eq!(asking.await.unwrap().unwrap().0, Answer::NotUnderstood);
+    }
+
+    #[tokio::test]
+    async fn one_who_is_turned_away_hears_why_also_when_he_has_asked() {
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (left, run_left) = Link::new(peer("right"), a, Arc::new(Echo));
+        let (right, run_right) = Link::new(peer("left"), b, Arc::new(Echo));
+        tokio::spawn(run_left);
+        tokio::spawn(run_right);
+        let waiting = tokio::spawn({
+            let left = left.clone();
+            async move { left.ask(&silence(), Bytes::new()).await }
+        });
+        tokio::task::yield_now().await;
+        right.turn_away("it was revoked");
+        assert!(!right.is_up());
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "right turns this daemon away, saying: it was revoked");
+        assert!(matches!(left.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
+
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let (link, run) = Link::new(peer("x"), a, Arc::new(Echo));
+        tokio::spawn(refuse(b, "no card".into()));
+        run.await;
+        assert!(matches!(link.ask(&Ask::Ping, Bytes::new()).await, Err(LinkError::Refused { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_too_much_is_read_slowly() {
+        let mut allowance = Allowance::new();
+        let start = Instant::now();
+        for _ in 0..BURST + 10 * PER_SECOND {
+            allowance.take().await;
+        }
+        let took = start.elapsed().as_secs_f64();
+        assert!((9.9..10.2).contains(&took), "{took}");
+    }
+}

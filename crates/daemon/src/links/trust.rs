@@ -1,0 +1,167 @@
+//! For whom another daemon speaks.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64;
+use parking_lot::Mutex;
+use tidecast_identity::{Card, Identity, NodeId};
+
+use crate::host::file_stamp::Stamp;
+use crate::links::refusals::plain;
+use crate::model::message::Hello;
+use crate::model::name::is_of_user;
+
+/// The files of trust are looked at again after so long: a revocation takes effect within it.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Clocks that differ by so much, seconds, are named.
+const APART: u64 = 60;
+
+/// Why another daemon is not believed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Distrust {
+    #[error("this host trusts no other: name the site's CA in its configuration (tidecast ca --help)")]
+    Nobody,
+    #[error("its node {0} is not listed, and it shows no card")]
+    Unlisted(NodeId),
+    #[error("its card is not base64")]
+    Garbled,
+    #[error(transparent)]
+    Card(#[from] tidecast_identity::CardError),
+    #[error("it calls itself {}, but speaks for {proven}", plain(.said))]
+    Pretender { said: String, proven: Identity },
+}
+
+impl Distrust {
+    /// Its card, or the certificate that it was made from, has run out: by now it may have another.
+    pub(crate) fn has_expired(&self) -> bool {
+        matches!(self, Self::Card(tidecast_identity::CardError::Expired { .. }))
+    }
+
+    fn is_about_time(&self) -> bool {
+        matches!(self, Self::Card(tidecast_identity::CardError::NotYetValid { .. })) || self.has_expired()
+    }
+
+    /// In words; where the time matters, with how far the clocks of the two hosts are apart.
+    pub(crate) fn say(&self, hello: &Hello, ours: &str) -> String {
+        let (theirs, now) = (hello.clock, crate::now());
+        let apart = theirs.abs_diff(now);
+        if !self.is_about_time() || theirs == 0 || apart < APART {
+            return self.to_string();
+        }
+        let (behind, ahead) =
+            if theirs > now { (ours, plain(&hello.name)) } else { (&*plain(&hello.name), ours.into()) };
+        let apart = tidecast_identity::date::span(apart);
+        format!("{self}; the clock of {behind} is {apart} behind that of {ahead}: set the one that is wrong")
+    }
+}
+
+/// Whom this daemon believes: a file that is read again when it changes.
+pub(crate) struct Trust {
+    path: Option<PathBuf>,
+    now: Mutex<Read>,
+}
+
+struct Read {
+    trust: Option<tidecast_identity::Trust>,
+    looked: Instant,
+    /// Of the files that were read, and of what could not be, which is said once.
+    taken: Vec<Stamp>,
+    refused: Option<Vec<Stamp>>,
+}
+
+impl Trust {
+    /// Believes as `path` says; nobody without one.
+    ///
+    /// # Errors
+    /// It cannot be read or makes no sense.
+    pub(crate) fn open(path: Option<PathBuf>) -> Result<Self, tidecast_identity::Error> {
+        let trust = path.as_deref().map(tidecast_identity::Trust::read).transpose()?;
+        let taken = stamps(trust.as_ref());
+        Ok(Self { path, now: Mutex::new(Read { trust, looked: Instant::now(), taken, refused: None }) })
+    }
+
+    /// Reads the files again, whether they have changed or not.
+    pub(crate) fn read_again(&self) {
+        let mut read = self.now.lock();
+        read.taken.clear();
+        read.refused = None;
+        self.read(&mut read);
+    }
+
+    /// Whether it trusts nobody at all.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.path.is_none()
+    }
+
+    /// For whom `node`, which said `hello`, speaks.
+    pub(crate) fn judge(&self, hello: &Hello, node: NodeId) -> Result<Identity, Distrust> {
+        let identity = self.identity(&hello.card, node, false)?;
+        if is_called(&identity, hello) {
+            return Ok(identity);
+        }
+        Err(Distrust::Pretender { said: hello.name.clone(), proven: identity })
+    }
+
+    /// For whom the holder of `node`'s key speaks by a card; `lapsed`: spoke while the card was good, which may have ended
+    /// since. What was revoked counts for nothing either way.
+    pub(crate) fn identity(&self, card: &str, node: NodeId, lapsed: bool) -> Result<Identity, Distrust> {
+        let mut read = self.now.lock();
+        self.look_again(&mut read);
+        let trust = read.trust.as_ref().ok_or(Distrust::Nobody)?;
+        if card.is_empty() {
+            return trust.listed(node).cloned().ok_or(Distrust::Unlisted(node));
+        }
+        let card = Card::decode(&BASE64.decode(card.as_bytes()).map_err(|_| Distrust::Garbled)?)?;
+        let now = crate::now();
+        let at = if lapsed { now.min(card.not_after.saturating_sub(1)) } else { now };
+        Ok(trust.verify(&card, node, at)?.identity)
+    }
+
+    /// Fingerprints of the roots that are believed: what the daemons of a site have in common.
+    pub(crate) fn roots(&self) -> Vec<[u8; 32]> {
+        self.now.lock().trust.as_ref().map(tidecast_identity::Trust::roots).unwrap_or_default()
+    }
+
+    fn look_again(&self, read: &mut Read) {
+        if read.looked.elapsed() > LOOK {
+            self.read(read);
+        }
+    }
+
+    fn read(&self, read: &mut Read) {
+        let Some(path) = self.path.as_deref() else { return };
+        read.looked = Instant::now();
+        let there = stamps(read.trust.as_ref());
+        if there == read.taken {
+            return;
+        }
+        match tidecast_identity::Trust::read(path) {
+            Ok(trust) => {
+                // A file that changes meanwhile has another stamp at the next look.
+                let taken = if trust.files().len() == there.len() { there } else { Vec::new() };
+                (read.trust, read.taken, read.refused) = (Some(trust), taken, None);
+            }
+            Err(error) => {
+                if read.refused.as_ref() != Some(&there) {
+                    tracing::error!(%error, "cannot use the new trust file: the old one stays");
+                }
+                read.refused = Some(there);
+            }
+        }
+    }
+}
+
+/// Of all files that say whom to trust.
+fn stamps(trust: Option<&tidecast_identity::Trust>) -> Vec<Stamp> {
+    trust.map(|trust| trust.files().iter().map(|file| Stamp::of(file)).collect()).unwrap_or_default()
+}
+
+/// Whether a daemon may have the name that it says: a host's daemon is called as its host, a user's USER.HOST.
+fn is_called(identity: &Identity, hello: &Hello) -> bool {
+    match identity {
+        Identity::Host(host) => hello.name == *host && hello.user.is_none(),
+        Identity::User(user) => is_of_user(&hello.name, user) && hello.user.as_ref() == Some(user),
+    }
+}

@@ -1,0 +1,119 @@
+//! What an administrator has other daemons of the site do, and what this one does for an administrator elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidecast_identity::Identity;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::assembly::Daemon;
+use crate::host::caller::Caller;
+use crate::http::act::wish;
+use crate::links::link::{Link, Peer};
+use crate::model::api_error::ApiError;
+use crate::model::message::{Answer, Ask};
+use crate::model::types::{Limit, Ruled, Status};
+
+/// A daemon has done it, or failed to, within this time.
+const OBEYED: Duration = Duration::from_millis(4500);
+
+impl Daemon {
+    /// Has this daemon and others do something: one of this name, or all that are alive.
+    pub(crate) async fn rule(
+        self: &Arc<Self>,
+        caller: &Caller,
+        what: &str,
+        limit: Limit,
+        host: Option<&str>,
+    ) -> Result<Vec<Ruled>, ApiError> {
+        if what != "status" && !caller.rules() {
+            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
+        }
+        let mut told = Vec::new();
+        if host.is_none_or(|host| host == self.config.name) {
+            let status = self.obey(what, limit.clone())?;
+            told.push(Ruled { host: self.config.name.clone(), why: None, status: Some(status) });
+        }
+        let ask = Ask::Admin { who: caller.name.clone(), what: what.into(), limit };
+        let mut asking = JoinSet::new();
+        if host != Some(self.config.name.as_str()) {
+            for (node, addresses) in self.membership.alive() {
+                let (daemon, ask, host) = (self.clone(), ask.clone(), host.map(str::to_owned));
+                asking.spawn(async move {
+                    let place = addresses.first().map_or_else(|| node.to_string(), ToString::to_string);
+                    let asked = timeout(OBEYED, async {
+                        let link = daemon.peers.reach(node, &addresses, &daemon).await;
+                        let link = link.map_err(|error| (place.clone(), error.to_string()))?;
+                        let name = link.peer.hello.name.clone();
+                        if host.is_some_and(|host| host != name) {
+                            return Ok(None);
+                        }
+                        tell(&link, &ask)
+                            .await
+                            .map(|status| Some((name.clone(), status)))
+                            .map_err(|why| (name, why))
+                    });
+                    asked.await.unwrap_or_else(|_| Err((place.clone(), "it does not answer in time".into())))
+                });
+            }
+        }
+        while let Some(asked) = asking.join_next().await {
+            match asked {
+                Ok(Ok(Some((host, status)))) => told.push(Ruled { host, why: None, status: Some(status) }),
+                // Of one that is not reached nobody knows the name: it matters when all are meant.
+                Ok(Err((place, why))) if host.is_none_or(|host| host == place) => {
+                    told.push(Ruled { host: place, why: Some(why), status: None });
+                }
+                _ => {}
+            }
+        }
+        if let Some(host) = host.filter(|_| told.is_empty()) {
+            let why = format!("no daemon called {host} is alive");
+            return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", why));
+        }
+        if !caller.rules() {
+            // What is on its way elsewhere, and who uses what, is not for everybody to know.
+            told.iter_mut().filter_map(|ruled| ruled.status.as_mut()).for_each(|status| {
+                status.transfers.clear();
+                status.uses.clear();
+            });
+        }
+        told.sort_by(|a, b| a.host.cmp(&b.host));
+        Ok(told)
+    }
+
+    /// An administrator elsewhere wants something. His daemon is believed about him if it is a host's (that one obeys root
+    /// only), and this daemon obeys that host; a user's daemons obey each other.
+    pub(crate) fn ruled(&self, peer: &Peer, who: &str, what: &str, limit: Limit) -> (Answer, Bytes) {
+        let admins = &self.config.admins;
+        let may = match &peer.identity {
+            Identity::Host(host) => admins.is_empty() || admins.contains(host),
+            Identity::User(user) => self.config.user.as_ref() == Some(user),
+        };
+        let who = format!("{who} at {}", peer.hello.name);
+        let told = wish(what, &limit);
+        let obeyed = if may {
+            self.obey(what, limit).map_err(|error| error.why)
+        } else {
+            Err(format!("{} does not obey {}", self.config.name, peer.hello.name))
+        };
+        if what != "status" || !may {
+            self.note(&who, &told, "", obeyed.as_ref().map_or_else(String::as_str, |_| "ok"));
+        }
+        match obeyed {
+            Ok(status) => (Answer::Ok, serde_json::to_vec(&status).unwrap_or_default().into()),
+            Err(why) => (Answer::Rejected { why }, Bytes::new()),
+        }
+    }
+}
+
+async fn tell(link: &Link, ask: &Ask) -> Result<Status, String> {
+    match link.ask(ask, Bytes::new()).await {
+        Ok((Answer::Ok, status)) => serde_json::from_slice(&status).map_err(|error| error.to_string()),
+        Ok((Answer::Rejected { why }, _)) => Err(why),
+        Ok(_) => Err("it does not understand".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,91 @@
+//! What the daemon keeps with a cache in the depot, which never looks at it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidecast_depot::CacheRecord;
+
+use crate::directory::names::SignedName;
+use crate::model::types::{Came, Create, Method};
+
+/// The daemon's own attributes of a cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Attributes {
+    #[serde(deserialize_with = "known")]
+    methods: Vec<Method>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requirements: Option<String>,
+    pub(crate) replicas: u32,
+    /// How it came to this host; None at the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) came: Option<Came>,
+    /// What its origin has said of it; None at the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) named: Option<SignedName>,
+    /// It came because somebody offered it: a copy that is kept only while it is needed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) offered: bool,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+/// The methods that this program knows: a newer one may have others.
+fn known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<Method>, D::Error> {
+    let all = Vec::<Value>::deserialize(d)?;
+    let some = !all.is_empty();
+    let known: Vec<Method> = all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect();
+    // None would be any: one that tells nobody else is the nearest to what was meant.
+    Ok(if some && known.is_empty() { vec![Method::Direct] } else { known })
+}
+
+impl Attributes {
+    pub(crate) fn of(record: &CacheRecord) -> Self {
+        let map: serde_json::Map<String, Value> =
+            record.attributes.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        // What cannot be understood, a newer program has written: then the usual holds.
+        let mut read: Self = serde_json::from_value(Value::Object(map)).unwrap_or_default();
+        if record.private {
+            read.methods = vec![Method::Direct];
+        }
+        read
+    }
+
+    pub(crate) fn new(create: &Create) -> Self {
+        Self {
+            methods: create.methods.clone(),
+            policy: create.policy.clone(),
+            requirements: create.requirements.clone(),
+            replicas: create.replicas.max(1),
+            ..Self::default()
+        }
+    }
+
+    /// What is said anew of a cache that is there; what is not said stays. `opened`: it was private, and is so no more.
+    pub(crate) fn change(&mut self, create: &Create, opened: bool) {
+        if opened || !create.methods.is_empty() {
+            self.methods = create.methods.clone();
+        }
+        self.policy = create.policy.clone().or_else(|| self.policy.take());
+        self.requirements = create.requirements.clone().or_else(|| self.requirements.take());
+        if create.replicas > 0 {
+            self.replicas = create.replicas;
+        }
+    }
+
+    /// As the depot keeps it.
+    pub(crate) fn to_map(&self) -> BTreeMap<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => map.into_iter().collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// How it may travel, preferred first.
+    pub(crate) fn methods(&self) -> Vec<Method> {
+        if self.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { self.methods.clone() }
+    }
+}

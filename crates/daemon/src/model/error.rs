@@ -1,0 +1,96 @@
+//! Why the daemon cannot start, or a part of it cannot go on.
+
+use std::io;
+use std::path::PathBuf;
+
+use axum::http::StatusCode;
+
+use crate::model::api_error::ApiError;
+
+/// What can go wrong with a daemon.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Its directory.
+    #[error("cannot use {}: {source}", path.display())]
+    Dir {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is in its directory, or that itself, is another user's.
+    #[error("{} belongs to user {owner}, who could change what this daemon does; remove it or choose another --dir", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// Its socket.
+    #[error("cannot listen at {}: {source}", path.display())]
+    Socket {
+        /// Which.
+        path: PathBuf,
+        /// What stands in the way.
+        source: tidecast_socket::BindError,
+    },
+    /// The daemon's own certificate.
+    #[error("the certificate {} is of no use: {why}", path.display())]
+    Certificate {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The store.
+    #[error(transparent)]
+    Depot(#[from] tidecast_depot::Error),
+    /// Keys, cards or certificates.
+    #[error(transparent)]
+    Identity(#[from] tidecast_identity::Error),
+    /// The network.
+    #[error(transparent)]
+    Net(#[from] tidecast_net::Error),
+    /// A manifest.
+    #[error(transparent)]
+    Manifest(#[from] tidecast_metainfo::Error),
+    /// An ad or an expression.
+    #[error("{0}")]
+    Ad(String),
+    /// Something else.
+    #[error("{0}")]
+    Start(String),
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Depot(error) => error.into(),
+            Error::Manifest(_) | Error::Ad(_) => ApiError::malformed(error),
+            other => ApiError::internal(other),
+        }
+    }
+}
+
+impl From<tidecast_depot::Error> for ApiError {
+    fn from(error: tidecast_depot::Error) -> Self {
+        use tidecast_depot::Error as D;
+        let (status, kind) = match &error {
+            D::NoCache(_) => (StatusCode::NOT_FOUND, "absent"),
+            D::State { .. } | D::Conflict { .. } => (StatusCode::CONFLICT, "state"),
+            D::Name { .. } | D::Unfit(_) | D::Manifest(_) => (StatusCode::BAD_REQUEST, "malformed"),
+            D::Taken { .. } => (StatusCode::FORBIDDEN, "taken"),
+            D::Exceeded { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "exceeded"),
+            D::Wrong { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "wrong"),
+            D::InUse(_) | D::Pinned(_) => (StatusCode::CONFLICT, "in_use"),
+            D::Declared { .. } => (StatusCode::TOO_MANY_REQUESTS, "denied"),
+            D::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        };
+        ApiError::new(status, kind, error.to_string())
+    }
+}

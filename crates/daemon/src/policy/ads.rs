@@ -1,0 +1,155 @@
+//! Caches and daemons as ClassAds, with the attributes of the HTCondor CacheD paper, and whether two agree.
+
+use tidecast_classad::{Ad, Context, Expr, ParseError, Value};
+use tidecast_depot::CacheRecord;
+
+use crate::model::attributes::Attributes;
+use crate::model::error::Error;
+use crate::model::types::Method;
+
+/// Why an expression of a user or an ad of another daemon cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdError {
+    #[error("{what} is no ClassAd expression: {source}")]
+    Expression { what: &'static str, source: ParseError },
+    #[error("{what} can never be true or false: its value is {value}")]
+    Senseless { what: &'static str, value: String },
+    #[error("an ad cannot be read: {0}")]
+    Ad(#[from] ParseError),
+    #[error("ads cannot be matched: {0}")]
+    Match(#[from] tidecast_classad::EvalError),
+}
+
+impl From<AdError> for Error {
+    fn from(error: AdError) -> Self {
+        Self::Ad(error.to_string())
+    }
+}
+
+/// Checks a condition that a user gives for a cache.
+pub(crate) fn check(what: &'static str, text: &str) -> Result<(), AdError> {
+    condition(what, text, &usual_cache(), &usual_daemon())
+}
+
+/// Checks what a daemon is to require of caches.
+///
+/// # Errors
+/// It is no ClassAd expression, or none that could be true or false: says why, and where.
+pub fn check_requirements(text: &str) -> Result<(), String> {
+    condition("the requirement", text, &usual_daemon(), &usual_cache()).map_err(|e| e.to_string())
+}
+
+/// An expression whose value for two usual ads is an error, a text, a list or an ad is no condition, whatever they are. One
+/// that names what they do not have is UNDEFINED, which is taken: others may have it.
+fn condition(what: &'static str, text: &str, my: &Ad, target: &Ad) -> Result<(), AdError> {
+    let expr = Expr::parse(text).map_err(|source| AdError::Expression { what, source })?;
+    match Context::at(signed(crate::now())).evaluate(&expr, my, Some(target))? {
+        Value::Undefined | Value::Bool(_) | Value::Int(_) | Value::Real(_) => Ok(()),
+        value => Err(AdError::Senseless { what, value: value.to_string() }),
+    }
+}
+
+fn usual_cache() -> Ad {
+    let mut ad = Ad::new();
+    for name in ["CacheName", "CacheId", "CacheOriginatorHost", "Owner", "CacheMagnetLink"] {
+        set(&mut ad, name, "name");
+    }
+    set(&mut ad, "CacheState", "COMMITTED");
+    set(&mut ad, "ReplicationMethods", methods(&[Method::Swarm, Method::Direct]).as_str());
+    set(&mut ad, "DiskUsage", kilobytes(1 << 30));
+    set(&mut ad, "LeaseExpiration", signed(crate::now() + 86_400));
+    set(&mut ad, "Private", false);
+    ad
+}
+
+fn usual_daemon() -> Ad {
+    let host = Host {
+        name: "name",
+        machine: "machine",
+        started: crate::now(),
+        disk: (1 << 40, 1 << 39),
+        methods: &[Method::Swarm, Method::Direct],
+        requirements: Some("true"),
+    };
+    // The requirements above can be read.
+    daemon(&host).unwrap_or_default()
+}
+
+fn set(ad: &mut Ad, name: &str, value: impl Into<Value>) {
+    ad.insert(name, Expr::from(value.into()));
+}
+
+/// The ad of a cache, as its daemon has it.
+pub(crate) fn cache(record: &CacheRecord) -> Result<Ad, AdError> {
+    let mut ad = Ad::new();
+    let attributes = Attributes::of(record);
+    set(&mut ad, "CacheName", record.name.as_str());
+    set(&mut ad, "CacheId", record.full_name().as_str());
+    set(&mut ad, "CacheOriginatorHost", record.origin.as_str());
+    set(&mut ad, "CacheState", record.state.to_string().as_str());
+    set(&mut ad, "Owner", record.owner.as_str());
+    set(&mut ad, "DiskUsage", kilobytes(record.declared.bytes.max(record.bytes)));
+    set(&mut ad, "LeaseExpiration", signed(record.lease_until));
+    set(&mut ad, "ReplicationMethods", methods(&attributes.methods()).as_str());
+    set(&mut ad, "Private", record.private);
+    if let Some(content) = record.content {
+        let magnet = format!("magnet:?xt=urn:btmh:1220{}", data_encoding::HEXLOWER.encode(&content));
+        set(&mut ad, "CacheMagnetLink", magnet.as_str());
+    }
+    for (name, text) in
+        [("ReplicationPolicy", &attributes.policy), ("Requirements", &attributes.requirements)]
+    {
+        let expr = match text {
+            Some(text) => Expr::parse(text)?,
+            None => Expr::from(Value::from(true)),
+        };
+        ad.insert(name, expr);
+    }
+    Ok(ad)
+}
+
+/// What a daemon says of itself.
+pub(crate) struct Host<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) machine: &'a str,
+    pub(crate) started: u64,
+    /// Bytes that the store may have, and that are free of them.
+    pub(crate) disk: (u64, u64),
+    pub(crate) methods: &'a [Method],
+    /// What it requires of caches; None: that they fit.
+    pub(crate) requirements: Option<&'a str>,
+}
+
+/// The ad of a daemon.
+pub(crate) fn daemon(host: &Host<'_>) -> Result<Ad, AdError> {
+    let mut ad = Ad::new();
+    set(&mut ad, "CachedServer", true);
+    set(&mut ad, "Name", host.name);
+    set(&mut ad, "Machine", host.machine);
+    set(&mut ad, "DaemonStartTime", signed(host.started));
+    set(&mut ad, "TotalDisk", kilobytes(host.disk.0));
+    set(&mut ad, "FreeDisk", kilobytes(host.disk.1));
+    set(&mut ad, "ReplicationMethods", methods(host.methods).as_str());
+    ad.insert("Requirements", Expr::parse(host.requirements.unwrap_or("MY.TotalDisk > TARGET.DiskUsage"))?);
+    Ok(ad)
+}
+
+/// Both are satisfied with each other, and the cache's policy, if asked for, with the daemon.
+pub(crate) fn agree(cache: &Ad, daemon: &Ad, by_policy: bool, now: u64) -> Result<bool, AdError> {
+    let context = Context::at(signed(now));
+    let policy = || context.attribute("ReplicationPolicy", cache, Some(daemon));
+    Ok(context.symmetric_match(cache, daemon)? && (!by_policy || policy()?.as_bool() == Some(true)))
+}
+
+/// As the paper writes it: `SWARM, DIRECT`.
+fn methods(methods: &[Method]) -> String {
+    methods.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn kilobytes(bytes: u64) -> i64 {
+    signed(bytes.div_ceil(1024))
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,3 @@
+//! Decisions: pure functions of what is given to them.
+
+pub(crate) mod ads;

@@ -1,0 +1,3 @@
+//! What other daemons may ask of this one.
+
+pub(crate) mod answers;

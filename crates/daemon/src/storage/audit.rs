@@ -1,0 +1,107 @@
+//! Who did what to which cache: one JSON object a line, written before the answer is given. Two files: when the first is
+//! full, it takes the place of the second.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::model::types::Event;
+
+/// A file is full at so many bytes.
+const FULL: u64 = 64 << 20;
+/// Events told at most.
+const TOLD: usize = 10_000;
+
+/// The log.
+pub(crate) struct Audit {
+    path: PathBuf,
+    file: Mutex<(File, u64)>,
+}
+
+impl Audit {
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join("audit.log");
+        let file = open(&path)?;
+        let len = file.metadata()?.len();
+        Ok(Self { path, file: Mutex::new((file, len)) })
+    }
+
+    /// Writes an event. What cannot be written is logged: an operator without a disk must still be able to remove caches.
+    pub(crate) fn note(&self, event: &Event) {
+        if let Err(error) = self.write(event) {
+            tracing::error!(%error, path = %self.path.display(), ?event, "cannot write the audit log");
+        }
+    }
+
+    fn write(&self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        let mut file = self.file.lock();
+        if file.1 + line.len() as u64 > FULL {
+            std::fs::rename(&self.path, self.older())?;
+            *file = (open(&self.path)?, 0);
+        }
+        // One write: lines of two threads, or of a crash, do not mix.
+        file.0.write_all(&line)?;
+        file.1 += line.len() as u64;
+        Ok(())
+    }
+
+    fn older(&self) -> PathBuf {
+        self.path.with_extension("log.1")
+    }
+
+    /// The latest events of which `about` is true, oldest first. Reads up to 128 MiB.
+    pub(crate) fn read(&self, about: impl Fn(&Event) -> bool) -> io::Result<Vec<Event>> {
+        let mut found = std::collections::VecDeque::new();
+        for path in [self.older(), self.path.clone()] {
+            let file = match File::open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            for line in BufReader::new(file).split(b'\n') {
+                // A line cut by a power failure is none.
+                let Ok(event) = serde_json::from_slice::<Event>(&line?) else { continue };
+                if about(&event) {
+                    if found.len() == TOLD {
+                        found.pop_front();
+                    }
+                    found.push_back(event);
+                }
+            }
+        }
+        Ok(found.into())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn event(at: u64, cache: &str) -> Event {
+        let [who, what, outcome] = ["alice", "get", "ok"].map(str::to_owned);
+        Event { at, who, what, cache: cache.into(), outcome }
+    }
+
+    #[test]
+    fn events_are_found_again_also_after_a_torn_line_and_a_full_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Audit::open(dir.path()).unwrap();
+        audit.note(&event(1, "a"));
+        audit.note(&event(2, "b"));
+        std::fs::write(dir.path().join("audit.log.1"), b"{\"at\": 7, \"who").unwrap();
+        audit.file.lock().1 = FULL - 1;
+        audit.note(&event(3, "a"));
+        let audit = Audit::open(dir.path()).unwrap();
+        let found = audit.read(|event| event.cache == "a").unwrap();
+        assert_eq!(found, [event(1, "a"), event(3, "a")]);
+    }
+}

@@ -1,0 +1,3 @@
+//! What is kept on this host: the audit log.
+
+pub(crate) mod audit;

@@ -1,0 +1,589 @@
+//! A new version of a cache by what its old version here has: leaves of 16 KiB are found in the old files wherever they lie,
+//! so that bytes that were put in or taken out cost no more than those around them (as zsync does).
+//!
+//! The holder says of each leaf of a file what it is known by ([`Fingerprint`]: 16 bytes, a thousandth of the data); this
+//! daemon looks for them in its old version, at the same offset first. Where enough is found it puts the new file
+//! together, asks the holder for the leaves that are missing among those that were found, and hands the result to the store as
+//! an older version ([`Base`]), of which every piece is hashed before it counts. So nothing that the holder says here need be
+//! true, and whatever fails only makes the swarm bring more.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidecast_depot::{CacheId, CacheRecord, Depot, Filter, Reader, State};
+use tidecast_hash::{Digest, Fingerprint, LEAF, Search};
+use tidecast_metainfo::Manifest;
+use tidecast_paths::Root;
+use tidecast_store::Base;
+use tokio::sync::watch;
+
+use crate::assembly::Daemon;
+use crate::links::link::Peer;
+use crate::model::error::Error;
+use crate::model::message::{Answer, Ask};
+use crate::transfer::grant::Grant;
+use crate::transfer::requests::Stand;
+
+/// Leaves that one answer tells of: 64 MiB of a file, which the holder reads for it.
+const TOLD: u32 = 4096;
+/// Bytes that one answer gives.
+const GIVEN: u64 = 1 << 20;
+/// Files shorter than this come whole.
+const LEAST: u64 = 4 * LEAF as u64;
+/// Longer ones are compared at the same offsets only: what is known of their leaves would take too much memory.
+const MOST: u64 = 16 << 30;
+/// A file of which less than one leaf in so many is found comes whole.
+const WORTH: usize = 8;
+/// Missing bytes that are asked of one holder; the swarm brings more.
+const ASKED: u64 = 256 << 20;
+/// Where files are put together, beside what is brought.
+pub(crate) const PLACE: &str = ".tidecast-base";
+/// The old file is read by so much at once.
+const READ: usize = 4 << 20;
+
+/// Leaves that are read and hashed at once.
+const AT_ONCE: usize = 64;
+/// Answers of [`TOLD`] leaves that are kept: 64 KiB each.
+const KEPT: usize = 1024;
+/// Files that are compared, the largest that changed.
+const FILES: usize = 256;
+/// No more is compared after so long: what is left comes whole.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const LEN: u64 = LEAF as u64;
+
+fn digests(data: &[u8]) -> Vec<Digest> {
+    let mut all = vec![Digest::default(); data.len().div_ceil(LEAF)];
+    tidecast_hash::leaves(data, &mut all);
+    all
+}
+
+/// The root of a file, and a leaf of it.
+type Key = (Digest, u32);
+
+/// What others were told of files lately.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<(HashMap<Key, Bytes>, VecDeque<Key>)>);
+
+impl Told {
+    fn get(&self, key: &Key) -> Option<Bytes> {
+        self.0.lock().0.get(key).cloned()
+    }
+
+    fn keep(&self, key: Key, told: Bytes) {
+        let mut all = self.0.lock();
+        if all.0.insert(key, told).is_none() {
+            all.1.push_back(key);
+        }
+        if all.1.len() > KEPT
+            && let Some(oldest) = all.1.pop_front()
+        {
+            all.0.remove(&oldest);
+        }
+    }
+}
+
+/// An old version of a cache that is here, opened.
+struct Old {
+    root: Root,
+    /// Where its tree or file is below the root.
+    home: PathBuf,
+}
+
+impl Old {
+    fn file(&self, path: &tidecast_metainfo::TreePath<'_>) -> Option<(File, u64)> {
+        let at = path.below(&self.home);
+        let file = self.root.open_file(at).ok()?;
+        let len = file.metadata().ok()?.len();
+        (len >= LEN).then_some((file, len))
+    }
+}
+
+/// The directory of a cache's view, and where in it the tree or the file is.
+///
+/// # Errors
+/// What the disk reports.
+pub(crate) fn open_view(depot: &Depot, id: CacheId, manifest: &Manifest) -> Result<(Root, PathBuf), Error> {
+    let path = depot.view(id)?;
+    let (dir, home) = match path.parent().zip(path.file_name()) {
+        Some((above, name)) if manifest.is_single_file() => (above, Path::new(name)),
+        _ => (path.as_path(), Path::new("")),
+    };
+    Ok((depot.open_dir(dir)?, home.to_owned()))
+}
+
+/// What older versions give to a new one.
+#[derive(Debug, Default)]
+pub(crate) struct Bases {
+    /// The best first.
+    pub(crate) bases: Vec<Base>,
+    /// Bytes that came from the holder for it.
+    pub(crate) received: u64,
+}
+
+/// Finds what the version before this one has of it. Nothing is wrong if there is none.
+pub(crate) async fn bases(
+    daemon: &Arc<Daemon>,
+    grant: &Grant,
+    manifest: &Arc<Manifest>,
+    dir: &Path,
+    missing: &[u32],
+    tell: &watch::Sender<Stand>,
+) -> Bases {
+    let mut found = Bases::default();
+    let (asked, about) = (daemon.clone(), grant.about.clone());
+    let before = tokio::task::spawn_blocking(move || before(&asked, &about)).await;
+    let Some(old) = before.ok().flatten().map(Arc::new) else { return found };
+    let why = format!("comparing with the version that is here of {}", grant.about.full_name());
+    tell.send_replace(Stand::Waiting { why, bytes: 0, total: manifest.total_len() });
+    let Ok(dir) = daemon.depot.open_dir(dir).map(Arc::new) else { return found };
+    if !clear(&dir).await {
+        return found;
+    }
+    // What an earlier attempt has begun goes on as it was begun.
+    let is_stage = |name: &OsStr| name.as_bytes().starts_with(b".tidecast-");
+    let begun = dir.list("").is_ok_and(|names| names.iter().any(|name| is_stage(name)));
+    let size = |index: &u32| manifest.file(*index).map_or(0, |file| file.len());
+    let mut large: Vec<u32> =
+        missing.iter().copied().filter(|index| !begun && size(index) >= LEAST).collect();
+    large.sort_by_key(|index| std::cmp::Reverse(size(index)));
+    let (mut patched, until) = (false, Instant::now() + PATIENCE);
+    for index in large.into_iter().take(FILES).take_while(|_| Instant::now() < until) {
+        match patch(daemon, grant, manifest, &dir, &old, index).await {
+            Ok(received) => {
+                patched |= received.is_some();
+                found.received += received.unwrap_or(0);
+            }
+            Err(why) => {
+                let cache = grant.about.full_name();
+                tracing::info!(cache, why, "nothing is put together of the older version");
+                patched = false;
+                clear(&dir).await;
+                break;
+            }
+        }
+    }
+    if patched && let Ok(root) = dir.sub(PLACE) {
+        found.bases.push(Base::beneath(root, Path::new("")));
+    }
+    if let Ok(root) = old.root.sub("") {
+        found.bases.push(Base::beneath(root, &old.home));
+    }
+    found
+}
+
+/// Removes what was put together; false if it stays.
+pub(crate) async fn clear(dir: &Arc<Root>) -> bool {
+    let dir = dir.clone();
+    matches!(tokio::task::spawn_blocking(move || dir.remove_all(PLACE)).await, Ok(Ok(())))
+}
+
+/// The newest other version that is here and that the owner of this one may read.
+fn before(daemon: &Daemon, about: &CacheRecord) -> Option<Old> {
+    let filter = Filter {
+        name: Some(about.name.clone()),
+        origin: Some(about.origin.clone()),
+        state: Some(State::Committed),
+        reader: Some(Reader::owner(&about.owner)),
+        ..Filter::default()
+    };
+    let mut all = daemon.depot.caches(&filter);
+    all.retain(|record| record.version != about.version);
+    all.sort_by_key(|record| std::cmp::Reverse(record.version));
+    let record = all.first()?;
+    let manifest = daemon.manifest(record.id, record.content?).ok()?;
+    let (root, home) = open_view(&daemon.depot, record.id, &manifest).ok()?;
+    Some(Old { root, home })
+}
+
+/// Puts a file together of its old version, if that has enough of it; the bytes that came for it.
+async fn patch(
+    daemon: &Arc<Daemon>,
+    grant: &Grant,
+    manifest: &Arc<Manifest>,
+    dir: &Arc<Root>,
+    old: &Arc<Old>,
+    index: u32,
+) -> Result<Option<u64>, String> {
+    let Some(file) = manifest.file(index).filter(|f| (LEAST..=MOST).contains(&f.len())) else {
+        return Ok(None);
+    };
+    let Some((source, old_len)) = old.file(&file.path()) else { return Ok(None) };
+    let len = file.len();
+    // It is there twice for a moment, and room is kept for one.
+    let room = rustix::fs::fstatvfs(&**dir).map_err(|e| e.to_string())?;
+    if room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) / 2 < len {
+        return Ok(None);
+    }
+    let leaves = fingerprints(daemon, grant, index, len).await?;
+    let mut received = (leaves.len() * Fingerprint::LEN) as u64;
+    let source = Arc::new(source);
+    let (from, known) = (source.clone(), leaves.clone());
+    let plan = tokio::task::spawn_blocking(move || Plan::new(&known, &from, old_len, len)).await;
+    let plan = plan.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    if plan.found() * WORTH < leaves.len() {
+        return Ok(Some(received));
+    }
+    let mut path = file.path().below(Path::new(PLACE));
+    if manifest.is_single_file() {
+        path.push(OsStr::from_bytes(manifest.name_bytes()));
+    }
+    let (place, plan) = (dir.clone(), Arc::new(plan));
+    let (from, copies) = (source, plan.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        let make = || {
+            if let Some(above) = path.parent() {
+                place.make_dirs(above, 0o700)?;
+            }
+            let to = place.create(&path, 0o600)?;
+            copies.copy(&from, &to).map(|()| Arc::new(to))
+        };
+        make().map_err(|e: std::io::Error| e.to_string())
+    });
+    let to = made.await.map_err(|e| e.to_string())??;
+    let wanted = plan.missing(manifest.piece_length().into());
+    if wanted.iter().map(|range| range.end - range.start).sum::<u64>() > ASKED {
+        return Ok(Some(received));
+    }
+    for batch in batches(wanted) {
+        let data = ask(
+            daemon,
+            grant,
+            Ask::Leaves { cache: grant.granted.cache.clone(), file: index, ranges: batch.clone() },
+        )
+        .await?;
+        received += data.len() as u64;
+        let to = to.clone();
+        let written = tokio::task::spawn_blocking(move || write(&to, &batch, &data)).await;
+        written.map_err(|e| e.to_string())??;
+    }
+    Ok(Some(received))
+}
+
+/// What the holder says of all leaves of a file.
+async fn fingerprints(
+    daemon: &Daemon,
+    grant: &Grant,
+    file: u32,
+    len: u64,
+) -> Result<Arc<Vec<Fingerprint>>, String> {
+    let total = usize::try_from(len.div_ceil(LEN)).map_err(|e| e.to_string())?;
+    let mut all: Vec<Fingerprint> = Vec::new();
+    while all.len() < total {
+        let first = all.len() as u32;
+        let data =
+            ask(daemon, grant, Ask::Fingerprints { cache: grant.granted.cache.clone(), file, first }).await?;
+        let (told, rest) = data.as_chunks::<{ Fingerprint::LEN }>();
+        if told.is_empty() || !rest.is_empty() || all.len() + told.len() > total {
+            return Err(format!("malformed reply from {}", grant.link.peer.hello.name));
+        }
+        all.extend(told.iter().map(|bytes| Fingerprint::from_bytes(*bytes)));
+    }
+    Ok(Arc::new(all))
+}
+
+async fn ask(daemon: &Daemon, grant: &Grant, ask: Ask) -> Result<Bytes, String> {
+    match grant.link.ask(&ask, Bytes::new()).await {
+        Ok((Answer::Ok, payload)) => {
+            daemon.limits.throttle.receive(payload.len() as u64).await;
+            Ok(payload)
+        }
+        Ok((answer, _)) => Err(format!("{} answers {answer:?}", grant.link.peer.hello.name)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Requests of at most as much as one answer gives, [offset, length] each.
+fn batches(wanted: Vec<Range<u64>>) -> Vec<Vec<(u64, u64)>> {
+    let (mut all, mut batch, mut room) = (Vec::new(), Vec::new(), GIVEN);
+    for mut range in wanted {
+        while range.start < range.end {
+            let take = (range.end - range.start).min(room);
+            batch.push((range.start, take));
+            (range.start, room) = (range.start + take, room - take);
+            if room == 0 {
+                all.push(std::mem::take(&mut batch));
+                room = GIVEN;
+            }
+        }
+    }
+    all.extend((!batch.is_empty()).then_some(batch));
+    all
+}
+
+fn write(to: &File, ranges: &[(u64, u64)], mut data: &[u8]) -> Result<(), String> {
+    for (offset, len) in ranges {
+        let len = usize::try_from(*len).map_err(|e| e.to_string())?;
+        let (part, rest) = data.split_at_checked(len).ok_or("it gave too little")?;
+        to.write_all_at(part, *offset).map_err(|e| e.to_string())?;
+        data = rest;
+    }
+    Ok(())
+}
+
+/// Where each leaf of a new file is in an old one.
+struct Plan {
+    len: u64,
+    sources: Vec<Option<u64>>,
+}
+
+impl Plan {
+    fn new(leaves: &[Fingerprint], old: &File, old_len: u64, len: u64) -> std::io::Result<Self> {
+        let mut plan = Self { len, sources: vec![None; leaves.len()] };
+        plan.at_their_offsets(leaves, old, old_len)?;
+        let whole = (len / LEN) as usize;
+        let left: Vec<(u32, Fingerprint)> =
+            (0..).zip(leaves).take(whole).map(|(i, leaf)| (i, *leaf)).collect();
+        let left =
+            left.into_iter().filter(|(i, _)| plan.sources.get(*i as usize).is_some_and(Option::is_none));
+        plan.anywhere(Search::new(left), old, old_len)?;
+        Ok(plan)
+    }
+
+    fn leaf_len(&self, leaf: usize) -> usize {
+        (self.len - leaf as u64 * LEN).min(LEN) as usize
+    }
+
+    fn at_their_offsets(&mut self, leaves: &[Fingerprint], old: &File, old_len: u64) -> std::io::Result<()> {
+        let mut buffer = vec![0; AT_ONCE * LEAF];
+        for (part, known) in leaves.chunks(AT_ONCE).enumerate() {
+            let offset = (part * AT_ONCE) as u64 * LEN;
+            // The last leaf of either file is shorter: it is the same only where both end.
+            let end = (offset + (known.len() as u64) * LEN).min(self.len).min(old_len);
+            let Some(len) = end.checked_sub(offset).filter(|len| *len > 0) else { break };
+            let data = buffer.get_mut(..len as usize).unwrap_or_default();
+            old.read_exact_at(data, offset)?;
+            for (leaf, (known, digest)) in known.iter().zip(digests(data)).enumerate() {
+                let leaf = part * AT_ONCE + leaf;
+                if known.has(&digest)
+                    && let Some(source) = self.sources.get_mut(leaf)
+                {
+                    *source = Some(leaf as u64 * LEN);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn anywhere(&mut self, mut search: Search, old: &File, old_len: u64) -> std::io::Result<()> {
+        let (mut buffer, mut at) = (vec![0; READ], 0);
+        while old_len - at >= LEN && !search.is_over() {
+            let want = (old_len - at).min(READ as u64) as usize;
+            let data = buffer.get_mut(..want).unwrap_or_default();
+            old.read_exact_at(data, at)?;
+            let next = search.scan(data, |offset, leaves| {
+                for leaf in leaves {
+                    if let Some(source) = self.sources.get_mut(*leaf as usize) {
+                        *source = Some(at + offset as u64);
+                    }
+                }
+            });
+            at += next.max(1) as u64;
+        }
+        Ok(())
+    }
+
+    fn found(&self) -> usize {
+        self.sources.iter().flatten().count()
+    }
+
+    /// Writes what was found; the rest is a hole.
+    fn copy(&self, old: &File, to: &File) -> std::io::Result<()> {
+        to.set_len(self.len)?;
+        let mut buffer = vec![0; LEAF];
+        for (leaf, source) in self.sources.iter().enumerate() {
+            let Some(source) = source else { continue };
+            let data = buffer.get_mut(..self.leaf_len(leaf)).unwrap_or_default();
+            old.read_exact_at(data, *source)?;
+            to.write_all_at(data, leaf as u64 * LEN)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes that are missing of pieces of which something was found.
+    fn missing(&self, piece_length: u64) -> Vec<Range<u64>> {
+        let leaves = (piece_length / LEN).max(1) as usize;
+        let mut all: Vec<Range<u64>> = Vec::new();
+        for (piece, sources) in self.sources.chunks(leaves).enumerate() {
+            if sources.iter().all(Option::is_none) {
+                continue;
+            }
+            for leaf in (0..sources.len()).filter(|leaf| sources.get(*leaf).is_some_and(Option::is_none)) {
+                let start = (piece * leaves + leaf) as u64 * LEN;
+                let end = start + self.leaf_len(piece * leaves + leaf) as u64;
+                match all.last_mut().filter(|last| last.end == start) {
+                    Some(last) => last.end = end,
+                    None => all.push(start..end),
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Daemon {
+    /// What the leaves of a file are known by, from one on.
+    pub(crate) async fn fingerprints(
+        &self,
+        peer: &Peer,
+        cache: &str,
+        file: u32,
+        first: u32,
+    ) -> (Answer, Bytes) {
+        let nothing = (Answer::Absent, Bytes::new());
+        let Some((record, manifest)) = self.given_to(peer, cache) else { return nothing };
+        let Some(len) = manifest.file(file).filter(|f| !f.is_symlink()).map(|f| f.len()) else {
+            return nothing;
+        };
+        let leaves = u32::try_from(len.div_ceil(LEN)).unwrap_or(u32::MAX);
+        let last = first.saturating_add(TOLD).min(leaves);
+        if first >= last {
+            return nothing;
+        }
+        // Many ask for the same at the same time: the first of them has it read.
+        let Ok(turn) = self.comparing.acquire().await else { return nothing };
+        let key = manifest.file(file).and_then(|f| f.pieces_root()).map(|root| (root, first));
+        if let Some(told) = key.and_then(|key| self.told_before.get(&key)) {
+            drop(turn);
+            return self.give(Ok(told)).await;
+        }
+        let told = self.read(&record, &manifest, file, move |source| {
+            let (mut all, mut buffer) = (Vec::new(), vec![0; AT_ONCE * LEAF]);
+            for part in (first..last).step_by(AT_ONCE) {
+                let offset = u64::from(part) * LEN;
+                let leaves = u64::from(last - part).min(AT_ONCE as u64);
+                let data = buffer.get_mut(..(len - offset).min(leaves * LEN) as usize).unwrap_or_default();
+                source.read_exact_at(data, offset)?;
+                let known = data.chunks(LEAF).zip(digests(data));
+                all.extend(known.flat_map(|(leaf, digest)| Fingerprint::with(leaf, &digest).to_bytes()));
+            }
+            Ok(all)
+        });
+        let told = told.await.map(Bytes::from);
+        drop(turn);
+        if let (Some(key), Ok(told)) = (key, &told) {
+            self.told_before.keep(key, told.clone());
+        }
+        self.give(told).await
+    }
+
+    /// Parts of a file.
+    pub(crate) async fn leaves(
+        &self,
+        peer: &Peer,
+        cache: &str,
+        file: u32,
+        ranges: Vec<(u64, u64)>,
+    ) -> (Answer, Bytes) {
+        let nothing = (Answer::Absent, Bytes::new());
+        let Some((record, manifest)) = self.given_to(peer, cache) else { return nothing };
+        let Some(len) = manifest.file(file).filter(|f| !f.is_symlink()).map(|f| f.len()) else {
+            return nothing;
+        };
+        let within =
+            |(offset, n): &(u64, u64)| *n > 0 && offset.checked_add(*n).is_some_and(|end| end <= len);
+        let total = ranges.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+        if !ranges.iter().all(within) || total.is_none_or(|total| total == 0 || total > GIVEN) {
+            return nothing;
+        }
+        let Ok(turn) = self.comparing.acquire().await else { return nothing };
+        let told = self.read(&record, &manifest, file, move |source| {
+            let mut all = Vec::new();
+            for (offset, n) in ranges {
+                let from = all.len();
+                all.resize(from + n as usize, 0);
+                source.read_exact_at(all.get_mut(from..).unwrap_or_default(), offset)?;
+            }
+            Ok(all)
+        });
+        let told = told.await.map(Bytes::from);
+        drop(turn);
+        self.give(told).await
+    }
+
+    /// A cache that is here, for a node that it was granted to.
+    pub(crate) fn given_to(&self, peer: &Peer, cache: &str) -> Option<(Arc<CacheRecord>, Arc<Manifest>)> {
+        let record = cache.parse::<CacheId>().ok().and_then(|id| self.depot.cache(id))?;
+        let content = record.content.filter(|content| self.swarms.admits(content, peer.node))?;
+        let manifest = record.is_committed().then(|| self.manifest(record.id, content).ok()).flatten()?;
+        Some((record, manifest))
+    }
+
+    /// Reads a file of a cache.
+    async fn read(
+        &self,
+        record: &CacheRecord,
+        manifest: &Arc<Manifest>,
+        file: u32,
+        work: impl FnOnce(&File) -> std::io::Result<Vec<u8>> + Send + 'static,
+    ) -> Result<Vec<u8>, String> {
+        let (depot, id, manifest) = (self.depot.clone(), record.id, manifest.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            let (root, home) = open_view(&depot, id, &manifest).map_err(|e| e.to_string())?;
+            let file = manifest.file(file).ok_or("there is no such file")?;
+            let source = root.open_file(file.path().below(&home)).map_err(|e| e.to_string())?;
+            work(&source).map_err(|e| e.to_string())
+        });
+        reading.await.map_err(|e| e.to_string())?
+    }
+
+    async fn give(&self, told: Result<Bytes, String>) -> (Answer, Bytes) {
+        match told {
+            Ok(bytes) => {
+                self.limits.throttle.send(bytes.len() as u64).await;
+                (Answer::Ok, bytes)
+            }
+            Err(why) => (Answer::Rejected { why }, Bytes::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_asked_for_in_parts() {
+        let plan = Plan { len: 9 * LEN + 5, sources: vec![None; 10] };
+        assert!(plan.missing(4 * LEN).is_empty(), "pieces of which nothing is here come by the swarm");
+        let mut sources = vec![Some(0); 10];
+        for leaf in [1, 2, 4, 9] {
+            sources[leaf] = None;
+        }
+        let plan = Plan { len: 9 * LEN + 5, sources };
+        assert_eq!(plan.missing(4 * LEN), [LEN..3 * LEN, 4 * LEN..5 * LEN, 9 * LEN..9 * LEN + 5]);
+        let all = batches(vec![0..GIVEN + 5, 2 * GIVEN..2 * GIVEN + 7]);
+        assert_eq!(all, [vec![(0, GIVEN)], vec![(GIVEN, 5), (2 * GIVEN, 7)]]);
+    }
+
+    #[test]
+    fn a_new_file_is_put_together_of_an_old_one() {
+        let old: Vec<u8> = (0..20 * LEAF).map(|i| ((i * i) >> 7) as u8 ^ (i >> 9) as u8).collect();
+        let mut new = old.clone();
+        new.splice(5 * LEAF + 3..5 * LEAF + 3, *b"put in");
+        new.extend(b"at the end");
+        let dir = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+        std::fs::write(&a, &old).unwrap();
+        let (source, to) = (File::open(&a).unwrap(), File::create_new(&b).unwrap());
+        let leaves: Vec<Fingerprint> = new.chunks(LEAF).map(Fingerprint::of).collect();
+        let plan = Plan::new(&leaves, &source, old.len() as u64, new.len() as u64).unwrap();
+        plan.copy(&source, &to).unwrap();
+        let missing = plan.missing(1 << 30);
+        assert!(missing.iter().map(|range| range.end - range.start).sum::<u64>() <= 2 * LEN, "{missing:?}");
+        for range in missing {
+            to.write_all_at(&new[range.start as usize..range.end as usize], range.start).unwrap();
+        }
+        assert_eq!(std::fs::read(&b).unwrap(), new);
+    }
+}

@@ -1,0 +1,236 @@
+//! Who may have a cache is asked, until one grants it and is believed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tidecast_depot::CacheRecord;
+use tidecast_identity::NodeKey;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::assembly::Daemon;
+use crate::directory::names::speaks_for;
+use crate::links::link::{Link, LinkError};
+use crate::links::trust::Trust;
+use crate::model::attributes::Attributes;
+use crate::model::message::{Answer, Ask, Granted, Want};
+use crate::model::name::CacheName;
+use crate::transfer::fetch::PATIENCE;
+use crate::transfer::requests::{Failed, Stand};
+
+/// The next source is asked besides when the last has not answered for so long.
+const HEDGE: Duration = Duration::from_millis(400);
+
+/// What somebody has granted.
+pub(crate) struct Grant {
+    pub(crate) link: Arc<Link>,
+    pub(crate) granted: Granted,
+    pub(crate) about: CacheRecord,
+}
+
+/// What those said who were asked.
+struct Heard {
+    last: Option<Failed>,
+    wait: Option<(u64, String)>,
+}
+
+/// Asks those who may have it until one grants it.
+pub(crate) async fn ask(
+    daemon: &Arc<Daemon>,
+    name: &CacheName,
+    want: &Want,
+    tell: &watch::Sender<Stand>,
+) -> Result<Grant, Failed> {
+    let began = Instant::now();
+    loop {
+        let mut heard = Heard { last: None, wait: None };
+        if let Some(grant) = ask_all(daemon, name, want, &mut heard).await {
+            return Ok(grant);
+        }
+        match heard.wait {
+            Some((seconds, why)) if began.elapsed() < PATIENCE => {
+                tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
+            _ => return Err(heard.end(daemon, name).await),
+        }
+    }
+}
+
+/// Asks one after the other, the next also when the last takes long: some may be dead without anybody knowing yet.
+async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mut Heard) -> Option<Grant> {
+    let mut left = daemon.sources(name, &want.reader).await.into_iter();
+    let mut asking = JoinSet::new();
+    loop {
+        if let Some(link) = left.next() {
+            let ask = Ask::Want(want.clone());
+            asking.spawn(async move { (link.ask(&ask, Bytes::new()).await, link) });
+        }
+        tokio::select! {
+            Some(answered) = asking.join_next() => {
+                let Ok((answer, link)) = answered else { continue };
+                if let Some(grant) = heard.judge(daemon, name, link, answer.map(|(answer, _)| answer)) {
+                    return Some(grant);
+                }
+            }
+            () = tokio::time::sleep(HEDGE), if left.len() > 0 => {}
+            else => return None,
+        }
+    }
+}
+
+impl Heard {
+    /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
+    async fn end(self, daemon: &Daemon, name: &CacheName) -> Failed {
+        let mut last = match self.last {
+            Some(last) => last,
+            None => match daemon.nobody_to_ask(name.origin.as_deref()).await {
+                Some(why) => Failed::new("absent", format!("{name} cannot be had: {why}")),
+                None => Failed::new("unreachable", format!("no host is known that has {name}")),
+            },
+        };
+        if matches!(last.kind, "unreachable" | "absent") {
+            last.why = daemon.peers.with_refusals(last.why);
+        }
+        last
+    }
+
+    fn judge(
+        &mut self,
+        daemon: &Daemon,
+        name: &CacheName,
+        link: Arc<Link>,
+        answer: Result<Answer, LinkError>,
+    ) -> Option<Grant> {
+        let peer = link.peer.hello.name.clone();
+        let failed = |kind, why: String| Failed::new(kind, format!("{peer}: {why}"));
+        match answer {
+            Ok(Answer::Cache(granted)) => {
+                let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
+                let about = about.map_err(|error| format!("it talks nonsense: {error}"));
+                let believed = about.and_then(|about| {
+                    is_theirs(&link, name, &about, daemon.peers.trust(), &daemon.certified)?;
+                    Ok(about)
+                });
+                match believed {
+                    Ok(about) => return Some(Grant { link, granted: *granted, about }),
+                    Err(why) => {
+                        tracing::warn!(peer, %name, why, "an answer is not believed");
+                        self.last = Some(failed("unreachable", why));
+                    }
+                }
+            }
+            Ok(Answer::Absent) if self.last.as_ref().is_none_or(|last| last.kind == "unreachable") => {
+                let why = format!("there is no cache {name}, or it is not yours to read");
+                self.last = Some(Failed::new("absent", why));
+            }
+            Ok(Answer::Absent) => {}
+            Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
+            Ok(Answer::Rejected { why }) => self.last = Some(failed("rejected", why)),
+            Ok(_) => self.last = Some(failed("unreachable", "it does not understand".into())),
+            Err(error) => {
+                daemon.fetches.shun(link.peer.addr);
+                self.last = Some(Failed::new("unreachable", error.to_string()));
+            }
+        }
+        None
+    }
+}
+
+/// Whether what was granted is what was asked for, and made by the origin whose name it has: the other is that itself, or
+/// shows the origin's word for it.
+fn is_theirs(
+    link: &Link,
+    name: &CacheName,
+    about: &CacheRecord,
+    trust: &Trust,
+    key: &NodeKey,
+) -> Result<(), &'static str> {
+    is_asked_for(name, about)?;
+    if link.peer.hello.name == about.origin && speaks_for(&link.peer.identity, about) {
+        return Ok(());
+    }
+    let word = Attributes::of(about).named.ok_or("it shows no word of the origin for it")?;
+    word.proves(about, trust, key)
+}
+
+/// Whether a record is that of a whole cache of this name.
+pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), &'static str> {
+    let asked = name.name == about.name
+        && name.origin.as_ref().is_none_or(|origin| *origin == about.origin)
+        && name.version.is_none_or(|version| about.version == Some(version));
+    if asked && about.is_committed() && about.version.is_some() {
+        return Ok(());
+    }
+    Err("it answers with another cache than was asked for")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidecast_identity::{Identity, NodeId};
+
+    use super::*;
+    use crate::links::link::{Peer, Serve};
+    use crate::model::message::Hello;
+
+    struct Nobody;
+
+    impl Serve for Nobody {
+        async fn serve(self: Arc<Self>, _: &Peer, _: Ask, _: Bytes) -> (Answer, Bytes) {
+            (Answer::Absent, Bytes::new())
+        }
+    }
+
+    fn link(identity: Identity, name: &str) -> Arc<Link> {
+        let hello = Hello {
+            name: name.into(),
+            card: String::new(),
+            addresses: vec![],
+            machine: String::new(),
+            started: 0,
+            user: None,
+            clock: 0,
+        };
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { node: NodeId([1; 32]), identity, hello, addr, called: true };
+        Link::new(peer, tokio::io::duplex(1).0, Arc::new(Nobody)).0
+    }
+
+    fn about(text: &str) -> CacheRecord {
+        let size = serde_json::json!({ "bytes": 1, "inodes": 1 });
+        let mut record = serde_json::json!({
+            "id": 1, "origin": "head", "name": "nt", "version": 2, "owner": "root", "mode": 0o444, "state": "COMMITTED",
+            "declared": size, "created": 1, "last_used": 1, "lease_until": 1,
+        });
+        let changed: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+        record.as_object_mut().unwrap().extend(changed);
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn nobody_is_believed_about_another_cache_and_without_the_origins_word_only_the_origin() {
+        let (head, host) =
+            (link(Identity::Host("head".into()), "head"), link(Identity::Host("node1".into()), "node1"));
+        let alice = link(Identity::User("alice".into()), "alice.node1");
+        let (trust, key) = (Trust::open(None).unwrap(), NodeKey::generate().unwrap());
+        let judge = |link: &Arc<Link>, name: &str, changed: &str| {
+            is_theirs(link, &name.parse().unwrap(), &about(changed), &trust, &key).is_ok()
+        };
+        assert!(
+            judge(&head, "head/nt", "{}") && judge(&head, "nt@2", "{}") && judge(&head, "head/nt@2", "{}")
+        );
+        for name in ["head/nr", "other/nt", "head/nt@1"] {
+            assert!(!judge(&head, name, "{}"), "{name}");
+        }
+        for changed in [r#"{"state": "UPLOADING"}"#, r#"{"version": null}"#] {
+            assert!(!judge(&head, "head/nt", changed), "{changed}");
+        }
+        assert!(!judge(&host, "head/nt", "{}"));
+        assert!(!judge(&alice, "head/nt", "{}"));
+        assert!(!judge(&alice, "head/nt", r#"{"owner": "alice"}"#));
+        assert!(!judge(&alice, "alice.node1/nt", r#"{"origin": "alice.node1"}"#));
+        assert!(judge(&alice, "alice.node1/nt", r#"{"origin": "alice.node1", "owner": "alice"}"#));
+    }
+}

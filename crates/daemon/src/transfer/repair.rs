@@ -1,0 +1,299 @@
+//! The check of the store. What it finds damaged is brought again from whoever has a copy, this host's own caches too: contents
+//! are named by their roots, so nobody has to be believed. What comes is put in the place of the old, and the cache is the same
+//! version as before.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidecast_depot::{CacheId, CacheRecord, Depth, Report};
+use tidecast_metainfo::Manifest;
+use tidecast_store::Select;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::assembly::Daemon;
+use crate::host::caller::Caller;
+use crate::links::link::Link;
+use crate::model::api_error::ApiError;
+use crate::model::message::{Answer, Ask, Want};
+use crate::model::name::CacheName;
+use crate::model::types::Checked;
+use crate::transfer::fetch;
+use crate::transfer::grant::Grant;
+use crate::transfer::requests::{Failed, Stand};
+
+/// All repairs after one check take no longer than this, and the time in which what is lacking comes at this rate, bytes a second.
+const PATIENCE: Duration = Duration::from_secs(600);
+const RATE: u64 = 4 << 20;
+/// Whoever has it says so within this time.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Sources that are tried for one cache.
+const TRIES: usize = 8;
+
+impl Daemon {
+    /// Verifies all that is here, and repairs from other hosts what is damaged. What nobody else has stays INVALID.
+    pub(crate) async fn fsck(self: &Arc<Self>, caller: &Caller) -> Result<Checked, ApiError> {
+        if !caller.rules() {
+            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
+        }
+        let _one = self.checking.lock().await;
+        let report = self.looked_through().await?;
+        // Swarms have what was damaged open.
+        let touched = report.bad.iter().chain(&report.mended).flat_map(|bad| bad.caches.clone());
+        self.serve_no_more(touched).await;
+        let lacking: u64 = report.bad.iter().map(|bad| bad.len).sum();
+        let until = Instant::now() + PATIENCE + Duration::from_secs(lacking / RATE);
+        let mut checked = Checked {
+            clean: report.is_clean(),
+            caches: report.caches,
+            objects: report.objects,
+            bytes: report.bytes,
+            damaged: (report.bad.len() + report.mended.len()) as u64,
+            repaired: report.mended.len() as u64,
+            views: self.names_of(&report.views),
+            restored: self.names_of(&report.restored),
+            orphans: report.orphans,
+            ..Checked::default()
+        };
+        for id in report.invalid {
+            self.repair_by(until, id, caller, &mut checked).await;
+        }
+        checked.lost = checked.damaged.saturating_sub(checked.repaired);
+        checked.bad = checked.lost;
+        self.changed.notify_one();
+        Ok(checked)
+    }
+
+    /// What is damaged; where manifests were, after they have been brought again.
+    async fn looked_through(self: &Arc<Self>) -> Result<Report, ApiError> {
+        let check = |depot: &tidecast_depot::Depot| depot.fsck(Depth::Bytes, &mut |_, _| Ok(false));
+        let first = self.on_disk(check).await?;
+        let until = Instant::now() + PATIENCE;
+        let mut brought = false;
+        for id in &first.invalid {
+            let id = *id;
+            let whole = move |depot: &tidecast_depot::Depot| Ok::<_, ApiError>(depot.lacks(id).is_ok());
+            if self.on_disk(whole).await? {
+                continue;
+            }
+            let tried = timeout_at(until, self.bring_manifest(id)).await;
+            match tried.unwrap_or_else(|_| Err(Failed::new("wait", "it takes too long"))) {
+                Ok(()) => brought = true,
+                Err(failed) => {
+                    tracing::warn!(cache = %id, why = failed.why, "no manifest is to be had for a damaged one")
+                }
+            }
+        }
+        if !brought {
+            return Ok(first);
+        }
+        let again = self.on_disk(check).await?;
+        Ok(Report {
+            mended: [first.mended, again.mended].concat(),
+            views: [first.views, again.views].concat(),
+            restored: [first.restored, again.restored].concat(),
+            orphans: first.orphans + again.orphans,
+            ..again
+        })
+    }
+
+    /// Brings the manifest of a cache again, from the first who gives it.
+    async fn bring_manifest(self: &Arc<Self>, id: CacheId) -> Result<(), Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        let record = self.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let (name, want) = self.wanting(&record)?;
+        let mut last = nobody();
+        for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
+            let given = match self.granted(link, &record, &want).await {
+                Ok(grant) => fetch::manifest(&grant).await,
+                Err(failed) => Err(failed),
+            };
+            match given {
+                Ok(manifest) => {
+                    let put = move |depot: &tidecast_depot::Depot| depot.put_manifest(id, &manifest);
+                    return self.on_disk(put).await.map_err(|e| failed(&e.why));
+                }
+                Err(failed) => last = failed,
+            }
+        }
+        Err(last)
+    }
+
+    /// What is asked of those who may have this cache.
+    fn wanting(&self, record: &CacheRecord) -> Result<(CacheName, Want), Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        let name: CacheName = record.full_name().parse().map_err(|e| failed(&e))?;
+        let want = Want {
+            name: name.to_string(),
+            cache: None,
+            reader: record.owner.clone(),
+            groups: record.group.iter().cloned().collect(),
+            ad: self.ad().map_err(|e| failed(&e))?.to_string(),
+        };
+        Ok((name, want))
+    }
+
+    /// Repairs a cache if it can be done in time, and counts what has become of it.
+    async fn repair_by(
+        self: &Arc<Self>,
+        until: Instant,
+        id: CacheId,
+        caller: &Caller,
+        checked: &mut Checked,
+    ) {
+        let late = Err(Failed::new("wait", "it takes too long"));
+        let repaired = match Instant::now() < until {
+            true => timeout_at(until, self.repair(id)).await.unwrap_or(late),
+            false => late,
+        };
+        let outcome = match repaired {
+            Ok(report) => {
+                checked.repaired += report.mended.len() as u64;
+                checked.restored.extend(self.names_of(&report.restored));
+                "ok".to_owned()
+            }
+            Err(failed) => failed.why,
+        };
+        let Some(record) = self.depot.cache(id) else { return };
+        self.note(&caller.name, "repair", &record.full_name(), &outcome);
+        if !record.is_committed() {
+            tracing::warn!(cache = record.full_name(), why = outcome, "a damaged cache is not repaired");
+            checked.invalid.push(record.full_name());
+        }
+    }
+
+    fn names_of(&self, ids: &[CacheId]) -> Vec<String> {
+        ids.iter().map(|id| self.depot.cache(*id).map_or_else(|| id.to_string(), |r| r.full_name())).collect()
+    }
+
+    async fn serve_no_more(&self, caches: impl Iterator<Item = CacheId>) {
+        let contents: std::collections::HashSet<[u8; 32]> =
+            caches.filter_map(|id| self.depot.cache(id)?.content).collect();
+        for content in contents.iter().filter(|content| self.swarms.only_seeds(content)) {
+            self.swarms.stop(content).await;
+        }
+    }
+
+    /// Brings what a damaged cache lacks, from the first who gives it.
+    async fn repair(self: &Arc<Self>, id: CacheId) -> Result<Report, Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        // It would be the first to be evicted. That we look at it is no use of it.
+        let _busy = self.depot.busy(id, 0).map_err(|e| failed(&e))?;
+        let record = self.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let (manifest, lacking) =
+            self.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
+        let manifest = Arc::new(manifest);
+        if lacking.is_empty() {
+            return self.mend(id, HashMap::new()).await;
+        }
+        let (name, want) = self.wanting(&record)?;
+        let mut last = nobody();
+        for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
+            let brought = match self.granted(link, &record, &want).await {
+                Ok(grant) => self.bring_lacking(&grant, &want, &manifest, &lacking).await,
+                Err(failed) => Err(failed),
+            };
+            match brought {
+                Ok(dir) => return self.mend(id, places(&manifest, &lacking, &dir)).await,
+                Err(failed) => last = failed,
+            }
+        }
+        Err(last)
+    }
+
+    /// Whether somebody gives this content. Whose word stands for its name is no matter: it is known here.
+    async fn granted(&self, link: Arc<Link>, record: &CacheRecord, want: &Want) -> Result<Grant, Failed> {
+        let who = link.peer.hello.name.clone();
+        let failed = |why: &str| Failed::new("unreachable", format!("{who}: {why}"));
+        let asked = timeout(ANSWER, link.ask(&Ask::Want(want.clone()), Bytes::new())).await;
+        let granted = match asked.map_err(|_| failed("it does not answer"))? {
+            Ok((Answer::Cache(granted), _)) => granted,
+            Ok((Answer::Wait { why, .. } | Answer::Rejected { why }, _)) => return Err(failed(&why)),
+            Ok(_) => return Err(failed("it does not have it")),
+            Err(error) => return Err(failed(&error.to_string())),
+        };
+        let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
+        let about = about.map_err(|error| failed(&format!("it talks nonsense: {error}")))?;
+        if about.content != record.content {
+            return Err(failed("it has another content by this name"));
+        }
+        Ok(Grant { link, granted: *granted, about })
+    }
+
+    /// Fetches these files into a directory of their own.
+    async fn bring_lacking(
+        self: &Arc<Self>,
+        grant: &Grant,
+        want: &Want,
+        manifest: &Arc<Manifest>,
+        lacking: &[u32],
+    ) -> Result<PathBuf, Failed> {
+        let content = manifest.hash_v2().unwrap_or_default();
+        if self.swarms.runs(&content) && !self.swarms.only_seeds(&content) {
+            return Err(Failed::new("wait", "it is on its way already"));
+        }
+        let dir = self.on_disk(tidecast_depot::Depot::repairs).await;
+        let dir = dir.map_err(|e| Failed::new("internal", e.why))?;
+        let method = fetch::method(self, grant)?;
+        let _turn = self.fetches.turn(grant.link.peer.node).await;
+        let swarm = Ended { daemon: self.clone(), content: Some(content) };
+        let (tell, _) = watch::channel(Stand::Waiting { why: String::new(), bytes: 0, total: 0 });
+        let files = Some(Select::Files(lacking.to_vec()));
+        let bring = fetch::Bring { dir: dir.clone(), missing: files, bases: Vec::new() };
+        let moved = fetch::transfer(self, grant, manifest, bring, want, method, &tell).await;
+        swarm.end().await;
+        moved.map(|()| dir)
+    }
+
+    /// Puts what was brought in its place.
+    async fn mend(&self, id: CacheId, places: HashMap<[u8; 32], PathBuf>) -> Result<Report, Failed> {
+        let mend = move |depot: &tidecast_depot::Depot| {
+            let report = depot.mend(id, &mut |bad, to| match places.get(&bad.root) {
+                Some(path) => io::copy(&mut depot.open_brought(path)?, to).map(|_| true),
+                None => Ok(false),
+            });
+            // What was copied is of no more use.
+            depot.repairs()?;
+            report
+        };
+        self.on_disk(mend).await.map_err(|e| Failed::new("internal", e.why))
+    }
+}
+
+fn nobody() -> Failed {
+    Failed::new("unreachable", "nobody is known who has it")
+}
+
+/// Ends a swarm that has fetched, also where its task is given up.
+struct Ended {
+    daemon: Arc<Daemon>,
+    content: Option<[u8; 32]>,
+}
+
+impl Ended {
+    async fn end(mut self) {
+        if let Some(content) = self.content.take() {
+            self.daemon.swarms.stop(&content).await;
+        }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let Some(content) = self.content else { return };
+        let daemon = self.daemon.clone();
+        tokio::spawn(async move { daemon.swarms.stop(&content).await });
+    }
+}
+
+/// Where each content lies that was brought.
+fn places(manifest: &Manifest, files: &[u32], dir: &Path) -> HashMap<[u8; 32], PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let top = dir.join(std::ffi::OsStr::from_bytes(manifest.name_bytes()));
+    let files = files.iter().filter_map(|index| manifest.file(*index));
+    files.filter_map(|file| Some((file.pieces_root()?, file.path().below(&top)))).collect()
+}
