@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
+from support import alone  # noqa: E402
 from support.daemons import Site  # noqa: E402
 from support.mounts import Mounts, needs_mounts  # noqa: E402
 from support.proc import Proc  # noqa: E402
@@ -27,6 +28,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root and network namespaces")
+    alone.register(config)
 
 
 def pytest_collection_modifyitems(items):
