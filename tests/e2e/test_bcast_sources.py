@@ -63,6 +63,7 @@ def test_who_sees_another_file_is_no_source(tide, launcher, tmp_path):
     assert all(s["sent"] == 0 for s in done["sources"]), "nothing of the stale file was sent"
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_sources_make_up_for_a_slow_origin_and_for_each_other(lab, node, tmp_path):
     lab("up", "single:7@50mbit")

@@ -67,6 +67,7 @@ def getter(tide, what, tmp_path, *words):
     return get
 
 
+@pytest.mark.alone
 @PREFIXES
 def test_a_share_is_open_to_ticket_holders(tide, start, port, data, tmp_path, prefix):
     at = port()
@@ -74,6 +75,7 @@ def test_a_share_is_open_to_ticket_holders(tide, start, port, data, tmp_path, pr
     withstand(start, proc.process.pid, ["127.0.0.1", at], getter(tide, ticket, tmp_path), prefix)
 
 
+@pytest.mark.alone
 def test_a_share_is_open_to_a_ticket_holder_at_the_address_of_the_flood(tide, start, port, data, tmp_path):
     at = port()
     proc, ticket = tide.share(data, f"127.0.0.1:{at}")
@@ -82,6 +84,7 @@ def test_a_share_is_open_to_a_ticket_holder_at_the_address_of_the_flood(tide, st
         assert timed(get) < 20
 
 
+@pytest.mark.alone
 def test_descriptors_that_run_out_keep_nobody_out(tide, start, port, data, tmp_path):
     """Unproven connections give theirs back."""
     at = port()
@@ -95,6 +98,7 @@ def test_descriptors_that_run_out_keep_nobody_out(tide, start, port, data, tmp_p
         assert timed(get) < 20
 
 
+@pytest.mark.alone
 def test_a_seeder_in_the_open_is_open(tide, start, port, data, tmp_path):
     at = port()
     manifest = tide.publish(data, tmp_path / "t.torrent")
@@ -103,6 +107,7 @@ def test_a_seeder_in_the_open_is_open(tide, start, port, data, tmp_path):
     withstand(start, proc.process.pid, ["127.0.0.1", at], get, BITTORRENT)
 
 
+@pytest.mark.alone
 @PREFIXES
 def test_a_daemon_is_open_to_daemons(site, start, data, tmp_path, prefix):
     origin, node = site.host("head"), site.host("node1")
@@ -131,6 +136,7 @@ def listening(pid: int) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.alone
 def test_a_coordinator_is_open_to_its_workers(tide, start, data, tmp_path, launcher):
     """All its listeners: of the control channel and of data."""
     def bcast(name: str, flooded: bool) -> tuple[float, int]:
@@ -162,6 +168,7 @@ def test_a_coordinator_is_open_to_its_workers(tide, start, data, tmp_path, launc
     print(f"before {before:.3f} s, during {during:.3f} s, {(grown - usual) / (1 << 20):.1f} MiB")
 
 
+@pytest.mark.alone
 def test_rank_0_is_open_to_its_ranks(built, start, port):
     env = {"TIDECAST_LIBRARY": str(built / "libtidecast.so"), "PYTHONPATH": str(ROOT / "python")}
     script = pathlib.Path(__file__).with_name("rank.py")
@@ -191,6 +198,7 @@ def test_rank_0_is_open_to_its_ranks(built, start, port):
     print(f"before {before:.3f} s, during {during:.3f} s, {grown / (1 << 20):.1f} MiB")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("prefix", [b"", b"GET /announce?info_hash=aaaa"], ids=["silent", "head"])
 def test_a_tracker_is_open(tide, start, port, prefix):
     at = port()
@@ -204,6 +212,7 @@ def test_a_tracker_is_open(tide, start, port, prefix):
     withstand(start, proc.process.pid, ["127.0.0.1", at], announce, prefix, tries=9)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming another user needs root")
 @pytest.mark.parametrize("prefix", [b"", b"GET /v1/daemon HTTP/1.1\r\nhost"], ids=["silent", "head"])
 def test_one_user_keeps_no_other_from_the_daemon(built, tmp_path, start, prefix):
@@ -217,6 +226,7 @@ def test_one_user_keeps_no_other_from_the_daemon(built, tmp_path, start, prefix)
     withstand(start, host.daemon.process.pid, str(host.socket), ask, prefix, tries=9, user=NOBODY)
 
 
+@pytest.mark.alone
 def test_a_ticket_holder_far_away_gets_in_during_floods_of_its_own_site(lab, node, start, data, tmp_path):
     """A round trip of 300 ms, 1 % of packets lost, and floods from its neighbour and from its own address."""
     lab("up", "bordeaux:1,2@20mbit,delay=150ms,loss=1%")

@@ -66,6 +66,7 @@ def test_as_many_copies_as_were_asked_for_are_kept_and_no_more(site, data):
     assert len(holders(hosts[0], "node0/nt")) == 3 and "node0" in holders(hosts[0], "node0/nt")
 
 
+@pytest.mark.alone
 def test_an_administrator_rules_all_hosts_that_obey_his(site, data):
     head, one, two = circle(site, 3)
 

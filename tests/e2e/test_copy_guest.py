@@ -459,6 +459,7 @@ def test_a_handshake_ends_in_time_however_slowly_it_goes(server):  # noqa: F811
     assert 5 < time.monotonic() - began < 30
 
 
+@pytest.mark.alone
 def test_half_open_connections_of_one_address_delay_nobody_of_another(here, server, place):  # noqa: F811
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -42,6 +42,7 @@ def serve(tide, start, ns, root):
     return server.until("its URL", lambda: server.out.split("\n")[0] if "\n" in server.out else "")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("ends", [0], indirect=True)
 def test_a_window_that_is_small_for_the_way_is_the_verdict(tide, start, ends, tmp_path):
     here, there = ends
@@ -54,6 +55,7 @@ def test_a_window_that_is_small_for_the_way_is_the_verdict(tide, start, ends, tm
     assert end["wire"]["window_limited"] > end["wire"]["busy"] / 4 and end["wire"]["round_trip"] >= 0.04, end["wire"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("ends", [8_000_000], indirect=True)
 def test_progress_moves_with_the_bytes_of_a_slow_link(tide, start, ends, tmp_path):
     """A link of 8 Mbit/s needs 4 s for a block of 4 MiB: what is shown moves between."""

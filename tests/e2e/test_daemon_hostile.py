@@ -81,6 +81,7 @@ def test_every_call_says_the_same_of_anothers_cache_and_of_none(host, data, plac
     assert host.http("POST", "/v1/fsck")[1]["clean"]
 
 
+@pytest.mark.alone
 @needs_root
 def test_what_is_anothers_takes_as_long_as_what_is_not_there(host, data):
     made = host.create("own", data, "--private")
