@@ -215,13 +215,16 @@ def test_python_hands_keys_over_by_descriptor(monkeypatch):
 
 def test_the_key_of_a_field_is_given_in_every_way(node, port, tmp_path):
     kept = keep(tmp_path / "field", KEY)
+    (tmp_path / "three.raw").write_bytes(os.urandom(3 * 8**3 * 4))
     first, name = port(), f"secrets{os.getpid()}"
     with Watch(KEY):
         recv = node("recv").start(node("recv").argv("--json", "field", "recv", "--listen", f"127.0.0.1:{first}", "--streams", 1, "--name", name,
                                                     "--key", f"@{kept}", "--steps", 3), env=node("recv").env)
         started = recv.until("it listens", lambda: [e for e in recv.events() if e["event"] == "started"])[0]
         assert f"--key @{kept}" in started["send"] and KEY not in started["send"]
-        words = ["field", "send", "demo:gray-scott:8", "--to", f"127.0.0.1:{first}", "--streams", "1", "--rate", "2mbit", "--steps"]
+        # A file: a live source sends to whoever is there, and does not wait until the receiver has accepted its session.
+        words = ["field", "send", str(tmp_path / "three.raw"), "--shape", "8,8,8", "--to", f"127.0.0.1:{first}", "--streams", "1", "--rate", "2mbit",
+                 "--steps"]
         for at, (how, stdin, env) in enumerate([(["--key", f"@{kept}"], "", {}), (["--key", "-"], KEY, {}), ([], "", {"TIDECAST_FIELD_KEY": KEY})]):
             done = run(node("send"), *words, f"{at}:{at + 1}", *how, stdin=stdin, env=env)
             assert done.returncode == 0, done.stderr

@@ -10,7 +10,9 @@ def processes(node, **of) -> list[dict]:
     return [one for one in found if all(one.get(key) == value for key, value in of.items())]
 
 
-def test_nothing_runs(tide):
+def test_nothing_runs(tide, tmp_path):
+    # Where other tests' commands without a run-time directory tell of themselves.
+    tide.env["TMPDIR"] = str(tmp_path)
     status = tide("status")
     assert "nothing is mounted" in status.out or os.path.exists(f"/run/user/{os.getuid()}/tidecast"), status.story()
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from support.fieldpeer import CONTROL, XYZ, curve, slab
 
+SO_RCVBUFFORCE = 33  # Linux; not among Python's names
 HELLO = ("version", "stream", "streams", "first", "here", "packing", "morton", "session", "challenge", "nx", "ny", "nz", "values",
          "first_step", "steps", "batch", "data", "parity", "rate", "name")
 
@@ -152,6 +153,10 @@ def neighbours(count: int) -> tuple[list[socket.socket], int]:
                 s.close()
             continue
         for s in sockets:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            # A reader in Python stands still for a while on a busy machine; beyond what the system allows to all only root gets.
+            try:
+                s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+            except PermissionError:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         return sockets, first
     raise OSError("no neighbouring ports are free")
