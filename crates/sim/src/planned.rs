@@ -23,10 +23,11 @@ pub fn first_epoch(topology: &Topology, knows: Knows, stripes: u16, seed: u64) -
     Epoch { number: 1, source: 0, members: members(topology, knows), places, stripes, seed }
 }
 
-/// How many stripes such a broadcast has.
+/// How many stripes such a broadcast has. The rate of the receivers' links was told, or tried.
 #[must_use]
 pub fn stripes(topology: &Topology, knows: Knows, size: u64, piece: u32) -> u16 {
-    stripes_for(&members(topology, knows), size, piece)
+    let rate = topology.nodes.iter().skip(1).map(|node| node.rate / 8).max().unwrap_or(0);
+    stripes_for(&members(topology, knows), size, piece, rate)
 }
 
 fn members(topology: &Topology, knows: Knows) -> Vec<Member> {

@@ -17,26 +17,29 @@ use crate::plan::Issue;
 /// Where members are; everyone at one place without a topology.
 pub(super) struct Planning {
     planner: Planner,
+    /// Of a host's link, bits per second; 0 where it is not known.
+    link_rate: u64,
     began: Instant,
     /// The origin's own complaints.
     complaints: Option<mpsc::Receiver<Complained>>,
 }
 
 impl Planning {
-    /// The first epoch, with these members; the origin is number 0.
+    /// The first epoch, with these members; the origin is number 0. `link_rate`: of a host, bits per second, or 0.
     pub(super) fn new(
         members: Vec<Member>,
         topology: Option<&Map>,
         size: (u64, u32),
+        link_rate: u64,
         shape: Shape,
         complaints: Option<mpsc::Receiver<Complained>>,
     ) -> Result<Self, Error> {
-        let stripes = stripes(&members, size, shape);
+        let stripes = stripes(&members, size, link_rate, shape);
         let places = topology.map_or_else(|| vec![Place::default()], |map| map.places().to_vec());
         let epoch = Epoch { number: 0, source: 0, members, places, stripes, seed: rand::random() };
         let planner = Planner::new(Time(0), epoch, shape);
         let planner = planner.map_err(|e| Error::Network(format!("no plan: {e}")))?;
-        Ok(Self { planner, began: Instant::now(), complaints })
+        Ok(Self { planner, link_rate, began: Instant::now(), complaints })
     }
 
     fn now(&self) -> Time {
@@ -55,7 +58,7 @@ impl Planning {
         let beside = epoch.members.iter_mut().filter(|m| m.part == Part::Source);
         beside.for_each(|m| m.part = Part::Out);
         let shape = self.planner.shape();
-        epoch.stripes = stripes(&epoch.members, size, shape);
+        epoch.stripes = stripes(&epoch.members, size, self.link_rate, shape);
         Ok(Issue::new(&epoch, shape))
     }
 
@@ -88,15 +91,16 @@ impl Planning {
     }
 }
 
-/// How many trees it takes to bring so many bytes, in such pieces, to these members; the first of them is the origin.
-fn stripes(members: &[Member], (bytes, piece): (u64, u32), shape: Shape) -> u16 {
+/// How many trees it takes to bring so many bytes, in such pieces, to these members over links of this rate (bits per
+/// second, or 0); the first member is the origin.
+fn stripes(members: &[Member], (bytes, piece): (u64, u32), link_rate: u64, shape: Shape) -> u16 {
     let sources = 1 + members.iter().filter(|m| m.part == Part::Source).count();
     let receivers = members.len().saturating_sub(sources);
     match shape {
         Shape::Striped => {
             // Of several sources each is the root of as many stripes, at least of one.
             let sources = sources.min(receivers).clamp(1, usize::from(MAX_STRIPES)) as u16;
-            let stripes = stripes_for(members, bytes, piece).max(sources);
+            let stripes = stripes_for(members, bytes, piece, link_rate / 8).max(sources);
             stripes - stripes % sources
         }
         Shape::Chain | Shape::Binomial => 1,
@@ -107,6 +111,14 @@ fn stripes(members: &[Member], (bytes, piece): (u64, u32), shape: Shape) -> u16 
 }
 
 impl Group {
+    /// What a host's link carries, bits per second: as the user says, or drivers, or the fastest of the first workers that
+    /// were tried; 0 where nobody knows.
+    pub(super) fn link_rate(&self) -> u64 {
+        let known = self.choice.as_ref().map(|choice| choice.speed).filter(|speed| *speed > 0);
+        let tried = || self.nodes.iter().flat_map(|n| &n.reached).filter_map(|r| r.rate).max();
+        self.options.link_rate.or(known).or_else(tried).unwrap_or(0)
+    }
+
     /// A host's place and part: who cannot be dialled, or was found slow, relays nothing.
     pub(super) fn planned(&self, node: &Node, addresses: &[IpAddr]) -> Member {
         let map = self.options.topology.as_ref();

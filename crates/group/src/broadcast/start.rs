@@ -137,8 +137,8 @@ impl Group {
             let size =
                 self.source.as_ref().map_or((0, 1), |s| (s.manifest.total_len(), s.manifest.piece_length()));
             let complaints = self.origin.as_mut().and_then(|origin| origin.swarm().complaints());
-            let topology = self.options.topology.as_ref();
-            self.planning = Some(Planning::new(all, topology, size, shape, complaints)?);
+            let (topology, rate) = (self.options.topology.as_ref(), self.link_rate());
+            self.planning = Some(Planning::new(all, topology, size, rate, shape, complaints)?);
         }
         let Some(planning) = &mut self.planning else { return Ok(None) };
         for (turn, (place, member)) in (1..).zip(members) {

@@ -337,7 +337,8 @@ impl Driver {
             return false;
         };
         let members = planner.epoch().members.len();
-        let stripes = stripes_for(&planner.epoch().members, size, piece);
+        // Members join from anywhere: nobody has tried how fast their links are.
+        let stripes = stripes_for(&planner.epoch().members, size, piece, 0);
         if members < gather.laid * 2 || stripes == planner.epoch().stripes {
             return false;
         }
