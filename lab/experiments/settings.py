@@ -7,7 +7,7 @@ is what 0.5 ms are at the paper's rate: the same share of the time that a segmen
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..forms import parse
 from ..topology import Topology
@@ -21,6 +21,8 @@ class Setting:
     form: str
     about: str
     shuffled: bool = False
+    #: What differs on every node from the machine's settings, by its path below /proc/sys.
+    sysctl: dict[str, str] = field(default_factory=dict, hash=False)
 
     def topology(self) -> Topology:
         return parse(self.form)
@@ -39,8 +41,13 @@ class Setting:
         return [0, *nodes]
 
 
+#: Round trips however small make TCP's segments no larger, as before Linux 5.18.
+THIN = {"net/ipv4/tcp_tso_rtt_log": "0"}
+
 _ALL = [
     Setting("one16", "single:16@50mbit", "16 nodes, one switch"),
+    Setting("thin14", "single:14@40mbit", "14 nodes, one switch, small TCP segments", sysctl=THIN),
+    Setting("thin9", "single:9@100mbit", "9 nodes at 100 Mbit/s, one switch, small TCP segments", sysctl=THIN),
     Setting("site16", "bordeaux:8,6,2@50mbit", "8, 6 and 2 nodes, hosts in switch order"),
     Setting("site16-shuffled", "bordeaux:8,6,2@50mbit", "8, 6 and 2 nodes, hosts shuffled", True),
     Setting("site16-delay", "bordeaux:8,6,2@50mbit,delay=10ms", "8, 6 and 2 nodes, 10 ms on the bottleneck"),

@@ -36,6 +36,8 @@ class Stage:
         self.logs.mkdir(parents=True, exist_ok=True)
         build.up(self.lab, self.topology)
         try:
+            for n in range(self.count if self.setting.sysctl else 0):
+                netns.in_namespace(f"{self.lab}.{self.name(n)}", lambda: netns.sysctl(self.setting.sysctl))
             self.goodput = self._goodput()
         except BaseException:
             self.__exit__()
