@@ -73,6 +73,6 @@ mod window;
 
 pub use api::*;
 pub use engine::{Engine, SetupError};
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use planted::Bug;
 pub use stats::{PeerStats, Stats};
