@@ -1,6 +1,6 @@
 # Everything a person does with the project from the outside. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
+.PHONY: help setup build debugging test test-htcondor lint unit e2e advisories fuzz sim-soak classad-soak copy-soak field-soak hosts-soak demo demo-field bench-transfer bench-mount bench-depot bench-classad bench-neighbour bench-circle bench-field bench-mover bench-sim bench-simgrid bench-sim-lab experiments experiments-long experiments-mount daemon-marathon race clean
 PYTHON := .venv/bin/python
 
 help: ## this list
@@ -13,6 +13,10 @@ build: ## the release programs, in target/release
 	@scripts/web
 	cargo build --release --workspace
 
+debugging: ## the same with symbols, for debuggers and profilers, in target/debugging
+	@scripts/web
+	cargo build --profile debugging --workspace
+
 test: ## everything: format, lints, unit tests, a short fuzz, then end to end (the last line is pytest's)
 	@scripts/test
 
@@ -21,17 +25,17 @@ test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (a
 
 lint: ## format, clippy, the purity of the pure crates, and that files are reached by crate paths
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
 	scripts/contained
 	scripts/deny
 	scripts/web check
 
 unit: ## the Rust tests
-	cargo test --workspace --quiet
+	cargo test --workspace --quiet --profile testing
 
 e2e: setup ## the end-to-end tests alone (ARGS='-k magnet' chooses)
-	$(PYTHON) -m pytest tests $(ARGS)
+	TIDECAST_PROFILE=testing $(PYTHON) -m pytest tests $(ARGS)
 
 advisories: ## known vulnerabilities of other crates (needs the network, and cargo-deny: cargo install --locked cargo-deny)
 	cargo deny check advisories
