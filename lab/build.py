@@ -162,8 +162,8 @@ def masquerade(router: str) -> None:
 
 def wan_program() -> str:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    target = os.environ.get("CARGO_TARGET_DIR", f"{here}/target")
-    for path in (os.environ.get("TIDECAST_WAN", ""), f"{target}/release/tidecast-wan"):
+    target, profile = os.environ.get("CARGO_TARGET_DIR", f"{here}/target"), os.environ.get("TIDECAST_PROFILE", "release")
+    for path in (os.environ.get("TIDECAST_WAN", ""), f"{target}/{profile}/tidecast-wan"):
         if path and os.access(path, os.X_OK):
             return path
     raise LabError("delay and loss need tidecast-wan: cargo build --release -p tidecast-wan")

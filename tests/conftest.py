@@ -24,6 +24,8 @@ from support.proc import Proc  # noqa: E402
 from support.tidecast import Node  # noqa: E402
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+# Which build is tested: `make test` has a profile of its own (Cargo.toml).
+PROFILE = os.environ.get("TIDECAST_PROFILE", "release")
 
 
 def pytest_configure(config):
@@ -52,11 +54,12 @@ def needs(*programs: str) -> None:
 
 @pytest.fixture(scope="session")
 def built() -> pathlib.Path:
-    """The folder of the release programs, built once."""
+    """The folder of the programs, built once."""
     if not os.environ.get("TIDECAST_NO_BUILD"):
-        # All of it: of some crates alone, dependencies have other features and are built again.
-        subprocess.run(["cargo", "build", "--release", "--quiet", "--workspace"], cwd=ROOT, check=True)
-    return TARGET / "release"
+        # All of it, and for the profile of the tests these too: of some alone, dependencies have other features and are built again.
+        words = ["--all-targets"] if PROFILE == "testing" else []
+        subprocess.run(["cargo", "build", "--profile", PROFILE, "--quiet", "--workspace", *words], cwd=ROOT, check=True)
+    return TARGET / PROFILE
 
 
 @pytest.fixture

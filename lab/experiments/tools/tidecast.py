@@ -10,7 +10,7 @@ from ..process import Failed, Process
 from ..stage import ROOT, Stage
 from .base import Job, Times, Tool
 
-PROGRAM = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/tidecast"
+PROGRAM = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / os.environ.get("TIDECAST_PROFILE", "release") / "tidecast"
 
 
 def events(process: Process) -> list[dict]:
