@@ -133,6 +133,40 @@ def test_a_slash_at_the_end_and_a_host_that_does_not_exist(pool):
     pool.run(f"condor_rm {cluster}")
 
 
+def test_names_with_percent_escapes(pool):
+    home = pool.root / "home" / "tester"
+    (home / "odd").mkdir()
+    names = {"a b": "tidecast://head/odd/a%20b", "50%": "tidecast://head/odd/50%25", "25%20": "tidecast://head/odd/25%20", "\u00e9": "tidecast://head/odd/%C3%A9"}
+    for name in names:
+        (home / "odd" / name).write_text(f"{name}\n")
+    pool.run("tidecast cache create odd odd", "tester")
+    cluster = pool.submit({"executable": "/bin/sh", "arguments": "\"-c 'cat * | sort'\"", "transfer_input_files": ",".join(names.values())}, name="odd")
+    ad, = pool.ended(cluster)
+    said = (home / "odd.0.out").read_text().splitlines()
+    assert ad["ExitCode"] == 0 and set(names) <= set(said), said
+
+
+def test_an_output_that_should_become_a_cache_holds_its_job_with_our_words(pool):
+    cluster = pool.submit({"executable": "/bin/sh", "arguments": "\"-c 'echo x >result'\"", "transfer_output_files": "result",
+                           "transfer_output_remaps": '"result = tidecast://head/result"'}, name="upload")
+    held = pool.until("a held job", lambda: [job for job in pool.queue(cluster) if job["JobStatus"] == 5])
+    assert "tidecast cache create" in held[0]["HoldReason"], held[0]["HoldReason"]
+    pool.run(f"condor_rm {cluster}")
+
+
+def test_a_job_in_a_container_takes_a_copy(pool):
+    """Where the slots have no containers, the job's ad is what HTCondor makes of such a job; what the plugin makes of it lies in the job's directory."""
+    home = pool.root / "home" / "tester"
+    (home / "box.sub").write_text("universe = container\ncontainer_image = box.sif\nexecutable = /bin/true\ntransfer_executable = false\n"
+                                  "should_transfer_files = YES\ntransfer_input_files = tidecast://head/nt\nrequest_disk = 10M\nrequest_memory = 10\nqueue\n")
+    (home / "box.sif").write_text("")
+    pool.run("condor_submit -dry-run box.ad box.sub && rm -rf inbox && mkdir inbox", "tester")
+    (home / "box.in").write_text('[ Url = "tidecast://head/nt"; LocalFileName = "/home/tester/inbox/nt" ]\n')
+    plugin = "tidecast plugin -infile box.in -outfile box.out"
+    pool.run(f"_CONDOR_JOB_AD=$PWD/box.ad {plugin} && test ! -L inbox/nt && test -f inbox/nt/nt.nsq && rm -rf inbox/nt", "tester")
+    pool.run(f"{plugin} && test -L inbox/nt", "tester")
+
+
 def test_jobs_read_their_caches_by_link_while_the_store_is_under_pressure(pool):
     home = pool.root / "home" / "tester"
     sums = []
