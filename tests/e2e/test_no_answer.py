@@ -156,6 +156,26 @@ def test_a_mount_that_waits_says_why_and_ends_with_its_server(tide, port, tmp_pa
     assert not found, "its server went with it"
 
 
+@pytest.mark.parametrize("kind", [refusing, dropping])
+@pytest.mark.parametrize("command", ["mount", "run"])
+def test_a_mount_says_so_too_where_its_manifest_is_at_hand(tide, port, tmp_path, command, kind):
+    """It mounts all the same: what is read waits, and the peer may come."""
+    if why := why_not():
+        pytest.skip(why)
+    blob(tmp_path / "tree" / "file", 1000, 1)
+    tide("publish", tmp_path / "tree", "-o", tmp_path / "m", "--plain")
+    at = tmp_path / "at"
+    at.mkdir()
+    with kind(port) as (peer, why):
+        words = ["--plain", "--no-lsd", "--peer", peer, "--cache", tmp_path / "cache"]
+        words = ["mount", *words, tmp_path / "m", at] if command == "mount" else ["run", tmp_path / "m", *words, "--at", at, "--", "ls", at]
+        try:
+            proc = tide(*words)
+            assert proc.err.count(f"no peer answers, so reads wait until one does: peer {peer}: {why}") == 1, proc.story()
+        finally:
+            subprocess.run(["umount", "-l", at], capture_output=True)
+
+
 class Mute(hostile.Hostile):
     """Has everything, takes requests, and gives nothing until it is `told`."""
 

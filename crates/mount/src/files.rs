@@ -102,6 +102,11 @@ impl Files {
         *self.peers.last.lock() = Some(why);
     }
 
+    /// What was heard last of a peer.
+    pub(crate) fn heard(&self) -> Option<String> {
+        self.peers.last.lock().clone()
+    }
+
     fn manifest(&self) -> &Manifest {
         self.tree.manifest()
     }

@@ -188,6 +188,11 @@ impl Service {
         self.files.heard_of_peer(why);
     }
 
+    /// What was heard last of a peer that was refused, or refused this node, or did not answer.
+    pub fn heard(&self) -> Option<String> {
+        self.files.heard()
+    }
+
     /// Ends all waiting, for good.
     pub fn stop(&self) {
         self.files.waits.stop();

@@ -128,6 +128,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let how = How { source: home.socket(), allow_other: args.allow_other };
     launch::attach(&server, &place, &how, false)?;
     let seconds = reporter.seconds();
+    if args.tree.fallback.is_none() {
+        launch::tell_silence(&home.socket(), reporter);
+    }
     let fields = object(
         json!({ "path": names::json(&at), "socket": names::json(&home.socket()), "mount_seconds": round(seconds) }),
     );

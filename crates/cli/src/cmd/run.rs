@@ -85,6 +85,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
     }
     let server = launch::server(&home, &given, reporter)?;
+    if args.tree.fallback.is_none() {
+        launch::tell_silence(&home.socket(), reporter);
+    }
     let (at, chosen) = match &args.at {
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
         None => (prefix(&home, &args.command)?, Chosen::ByManifest),

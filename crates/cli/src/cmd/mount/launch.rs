@@ -25,8 +25,13 @@ use crate::secret;
 /// A server answers within this, or does not work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a server that ends is looked at, until another may be started.
+/// How often a server that ends is looked at, until another may be started; and one whose peers are about to answer.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// A peer that does not answer is known within this (the driver gives a dial 3 s).
+const SILENCE: Duration = Duration::from_secs(5);
+/// Of several peers that were named another may answer, so long after the first has failed.
+const GRACE: Duration = Duration::from_millis(700);
 
 /// A connection to the server of a tree, which is started if there is none, and stays until it has been given the mount
 /// that is to come on the connection.
@@ -204,6 +209,28 @@ pub(crate) fn status(socket: &Path) -> Result<Value, Failure> {
     match ask(socket, &Ask::Status)? {
         Answer::Status(status) => Ok(*status),
         _ => Err(anyhow!("its server speaks of something else").into()),
+    }
+}
+
+/// Says why no peer answers, where data is missing and none does: who reads waits for it, and would not know why. Whoever
+/// has named no peer has trackers or others looked for, which takes as long as it takes.
+pub(crate) fn tell_silence(socket: &Path, reporter: &Reporter) {
+    let (until, mut failed) = (Instant::now() + SILENCE, None);
+    while Instant::now() < until {
+        let Ok(status) = status(socket) else { return };
+        let number = |key| status.get(key).and_then(Value::as_u64).unwrap_or_default();
+        let is_met = status.get("peers").and_then(Value::as_array).is_some_and(|peers| !peers.is_empty());
+        let is_named = status.get("has_origin").and_then(Value::as_bool).unwrap_or_default();
+        if is_met || !is_named || number("pieces_missing") == 0 {
+            return;
+        }
+        if let Some(why) = status.get("heard").and_then(Value::as_str)
+            && failed.get_or_insert_with(Instant::now).elapsed() > GRACE
+        {
+            reporter.warning(&format!("no peer answers, so reads wait until one does: {why}"));
+            return;
+        }
+        std::thread::sleep(LOOK);
     }
 }
 

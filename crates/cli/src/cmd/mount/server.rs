@@ -486,6 +486,8 @@ impl Mounts {
             "pid": std::process::id(),
             "mounted": self.table.lock().devices.values().map(|m| m.at.clone()).collect::<Vec<_>>(),
             "peers": peers.iter().take(200).map(of_peer).collect::<Vec<_>>(),
+            "has_origin": !self.told.is_empty(),
+            "heard": self.service.heard(),
         })));
         Value::Object(fields)
     }
