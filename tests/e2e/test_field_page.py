@@ -12,8 +12,8 @@ SIDE = 2048  # of a 3-D texture, as software rendering has it
 @pytest.fixture
 def view(viewer, tmp_path):
     """view(steps, ...) -> the URL of a page that shows these."""
-    def begin(*volumes):
-        return viewer(*(word for n, steps in enumerate(volumes) for word in ("--record", record(tmp_path / f"run{n}", steps))))
+    def begin(*volumes, **how):
+        return viewer(*(word for n, steps in enumerate(volumes) for word in ("--record", record(tmp_path / f"run{n}", steps, **how))))
 
     return begin
 
@@ -54,7 +54,7 @@ def test_tiny_and_huge_values_have_their_colours(least, greatest, view):
 
 
 def test_where_all_is_missing_it_is_said(view):
-    with browser.page(view(np.stack([np.full((16, 16, 16), np.nan), ramp(2, 3)[0]]))) as tab:
+    with browser.page(view(np.stack([np.full((16, 16, 16), np.nan), ramp(2, 3)[0]]), ranges=False)) as tab:
         until(tab, "it is said", lambda: "missing" in label(tab, "values"))
         browser.settled(tab)
         assert np.isnan(ends(tab)[0])
@@ -75,9 +75,27 @@ def test_the_range_is_that_of_all_pieces(view):
         until(tab, "the finest level is seen too", lambda: label(tab, "shape").endswith("1:1") and ends(tab)[1] >= 100)
 
 
+def test_a_recording_has_one_range_of_all_steps_before_they_are_shown(view):
+    """Else a value's colour would depend on which steps were looked at before."""
+    cold, none = np.concatenate([ramp(280, 300), ramp(200, 310), ramp(290, 295)]), np.full((1, 16, 16, 16), np.nan)
+    with browser.page(view(np.concatenate([none, cold]))) as tab:
+        until(tab, "the range of all steps", lambda: ends(tab) == (200, 310))
+        for place in (3, 1, 2):
+            tab.locator("#steps").fill(str(place))
+            until(tab, "the step", lambda: step(tab) == place and "to" in label(tab, "values"))  # noqa: B023
+            browser.settled(tab)
+            assert ends(tab) == (200, 310)
+        tab.locator("#steps").fill("3")
+        tab.select_option("#span", "step")
+        until(tab, "of the step alone", lambda: ends(tab) == (290, 295))
+        tab.select_option("#span", "series")
+        until(tab, "of all again", lambda: ends(tab) == (200, 310))
+
+
 def test_each_volume_has_its_range_of_a_step_of_all_or_a_fixed_one(view):
     warm, low = np.concatenate([ramp(280, 300), ramp(200, 310)]), np.concatenate([ramp(0, 1e-3), ramp(2, 3)])
-    with browser.page(view(warm, low), width=1400) as tab:
+    # Older recordings do not say what their steps have: there what was shown counts.
+    with browser.page(view(warm, low, ranges=False), width=1400) as tab:
         until(tab, "the first one's range", lambda: ends(tab)[0] == 280 and ends(tab)[1] < 302)
         half = drawn(tab).shape[1] // 2
         for part in slice(None, half), slice(half, None):

@@ -9,7 +9,7 @@ export interface Closed { step: number; when: number; expected: number; received
 
 export interface State {
   name: string; title: string; shape: [number, number, number]; step: number; closed: number; receiving: boolean; live: boolean;
-  rate: number; last: number; made: number; slabs: Slab[]; history: Closed[]; steps: number[] | null; error: string | null;
+  rate: number; last: number; made: number; slabs: Slab[]; history: Closed[]; steps: number[] | null; range: [number, number] | null; error: string | null;
 }
 
 export interface States { token: string; now: number; volumes: State[] }

@@ -125,6 +125,7 @@ async function keep(number: number): Promise<never> {
     let fresh = false;
     if (state && !state.error && state.shape[0] > 0) {
       const step = stepOf(state), token = state.steps ? '' : tokens[number], key = step === undefined ? token : String(step);
+      if (range.know(state.range)) tellRange();
       const choice = { how: get<HTMLSelectElement>('how').value, range: range.at(key), step, ...limits() };
       fresh = await volume.next(state, token, choice, async (level) => !view || view.upload(level));
       if (fresh) {

@@ -1,5 +1,5 @@
-// Which values have the first and the last colour: of the step that is shown, of all steps that were shown, or as the user says. Each volume has
-// its own, as one may be a temperature and the next a pressure.
+// Which values have the first and the last colour: of the step that is shown, of all steps (of a recording, which says what they have; else of those
+// that were shown), or as the user says. Each volume has its own, as one may be a temperature and the next a pressure.
 
 export type Span = 'series' | 'step' | 'fixed';
 export type Pair = [number, number];
@@ -35,6 +35,16 @@ export class Range {
     const alone = before === null || before[0] === before[1];
     if (this.shown && least >= this.shown[0] && most <= this.shown[1] && (!alone || least === most)) return false;
     this.shown = around(least, most + (this.span === 'series' ? ROOM * (most - least) : 0));
+    return true;
+  }
+
+  /** What all steps of a recording have, whether they were shown or not: a step must not change its colours because another was looked at. Answers as `take`. */
+  know(all: Pair | null): boolean {
+    if (!all || this.span !== 'series' || (this.found && this.found[0] <= all[0] && all[1] <= this.found[1])) return false;
+    // One that still grows has room from the second time on.
+    const room = this.found ? ROOM * (all[1] - all[0]) : 0;
+    this.found = all;
+    this.shown = around(all[0], all[1] + room);
     return true;
   }
 

@@ -97,15 +97,17 @@ impl Record {
     }
 
     /// What `steps.jsonl` says of each step; a line that was cut is passed over.
-    fn lines(&self, array: &Array) -> Vec<Closed> {
+    fn lines(&self, array: &Array) -> Vec<Line> {
         let text = head(&self.dir.join("steps.jsonl"), LINES).unwrap_or_default();
-        let mut all: Vec<_> =
-            array.steps.iter().map(|step| Closed { step: *step, ..Closed::default() }).collect();
+        let begun = |step: &u64| Line { closed: Closed { step: *step, ..Closed::default() }, range: None };
+        let mut all: Vec<_> = array.steps.iter().map(begun).collect();
         for line in text.split(|byte| *byte == b'\n') {
             let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
             let place = line["index"].as_u64().and_then(|index| all.get_mut(index as usize));
-            if let (Some(place), Ok(entry)) = (place, serde_json::from_value(line)) {
-                *place = entry;
+            let range = line.get("min").zip(line.get("max"));
+            let range = range.map(|(least, most)| least.as_f64().zip(most.as_f64()));
+            if let (Some(place), Ok(closed)) = (place, serde_json::from_value(line)) {
+                *place = Line { closed, range };
             }
         }
         all
@@ -118,15 +120,18 @@ impl Record {
     pub(crate) fn state(&self) -> Result<State, Error> {
         let array = self.array()?;
         let lines = self.lines(&array);
-        let history = lines.get(lines.len().saturating_sub(TOLD)..).unwrap_or_default().to_vec();
+        let range = range(&lines);
+        let told = lines.iter().skip(lines.len().saturating_sub(TOLD));
+        let history: Vec<_> = told.map(|line| line.closed.clone()).collect();
         Ok(State {
             name: self.name.clone(),
             title: "recorded".into(),
             shape: array.shape,
-            step: lines.last().map_or(0, |line| line.step),
+            step: lines.last().map_or(0, |line| line.closed.step),
             closed: lines.len() as u64,
             steps: Some(array.steps),
             history,
+            range,
             ..State::default()
         })
     }
@@ -144,6 +149,20 @@ impl Record {
         };
         Ok((found, Chunk { file, path, shape: array.shape }))
     }
+}
+
+/// What is said of a recorded step.
+struct Line {
+    closed: Closed,
+    /// Its least and its greatest value, if it has any; older recordings do not say.
+    range: Option<Option<(f64, f64)>>,
+}
+
+/// The least and the greatest value of all steps, if what each has is known.
+fn range(lines: &[Line]) -> Option<(f64, f64)> {
+    let all = lines.iter().map(|line| line.range).collect::<Option<Vec<_>>>()?;
+    let wider = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.max(other.1));
+    all.into_iter().flatten().reduce(wider)
 }
 
 impl Values for Chunk {
@@ -203,6 +222,10 @@ mod tests {
         let (_, never) = record.step(Some(0)).unwrap();
         assert_eq!(reduce(&never, &all, How::Max).unwrap().missing, 24);
         assert!(matches!(record.step(Some(2)), Err(Error::Step(2))));
+        assert_eq!(state.range, None, "older recordings do not say");
+        let said = "{\"index\":0,\"step\":7,\"min\":-2.5,\"max\":1}\n{\"index\":1,\"step\":9,\"min\":null,\"max\":null}\n";
+        std::fs::write(dir.path().join("steps.jsonl"), said).unwrap();
+        assert_eq!(record.state().unwrap().range, Some((-2.5, 1.0)));
         std::fs::write(dir.path().join("c/1/0/0/0"), &values[..50]).unwrap();
         let (_, short) = record.step(Some(1)).unwrap();
         assert!(matches!(reduce(&short, &all, How::Max), Err(Error::Io { .. })));

@@ -338,6 +338,7 @@ impl Open {
             slabs: self.slabs()?,
             history: self.history(get(216))?,
             steps: None,
+            range: None,
             error: None,
         })
     }

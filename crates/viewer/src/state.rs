@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A field, as it is now. Times are nanoseconds since 1970.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
     /// Of the shared memory, or the record.
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub history: Vec<Closed>,
     /// Of a record: its steps.
     pub steps: Option<Vec<u64>>,
+    /// Of a record: the least and the greatest value of all its steps, if that is known.
+    pub range: Option<(f64, f64)>,
     /// Why there is nothing to see.
     pub error: Option<String>,
 }
