@@ -424,6 +424,7 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
         assert end == len(values)
     lines = [json.loads(line) for line in (directory / "steps.jsonl").read_text().splitlines()]
     assert [(line["index"], line["step"], line["missing"]) for line in lines] == [(i, s, 0) for i, s in enumerate([7, 8, 9, 7, 8])]
+    assert [(line["min"], line["max"]) for line in lines] == [(float(v.min()), float(v.max())) for v in volumes]
     assert not list(directory.rglob("*.part"))
 
 

@@ -1,5 +1,5 @@
-//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf`. What has not come is NaN there,
-//! whatever readers see.
+//! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf` and xarray by `series.zarr`. What has
+//! not come is NaN there, whatever readers see.
 //!
 //! A step is copied out of the volume before it is written, so that a slow disk costs steps of the recording and nothing else.
 
@@ -19,6 +19,13 @@ use crate::packet::VALUE;
 
 /// Time between two writings of the series: it names all steps, so it is not written with each.
 const SERIES: Duration = Duration::from_secs(1);
+
+/// The group that xarray opens; and its array, whose chunks are the recording's own.
+const GROUP: &str = "series.zarr";
+const FIELD: &str = "field";
+
+/// Numbers in a chunk of a coordinate: chunks of one length, so that who reads while it grows finds a chunk as long as it was said to be.
+const NUMBERS: usize = 4096;
 
 /// Each step is a collection of so many slabs, which several processes of ParaView share among them.
 const SLABS: u32 = 8;
@@ -174,30 +181,61 @@ impl Recording {
         put(&chunk.join("0"), values)?;
         let mut line = serde_json::to_value(&take.closed)?;
         line["index"] = index.into();
+        let range = range(values);
+        line["min"] = range.map_or(Value::Null, |(least, _)| least.into());
+        line["max"] = range.map_or(Value::Null, |(_, most)| most.into());
         writeln!(self.log, "{line}")?;
         self.steps.push(take.closed.step);
-        put(&self.dir.join("zarr.json"), self.array().to_string().as_bytes())?;
+        let said = json!({ "name": self.title, "steps": self.steps, "first_plane": self.first_plane });
+        put(&self.dir.join("zarr.json"), self.array(&said).to_string().as_bytes())?;
         if self.series.is_none_or(|written| written.elapsed() > SERIES) {
             self.write_series()?;
         }
         Ok(())
     }
 
-    /// The array's metadata, as Zarr v3 has it.
-    fn array(&self) -> Value {
+    /// The array's metadata, and what is said of it.
+    fn array(&self, said: &Value) -> Value {
         let [nz, ny, nx] = self.sides;
-        json!({
-            "zarr_format": 3, "node_type": "array", "data_type": "float32", "fill_value": "NaN",
-            "shape": [self.steps.len(), nz, ny, nx], "dimension_names": ["step", "z", "y", "x"],
-            "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": [1, nz, ny, nx] } },
-            "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
-            "codecs": [{ "name": "bytes", "configuration": { "endian": "little" } }],
-            "attributes": { "name": self.title, "steps": self.steps, "first_plane": self.first_plane },
-        })
+        described(
+            "float32",
+            &json!("NaN"),
+            (json!([self.steps.len(), nz, ny, nx]), json!([1, nz, ny, nx])),
+            &json!(["step", "z", "y", "x"]),
+            said,
+        )
+    }
+
+    fn write_series(&mut self) -> io::Result<()> {
+        self.write_group()?;
+        self.series = Some(Instant::now());
+        put(&self.dir.join("series.xdmf"), self.xdmf().as_bytes())
+    }
+
+    /// The group for xarray, which opens no array that is in none, with the numbers of steps and of planes as coordinates. The coordinates are written
+    /// first, so that none names a step that is not there.
+    fn write_group(&self) -> io::Result<()> {
+        let (dir, nz) = (self.dir.join(GROUP), self.sides[0]);
+        fs::create_dir_all(dir.join(FIELD))?;
+        match std::os::unix::fs::symlink("../../c", dir.join(FIELD).join("c")) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let planes: Vec<_> = (self.first_plane..self.first_plane + nz).map(u64::from).collect();
+        let (step, z) = (coordinate(&dir, "step", &self.steps)?, coordinate(&dir, "z", &planes)?);
+        let field = self.array(&json!({ "long_name": self.title }));
+        put(&dir.join(FIELD).join("zarr.json"), field.to_string().as_bytes())?;
+        let group = json!({
+            "zarr_format": 3, "node_type": "group", "attributes": { "title": self.title },
+            "consolidated_metadata": {
+                "kind": "inline", "must_understand": false, "metadata": { FIELD: field, "step": step, "z": z },
+            },
+        });
+        put(&dir.join("zarr.json"), group.to_string().as_bytes())
     }
 
     /// The series for ParaView. Time is the number within the recording: numbers of steps come again when a sender goes round.
-    fn write_series(&mut self) -> io::Result<()> {
+    fn xdmf(&self) -> String {
         let [nz, ny, nx] = self.sides;
         let plain: String =
             self.title.chars().filter(|c| c.is_alphanumeric() || " ._-/".contains(*c)).collect();
@@ -227,9 +265,61 @@ impl Recording {
             text += "</Grid>\n";
         }
         text += "</Grid></Domain></Xdmf>\n";
-        self.series = Some(Instant::now());
-        put(&self.dir.join("series.xdmf"), text.as_bytes())
+        text
     }
+}
+
+/// An array's metadata, as Zarr v3 has it: of a shape, in chunks of another one.
+fn described(kind: &str, fill: &Value, (shape, chunk): (Value, Value), names: &Value, said: &Value) -> Value {
+    json!({
+        "zarr_format": 3, "node_type": "array", "data_type": kind, "fill_value": fill, "shape": shape, "dimension_names": names,
+        "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": chunk } },
+        "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+        "codecs": [{ "name": "bytes", "configuration": { "endian": "little" } }],
+        "attributes": said,
+    })
+}
+
+/// Writes a coordinate of the group; answers its metadata.
+fn coordinate(group: &Path, name: &str, numbers: &[u64]) -> io::Result<Value> {
+    let chunks = group.join(name).join("c");
+    fs::create_dir_all(&chunks)?;
+    for (place, chunk) in numbers.chunks(NUMBERS).enumerate() {
+        let filled = chunk.iter().chain(std::iter::repeat(&0)).take(NUMBERS);
+        let bytes: Vec<u8> = filled.flat_map(|number| number.to_le_bytes()).collect();
+        put(&chunks.join(place.to_string()), &bytes)?;
+    }
+    let shapes = (json!([numbers.len()]), json!([NUMBERS]));
+    let said = described("int64", &json!(0), shapes, &json!([name]), &json!({}));
+    put(&group.join(name).join("zarr.json"), said.to_string().as_bytes())?;
+    Ok(said)
+}
+
+/// Values that are compared at once.
+const LANES: usize = 16;
+
+/// The least and the greatest of the values that are numbers, if there are any. Without branches, as every recorded value comes by here.
+fn range(values: &[u8]) -> Option<(f32, f32)> {
+    let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+    let mut take = |lane: usize, value: [u8; VALUE]| {
+        let value = f32::from_le_bytes(value);
+        // False for NaN as well.
+        let counts = value.abs() < f32::INFINITY;
+        least[lane] = least[lane].min(if counts { value } else { f32::INFINITY });
+        most[lane] = most[lane].max(if counts { value } else { f32::NEG_INFINITY });
+    };
+    let (rows, rest) = values.as_chunks::<VALUE>().0.as_chunks::<LANES>();
+    for row in rows {
+        for (lane, value) in row.iter().enumerate() {
+            take(lane, *value);
+        }
+    }
+    for value in rest {
+        take(0, *value);
+    }
+    let least = least.into_iter().fold(f32::INFINITY, f32::min);
+    let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    (least <= most).then_some((least, most))
 }
 
 /// Writes a file so that nobody finds a part of it.
@@ -271,5 +361,20 @@ mod tests {
         assert_eq!(before(&new).unwrap(), Some((vec![2, 4, 4, 4], vec![1, 2])));
         fs::write(new.join(".zgroup"), "").unwrap();
         assert!(prepare(&new).unwrap_err().to_string().contains("version 2"));
+    }
+
+    #[test]
+    fn the_range_is_that_of_finite_values() {
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+        let values = [f32::NAN, 2.0, f32::INFINITY, -3.5, f32::NEG_INFINITY];
+        assert_eq!(range(&bytes(&values)), Some((-3.5, 2.0)));
+        for at in 0..40 {
+            let mut many = [1.0; 40];
+            many[at] = 7.0;
+            many[(at + 1) % 40] = f32::NAN;
+            assert_eq!(range(&bytes(&many)), Some((1.0, 7.0)), "{at}");
+        }
+        assert_eq!(range(&bytes(&[f32::NAN, f32::INFINITY])), None);
+        assert_eq!(range(&[]), None);
     }
 }
