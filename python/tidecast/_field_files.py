@@ -1,5 +1,5 @@
 """Arrays in files of science, recognised by what is in them and not by their names: NetCDF of every version, HDF5, Zarr (2, 3; a directory or a zip),
-NumPy's .npy and .npz. What their axes are is taken from the names of dimensions, or from the user."""
+NumPy's .npy and .npz, VTK's images. What their axes are is taken from the names of dimensions, or from the user."""
 from __future__ import annotations
 
 import importlib
@@ -10,6 +10,7 @@ import sys
 import zipfile
 from typing import Any, Iterator, Sequence
 
+from . import _field_vtk as vtk
 from ._field_cf import Meaning
 
 #: Names that are listed at most.
@@ -27,12 +28,13 @@ class Wrong(Exception):
     """What is wrong with the source, for people."""
 
 
-def package(name: str) -> Any:
+def package(name: str, brought_by: str = "") -> Any:
     """The package, or what to do."""
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise Wrong(f"the Python package {name} is needed to read it: {sys.executable} -m pip install {name}") from None
+        wanted = brought_by or name
+        raise Wrong(f"the Python package {wanted} is needed to read it: {sys.executable} -m pip install {wanted}") from None
 
 
 def split(spec: str) -> tuple[str, str]:
@@ -44,18 +46,20 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def kind(file: str) -> str:
-    """``netcdf3``, ``hdf5``, ``zarr``, ``zarr-zip``, ``npz``, ``npy``, or nothing."""
+    """``netcdf3``, ``hdf5``, ``zarr``, ``zarr-zip``, ``npz``, ``npy``, ``vtk``, or nothing."""
     path = pathlib.Path(file)
     if path.is_dir():
         return "zarr" if any((path / name).exists() for name in _ZARR) else ""
     with open(file, "rb") as opened:
-        head = opened.read(8)
+        head = opened.read(vtk.HEAD)
         if head[:3] == b"CDF" and head[3:4] in b"\1\2\5":
             return "netcdf3"
         if head.startswith(b"\x93NUMPY"):
             return "npy"
         if head.startswith(b"PK"):
             return _zip(file)
+        if vtk.kind(head):
+            return "vtk"
         # What HDF5 is may be preceded by a block of the user's: of 512 bytes, or twice as many, and so on.
         size = os.fstat(opened.fileno()).st_size
         for at in (0, *(512 << n for n in range(48))):
@@ -89,6 +93,8 @@ def _open(file: str, what: str) -> tuple[Any, bool]:
     if what == "zarr-zip":
         zarr = package("zarr")
         return zarr.open(zarr.storage.ZipStore(file, mode="r"), mode="r"), False
+    if what == "vtk":
+        return _image(file), False
     plugins()
     h5py = package("h5py")
     whole = h5py.File(file, "r")
@@ -96,6 +102,18 @@ def _open(file: str, what: str) -> tuple[Any, bool]:
         return whole, False
     whole.close()
     return package("h5netcdf").File(file, "r", phony_dims="access"), True
+
+
+def _image(file: str) -> vtk.Image:
+    with open(file, "rb") as opened:
+        what = vtk.kind(opened.read(vtk.HEAD))
+    if why := vtk.refusal(what):
+        raise Wrong(why)
+    package("vtkmodules", "vtk")
+    try:
+        return vtk.Image(file, what)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
 
 
 def plugins() -> None:
@@ -129,8 +147,12 @@ def stored(spec: str, axes: Sequence[str] = ()) -> Stored:
     if not what:
         # Whatever is missing for a name that promises HDF5 is told before what is wrong with the file.
         package("h5py")
-        raise Wrong("it is none of NetCDF, HDF5, Zarr, .npy and .npz; raw float32 need --shape X,Y,Z")
+        raise Wrong("it is none of NetCDF, HDF5, Zarr, VTK's image data, .npy and .npz; raw float32 need --shape X,Y,Z")
     whole, netcdf = _open(file, what)
+    if isinstance(whole, vtk.Image) and not inner:
+        # One array is what an image is of.
+        names = list(whole)
+        inner = names[0] if len(names) == 1 else ""
     try:
         found = whole[inner] if inner else whole
     except (KeyError, IndexError, ValueError):

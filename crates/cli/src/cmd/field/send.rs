@@ -19,7 +19,7 @@ use crate::units::{Rate, Size, count};
 
 /// Send the steps of a field to one receiver or several, at a set rate
 ///
-/// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5 or Zarr, whatever its name,
+/// SOURCE is a file of raw float32 (with --shape), NumPy .npy or .npz, `FILE:variable` of NetCDF, HDF5, Zarr or VTK's image data (.vti), whatever its name,
 /// `script.py:function` (a Python generator of 3-D arrays), or `demo:gray-scott[:N]` and `demo:nbody[:N]`, which compute a field of
 /// N x N x N. Several files, or a pattern in quotes (`'step*.nc:density'`), are one series, in the order of their numbers. Missing values, by the conventions that xarray knows, arrive as NaN; values that are no real numbers are refused.
 /// Steps are read ahead, cut along z, and each slab goes by a UDP stream of its own.

@@ -9,7 +9,7 @@ use std::path::Path;
 pub(super) enum Content {
     /// NumPy's .npy.
     Npy,
-    /// NetCDF, HDF5, Zarr, .npz: what the Python package reads.
+    /// NetCDF, HDF5, Zarr, .npz, VTK's files: what the Python package reads.
     Science,
     /// Raw values, or nothing that is known.
     Else,
@@ -17,6 +17,8 @@ pub(super) enum Content {
 
 /// What makes a directory a Zarr array or group.
 const ZARR: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+/// Within so many bytes XML says that it is VTK's.
+const XML: usize = 512;
 /// HDF5 begins at 0, or at 512 times a power of two, behind a block of the user's.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
@@ -33,7 +35,8 @@ pub(super) fn of(path: &Path) -> Content {
     let mut head = [0; 8];
     let begins = |head: &[u8; 8]| match head {
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Content::Npy,
-        [b'C', b'D', b'F', 1 | 2 | 5, ..] | [b'P', b'K', 3, 4, ..] => Content::Science,
+        [b'C', b'D', b'F', 1 | 2 | 5, ..] | [b'P', b'K', 3, 4, ..] | b"# vtk Da" => Content::Science,
+        b"<?xml ve" | b"<VTKFile" if is_vtk(&file) => Content::Science,
         _ => Content::Else,
     };
     for at in std::iter::once(0).chain((0..48).map(|n| 512u64 << n)) {
@@ -48,6 +51,13 @@ pub(super) fn of(path: &Path) -> Content {
         }
     }
     Content::Else
+}
+
+/// Whether XML is of VTK's kinds: other XML is no field.
+fn is_vtk(file: &File) -> bool {
+    let mut head = [0; XML];
+    let read = file.read_at(&mut head, 0).unwrap_or(0);
+    String::from_utf8_lossy(&head[..read]).contains("<VTKFile")
 }
 
 #[cfg(test)]
@@ -69,6 +79,10 @@ mod tests {
             (behind(100), Content::Else),
             (b"\x93NUMPY\x01\x00".to_vec(), Content::Npy),
             (b"\x89HDF".to_vec(), Content::Else),
+            (b"# vtk DataFile Version 3.0\n".to_vec(), Content::Science),
+            (b"<?xml version=\"1.0\"?>\n<VTKFile type=\"ImageData\">".to_vec(), Content::Science),
+            (b"<VTKFile type='PImageData'>".to_vec(), Content::Science),
+            (b"<?xml version=\"1.0\"?>\n<html>".to_vec(), Content::Else),
             (Vec::new(), Content::Else),
         ] {
             std::fs::write(&path, &bytes).unwrap();

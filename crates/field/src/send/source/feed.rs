@@ -1,4 +1,4 @@
-//! Steps that another process has: the Python package, which reads NetCDF, HDF5 and Zarr or runs a user's generator, or a simulation that
+//! Steps that another process has: the Python package, which reads NetCDF, HDF5, Zarr and VTK's images or runs a user's generator, or a simulation that
 //! sends from within (`tidecast.field.Sender`). They come through a file in memory that both have open, in slots of a volume each; who
 //! may do what with a slot is said by lines of JSON. The dialogue is in docs/field-format.md.
 
@@ -29,7 +29,7 @@ const START: Duration = Duration::from_secs(60);
 /// How long one that should end may take.
 const END: Duration = Duration::from_secs(2);
 
-/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5 or Zarr by what is in it, or `script.py:function`.
+/// Whether only the Python package can read it: `FILE[:variable]` of NetCDF, HDF5, Zarr or VTK by what is in it, or `script.py:function`.
 pub(super) fn is_fed(name: &str) -> bool {
     let file = file_of(name);
     if content::of(file) == Content::Science {
@@ -37,7 +37,7 @@ pub(super) fn is_fed(name: &str) -> bool {
     }
     let ends = |part: &str, with: &[&str]| with.iter().any(|end| part.trim_end_matches('/').ends_with(end));
     // What a name promises and the file has not is told by the package; without a variable's name, too: it says which there are.
-    let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py"];
+    let kinds = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".zarr", ".py", ".vti", ".pvti"];
     name.rsplit_once(':').is_some_and(|(file, _)| ends(file, &kinds)) || ends(name, &kinds) && file.exists()
 }
 
