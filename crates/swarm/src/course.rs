@@ -21,8 +21,6 @@ const UNKNOWN: u16 = u16::MAX;
 /// by other stripes.
 const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_secs(5));
 pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// A parent that lives and sends nothing for so long, though it has what we lack, does not want to.
-const OWED: Duration = Duration::from_secs(5);
 /// A parent has this long to be connected at the start of an epoch.
 const MEET: Duration = Duration::from_secs(1);
 /// So many times as patient are members of a plan that whoever fetches joins: on busy hosts, by slow links.
@@ -251,10 +249,10 @@ impl Course {
         wait * self.patience
     }
 
-    /// Nothing has come by any stripe from a parent for so long that it must explain it, whatever else it says.
-    pub(crate) fn is_owed(&self, parent: u32, now: Time) -> bool {
+    /// When anything came last by any stripe from a parent.
+    pub(crate) fn moved_by(&self, parent: u32) -> Time {
         let its = self.lines.iter().zip(&self.role.stripes).filter(|(_, e)| e.parent == Some(parent));
-        its.map(|(line, _)| line.last.max(self.since)).max().is_some_and(|last| now.since(last) >= OWED)
+        its.map(|(line, _)| line.last).max().unwrap_or_default().max(self.since)
     }
 
     /// One more than the highest piece offered to us.

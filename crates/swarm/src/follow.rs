@@ -23,6 +23,8 @@ const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::fr
 /// The least that is held for the usual pause of a parent that owes us nothing: it tells its children what it has this
 /// often (`announce`).
 const IDLE: Duration = Duration::from_millis(200);
+/// A parent that lives and sends nothing for so long, though it has what we lack, does not want to.
+const OWED: Duration = Duration::from_secs(5);
 /// A stripe is slow that brings less than half of what the middle one brings, over this long at least,
 /// and so many bytes.
 const JUDGE: Duration = Duration::from_secs(3);
@@ -287,12 +289,12 @@ impl Engine {
         let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
         for (stripe, (edges, line)) in course.role.stripes.iter().zip(&course.lines).enumerate() {
             let Some(parent) = edges.parent.filter(|p| !course.blamed.contains(p)) else { continue };
-            // On demand, what it has and we lack may be on its way to us by another stripe.
-            let owed = || !self.on_demand() && course.is_owed(parent, now) && self.has_more(parent);
             match course.flow(stripe, self.heard(parent), now) {
                 Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
                 Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
-                Flow::Dry if flows && owed() => found.push((parent, stripe, Complaint::Silent)),
+                Flow::Dry if flows && self.withholds(parent) => {
+                    found.push((parent, stripe, Complaint::Silent))
+                }
                 Flow::Live if judge && line.bytes < middle / 4 && self.lags(parent) => {
                     found.push((parent, stripe, Complaint::Slow));
                 }
@@ -333,10 +335,23 @@ impl Engine {
         })
     }
 
-    /// A member has something that we lack.
-    fn has_more(&self, member: u32) -> bool {
-        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
-        peer.is_some_and(|p| self.lacking(p) > 0)
+    /// A parent that lives has had a piece of its stripe for us, and brings nothing for so long that it must explain it. One
+    /// that waits itself has no such piece, nor has one whose stripe is at its end; and what others are asked for it
+    /// would offer in vain. What we have never heard of, below the front of every stripe that flows, goes by none of these.
+    fn withholds(&self, member: u32) -> bool {
+        // On demand, what it has and we lack may be on its way to us by another stripe.
+        let Some(course) = self.course.as_ref().filter(|_| !self.on_demand()) else { return false };
+        let Some(peer) = self.members.get(&member).and_then(|id| self.peers.get(id)) else { return false };
+        let last = course.moved_by(member).max(peer.patience.last());
+        if self.now.since(last) < course.patient(OWED) {
+            return false;
+        }
+        let of_others = |piece| {
+            let mut asked = self.pieces.partial(piece).into_iter().flat_map(|p| p.requests());
+            asked.any(|(id, _)| id != peer.id)
+        };
+        let held = |piece| peer.have.has(piece) && self.pieces.lacks(piece);
+        (0..course.released).any(|p| course.stripe_of(p).is_none() && held(p) && !of_others(p))
     }
 
     /// What a silent parent owes of its stripe is asked of others, where others have it.
@@ -393,138 +408,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
-    use std::ops::Range;
-
-    use super::*;
-    use crate::api::{Event, Limits, Policy, Protocol, Setup};
-    use crate::plan::Edges;
-
-    const LEN: u32 = 64 << 10;
-    const SOURCE: PeerId = PeerId(0);
-    const PARENT: PeerId = PeerId(1);
-    const CHILD: PeerId = PeerId(3);
-
-    fn relay() -> Engine {
-        relay_of(8)
-    }
-
-    /// Member 2 of a plan over so many pieces, in one stripe: from member 1, to member 3. Member 0 is the source.
-    fn relay_of(pieces: u32) -> Engine {
-        let (policy, limits) = (Policy::TIDECAST, Limits::default());
-        let (lengths, want) = (vec![LEN; pieces as usize].into(), vec![0..pieces]);
-        let setup = Setup { lengths, have: vec![], want, policy, limits, seed: 1 };
-        let mut relay = Engine::new(setup, Time(0)).unwrap();
-        let stripes = vec![Edges { parent: Some(1), children: vec![3] }];
-        give(&mut relay, 0, Event::Plan(Arc::new(Role { epoch: 1, member: 2, sources: vec![0], stripes })));
-        for peer in [SOURCE, PARENT, CHILD] {
-            let protocol = Protocol::Tidecast { max_block: 1 << 20 };
-            give(&mut relay, 0, Event::PeerUp { peer, protocol, candidate: None });
-            give(&mut relay, 0, Event::Member { peer, member: peer.0, distance: 0 });
-            give(
-                &mut relay,
-                0,
-                if peer == SOURCE { Event::HasAll { peer } } else { Event::HasNone { peer } },
-            );
-        }
-        relay
-    }
-
-    fn give(engine: &mut Engine, ms: u64, event: Event) -> Vec<Action> {
-        engine.handle(Time(ms * 1_000_000), event);
-        engine.check().unwrap();
-        std::iter::from_fn(|| engine.poll()).collect()
-    }
-
-    /// The pieces asked for from one millisecond to another.
-    fn asked(engine: &mut Engine, span: Range<u64>) -> Vec<u32> {
-        let actions = span.flat_map(|ms| give(engine, ms, Event::Tick)).collect::<Vec<_>>();
-        let pieces = |action: &Action| match action {
-            Action::RequestPieces { pieces, .. } => pieces.clone().collect(),
-            _ => vec![],
-        };
-        actions.iter().flat_map(pieces).collect()
-    }
-
-    #[test]
-    fn what_was_declined_for_want_of_room_is_not_passed_on() {
-        let last = OFFERS as u32;
-        let mut relay = relay_of(last + 1);
-        let declined = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Cancel { .. }));
-        // It may be asked for one piece at a time; what it offers is no request.
-        give(&mut relay, 0, Event::QueueLimit { peer: PARENT, requests: 2 });
-        for piece in 0..last {
-            relay.handle(Time(1), Event::Offered { peer: PARENT, piece, stripe: 0 });
-        }
-        assert!(!declined(&std::iter::from_fn(|| relay.poll()).collect::<Vec<_>>()));
-        assert!(declined(&give(&mut relay, 1, Event::Offered { peer: PARENT, piece: last, stripe: 0 })));
-        let mut offered = Vec::new();
-        for piece in [0, last] {
-            for action in give(&mut relay, 2, Event::PieceVerified { piece }) {
-                offered.extend(Some(action).filter(|a| matches!(a, Action::Offer { .. })));
-            }
-        }
-        assert_eq!(offered, [Action::Offer { peer: CHILD, piece: 0, stripe: 0 }]);
-    }
-
-    #[test]
-    fn what_a_child_has_asked_for_is_not_offered_to_it() {
-        let mut relay = relay();
-        for piece in [0, 1] {
-            give(&mut relay, 1, Event::Offered { peer: PARENT, piece, stripe: 0 });
-        }
-        // The first is on its way to the child, so that the second is not offered yet.
-        let offers =
-            |actions: &[Action]| actions.iter().filter(|a| matches!(a, Action::Offer { .. })).count();
-        assert_eq!(offers(&give(&mut relay, 2, Event::PieceVerified { piece: 0 })), 1);
-        assert_eq!(offers(&give(&mut relay, 3, Event::PieceVerified { piece: 1 })), 0);
-        give(&mut relay, 4, Event::RequestedPieces { peer: CHILD, pieces: 1..2 });
-        let parts = [0, LEN / 4, LEN / 2, LEN / 4 * 3].map(|begin| (begin, LEN / 4));
-        for (piece, (begin, len)) in (0..2).flat_map(|piece| parts.map(|part| (piece, part))) {
-            let block = Block { piece, begin, len };
-            assert_eq!(offers(&give(&mut relay, 5, Event::Sent { peer: CHILD, block })), 0);
-        }
-    }
-
-    #[test]
-    fn a_stripe_goes_on_with_another_parent() {
-        let mut relay = relay();
-        for piece in [0, 1] {
-            give(&mut relay, 1, Event::Offered { peer: PARENT, piece, stripe: 0 });
-        }
-        give(&mut relay, 2, Event::PieceVerified { piece: 0 });
-        let stripes = vec![Edges { parent: Some(0), children: vec![3] }];
-        let role = Role { epoch: 2, member: 2, sources: vec![0], stripes };
-        // The new parent hears what we have, though it has it too and was not told.
-        let said = give(&mut relay, 3, Event::Plan(Arc::new(role)));
-        assert!(said.contains(&Action::Announce { peer: SOURCE, pieces: vec![0..1] }), "{said:?}");
-        // What the old one owes and has not got itself comes from the new one.
-        let said = give(&mut relay, 4, Event::Offered { peer: SOURCE, piece: 1, stripe: 0 });
-        let block = Block { piece: 1, begin: 0, len: LEN };
-        assert_eq!(said, [Action::Cancel { peer: PARENT, block }]);
-    }
-
-    #[test]
-    fn the_source_is_asked_for_nothing_while_the_plan_brings_something() {
-        let mut relay = relay();
-        // So four pieces went by a stripe that is gone, and nobody but the source has them.
-        give(&mut relay, 0, Event::Offered { peer: PARENT, piece: 4, stripe: 0 });
-        assert_eq!(asked(&mut relay, 0..900), []);
-        let parts = relay.planned().then(|| asked(&mut relay, 900..1400)).unwrap();
-        assert!(!parts.is_empty() && parts.iter().all(|p| *p < 4), "{parts:?}");
-    }
-
-    #[test]
-    fn a_plan_that_works_after_all_is_followed_again() {
-        let mut relay = relay();
-        assert_eq!(asked(&mut relay, 0..1900), []);
-        // Nothing came by it for too long: a swarm like any other.
-        assert!(!asked(&mut relay, 1900..2100).is_empty() && !relay.planned());
-        give(&mut relay, 3000, Event::Offered { peer: PARENT, piece: 0, stripe: 0 });
-        assert!(relay.planned());
-        // It took three seconds to come; the next may, too.
-        let rest = relay.outstanding;
-        assert_eq!((asked(&mut relay, 3000..7000), relay.outstanding), (vec![], rest));
-    }
-}
+mod tests;
