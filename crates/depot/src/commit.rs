@@ -72,8 +72,6 @@ pub(crate) fn commit(
             return Err(e);
         }
     };
-    // What the staging directory holds is in the view, or of no use; opening the store would clear it away as well.
-    let _ = depot.0.layout.remove_all(&reservation.staging());
     depot.0.live.write().promises.remove(&record.id);
     let record = depot.cache(record.id).ok_or(Error::NoCache(record.id))?;
     drop(disk);
@@ -151,7 +149,6 @@ fn adopt(reservation: &Reservation, record: &CacheRecord, known: CacheId) -> Res
         t.put(old)?;
         t.delete(record.id)
     })?;
-    depot.0.layout.remove_all(&reservation.staging())?;
     let record = depot.cache(known).ok_or(Error::NoCache(known))?;
     let linked = record.files;
     Ok(Committed { record, linked })

@@ -67,7 +67,7 @@ pub use evict::Swept;
 pub use fsck::{Bad, Depth, Report};
 pub use process::{Stat, command_line};
 pub use record::{CacheId, CacheRecord, Declare, Filter, Local, Past, Reader, Size, State};
-pub use reserve::{Reservation, Reuse};
+pub use reserve::{Reservation, Reuse, Staged};
 pub use root::root_of;
 pub use space::Usage;
 pub use uses::{Process, Use, UseId};

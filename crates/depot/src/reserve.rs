@@ -216,12 +216,29 @@ impl Reservation {
     /// [`Error::Wrong`] for what does not fit the manifest, [`Error::Exceeded`], [`Error::Conflict`],
     /// [`Error::Unfit`], or what disk and database report. What was staged stays then.
     pub fn commit(self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
+        let done = self.committed(manifest, trusted, now)?;
+        // What the staging directory holds is in the view, or of no use; opening the store would clear it away as well.
+        let _ = self.layout().remove_all(&self.staging());
+        Ok(done)
+    }
+
+    /// As [`Reservation::commit`] of what was verified, for data that is still read by its staged names, as a swarm does that
+    /// sends it to others: they last until the second value is dropped, which waits for the disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_in_use(self, manifest: &Manifest, now: u64) -> Result<(Committed, Staged), Error> {
+        let done = self.committed(manifest, true, now)?;
+        Ok((done, Staged { depot: self.depot.clone(), id: self.id }))
+    }
+
+    fn committed(&self, manifest: &Manifest, trusted: bool, now: u64) -> Result<Committed, Error> {
         let record = self.depot.cache(self.id).ok_or(Error::NoCache(self.id))?;
         if record.state != State::Uploading {
             return Err(Error::State { id: self.id, state: record.state, why: "it cannot be committed" });
         }
         self.depot.within_declared(&record, raw_size(manifest))?;
-        commit::commit(&self, &record, manifest, trusted, now)
+        commit::commit(self, &record, manifest, trusted, now)
     }
 
     /// Gives the room back and throws away what was staged.
@@ -244,6 +261,29 @@ impl Reservation {
     pub(crate) fn undo(&self, view: &Path) -> Result<(), Error> {
         let objects = self.depot.0.objects()?;
         discard(&self.depot.0.layout, view, |key| objects.get(key).map(|o| o.is_some()))
+    }
+}
+
+/// The staged names of a committed cache ([`Reservation::commit_in_use`]). Dropped, they are removed; opening the store, or
+/// removing the cache, does it as well.
+#[must_use = "dropped, the staged names are removed"]
+pub struct Staged {
+    depot: Depot,
+    id: CacheId,
+}
+
+impl std::fmt::Debug for Staged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Staged").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let layout = &self.depot.0.layout;
+        let _ = layout.remove_all(&layout.staging(self.id));
+        // Of a cache that turned out to be here already, the names were all that took room.
+        self.depot.0.live.write().promises.remove(&self.id);
     }
 }
 
@@ -272,9 +312,10 @@ impl Drop for Reservation {
             // Nothing will come of it.
             let _ = self.clear();
         }
-        // What stays takes room, whether we were told of it or not.
-        let left = self.layout().measure(&self.staging()).unwrap_or_default();
-        {
+        // What stays takes room, whether we were told of it or not; that of a commit is the cache's.
+        let promised = self.depot.0.live.read().promises.contains_key(&self.id);
+        if promised {
+            let left = self.layout().measure(&self.staging()).unwrap_or_default();
             let mut live = self.depot.0.live.write();
             if let Some(promise) = live.promises.get_mut(&self.id) {
                 *promise = Promise { promised: left, staged: left, held: false };

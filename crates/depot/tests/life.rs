@@ -220,6 +220,41 @@ fn an_attempt_that_broke_off_goes_on() {
     assert_clean(&depot);
 }
 
+#[test]
+fn what_is_read_by_its_staged_names_keeps_them_over_a_commit() {
+    let tmp = tempfile::tempdir().unwrap();
+    let depot = open(&tmp.path().join("depot"));
+    let root = tree(&tmp.path().join("data"), &[("f", &[1; 5000]), ("g", b"2")]);
+    let m = manifest(&root);
+    let commit = |name| {
+        let id = depot.declare(named(name), 1).unwrap().id;
+        let reservation = reserve(&depot, id, Some(&m), 1);
+        stage(&reservation, &m, &root, &[]);
+        let dir = reservation.dir();
+        let (done, staged) = reservation.commit_in_use(&m, 1).unwrap();
+        (done.record.id, dir.join("data/f"), staged)
+    };
+    let (first, at, staged) = commit("n");
+    assert_eq!(fs::read(&at).unwrap(), [1; 5000]);
+    assert_eq!(fs::read(depot.view(first).unwrap().join("f")).unwrap(), [1; 5000]);
+    assert_clean(&depot);
+    drop(staged);
+    assert!(!at.exists() && depot.view(first).unwrap().join("f").exists());
+    // One that is here already, by the same name; it promised room for what was staged.
+    let (second, at, staged) = commit("n");
+    assert!(second == first && at.exists());
+    drop(staged);
+    assert!(!at.exists());
+    assert_eq!(depot.usage().unwrap().promised, Size::ZERO);
+    // The cache goes first.
+    let (third, at, staged) = commit("other");
+    depot.remove(third, 2).unwrap();
+    assert!(!at.exists());
+    drop(staged);
+    assert_eq!(depot.usage().unwrap().promised, Size::ZERO);
+    assert_clean(&depot);
+}
+
 /// A cache of one file of its own.
 fn filled(depot: &Depot, tmp: &Path, declare: Declare, len: u64, now: u64) -> tidecast_depot::CacheId {
     let mut data = vec![0; len as usize];
