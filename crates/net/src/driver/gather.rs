@@ -182,6 +182,10 @@ impl Driver {
         let (from_maker, makes) = (self.gather.maker == Some(peer), self.makes_plan());
         match said {
             Said::Join if makes => self.join(peer),
+            // It came here by another's plan.
+            Said::Join if self.gather.group == Group::Whole && self.engine.is_complete() => {
+                self.say(peer, &Said::Late);
+            }
             Said::Complaint { member, stripe, why } if makes => {
                 let Some(&from) = self.gather.by_peer.get(&peer) else { return };
                 if let Some(why) = complaint(why).filter(|_| stripe < MAX_STRIPES) {
@@ -304,7 +308,11 @@ impl Driver {
         if self.gather.settles.is_some_and(|(at, _)| early(at)) || self.gather.rests.is_some_and(early) {
             return;
         }
-        self.gather.settles = None;
+        let joined = self.gather.settles.take().is_some();
+        if !joined && self.gather.group == Group::Whole && self.engine.has_given_all() {
+            // New trees would bring nothing: what is lost from here on is fetched from whoever has it.
+            self.gather.planner = None;
+        }
         let now: Time = self.now();
         let laid = self.lay_out(now);
         let Some(planner) = &mut self.gather.planner else { return };
