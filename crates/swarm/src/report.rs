@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::api::PeerId;
-use crate::course::Order;
 use crate::engine::Engine;
 use crate::peer::Peer;
 use crate::pieces::State;
@@ -32,19 +31,6 @@ impl Engine {
     #[must_use]
     pub fn has_all(&self, peer: PeerId) -> bool {
         self.peers.get(&peer).is_some_and(|p| p.have.is_all())
-    }
-
-    /// Something is on its way to a peer, or is to be passed on to one.
-    #[must_use]
-    pub fn is_serving(&self) -> bool {
-        let due = |peer: &Peer, order: &Order| {
-            order.open.is_some() || order.pending.iter().any(|&piece| !peer.have.has(piece))
-        };
-        let orders = self.course.iter().flat_map(|c| &c.orders);
-        let mut fed = orders.filter_map(|(id, orders)| Some((self.peers.get(id)?, orders)));
-        self.turns.in_flight() > 0
-            || self.peers.values().any(|p| !p.closing && p.queue.len() > 0)
-            || fed.any(|(peer, orders)| orders.iter().any(|order| due(peer, order)))
     }
 
     /// As the source of a plan, this node has given every piece to a stripe: nothing new will go by it.

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use tidecast_classad::Ad;
 use tidecast_depot::{Admission, CacheId, CacheRecord, Declare, Depot, Reader, Reservation};
 use tidecast_metainfo::Manifest;
+use tidecast_net::PeerReport;
 use tidecast_store::{Base, DownloadOptions, Select};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -23,6 +24,7 @@ use crate::model::types::{Came, Method};
 use crate::policy::ads;
 use crate::transfer::delta;
 use crate::transfer::grant::{Grant, ask};
+use crate::transfer::handover;
 use crate::transfer::requests::{Failed, Stand};
 use crate::transfer::same_host;
 use crate::transfer::swarms::{Fetching, SwarmError, SwarmId};
@@ -43,9 +45,6 @@ const LOOK: Duration = Duration::from_secs(5);
 const PLAN: Duration = Duration::from_secs(1);
 /// With a plan, others than those it names are met after so long: they are for when it does not hold.
 const SPARE: Duration = Duration::from_secs(3);
-/// What other hosts still get of a cache that is complete here is sent first, because the swarm is started again afterwards:
-/// for at most a quarter of the time that the transfer took, within these bounds.
-const LINGER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(250);
 
@@ -110,10 +109,17 @@ async fn bring(
     let coming = daemon.fetches.coming(reservation.id(), id);
     let files = crate::model::files::missing(&manifest, &reused);
     let older = delta::bases(daemon, grant, &manifest, &dir, &files, tell).await;
+    let whole = matches!(missing, Some(Select::All));
     let wanted = Bring { dir, missing, bases: older.bases };
     let moved = transfer(daemon, grant, &manifest, wanted, want, method, tell).await;
-    // Its files are about to become the store's; then it serves on from there.
-    let mut came = came(daemon, &grant.about, daemon.swarms.stop(&id).await);
+    // A swarm that has all of it serves on while its files become the store's.
+    let goes_on = moved.is_ok() && method == Method::Swarm && whole;
+    let swarm = if goes_on { daemon.swarms.progress(&id) } else { None };
+    let peers = match &swarm {
+        Some(_) => daemon.swarms.peers(&id).await,
+        None => daemon.swarms.stop(&id).await.map(|summary| summary.peers).unwrap_or_default(),
+    };
+    let mut came = came(daemon, &grant.about, &peers);
     let is_origin = grant.link.peer.hello.name == grant.about.origin;
     *(if is_origin { &mut came.origin } else { &mut came.peers }) += older.received;
     daemon.swarms.count(0, older.received);
@@ -124,9 +130,14 @@ async fn bring(
     }
     daemon.fetches.forgive(grant.link.peer.addr);
     drop(coming);
-    let record = commit(daemon, reservation, manifest, came).await?;
+    let serves = swarm.is_some();
+    let record = match swarm {
+        Some(progress) => handover::commit(daemon, reservation, manifest, came, (id, progress)).await?,
+        None => commit(daemon, reservation, manifest, came).await?,
+    };
     daemon.changed.notify_one();
-    if method == Method::Swarm
+    if !serves
+        && method == Method::Swarm
         && let Err(error) = daemon.serve_on(&record).await
     {
         tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
@@ -148,10 +159,10 @@ pub(crate) async fn commit(
 }
 
 /// What a swarm received, by whether the cache's origin sent it.
-fn came(daemon: &Daemon, about: &CacheRecord, ended: Option<tidecast_net::Summary>) -> Came {
+fn came(daemon: &Daemon, about: &CacheRecord, peers: &[PeerReport]) -> Came {
     let origin = daemon.peers.find(|peer| peer.hello.name == about.origin).map(|link| link.peer.node);
     let mut came = Came::default();
-    for peer in ended.iter().flat_map(|summary| &summary.peers) {
+    for peer in peers {
         let is_origin = peer.node.is_some() && peer.node == origin;
         *(if is_origin { &mut came.origin } else { &mut came.peers }) += peer.received_bytes;
     }
@@ -306,7 +317,6 @@ pub(crate) async fn transfer(
     method: Method,
     tell: &watch::Sender<Stand>,
 ) -> Result<(), Failed> {
-    let began = Instant::now();
     let failed = |e: &dyn std::fmt::Display| Failed::new("unreachable", e.to_string());
     // All of it is here, in other caches of its owner.
     let Bring { dir, missing, bases } = bring;
@@ -342,9 +352,6 @@ pub(crate) async fn transfer(
         watched = watch_it(grant, &fetching, tell) => watched?,
         () = joining => {}
     }
-    let mut progress = fetching.progress.clone();
-    let linger = (began.elapsed() / 4).clamp(LINGER.0, LINGER.1);
-    let _ = timeout(linger, progress.wait_for(|now| !now.serving)).await;
     let swarms = daemon.clone();
     let finished =
         tokio::task::spawn_blocking(move || swarms.swarms.finish(&id)).await.map_err(|e| failed(&e))?;

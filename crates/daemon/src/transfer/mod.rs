@@ -3,6 +3,7 @@
 pub(crate) mod delta;
 pub(crate) mod fetch;
 pub(crate) mod grant;
+mod handover;
 pub(crate) mod repair;
 pub(crate) mod replicas;
 pub(crate) mod requests;

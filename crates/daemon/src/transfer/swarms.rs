@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Door, Group, Known, Progress, Security, Swarm, SwarmOptions, Throttle};
+use tidecast_net::{Door, Group, Known, PeerReport, Progress, Security, Swarm, SwarmOptions, Throttle};
 use tidecast_paths::Root;
 use tidecast_store::{DownloadOptions, Opened, SeedOptions, Select, Store};
 use tokio::sync::watch;
@@ -225,6 +225,20 @@ impl Swarms {
             swarm.swarm.finisher()
         };
         Ok(finisher()?)
+    }
+
+    /// How far a swarm is, if it runs.
+    pub(crate) fn progress(&self, id: &SwarmId) -> Option<watch::Receiver<Progress>> {
+        self.running.lock().get(id).map(|running| running.swarm.progress())
+    }
+
+    /// What a swarm that runs has exchanged with whom so far.
+    pub(crate) async fn peers(&self, id: &SwarmId) -> Vec<PeerReport> {
+        let Some(demand) = self.running.lock().get(id).map(|running| running.swarm.demand()) else {
+            return Vec::new();
+        };
+        let asked = tokio::task::spawn_blocking(move || demand.peers()).await;
+        asked.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// Ends one swarm, if it runs; what it has done.

@@ -39,8 +39,6 @@ pub struct Progress {
     pub planned: bool,
     /// Whether there is a plan to take part in is not known yet.
     pub gathering: bool,
-    /// Something is on its way from here to a peer, or is to be passed on.
-    pub serving: bool,
     /// Every wanted piece is verified; of a draft, the seal is there too.
     pub complete: bool,
     /// Some of the connected peers, those first with which most was exchanged.
@@ -208,7 +206,6 @@ impl Driver {
             corrupt_bytes: self.corrupt,
             planned: self.role.is_some(),
             gathering: self.is_gathering(),
-            serving: self.engine.is_serving(),
             complete: self.is_complete(),
             connected: self.connected(),
         }
