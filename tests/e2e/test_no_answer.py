@@ -98,6 +98,43 @@ def test_a_timeout_names_the_peer_even_before_it_is_known_to_be_silent(tide, por
     assert f"peer {peer} has not answered" in get.err, get.story()
 
 
+@contextlib.contextmanager
+def full(family, address):
+    """A port of this address that takes no connection and sends no reset."""
+    with socket.socket(family) as listening, contextlib.ExitStack() as queued:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(0)
+        for _ in range(4):
+            waiting = queued.enter_context(socket.socket(family))
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield
+
+
+@pytest.mark.parametrize("source", ["manifest", "magnet"])
+def test_all_addresses_of_a_name_are_told_in_time(tide, port, tmp_path, source):
+    """The second dead address does not wait until the first is given up, after 5 s."""
+    families = {info[0] for info in socket.getaddrinfo("localhost", 1, type=socket.SOCK_STREAM)}
+    if families != {socket.AF_INET, socket.AF_INET6}:
+        pytest.skip("localhost has no address of each family here")
+    if source == "manifest":
+        source = tide.publish(blob(tmp_path / "data", 100_000), tmp_path / "t.torrent", "--plain")
+    else:
+        source = NOWHERE
+    number = port()
+    peers = {f"127.0.0.1:{number}", f"[::1]:{number}"}
+    with full(socket.AF_INET, ("127.0.0.1", number)), full(socket.AF_INET6, ("::1", number)):
+        get = ("get", source, "--plain", "--no-lsd", "--peer", f"localhost:{number}", "--timeout", "6s")
+        events = tide.run("--json", *get, "--to", tmp_path / "events")
+        words = tide.run(*get, "--to", tmp_path / "words")
+        for proc in (events, words):
+            proc.exits(3)
+    told = [e for e in events.events() if e["event"] == "warning" and "peer" in e]
+    assert {e["peer"] for e in told} == peers and {e["reason"] for e in told} == {"no answer in 3 s"}, told
+    assert all(f"warning: peer {peer}: no answer in 3 s" in words.err for peer in peers), words.story()
+
+
 def test_an_address_that_fails_for_long_is_named_once_and_counted(tide, port, tmp_path):
     with refusing(port) as (peer, why):
         get = tide("get", NOWHERE, "--plain", "--no-lsd", "--peer", peer, "--to", tmp_path / "to", "--timeout", "4s", code=3)

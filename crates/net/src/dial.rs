@@ -1,4 +1,4 @@
-//! Outgoing connections: the addresses of a node one after the other, until one answers.
+//! One outgoing connection: from the socket to a peer that is established. `race.rs` dials the addresses of a node.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -10,19 +10,16 @@ use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
-use tidecast_swarm::Candidate;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::conn::establish::{Established, LIMIT, Local, Opening, Way, establish};
 use crate::cpu::Cpu;
-use crate::driver::Input;
-use crate::driver::progress::Notice;
 use crate::error::ConnError;
 use crate::intake::Intake;
+use crate::race::Turn;
 use crate::security::Security;
-use crate::shared::Shared;
 use crate::transport::{Booked, Transport};
 
 /// A control channel ends when nothing was acknowledged for so long.
@@ -72,49 +69,18 @@ impl Ways {
     }
 }
 
-/// Dials a candidate in the background; the driver hears how it went.
-pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
-    let shared = shared.clone();
-    shared.runtime.clone().spawn(async move {
-        let mut last = None;
-        for addr in addresses {
-            let source = shared.source_for(addr.ip());
-            let local = shared.local();
-            // An inbox that is full is that of an engine with peers enough.
-            let silent = |why| drop(shared.inbox.try_send(unreachable(addr, why)));
-            let (local, ways) = ((&local, &shared.security), &shared.ways);
-            match dial(local, (addr, source), ways, &shared.cpu, &silent).await {
-                Ok(established) => return crate::conn::run(shared, established, addr, Some(candidate)).await,
-                Err(error) => {
-                    if let Some(why) = error.unreachable() {
-                        let _ = shared.inbox.send(unreachable(addr, why)).await;
-                    }
-                    if let ConnError::Denied(why) = &error {
-                        let notice = Notice::Refused { addr, why: why.clone() };
-                        let _ = shared.inbox.send(Input::Notice(notice)).await;
-                    }
-                    last = Some((addr, error));
-                }
-            }
-        }
-        let _ = shared.inbox.send(Input::DialFailed { candidate, last }).await;
-    });
-}
-
-fn unreachable(addr: SocketAddr, why: String) -> Input {
-    Input::Notice(Notice::Unreachable { addr, why, told: false })
-}
-
 /// Connects to one address and shakes hands. A peer of an open swarm that does not answer the plain handshake may demand
 /// encryption: it is dialled once more and spoken to so, or the other way round if that has worked with it before. Plain
 /// first costs nothing with all others: the opening of MSE takes a round trip and two powers of 768 bits. `silent` hears of
-/// each step to which no answer comes in [`SILENT`].
-pub(crate) async fn dial(
+/// each step to which no answer comes in [`SILENT`]. The handshake waits for
+/// its `turn`, if the address is dialled beside others.
+pub(crate) async fn dial_by(
     (local, security): (&Local, &Security),
     (addr, source): (SocketAddr, Option<IpAddr>),
     ways: &Ways,
     cpu: &Arc<Cpu>,
     silent: &impl Fn(String),
+    turn: Option<&Turn<'_>>,
 ) -> Result<Established, ConnError> {
     let [usual, other] = match security {
         Security::Open => ways.of(addr).map(Some),
@@ -129,6 +95,9 @@ pub(crate) async fn dial(
             Ok(Err(error)) => return Err(unanswered.unwrap_or(error.into())),
             Err(error) => return Err(unanswered.unwrap_or(error)),
         };
+        if let Some(turn) = turn {
+            turn.take().await;
+        }
         let first = local.hashes.first().copied().unwrap_or_default();
         let securing = secure(stream, security, first, cpu);
         let (transport, node) = impatient(" to the TLS handshake", silent, securing).await?;
@@ -149,6 +118,17 @@ pub(crate) async fn dial(
         }
     }
     Err(turned_away(security, unanswered.unwrap_or(ConnError::Closed)))
+}
+
+/// [`dial_by`] for an address that is dialled alone.
+pub(crate) async fn dial(
+    of: (&Local, &Security),
+    at: (SocketAddr, Option<IpAddr>),
+    ways: &Ways,
+    cpu: &Arc<Cpu>,
+    silent: &impl Fn(String),
+) -> Result<Established, ConnError> {
+    dial_by(of, at, ways, cpu, silent, None).await
 }
 
 /// Whether a peer may have refused how it was spoken to, and nothing else.

@@ -25,6 +25,7 @@ mod intake;
 mod link;
 mod moved;
 mod pool;
+mod race;
 mod roots;
 mod security;
 mod session;

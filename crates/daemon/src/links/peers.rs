@@ -76,11 +76,7 @@ impl Peers {
         {
             return Ok(link);
         }
-        // Some may be behind a NAT and never answer: those that do are not kept waiting.
-        let mut calling = JoinSet::new();
-        for &addr in addresses {
-            calling.spawn(async move { (addr, connect(addr).await) });
-        }
+        let mut calling = connect_all(addresses);
         let mut last = PeerError::NoAddress;
         while let Some(called) = calling.join_next().await {
             let Ok((addr, connected)) = called else { continue };
@@ -113,12 +109,14 @@ impl Peers {
         addresses: &[SocketAddr],
         serve: &Arc<S>,
     ) -> Result<Arc<Link>, PeerError> {
+        let mut calling = connect_all(addresses);
         let mut last = PeerError::NoAddress;
-        for &addr in addresses {
+        while let Some(called) = calling.join_next().await {
             if let Some(link) = self.to(node) {
                 return Ok(link);
             }
-            let dialled = async { self.greet(addr, connect(addr).await?, serve).await };
+            let Ok((addr, connected)) = called else { continue };
+            let dialled = async { self.greet(addr, connected?, serve).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
                 Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
@@ -311,6 +309,15 @@ impl Peers {
         };
         (link, run)
     }
+}
+
+/// Connects to all of these at once: some may be behind a NAT and never answer, and those that do are not kept waiting.
+fn connect_all(addresses: &[SocketAddr]) -> JoinSet<(SocketAddr, Result<TcpStream, PeerError>)> {
+    let mut calling = JoinSet::new();
+    for &addr in addresses {
+        calling.spawn(async move { (addr, connect(addr).await) });
+    }
+    calling
 }
 
 async fn connect(addr: SocketAddr) -> Result<TcpStream, PeerError> {

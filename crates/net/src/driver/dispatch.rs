@@ -91,7 +91,7 @@ impl Driver {
         if let Some(met) = self.met_at(addresses) {
             return self.met_already(candidate, met);
         }
-        crate::dial::spawn(&self.shared, candidate, addresses.to_vec());
+        crate::race::spawn(&self.shared, candidate, addresses.to_vec());
     }
 
     /// It takes Tidecast's own messages; of a web seed, what stands for it does.

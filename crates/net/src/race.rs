@@ -1,0 +1,218 @@
+//! The addresses of one node, dialled a little after one another (as RFC 8305 has it): a dead one costs no more than that.
+//!
+//! Connections are made beside one another, handshakes in turn: a node that is asked twice at once could turn both away,
+//! each as the other's twin. A turn is over when its handshake fails or takes long.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidecast_swarm::Candidate;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::conn::establish::Established;
+use crate::dial::dial_by;
+use crate::driver::Input;
+use crate::driver::progress::Notice;
+use crate::error::ConnError;
+use crate::shared::Shared;
+
+/// The next address is dialled when this one has taken so long (RFC 8305: Connection Attempt Delay); of many sooner, so that
+/// the last is begun within [`ALL`].
+const NEXT: Duration = Duration::from_millis(250);
+const ALL: Duration = Duration::from_millis(1500);
+/// A handshake that takes longer than this lets the next one begin.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Dials a candidate in the background; the driver hears how it went.
+pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
+    let shared = shared.clone();
+    shared.runtime.clone().spawn(async move {
+        let dialling = shared.clone();
+        let dial = move |addr, turns: Arc<Semaphore>| {
+            let shared = dialling.clone();
+            async move {
+                let dialled = in_turn(&shared, addr, &turns).await;
+                if let Err(error) = &dialled {
+                    tell(&shared, addr, error).await;
+                }
+                dialled
+            }
+        };
+        match race(addresses, dial).await {
+            Ok((addr, established)) => crate::conn::run(shared, established, addr, Some(candidate)).await,
+            Err(last) => drop(shared.inbox.send(Input::DialFailed { candidate, last }).await),
+        }
+    });
+}
+
+/// The first of these addresses that can be dialled; or why the last one failed, a refusal before all else.
+async fn race<T: Send + 'static, F: Future<Output = Result<T, ConnError>> + Send + 'static>(
+    addresses: Vec<SocketAddr>,
+    dial: impl Fn(SocketAddr, Arc<Semaphore>) -> F,
+) -> Result<(SocketAddr, T), Option<(SocketAddr, ConnError)>> {
+    let pause = NEXT.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
+    let turns = Arc::new(Semaphore::new(1));
+    let (mut dialling, mut waiting) = (JoinSet::new(), addresses.into_iter());
+    let mut last: Option<(SocketAddr, ConnError)> = None;
+    loop {
+        if let Some(addr) = waiting.next() {
+            let dialled = dial(addr, turns.clone());
+            dialling.spawn(async move { (addr, dialled.await) });
+        }
+        let ended = tokio::select! {
+            ended = dialling.join_next() => ended,
+            () = beside(&turns, pause), if waiting.len() > 0 => continue,
+        };
+        match ended {
+            Some(Ok((addr, Ok(established)))) => return Ok((addr, established)),
+            Some(Ok((addr, Err(error)))) => {
+                if error.is_refusal() || !last.as_ref().is_some_and(|(_, error)| error.is_refusal()) {
+                    last = Some((addr, error));
+                }
+            }
+            Some(Err(_)) => {}
+            None => return Err(last),
+        }
+    }
+}
+
+/// Until the next address may be dialled beside those that are: after the pause, and while no handshake has its turn.
+async fn beside(turns: &Semaphore, pause: Duration) {
+    sleep(pause).await;
+    let _ = turns.acquire().await;
+}
+
+/// Dials one address, and waits for its turn before the handshake.
+async fn in_turn(shared: &Shared, addr: SocketAddr, turns: &Semaphore) -> Result<Established, ConnError> {
+    let (source, local) = (shared.source_for(addr.ip()), shared.local());
+    // An inbox that is full is that of an engine with peers enough.
+    let silent = |why| drop(shared.inbox.try_send(unreachable(addr, why)));
+    let turn = turn(turns);
+    let (of, at) = ((&local, &shared.security), (addr, source));
+    let mut dialling = std::pin::pin!(dial_by(of, at, &shared.ways, &shared.cpu, &silent, Some(&turn)));
+    tokio::select! {
+        done = &mut dialling => return done,
+        () = turn.over() => {}
+    }
+    dialling.await
+}
+
+/// An address's turn to shake hands.
+pub(crate) struct Turn<'a> {
+    turns: &'a Semaphore,
+    /// None before it, `Some(None)` when it is over.
+    had: Mutex<Option<Option<SemaphorePermit<'a>>>>,
+    begun: Notify,
+}
+
+fn turn(turns: &Semaphore) -> Turn<'_> {
+    Turn { turns, had: Mutex::new(None), begun: Notify::new() }
+}
+
+impl Turn<'_> {
+    /// Waits for it. A second try of the same address (encrypted, say) goes on in it, or without.
+    pub(crate) async fn take(&self) {
+        if self.had.lock().is_some() {
+            return;
+        }
+        let permit = self.turns.acquire().await.ok();
+        *self.had.lock() = Some(permit);
+        self.begun.notify_one();
+    }
+
+    async fn over(&self) {
+        self.begun.notified().await;
+        sleep(TURN).await;
+        *self.had.lock() = Some(None);
+    }
+}
+
+async fn tell(shared: &Shared, addr: SocketAddr, error: &ConnError) {
+    if let Some(why) = error.unreachable() {
+        let _ = shared.inbox.send(unreachable(addr, why)).await;
+    }
+    if let ConnError::Denied(why) = error {
+        let notice = Notice::Refused { addr, why: why.clone() };
+        let _ = shared.inbox.send(Input::Notice(notice)).await;
+    }
+}
+
+fn unreachable(addr: SocketAddr, why: String) -> Input {
+    Input::Notice(Notice::Unreachable { addr, why, told: false })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn addresses(number: u16) -> Vec<SocketAddr> {
+        (1..=number).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect()
+    }
+
+    /// When each address is dialled, and what came of it, if those whose ports are in `live` answer.
+    async fn begun(number: u16, live: &'static [u16]) -> (Vec<Duration>, Option<u16>) {
+        let (start, times) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let noted = times.clone();
+        let dial = move |addr: SocketAddr, _| {
+            noted.lock().push(start.elapsed());
+            async move {
+                sleep(Duration::from_secs(if live.contains(&addr.port()) { 0 } else { 5 })).await;
+                if live.contains(&addr.port()) { Ok(()) } else { Err(ConnError::Closed) }
+            }
+        };
+        let came = race(addresses(number), dial).await;
+        let times = times.lock().clone();
+        (times, came.ok().map(|(addr, ())| addr.port()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_address_does_not_wait_for_a_dead_one() {
+        let (times, came) = begun(4, &[3]).await;
+        assert_eq!((times, came), (vec![Duration::ZERO, NEXT, 2 * NEXT], Some(3)));
+        let (times, came) = begun(2, &[]).await;
+        assert_eq!((times, came), (vec![Duration::ZERO, NEXT], None));
+        let (times, _) = begun(64, &[]).await;
+        assert!(times.len() == 64 && times.iter().all(|time| *time <= ALL), "{times:?}");
+        assert!(race(Vec::new(), |_, _| async { Ok::<(), _>(()) }).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_at_once_makes_room_at_once_and_a_refusal_is_what_counts() {
+        let start = Instant::now();
+        let dial = |addr: SocketAddr, _| async move {
+            match addr.port() {
+                1 => Err(ConnError::Denied("no".into())),
+                2 => Err(ConnError::Closed),
+                _ => Ok(()),
+            }
+        };
+        assert_eq!(race(addresses(3), dial).await.unwrap().0.port(), 3);
+        assert!(start.elapsed() < NEXT);
+        let (addr, why) = race(addresses(2), dial).await.unwrap_err().unwrap();
+        assert!(addr.port() == 1 && why.is_refusal(), "{addr} {why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_take_turns_until_one_takes_long() {
+        let turns = Semaphore::new(1);
+        let (first, second) = (turn(&turns), turn(&turns));
+        let start = Instant::now();
+        first.take().await;
+        tokio::join!(first.over(), async {
+            second.take().await;
+            assert_eq!(start.elapsed(), TURN);
+        });
+        drop(second);
+        turn(&turns).take().await;
+        assert_eq!(start.elapsed(), TURN, "who has ended gives way at once");
+    }
+}
