@@ -75,3 +75,37 @@ class Tracker:
     def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
+
+
+class UdpTracker:
+    """BEP 15: keeps each announce as it came, and answers with the same peers."""
+
+    def __init__(self, peers: list[tuple[str, int]]):
+        self.peers, self.asked = peers, []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"udp://127.0.0.1:{self.socket.getsockname()[1]}/announce?key=ab"
+
+    def answer(self):
+        while True:
+            try:
+                packet, who = self.socket.recvfrom(4096)
+            except OSError:
+                return
+            action, transaction = struct.unpack(">II", packet[8:16])
+            if action == 0:
+                body = struct.pack(">Q", 7)
+            else:
+                self.asked.append(packet)
+                body = struct.pack(">III", 900, 0, 1) + compact(self.peers)
+            self.socket.sendto(struct.pack(">II", action, transaction) + body, who)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()

@@ -1,7 +1,9 @@
 //! Keeps one swarm announced to all its trackers, and hands over the peers they name.
 //!
-//! All trackers of all tiers are told, not one a tier as BEP 12 has it for the sake of public
-//! trackers: a cluster's swarm must not fall apart because two nodes heard of different ones.
+//! The tiers of a manifest are gone through as BEP 12 says: of each only until one tracker answers, the next only where all
+//! of a tier fail (`tiers.rs`). Trackers that the user names are told all: they are few, the user's own, and
+//! nodes that have heard of different ones would not find each other.
+//!
 //! A hybrid manifest is announced under both of its hashes. `started` goes first and again until
 //! it is accepted, `completed` once, `stopped` at the end within two seconds. A tracker that fails is
 //! asked again, at first after a second, then less and less often, at last every five minutes.
@@ -12,11 +14,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::RngExt;
+use rand::seq::SliceRandom;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
+use crate::tiers::Order;
 use crate::tracker::{self, Announce, Event, Options, Response};
 use crate::{Error, Found, InfoHash, PeerId, Source, TrackerUrl};
 
@@ -32,15 +36,16 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// First wait after a tracker has said no.
 const RETRY_REFUSED: Duration = Duration::from_secs(30);
+/// A tracker that has not answered for so long does not keep the next one waiting.
+const LATE: Duration = Duration::from_secs(5);
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What is announced, and where.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Tracker URLs in tiers, as a manifest has them. Those that cannot be used are reported by
-    /// [`Announcer::status`] and otherwise ignored.
-    pub tiers: Vec<Vec<String>>,
+    /// Trackers. Those that cannot be used are reported by [`Announcer::status`] and otherwise ignored.
+    pub trackers: Trackers,
     /// The swarm, under each of its names.
     pub hashes: Vec<InfoHash>,
     /// Who we are.
@@ -53,6 +58,23 @@ pub struct Config {
     pub numwant: Option<u32>,
     /// How trackers are reached.
     pub options: Options,
+}
+
+/// Tracker URLs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trackers {
+    /// All of them are told.
+    pub named: Vec<String>,
+    /// In tiers, as a manifest has them: one that answers is enough.
+    pub tiers: Vec<Vec<String>>,
+}
+
+impl Trackers {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.named.iter().chain(self.tiers.iter().flatten()).next().is_none()
+    }
 }
 
 /// How far a download is, in bytes of payload.
@@ -106,13 +128,14 @@ impl Announcer {
         let (progress, progress_rx) = watch::channel(config.progress);
         let (stop, stop_rx) = oneshot::channel();
         let more = Arc::new(Notify::new());
-        let (entries, status) = entries(&config);
+        let (entries, order, status) = entries(&config);
         let status = Arc::new(Mutex::new(status));
         let run = Run {
             completed: config.progress.left == 0,
             key: rand::random(),
             config,
             entries,
+            order,
             flying: JoinSet::new(),
             progress: progress_rx,
             found,
@@ -160,6 +183,8 @@ struct Entry {
     /// Not before this, whoever asks.
     earliest: Instant,
     flying: bool,
+    /// When the announce that is under way, or was last, has begun.
+    sent: Option<Instant>,
     /// `started` was accepted.
     started: bool,
     /// `completed` is still to be said, once `started` is.
@@ -168,27 +193,44 @@ struct Entry {
     tracker_id: Option<Vec<u8>>,
 }
 
-/// One entry a usable tracker and hash, and one status for each and for the unusable ones.
-fn entries(config: &Config) -> (Vec<Entry>, Vec<Status>) {
+/// One entry a usable tracker and hash, in what order they are asked, and one status for each and for the unusable ones.
+fn entries(config: &Config) -> (Vec<Entry>, Vec<Order>, Vec<Status>) {
     let now = Instant::now();
     let (mut entries, mut status, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
     let mut urls: Vec<TrackerUrl> = Vec::new();
-    for text in config.tiers.iter().flatten() {
-        match TrackerUrl::parse(text) {
-            Ok(url) if urls.contains(&url) => {}
-            Ok(_) if urls.len() >= MAX_TRACKERS => {
-                warn!(tracker = %text.escape_default(), "too many trackers; ignored");
+    let mut usable = |texts: &[String]| {
+        let from = urls.len();
+        for text in texts {
+            match TrackerUrl::parse(text) {
+                Ok(url) if urls.contains(&url) => {}
+                Ok(_) if urls.len() >= MAX_TRACKERS => {
+                    warn!(tracker = %text.escape_default(), "too many trackers; ignored");
+                }
+                Ok(url) => urls.push(url),
+                Err(error) if unusable.len() < MAX_TRACKERS => {
+                    let url = crate::error::printable(text.as_bytes());
+                    unusable.push(Status { url, error: Some(error.to_string()), ..Status::default() });
+                }
+                Err(_) => {}
             }
-            Ok(url) => urls.push(url),
-            Err(error) if unusable.len() < MAX_TRACKERS => {
-                let url = crate::error::printable(text.as_bytes());
-                unusable.push(Status { url, error: Some(error.to_string()), ..Status::default() });
-            }
-            Err(_) => {}
         }
-    }
-    for url in urls {
-        for &hash in &config.hashes {
+        from..urls.len()
+    };
+    let named = usable(&config.trackers.named);
+    let tiers: Vec<_> = config.trackers.tiers.iter().map(|tier| usable(tier)).collect();
+    // Shuffled once (BEP 12), and for each hash alike: what a tracker knows of one it knows of the other.
+    let tiers = tiers.into_iter().map(|tier| {
+        let mut tier: Vec<usize> = tier.collect();
+        tier.shuffle(&mut rand::rng());
+        tier
+    });
+    let tiers: Vec<Vec<usize>> = tiers.filter(|tier| !tier.is_empty()).collect();
+    let mut order = Vec::new();
+    for &hash in &config.hashes {
+        let at = |url: usize| entries.len() + url;
+        order.extend(named.clone().map(|url| Order::new(vec![vec![at(url)]])));
+        order.push(Order::new(tiers.iter().map(|tier| tier.iter().map(|url| at(*url)).collect()).collect()));
+        for url in &urls {
             status.push(Status { url: url.to_string(), hash, ..Status::default() });
             entries.push(Entry {
                 url: url.clone(),
@@ -196,6 +238,7 @@ fn entries(config: &Config) -> (Vec<Entry>, Vec<Status>) {
                 due: now,
                 earliest: now,
                 flying: false,
+                sent: None,
                 started: false,
                 owes_completed: false,
                 failures: 0,
@@ -204,7 +247,7 @@ fn entries(config: &Config) -> (Vec<Entry>, Vec<Status>) {
         }
     }
     status.extend(unusable);
-    (entries, status)
+    (entries, order, status)
 }
 
 struct Run {
@@ -214,6 +257,7 @@ struct Run {
     /// Everything was there from the start, or `completed` has been noted.
     completed: bool,
     entries: Vec<Entry>,
+    order: Vec<Order>,
     flying: JoinSet<(usize, Event, Result<Response, Error>)>,
     progress: watch::Receiver<Progress>,
     found: mpsc::Sender<Found>,
@@ -224,7 +268,7 @@ impl Run {
     async fn run(mut self, mut stop: oneshot::Receiver<()>, more: Arc<Notify>) {
         let goodbye = loop {
             self.send_due();
-            let next = self.entries.iter().filter(|e| !e.flying).map(|e| e.due).min();
+            let next = self.next();
             let full = self.flying.len() >= MAX_FLYING;
             tokio::select! {
                 asked = &mut stop => break asked.is_ok(),
@@ -252,10 +296,24 @@ impl Run {
         }
     }
 
+    /// The entries whose turn it is now.
+    fn asked(&self, now: Instant) -> Vec<usize> {
+        let fails = |at: usize| self.entries.get(at).is_none_or(|e| e.fails(now));
+        self.order.iter().flat_map(|order| order.asked(fails)).collect()
+    }
+
+    /// When there is something to do next: an announce is due, or one is late and lets the next tracker have its turn.
+    fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let asked = self.asked(now);
+        let turn = asked.iter().filter_map(|at| self.entries.get(*at));
+        turn.filter_map(|e| if e.flying { e.late().filter(|late| *late > now) } else { Some(e.due) }).min()
+    }
+
     /// Sends what is due, as far as the bound on announces under way allows.
     fn send_due(&mut self) {
         let now = Instant::now();
-        for at in 0..self.entries.len() {
+        for at in self.asked(now) {
             if self.flying.len() >= MAX_FLYING {
                 return;
             }
@@ -263,6 +321,7 @@ impl Run {
                 continue;
             };
             entry.flying = true;
+            entry.sent = Some(now);
             let event = match (entry.started, entry.owes_completed) {
                 (false, _) => Event::Started,
                 (true, true) => Event::Completed,
@@ -316,6 +375,7 @@ impl Run {
             Ok(response) => {
                 let (hash, source) = (entry.hash, Source::Tracker(entry.url.shared()));
                 entry.accepted(event, &response);
+                self.order.iter_mut().for_each(|order| order.answered(at));
                 self.report(at, |status| {
                     status.answered += 1;
                     status.error = None;
@@ -371,6 +431,16 @@ impl Run {
 }
 
 impl Entry {
+    /// Another tracker is asked meanwhile.
+    fn fails(&self, now: Instant) -> bool {
+        self.failures > 0 || self.flying && self.late().is_some_and(|late| late <= now)
+    }
+
+    /// When the announce that is under way lets others have their turn.
+    fn late(&self) -> Option<Instant> {
+        self.sent.filter(|_| self.failures == 0).map(|sent| sent + LATE)
+    }
+
     fn accepted(&mut self, event: Event, response: &Response) {
         let now = Instant::now();
         let interval = response.interval.clamp(MIN_INTERVAL, MAX_INTERVAL);

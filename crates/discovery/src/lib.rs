@@ -28,6 +28,7 @@ pub mod lsd;
 pub mod peers;
 pub mod server;
 mod socket;
+mod tiers;
 pub mod tracker;
 mod udp;
 mod udp_packet;

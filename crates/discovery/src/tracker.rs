@@ -1,4 +1,4 @@
-//! Announcing to a tracker of anybody's, once: HTTP, HTTPS (BEP 3, 7, 23) or UDP (BEP 15).
+//! Announcing to a tracker of anybody's, once: HTTP, HTTPS (BEP 3, 7, 23) or UDP (BEP 15, 41).
 //!
 //! A tracker that has addresses of both families is told over both, so that it learns both of ours;
 //! one success is enough. Every step has a time limit, and an answer a size limit.
@@ -150,7 +150,7 @@ async fn family(
         Scheme::Udp => {
             let mut last = Err(Error::NoAddress { host: url.host().to_owned() });
             for addr in addrs.into_iter().take(2) {
-                last = udp::announce(addr, local, ask, options).await;
+                last = udp::announce(addr, local, (ask, url.target()), options).await;
                 if last.is_ok() {
                     break;
                 }

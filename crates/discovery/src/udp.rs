@@ -10,7 +10,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::printable;
 use crate::peers::is_near;
 use crate::tracker::{Announce, Options, Response, dedup, interval};
-use crate::udp_packet::{ANNOUNCE, CONNECT, ERROR, MAGIC, announce as announce_packet, head, u32_at, u64_at};
+use crate::udp_packet::{
+    ANNOUNCE, CONNECT, ERROR, MAGIC, add_url, announce as announce_packet, head, u32_at, u64_at,
+};
 use crate::{Error, compact, socket};
 
 /// Room for one answer; what is longer is cut, and its whole peers are still read.
@@ -18,11 +20,11 @@ const ANSWER: usize = 16 * 1024;
 /// How long a connection id may be used (BEP 15).
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
 
-/// One announce to the tracker at `to`, leaving from `local`.
+/// One announce to the tracker at `to`, leaving from `local`; `target` is what its URL has behind the host.
 pub(crate) async fn announce(
     to: SocketAddr,
     local: SocketAddr,
-    ask: &Announce,
+    (ask, target): (&Announce, &str),
     options: &Options,
 ) -> Result<Response, Error> {
     let near = if is_near(&to) { Duration::from_secs(1) } else { Duration::from_secs(15) };
@@ -37,7 +39,7 @@ pub(crate) async fn announce(
         let connection = talk.connect().await?;
         let got_at = Instant::now();
         // An answer that comes only after the id has run out needs another id.
-        if let Some(response) = talk.announce(connection, ask, got_at + CONNECTION_LIFE).await? {
+        if let Some(response) = talk.announce(connection, (ask, target), got_at + CONNECTION_LIFE).await? {
             return Ok(response);
         }
     }
@@ -66,12 +68,13 @@ impl Talk {
     async fn announce(
         &mut self,
         connection: u64,
-        ask: &Announce,
+        (ask, target): (&Announce, &str),
         until: Instant,
     ) -> Result<Option<Response>, Error> {
         while Instant::now() < until {
             let transaction = rand::random();
-            let packet = announce_packet(connection, transaction, ask);
+            let mut packet = announce_packet(connection, transaction, ask);
+            add_url(&mut packet, target);
             let v4 = self.to.is_ipv4();
             if let Some(answer) = self.ask(&packet, ANNOUNCE, transaction).await? {
                 return read(answer, v4)

@@ -1,6 +1,6 @@
 //! The packets of BEP 15, for client and server alike: fixed fields in big-endian order.
 //!
-//! Reading takes what is there and never trusts a length; trailing bytes (BEP 41) are ignored.
+//! Reading takes what is there and never trusts a length; trailing bytes (BEP 41) are written and ignored.
 
 use crate::tracker::{Announce, Event};
 
@@ -41,6 +41,17 @@ pub(crate) fn head(connection: u64, action: u32, transaction: u32) -> Vec<u8> {
     out.extend_from_slice(&action.to_be_bytes());
     out.extend_from_slice(&transaction.to_be_bytes());
     out
+}
+
+/// Option of BEP 41: a part of the URL behind its host.
+const URL_DATA: u8 = 2;
+
+/// Adds path and query of the tracker's URL (BEP 41), in parts as long as an option can be.
+pub(crate) fn add_url(packet: &mut Vec<u8>, target: &str) {
+    for part in target.as_bytes().chunks(255).filter(|_| target != "/") {
+        packet.extend([URL_DATA, u8::try_from(part.len()).unwrap_or(u8::MAX)]);
+        packet.extend_from_slice(part);
+    }
 }
 
 /// An announce request. The IP field stays 0: the tracker sees where it comes from.
@@ -97,6 +108,19 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn path_and_query_follow_in_parts() {
+        let with = |target: &str| {
+            let mut packet = Vec::new();
+            add_url(&mut packet, target);
+            packet
+        };
+        assert!(with("/").is_empty());
+        assert_eq!(with("/a?b"), b"\x02\x04/a?b");
+        let long = with(&"x".repeat(300));
+        assert_eq!((long.len(), &long[..2], &long[257..259]), (304, &[2, 255][..], &[2, 45][..]));
+    }
 
     proptest! {
         #[test]

@@ -1,4 +1,4 @@
-//! The announcer: every tracker and both hashes, from `started` to `stopped`, with some of the trackers dead.
+//! The announcer: trackers that are named and those of tiers, of both hashes, from `started` to `stopped`, with some dead.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::{ask, options, tracker, url};
-use tidecast_discovery::announcer::{Announcer, Config, Progress};
+use tidecast_discovery::announcer::{Announcer, Config, Progress, Trackers};
 use tidecast_discovery::server::{self, Tracker};
 use tidecast_discovery::tracker::{Event, announce};
 use tidecast_discovery::{Found, Source};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 fn config(tiers: Vec<Vec<String>>, hashes: Vec<[u8; 20]>) -> Config {
     Config {
-        tiers,
+        trackers: Trackers { tiers, ..Trackers::default() },
         hashes,
         peer_id: *b"-TC0100-0123456789ab",
         port: 7000,
@@ -41,19 +41,23 @@ async fn next(found: &mut mpsc::Receiver<Found>) -> Found {
 }
 
 #[tokio::test]
-async fn all_tiers_both_hashes_until_stopped() {
+async fn all_named_both_hashes_until_stopped() {
     let (one, other) = (tracker("127.0.0.1:0"), tracker("127.0.0.1:0"));
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let http = url("http", one.local_addr());
     // Somebody is there already, in the swarm of the second hash.
     announce(&http, &ask(2, 6000, 5, Event::Started), &options()).await.unwrap();
 
-    let tiers = vec![
-        vec![format!("http://{dead}/announce"), "wss://tracker.example".into(), http.to_string()],
-        vec![format!("udp://{}", other.local_addr()), http.to_string()],
+    let tiers = vec![vec![http.to_string()]];
+    let mut config = config(tiers, vec![[1; 20], [2; 20]]);
+    config.trackers.named = vec![
+        format!("http://{dead}/announce"),
+        "wss://tracker.example".into(),
+        http.to_string(),
+        format!("udp://{}/announce", other.local_addr()),
     ];
     let (send, mut found) = mpsc::channel(10);
-    let announcer = Announcer::start(config(tiers, vec![[1; 20], [2; 20]]), send);
+    let announcer = Announcer::start(config, send);
 
     let got = next(&mut found).await;
     assert_eq!(got.hash, [2; 20]);
@@ -119,4 +123,49 @@ async fn nobody_reading_holds_up_nothing() {
     next(&mut found).await;
     announcer.stop().await;
     assert_eq!(tracker.stats().peers, 3);
+}
+
+/// Which of the trackers know of a swarm.
+fn told(trackers: &[&Tracker]) -> Vec<usize> {
+    trackers.iter().map(|tracker| tracker.stats().peers).collect()
+}
+
+#[tokio::test]
+async fn one_tracker_of_the_tiers_is_told_while_it_answers() {
+    let trackers = [tracker("127.0.0.1:0"), tracker("127.0.0.1:0"), tracker("127.0.0.1:0")];
+    let [one, other, later] = &trackers;
+    let at = |tracker: &Tracker| url("http", tracker.local_addr()).to_string();
+    let (send, _found) = mpsc::channel(10);
+    let tiers = vec![vec![at(one), at(other)], vec![at(later)]];
+    let announcer = Announcer::start(config(tiers, vec![[1; 20], [2; 20]]), send);
+    eventually(async || announcer.status().iter().filter(|s| s.answered > 0).count() == 2).await;
+    announcer.progress(Progress { uploaded: 0, downloaded: 10, left: 0 });
+    eventually(async || announcer.status().iter().filter(|s| s.answered > 1).count() == 2).await;
+    let heard = told(&[one, other, later]);
+    assert!(heard == [2, 0, 0] || heard == [0, 2, 0], "one of the first tier, of both hashes: {heard:?}");
+    announcer.stop().await;
+    assert_eq!(told(&[one, other, later]), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn the_next_tier_is_told_where_one_fails_or_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refuses = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (last, after) = (tracker("127.0.0.1:0"), tracker("127.0.0.1:0"));
+    let tiers = vec![
+        vec![
+            format!("http://{refuses}/announce"),
+            format!("http://{}/announce", silent.local_addr().unwrap()),
+        ],
+        vec![url("udp", last.local_addr()).to_string()],
+        vec![url("http", after.local_addr()).to_string()],
+    ];
+    let mut config = config(tiers, vec![[1; 20]]);
+    config.options.timeout = Duration::from_secs(600);
+    let (send, _found) = mpsc::channel(10);
+    let announcer = Announcer::start(config, send);
+    eventually(async || last.stats().peers == 1).await;
+    assert_eq!(after.stats().peers, 0);
+    announcer.stop().await;
+    assert_eq!(last.stats().peers, 0);
 }

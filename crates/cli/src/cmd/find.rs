@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tidecast_discovery::announcer::{Announcer, Config, Progress};
+use tidecast_discovery::announcer::{Announcer, Config, Progress, Trackers};
 use tidecast_discovery::dht::Dht;
 use tidecast_discovery::lsd::Lsd;
 use tidecast_discovery::{Found, peers, tracker};
@@ -27,7 +27,7 @@ const UNANSWERED: Duration = Duration::from_secs(3);
 pub(crate) struct Wanted {
     /// The swarm's 20-byte names.
     pub(crate) hashes: Vec<[u8; 20]>,
-    pub(crate) trackers: Vec<Vec<String>>,
+    pub(crate) trackers: Trackers,
     pub(crate) peer_id: [u8; 20],
     /// Where we listen.
     pub(crate) port: u16,
@@ -63,12 +63,12 @@ impl Finders {
         } else {
             None
         };
-        let announcer = trackers.iter().flatten().next().is_some().then(|| {
+        let announcer = (!trackers.is_empty()).then(|| {
             let progress = Progress { left, ..Progress::default() };
             let options =
                 tracker::Options { bind: local_ips(network.as_ref()), ..tracker::Options::default() };
             Announcer::start(
-                Config { tiers: trackers, hashes, peer_id, port, progress, numwant: None, options },
+                Config { trackers, hashes, peer_id, port, progress, numwant: None, options },
                 found,
             )
         });

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
+use tidecast_discovery::announcer::Trackers;
 use tidecast_group::RateSource;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{
@@ -90,9 +91,8 @@ impl Choices {
     }
 
     /// Trackers of the manifest and of the user.
-    pub(crate) fn all_trackers(&self, manifest: &[Vec<String>]) -> Vec<Vec<String>> {
-        let own = self.trackers.iter().map(|url| vec![url.clone()]);
-        manifest.iter().cloned().chain(own).collect()
+    pub(crate) fn all_trackers(&self, manifest: &[Vec<String>]) -> Trackers {
+        Trackers { named: self.trackers.clone(), tiers: manifest.to_vec() }
     }
 }
 
