@@ -91,6 +91,11 @@ pub enum Warning {
         "the `tidecast` key has version {0}, unknown here: modes, times, links and attributes will not be restored"
     )]
     UnknownExtra(i64),
+    /// The halves of a hybrid list the same files in different orders.
+    #[error(
+        "the v1 and v2 halves of this hybrid manifest list files in different orders: only the v1 half is used"
+    )]
+    OtherOrder,
     /// Piece layers are not in the file and must come from peers.
     #[error(
         "{0} files have no piece layer in the manifest: peers give it, or in a hybrid the v1 hashes verify them"
@@ -140,6 +145,8 @@ pub struct Manifest {
     pub(crate) unknown_extra: Option<i64>,
     /// The first symbolic link that leads out of the tree, and how many do.
     pub(crate) outside: Option<(u32, u32)>,
+    /// It is a hybrid whose halves list files in different orders, read as v1.
+    pub(crate) other_order: bool,
     pub(crate) hash_v1: Option<Sha1Digest>,
     pub(crate) hash_v2: Option<Digest>,
     /// Of a draft: what is known by now. Shared by its copies.
@@ -443,6 +450,7 @@ impl Manifest {
             all.push(Warning::ManyPieces(self.piece_count()));
         }
         all.extend(self.unknown_extra.map(Warning::UnknownExtra));
+        all.extend(self.other_order.then_some(Warning::OtherOrder));
         match self.missing_layers().len() {
             0 => {}
             n => all.push(Warning::MissingLayers(n as u32)),

@@ -297,10 +297,15 @@ fn hybrids_that_disagree() {
     let pad = "d4:attr1:p6:lengthi16379e4:pathl1:pee";
     let (a, b) = (item(&["a"], 5), item(&["b"], 5));
     Manifest::parse(&hybrid(&tree, &format!("{a}{pad}{b}"), 2)).expect("the halves agree");
+    let other_order = Manifest::parse(&hybrid(&tree, &format!("{b}{pad}{a}"), 2)).expect("the same files");
+    assert_eq!((other_order.version(), other_order.hash_v2()), (Version::V1, None));
+    assert_eq!(other_order.files().map(|file| file.path().to_string()).collect::<Vec<_>>(), ["n/b", "n/a"]);
+    assert!(matches!(other_order.warnings()[..], [Warning::OtherOrder]));
     for (what, files, pieces, says) in [
         ("name", format!("{a}{pad}{}", item(&["c"], 5)), 2, "v1 lists `c`"),
         ("directory", format!("{a}{pad}{}", item(&["d", "b"], 5)), 2, "v1 lists `d/b`"),
-        ("order", format!("{b}{pad}{a}"), 2, "v1 lists `b`"),
+        ("order and name", format!("{b}{pad}{}", item(&["c"], 5)), 2, "v1 lists `b`"),
+        ("order and length", format!("{b}{pad}{}", item(&["a"], 6)), 2, "v1 lists `b`"),
         ("length", format!("{a}{pad}{}", item(&["b"], 6)), 2, "has 6 bytes in v1 and 5 in v2"),
         ("padding", format!("{a}{b}"), 2, "not padded"),
         ("fewer", a.clone(), 2, "v2 lists `b`"),

@@ -328,7 +328,10 @@ fn read_info(info: &[u8], outer: Outer, drafts: bool) -> Result<Manifest, Error>
 
 /// As [`read_info`], but for the hashes and what stands outside of the info dictionary.
 fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
-    let keys = Fields::read(info)?;
+    read_keys(info, Fields::read(info)?, drafts)
+}
+
+fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error> {
     let version = keys.version;
     let name = keys.name(info)?;
     let piece_length = keys.piece_length(info)?;
@@ -344,8 +347,10 @@ fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
         // Beyond the end: there is no hash to find.
         usize::MAX..usize::MAX
     };
-    if version == Version::Hybrid {
-        v1::compare(info, &keys, builder.tree(), &mut layout)?;
+    if version == Version::Hybrid && !v1::compare(info, &keys, builder.tree(), &mut layout)? {
+        // Pieces lie as the v1 half has them, for all clients that take such a manifest at all.
+        let manifest = read_keys(info, Fields { version: Version::V1, ..keys }, drafts)?;
+        return Ok(Manifest { other_order: true, ..manifest });
     }
     raw_extra.add_empty_dirs(info, &mut builder)?;
     let (tree, index) = builder.finish(|file| layout.file_len(file))?;
@@ -377,6 +382,7 @@ fn read_view(info: &[u8], drafts: bool) -> Result<Manifest, Error> {
         unknown_extra: raw_extra.unknown(),
         extra,
         outside,
+        other_order: false,
         hash_v1: None,
         hash_v2: None,
         outer: Outer::default(),

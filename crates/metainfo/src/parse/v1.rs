@@ -120,8 +120,49 @@ pub(super) fn pieces(info: &[u8], keys: &Fields, layout: &Layout) -> Result<Rang
 }
 
 /// Checks that the v1 half lists the files of the v2 half, in the same order, each at the start
-/// of the same piece; takes over the padding behind the last file, if there is any.
-pub(super) fn compare(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout) -> Result<(), Error> {
+/// of the same piece; takes over the padding behind the last file, if there is any. False if they list the same files in
+/// different orders: libtorrent has written such, sorting `a b` before `a/` in one half only.
+pub(super) fn compare(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout) -> Result<bool, Error> {
+    match compare_in_order(info, keys, tree, layout) {
+        Err(Error::Hybrid(_)) if differs_in_order(info, keys, tree, layout)? => Ok(false),
+        compared => compared.map(|()| true),
+    }
+}
+
+/// Whether both halves have the same paths with the same sizes, in different orders.
+fn differs_in_order(info: &[u8], keys: &Fields, tree: &Tree, layout: &Layout) -> Result<bool, Error> {
+    if tree.is_single() || keys.files.is_none() {
+        return Ok(false);
+    }
+    let mut v1: Vec<(Vec<&[u8]>, u64)> = Vec::new();
+    items(info, keys, keys.name(info)?, |item| {
+        if !item.is_pad() {
+            let path = item.path.iter().map(|part| info.get(part.clone()).unwrap_or_default());
+            v1.push((path.collect(), item.props.len));
+        }
+        Ok(())
+    })?;
+    let path = |file| {
+        let (mut dir, name) = tree.file_place(info, file);
+        let mut path = vec![name];
+        for _ in 0..tree.depth(dir) {
+            let (parent, name) = tree.dir_place(info, dir);
+            path.push(name);
+            dir = parent;
+        }
+        path.reverse();
+        path
+    };
+    let mut v2: Vec<_> = (0..tree.file_count()).map(|file| (path(file), layout.file_len(file))).collect();
+    if v1.len() != v2.len() || v1.iter().map(|(path, _)| path).eq(v2.iter().map(|(path, _)| path)) {
+        return Ok(false);
+    }
+    v1.sort_unstable();
+    v2.sort_unstable();
+    Ok(v1 == v2)
+}
+
+fn compare_in_order(info: &[u8], keys: &Fields, tree: &Tree, layout: &mut Layout) -> Result<(), Error> {
     let fail = |why: String| Err(Error::Hybrid(why));
     if tree.is_single() != keys.files.is_none() {
         return fail("one describes a single file, the other a directory".into());
