@@ -1,22 +1,27 @@
-//! Older versions that lie elsewhere: what a file of theirs has at the same offset need not be brought again.
+//! Older versions that lie elsewhere: what a file of theirs has need not be brought again; at the same offset, or, with a
+//! [`Patch`], wherever it lies there.
 //!
 //! A file that is not here yet begins as a copy of the one that has its path in an older version, sharing blocks where the
 //! file system can. Like all that stands in the staging area and no journal names, it is hashed piece by piece before any
 //! of it counts; so a base need not be trusted, and one that fails costs nothing but what it would have saved. It is only
 //! read, through no link.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidecast_metainfo::{FileRef, Manifest};
 use tidecast_paths::Root;
 
 use crate::disk::{Disk, How, Kind};
 use crate::error::Error;
 use crate::os::OsDisk;
+use crate::patch::Patch;
 use crate::stage;
 use crate::store::{Download, Store};
 
@@ -26,6 +31,8 @@ pub struct Base {
     disk: Arc<dyn Disk>,
     /// Where it is below the disk's root.
     home: PathBuf,
+    /// What is known of files of the new version, by their numbers.
+    patches: Arc<HashMap<u32, Patch>>,
 }
 
 impl fmt::Debug for Base {
@@ -52,20 +59,51 @@ impl Base {
     /// What lies at `home` beneath a directory that is open.
     #[must_use]
     pub fn beneath(root: Root, home: &Path) -> Self {
-        Self { disk: Arc::new(OsDisk::from(root)), home: home.to_owned() }
+        Self { disk: Arc::new(OsDisk::from(root)), home: home.to_owned(), patches: Arc::default() }
+    }
+
+    /// With what was found of the files of a manifest.
+    #[must_use]
+    pub fn patched(self, patches: HashMap<u32, Patch>) -> Self {
+        Self { patches: Arc::new(patches), ..self }
+    }
+
+    /// The file that has a file's path, opened for reading, if there is one with something in it.
+    #[must_use]
+    pub fn file(&self, manifest: &Manifest, file: u32) -> Option<Arc<File>> {
+        let path = manifest.file(file).filter(|file| !file.is_symlink())?.path().below(&self.home);
+        let (path, _) = self.find(manifest, path)?;
+        self.disk.open(&path, How::Read).ok()?.os().cloned()
+    }
+
+    /// Where a file is, and how long it is.
+    fn find(&self, manifest: &Manifest, mut path: PathBuf) -> Option<(PathBuf, u64)> {
+        let mut found = self.disk.stat(&path);
+        if manifest.is_single_file() && found.as_ref().is_ok_and(|meta| meta.kind == Kind::Dir) {
+            // The directory that the file lies in will do as well.
+            path.push(OsStr::from_bytes(manifest.name_bytes()));
+            found = self.disk.stat(&path);
+        }
+        let file = found.ok().filter(|meta| meta.kind == Kind::File && meta.stamp.size > 0);
+        file.map(|meta| (path, meta.stamp.size))
     }
 }
 
 impl Store {
     /// Begins files that are not here by the first base that has them.
     pub(crate) fn begin_by(&self, dl: &Download, bases: &[Base]) {
-        for file in self.plain_files().filter(|file| !file.is_empty() && !dl.in_place.get(file.index())) {
+        for file in self.plain_files().filter(|file| !file.is_empty()) {
+            if dl.in_place.get(file.index()) {
+                // What may not be replaced is told of when a piece turns out to differ.
+                bases.iter().any(|base| matches!(self.move_within(dl, base, file), Ok(true)));
+                continue;
+            }
             let staged = self.file_path(file.index());
             if bases.is_empty() || !matches!(self.absent(&staged), Ok(true)) {
                 continue;
             }
             for base in bases {
-                match self.copy_of(dl, base, &file.path().below(&base.home), &staged, file.len()) {
+                match self.copy_of(dl, base, file, &staged) {
                     Ok(true) => break,
                     Ok(false) => {}
                     Err(error) => {
@@ -80,25 +118,34 @@ impl Store {
         }
     }
 
-    /// Copies a file of a base to its place in the staging area; false if the base has none.
-    fn copy_of(&self, dl: &Download, base: &Base, from: &Path, staged: &Path, len: u64) -> io::Result<bool> {
-        let mut from = from.to_owned();
-        let mut found = base.disk.stat(&from);
-        if self.manifest.is_single_file() && found.as_ref().is_ok_and(|meta| meta.kind == Kind::Dir) {
-            // The directory that the file lies in will do as well.
-            from.push(OsStr::from_bytes(self.manifest.name_bytes()));
-            found = base.disk.stat(&from);
-        }
-        let old = match found {
-            Ok(meta) if meta.kind == Kind::File && meta.stamp.size > 0 => meta.stamp.size.min(len),
-            _ => return Ok(false),
+    /// Begins a file that stands at its final place and of which a base has parts elsewhere than there.
+    fn move_within(&self, dl: &Download, base: &Base, file: FileRef<'_>) -> Result<bool, Error> {
+        let index = file.index();
+        let Some(patch) = base.patches.get(&index).filter(|patch| !patch.is_plain()) else {
+            return Ok(false);
         };
+        let Some(source) = base.file(&self.manifest, index) else { return Ok(false) };
+        self.promote(dl, index)?;
+        let staged = self.file_path(index);
+        let copy = self.disk.open(&staged, How::Write).map_err(|e| self.fail("open", &staged, e))?;
+        let write = |data: &[u8], offset| copy.write_at(data, offset);
+        patch.apply(&source, false, write).map_err(|e| self.fail("write", &staged, e))?;
+        Ok(true)
+    }
+
+    /// Copies a file of a base to its place in the staging area; false if the base has none.
+    fn copy_of(&self, dl: &Download, base: &Base, file: FileRef<'_>, staged: &Path) -> io::Result<bool> {
+        let path = file.path().below(&base.home);
+        let Some((from, old)) = base.find(&self.manifest, path) else { return Ok(false) };
         let source = base.disk.open(&from, How::Read)?;
         let scratch = dl.stage.scratch();
         let copy = dl.stage.create(&*self.disk, &scratch)?;
         copy.set_len(0)?;
-        copy.copy_from(&*source, old)?;
-        copy.set_len(len)?;
+        copy.copy_from(&*source, old.min(file.len()))?;
+        copy.set_len(file.len())?;
+        if let (Some(patch), Some(source)) = (base.patches.get(&file.index()), source.os()) {
+            patch.apply(source, false, |data, offset| copy.write_at(data, offset))?;
+        }
         stage::make_parents(&*self.disk, staged)?;
         self.disk.rename(&scratch, staged, true)?;
         Ok(true)

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidecast_depot::{CacheId, CacheRecord, Depot, Filter, Reader, State};
-use tidecast_hash::{Digest, Fingerprint, LEAF, Search};
+use tidecast_hash::{Digest, Fingerprint, LEAF};
 use tidecast_metainfo::Manifest;
 use tidecast_paths::Root;
-use tidecast_store::Base;
+use tidecast_store::{Base, Patch};
 use tokio::sync::watch;
 
 use crate::assembly::Daemon;
@@ -47,9 +47,6 @@ const WORTH: usize = 8;
 const ASKED: u64 = 256 << 20;
 /// Where files are put together, beside what is brought.
 pub(crate) const PLACE: &str = ".tidecast-base";
-/// The old file is read by so much at once.
-const READ: usize = 4 << 20;
-
 /// Leaves that are read and hashed at once.
 const AT_ONCE: usize = 64;
 /// Answers of [`TOLD`] leaves that are kept: 64 KiB each.
@@ -100,11 +97,9 @@ struct Old {
 }
 
 impl Old {
-    fn file(&self, path: &tidecast_metainfo::TreePath<'_>) -> Option<(File, u64)> {
-        let at = path.below(&self.home);
-        let file = self.root.open_file(at).ok()?;
-        let len = file.metadata().ok()?.len();
-        (len >= LEN).then_some((file, len))
+    fn file(&self, path: &tidecast_metainfo::TreePath<'_>) -> Option<File> {
+        let file = self.root.open_file(path.below(&self.home)).ok()?;
+        (file.metadata().ok()?.len() >= LEN).then_some(file)
     }
 }
 
@@ -217,7 +212,7 @@ async fn patch(
     let Some(file) = manifest.file(index).filter(|f| (LEAST..=MOST).contains(&f.len())) else {
         return Ok(None);
     };
-    let Some((source, old_len)) = old.file(&file.path()) else { return Ok(None) };
+    let Some(source) = old.file(&file.path()) else { return Ok(None) };
     let len = file.len();
     // It is there twice for a moment, and room is kept for one.
     let room = rustix::fs::fstatvfs(&**dir).map_err(|e| e.to_string())?;
@@ -228,7 +223,7 @@ async fn patch(
     let mut received = (leaves.len() * Fingerprint::LEN) as u64;
     let source = Arc::new(source);
     let (from, known) = (source.clone(), leaves.clone());
-    let plan = tokio::task::spawn_blocking(move || Plan::new(&known, &from, old_len, len)).await;
+    let plan = tokio::task::spawn_blocking(move || Patch::find(&known, &from, len)).await;
     let plan = plan.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
     if plan.found() * WORTH < leaves.len() {
         return Ok(Some(received));
@@ -245,7 +240,9 @@ async fn patch(
                 place.make_dirs(above, 0o700)?;
             }
             let to = place.create(&path, 0o600)?;
-            copies.copy(&from, &to).map(|()| Arc::new(to))
+            to.set_len(len)?;
+            copies.apply(&from, true, |data, offset| to.write_all_at(data, offset))?;
+            Ok(Arc::new(to))
         };
         make().map_err(|e: std::io::Error| e.to_string())
     });
@@ -328,106 +325,6 @@ fn write(to: &File, ranges: &[(u64, u64)], mut data: &[u8]) -> Result<(), String
         data = rest;
     }
     Ok(())
-}
-
-/// Where each leaf of a new file is in an old one.
-struct Plan {
-    len: u64,
-    sources: Vec<Option<u64>>,
-}
-
-impl Plan {
-    fn new(leaves: &[Fingerprint], old: &File, old_len: u64, len: u64) -> std::io::Result<Self> {
-        let mut plan = Self { len, sources: vec![None; leaves.len()] };
-        plan.at_their_offsets(leaves, old, old_len)?;
-        let whole = (len / LEN) as usize;
-        let left: Vec<(u32, Fingerprint)> =
-            (0..).zip(leaves).take(whole).map(|(i, leaf)| (i, *leaf)).collect();
-        let left =
-            left.into_iter().filter(|(i, _)| plan.sources.get(*i as usize).is_some_and(Option::is_none));
-        plan.anywhere(Search::new(left), old, old_len)?;
-        Ok(plan)
-    }
-
-    fn leaf_len(&self, leaf: usize) -> usize {
-        (self.len - leaf as u64 * LEN).min(LEN) as usize
-    }
-
-    fn at_their_offsets(&mut self, leaves: &[Fingerprint], old: &File, old_len: u64) -> std::io::Result<()> {
-        let mut buffer = vec![0; AT_ONCE * LEAF];
-        for (part, known) in leaves.chunks(AT_ONCE).enumerate() {
-            let offset = (part * AT_ONCE) as u64 * LEN;
-            // The last leaf of either file is shorter: it is the same only where both end.
-            let end = (offset + (known.len() as u64) * LEN).min(self.len).min(old_len);
-            let Some(len) = end.checked_sub(offset).filter(|len| *len > 0) else { break };
-            let data = buffer.get_mut(..len as usize).unwrap_or_default();
-            old.read_exact_at(data, offset)?;
-            for (leaf, (known, digest)) in known.iter().zip(digests(data)).enumerate() {
-                let leaf = part * AT_ONCE + leaf;
-                if known.has(&digest)
-                    && let Some(source) = self.sources.get_mut(leaf)
-                {
-                    *source = Some(leaf as u64 * LEN);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn anywhere(&mut self, mut search: Search, old: &File, old_len: u64) -> std::io::Result<()> {
-        let (mut buffer, mut at) = (vec![0; READ], 0);
-        while old_len - at >= LEN && !search.is_over() {
-            let want = (old_len - at).min(READ as u64) as usize;
-            let data = buffer.get_mut(..want).unwrap_or_default();
-            old.read_exact_at(data, at)?;
-            let next = search.scan(data, |offset, leaves| {
-                for leaf in leaves {
-                    if let Some(source) = self.sources.get_mut(*leaf as usize) {
-                        *source = Some(at + offset as u64);
-                    }
-                }
-            });
-            at += next.max(1) as u64;
-        }
-        Ok(())
-    }
-
-    fn found(&self) -> usize {
-        self.sources.iter().flatten().count()
-    }
-
-    /// Writes what was found; the rest is a hole.
-    fn copy(&self, old: &File, to: &File) -> std::io::Result<()> {
-        to.set_len(self.len)?;
-        let mut buffer = vec![0; LEAF];
-        for (leaf, source) in self.sources.iter().enumerate() {
-            let Some(source) = source else { continue };
-            let data = buffer.get_mut(..self.leaf_len(leaf)).unwrap_or_default();
-            old.read_exact_at(data, *source)?;
-            to.write_all_at(data, leaf as u64 * LEN)?;
-        }
-        Ok(())
-    }
-
-    /// The bytes that are missing of pieces of which something was found.
-    fn missing(&self, piece_length: u64) -> Vec<Range<u64>> {
-        let leaves = (piece_length / LEN).max(1) as usize;
-        let mut all: Vec<Range<u64>> = Vec::new();
-        for (piece, sources) in self.sources.chunks(leaves).enumerate() {
-            if sources.iter().all(Option::is_none) {
-                continue;
-            }
-            for leaf in (0..sources.len()).filter(|leaf| sources.get(*leaf).is_some_and(Option::is_none)) {
-                let start = (piece * leaves + leaf) as u64 * LEN;
-                let end = start + self.leaf_len(piece * leaves + leaf) as u64;
-                match all.last_mut().filter(|last| last.end == start) {
-                    Some(last) => last.end = end,
-                    None => all.push(start..end),
-                }
-            }
-        }
-        all
-    }
 }
 
 impl Daemon {
@@ -554,36 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_asked_for_in_parts() {
-        let plan = Plan { len: 9 * LEN + 5, sources: vec![None; 10] };
-        assert!(plan.missing(4 * LEN).is_empty(), "pieces of which nothing is here come by the swarm");
-        let mut sources = vec![Some(0); 10];
-        for leaf in [1, 2, 4, 9] {
-            sources[leaf] = None;
-        }
-        let plan = Plan { len: 9 * LEN + 5, sources };
-        assert_eq!(plan.missing(4 * LEN), [LEN..3 * LEN, 4 * LEN..5 * LEN, 9 * LEN..9 * LEN + 5]);
         let all = batches(vec![0..GIVEN + 5, 2 * GIVEN..2 * GIVEN + 7]);
         assert_eq!(all, [vec![(0, GIVEN)], vec![(GIVEN, 5), (2 * GIVEN, 7)]]);
-    }
-
-    #[test]
-    fn a_new_file_is_put_together_of_an_old_one() {
-        let old: Vec<u8> = (0..20 * LEAF).map(|i| ((i * i) >> 7) as u8 ^ (i >> 9) as u8).collect();
-        let mut new = old.clone();
-        new.splice(5 * LEAF + 3..5 * LEAF + 3, *b"put in");
-        new.extend(b"at the end");
-        let dir = tempfile::tempdir().unwrap();
-        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
-        std::fs::write(&a, &old).unwrap();
-        let (source, to) = (File::open(&a).unwrap(), File::create_new(&b).unwrap());
-        let leaves: Vec<Fingerprint> = new.chunks(LEAF).map(Fingerprint::of).collect();
-        let plan = Plan::new(&leaves, &source, old.len() as u64, new.len() as u64).unwrap();
-        plan.copy(&source, &to).unwrap();
-        let missing = plan.missing(1 << 30);
-        assert!(missing.iter().map(|range| range.end - range.start).sum::<u64>() <= 2 * LEN, "{missing:?}");
-        for range in missing {
-            to.write_all_at(&new[range.start as usize..range.end as usize], range.start).unwrap();
-        }
-        assert_eq!(std::fs::read(&b).unwrap(), new);
     }
 }
