@@ -69,6 +69,8 @@ fn lengths_are_judged_before_the_rest_comes() {
         ("0000804e 14 14 13", "Roots", "Tidecast"),
         ("00000068 14 14 14", "Seal", "Tidecast"),
         ("0000006a 14 14 14", "Seal", "Tidecast"),
+        ("00000018 14 14 16", "Fingerprints", "Tidecast"),
+        ("00010019 14 14 16", "Fingerprints", "Tidecast"),
         ("0004000e 14 14 19", "ManifestData", "Tidecast"),
         ("00001006 14 14 28", "Enrol", "Tidecast"),
         ("00000208 14 14 2a", "Denied", "Tidecast"),
@@ -128,6 +130,7 @@ fn values_out_of_bounds() {
         ("09 0000 00 fffffff8 80", "beyond", "first"),
         ("0b 0000 0040 00000000", "no such stripe", "stripe"),
         ("11 0000 00000000 00000000 00000801", "too many leaves", "count"),
+        ("15 0000 00000000 00001001", "too many pieces", "count"),
         ("18 0000 00000000 00040001", "too much manifest", "len"),
         ("19 0000 00000000 20000001 00", "giant manifest", "total"),
         ("19 0000 00000002 00000002 00", "past the end", "offset"),
@@ -157,6 +160,7 @@ fn lengths_within() {
         ("0000000b 14 14 08 0000 00 00000000 00".to_owned(), "Availability"),
         ("00000015 14 14 30 0000 04 0a000001 0102 06 0000 0000 0000 0000".to_owned(), "Peers"),
         (format!("0000002e 14 14 10 0000 00000000 00000000 {}", "01".repeat(33)), "Leaves"),
+        (format!("0000001a 14 14 16 0000 00000000 {}", "01".repeat(17)), "Fingerprints"),
         (
             format!(
                 "00000052 16 {} 00000000 00000000 00000002 00000000 {}",

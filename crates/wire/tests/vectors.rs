@@ -261,6 +261,12 @@ fn tidecast() {
         ),
         (M::LeavesRequest(leaves), "11 0001 00000007 00000010 00000008"),
         (M::LeavesReject(leaves), "12 0001 00000007 00000010 00000008"),
+        (M::FingerprintsRequest(pieces), "15 0001 00000002 00000003"),
+        (
+            M::Fingerprints { channel, first: 2, bytes: vec![0xEF; 32].into() },
+            &format!("16 0001 00000002 {}", "ef".repeat(32)),
+        ),
+        (M::FingerprintsReject(pieces), "17 0001 00000002 00000003"),
         (
             M::Roots {
                 channel,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::{
     Availability, AvailabilityBits, BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange, Reason,
 };
+use super::{FINGERPRINT, MAX_FINGERPRINTS};
 use super::{
     MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_GATHER, MAX_LEAVES, MAX_MANIFEST, MAX_PEERS, MAX_PIECES, MAX_RANGES,
 };
@@ -38,6 +39,9 @@ pub(crate) fn limits(kind: u8) -> Option<(&'static str, usize, usize)> {
         kind::LEAVES => ("Leaves", 42, 10 + 32 * MAX_LEAVES),
         kind::LEAVES_REQUEST => ("LeavesRequest", 14, 14),
         kind::LEAVES_REJECT => ("LeavesReject", 14, 14),
+        kind::FINGERPRINTS_REQUEST => ("FingerprintsRequest", 10, 10),
+        kind::FINGERPRINTS => ("Fingerprints", 6 + FINGERPRINT, 6 + FINGERPRINT * MAX_FINGERPRINTS),
+        kind::FINGERPRINTS_REJECT => ("FingerprintsReject", 10, 10),
         kind::ROOTS => ("Roots", 74 + 32, 74 + 32 * MAX_ROOTS),
         kind::SEAL => ("Seal", 102, 102),
         kind::MANIFEST_REQUEST => ("ManifestRequest", 10, 10),
@@ -78,6 +82,9 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Option<Message>, Error> {
         kind::LEAVES => Message::Leaves { channel, piece: r.u32()?, first: r.u32()?, hashes: r.digests()? },
         kind::LEAVES_REQUEST => Message::LeavesRequest(leaves(name, channel, &mut r)?),
         kind::LEAVES_REJECT => Message::LeavesReject(leaves(name, channel, &mut r)?),
+        kind::FINGERPRINTS_REQUEST => Message::FingerprintsRequest(pieces(name, channel, &mut r)?),
+        kind::FINGERPRINTS_REJECT => Message::FingerprintsReject(pieces(name, channel, &mut r)?),
+        kind::FINGERPRINTS => fingerprints(name, channel, &mut r)?,
         kind::ROOTS => roots(name, channel, &mut r)?,
         kind::SEAL => {
             let (number, signature) = (r.u32()?, r.array()?);
@@ -153,6 +160,15 @@ fn roots(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Mess
     let (signature, roots) = (r.array()?, r.digests()?);
     run(message, first, roots.len() as u32)?;
     Ok(Message::Roots { channel, number, first, signature, roots })
+}
+
+fn fingerprints(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<Message, Error> {
+    let (first, bytes) = (r.u32()?, opaque(r));
+    if bytes.len() % FINGERPRINT != 0 {
+        let rule = "fingerprints are 16 bytes each";
+        return Err(Error::Length { message, len: bytes.len() as u64, rule });
+    }
+    Ok(Message::Fingerprints { channel, first, bytes })
 }
 
 fn leaves(message: &'static str, channel: u16, r: &mut Reader<'_>) -> Result<LeafRange, Error> {

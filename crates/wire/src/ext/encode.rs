@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 
 use super::{BlockRange, LeafRange, ManifestRange, Message, Mode, PieceRange};
+use super::{FINGERPRINT, MAX_FINGERPRINTS};
 use super::{MAX_BITS, MAX_BLOCK, MAX_CHUNK, MAX_CREDENTIAL, MAX_GATHER, MAX_LEAVES};
 use super::{MAX_PEERS, MAX_PIECES, MAX_RANGES, MAX_REVOKED, MAX_ROOTS, MAX_STRIPES, MAX_TEXT};
 use crate::{BlockHeader, EncodeError, ExtIds, Extension};
@@ -30,6 +31,9 @@ pub(crate) mod kind {
     pub(crate) const LEAVES_REJECT: u8 = 18;
     pub(crate) const ROOTS: u8 = 19;
     pub(crate) const SEAL: u8 = 20;
+    pub(crate) const FINGERPRINTS_REQUEST: u8 = 21;
+    pub(crate) const FINGERPRINTS: u8 = 22;
+    pub(crate) const FINGERPRINTS_REJECT: u8 = 23;
     pub(crate) const MANIFEST_REQUEST: u8 = 24;
     pub(crate) const MANIFEST_DATA: u8 = 25;
     pub(crate) const MANIFEST_REJECT: u8 = 26;
@@ -82,6 +86,12 @@ fn check(message: &Message) -> Result<(), EncodeError> {
         M::Roots { roots, .. } => fit("Roots", "roots", roots.len(), MAX_ROOTS),
         M::LeavesRequest(r) | M::LeavesReject(r) => {
             fit("LeavesRequest", "count", r.count as usize, MAX_LEAVES)
+        }
+        M::FingerprintsRequest(r) | M::FingerprintsReject(r) => {
+            fit("FingerprintsRequest", "count", r.count as usize, MAX_PIECES as usize)
+        }
+        M::Fingerprints { bytes, .. } => {
+            fit("Fingerprints", "bytes", bytes.len(), FINGERPRINT * MAX_FINGERPRINTS)
         }
         M::ManifestRequest(r) | M::ManifestReject(r) => {
             fit("ManifestRequest", "len", r.len as usize, MAX_CHUNK)
@@ -170,6 +180,13 @@ pub(crate) fn encode(message: &Message, out: &mut BytesMut) -> Result<(), Encode
         }
         Message::LeavesRequest(range) => leaves(out, kind::LEAVES_REQUEST, range),
         Message::LeavesReject(range) => leaves(out, kind::LEAVES_REJECT, range),
+        Message::FingerprintsRequest(range) => pieces(out, kind::FINGERPRINTS_REQUEST, range),
+        Message::FingerprintsReject(range) => pieces(out, kind::FINGERPRINTS_REJECT, range),
+        Message::Fingerprints { channel, first, bytes } => {
+            head(out, kind::FINGERPRINTS, *channel);
+            out.put_u32(*first);
+            out.put_slice(bytes);
+        }
         Message::ManifestRequest(range) => manifest(out, kind::MANIFEST_REQUEST, range),
         Message::ManifestData { channel, offset, total, bytes } => {
             head(out, kind::MANIFEST_DATA, *channel);

@@ -30,6 +30,10 @@ pub const MAX_RANGES: usize = 4096;
 pub const MAX_BITS: usize = 64 * 1024;
 /// The most leaf hashes in one message: 32 MiB of data.
 pub const MAX_LEAVES: usize = 2048;
+/// The most fingerprints of leaves in one message: 64 MiB of data.
+pub const MAX_FINGERPRINTS: usize = 4096;
+/// Bytes of a fingerprint.
+pub const FINGERPRINT: usize = 16;
 /// The most roots of pieces in one message.
 pub const MAX_ROOTS: usize = 1024;
 /// The most bytes of manifest in one message.
@@ -84,6 +88,19 @@ pub enum Message {
     LeavesRequest(LeafRange),
     /// They will not be sent.
     LeavesReject(LeafRange),
+    /// Send me what the leaves of these pieces are known by.
+    FingerprintsRequest(PieceRange),
+    /// What leaves are known by, of whole pieces.
+    Fingerprints {
+        /// The swarm.
+        channel: u16,
+        /// The first piece.
+        first: u32,
+        /// [`FINGERPRINT`] bytes a leaf, at most [`MAX_FINGERPRINTS`] leaves.
+        bytes: Bytes,
+    },
+    /// They will not be sent.
+    FingerprintsReject(PieceRange),
     /// Roots of pieces of a draft: data that is sent while it is being hashed.
     Roots {
         /// The swarm.

@@ -29,6 +29,8 @@ impl Caps {
     pub const ROOTS: Self = Self(64);
     /// Takes `Gather`: it makes a plan for those who join, or joins one.
     pub const GATHER: Self = Self(128);
+    /// Answers `FingerprintsRequest`.
+    pub const FINGERPRINTS: Self = Self(256);
 
     /// Whether all bits of `other` are here.
     #[must_use]

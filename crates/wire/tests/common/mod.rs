@@ -225,6 +225,10 @@ fn tidecast_data() -> impl Strategy<Value = ext::Message> {
         }),
         leaves().prop_map(M::LeavesRequest),
         leaves().prop_map(M::LeavesReject),
+        pieces().prop_map(M::FingerprintsRequest),
+        pieces().prop_map(M::FingerprintsReject),
+        (any::<u16>(), any::<u32>(), prop::collection::vec(any::<[u8; ext::FINGERPRINT]>(), 1..40))
+            .prop_map(|(channel, first, all)| M::Fingerprints { channel, first, bytes: all.concat().into() }),
     ]
 }
 
