@@ -1,11 +1,11 @@
-"""`--base`: an older version that lies elsewhere gives what it has."""
+"""`--base`: an older version that lies elsewhere gives what it has, wherever in its files that is."""
 import json
 import os
 import pathlib
 import random
 
 import pytest
-from support import trees
+from support import clients, trees
 from test_bcast import bcast
 
 SIZE = 8 << 20
@@ -63,3 +63,76 @@ def test_bcast_takes_it_on_hosts_that_have_it(versions, tide, tmp_path):
         trees.assert_same(new, tmp_path / host / "data")
     received = {host["name"]: host["received"] for host in done["hosts"]}
     assert received["a"] < 2 << 20 and received["b"] >= SIZE, json.dumps(done["hosts"])
+
+
+LEAF = 16 << 10
+WRITES = 20
+
+
+def moved(path: pathlib.Path, how: str) -> pathlib.Path:
+    """The old tree's large file with bytes put in or taken out, or changed by writes of some size."""
+    content = bytearray(random.Random(1).randbytes(SIZE))
+    dice = random.Random(3)
+    if how == "put in":
+        content[:0] = b"first"
+        content[SIZE // 2:SIZE // 2] = dice.randbytes(1000)
+    elif how == "taken out":
+        del content[1000:3000]
+    else:
+        size = 4096 if how == "small writes" else 60_000
+        for _ in range(WRITES):
+            at = dice.randrange(SIZE - size)
+            content[at:at + size] = dice.randbytes(size)
+    (path / "sub").mkdir(parents=True)
+    (path / "sub/big").write_bytes(content)
+    (path / "kept").write_bytes(random.Random(2).randbytes(1 << 20))
+    return path
+
+
+#: Leaves that come for it: those around each change, and 16 bytes for each of the file.
+MOST = {"put in": 4, "taken out": 3, "small writes": 2 * WRITES, "large writes": 5 * WRITES}
+
+
+@pytest.mark.parametrize("how", MOST)
+@pytest.mark.parametrize("where", ["elsewhere", "at the destination"])
+def test_what_moved_within_a_file_is_found(shared, here, tmp_path, how, where):
+    old = tree(tmp_path / "to/data")
+    new = moved(tmp_path / "new/data", how)
+    _, ticket = shared(new)
+    words = ["get", ticket, "--no-lsd", "--json"]
+    if where == "elsewhere":
+        words += ["--to", tmp_path / "to2", "--base", old]
+    else:
+        words += ["--to", tmp_path / "to", "--force", "--delete"]
+    done = here(*words).last("done")
+    trees.assert_same(new, tmp_path / ("to2" if where == "elsewhere" else "to") / "data")
+    assert done["received"] <= MOST[how] * LEAF + SIZE // 1024 + 2 * LEAF, done
+
+
+def test_a_file_that_may_not_be_replaced_is_refused_as_ever(shared, here, tmp_path):
+    tree(tmp_path / "to/data")
+    before = trees.digest(tmp_path / "to/data")
+    _, ticket = shared(moved(tmp_path / "new/data", "put in"))
+    assert "--force" in here("get", ticket, "--no-lsd", "--to", tmp_path / "to", code=1).err
+    assert trees.digest(tmp_path / "to/data") == before
+
+
+def test_a_stock_client_gives_what_is_not_at_the_same_offset(start, port, here, tmp_path):
+    """It knows of no fingerprints: nothing is lost but the saving."""
+    new = moved(tmp_path / "new/data", "put in")
+    torrent = clients.make_torrent(start, tmp_path / "t.torrent", new, "v2")
+    at = f"127.0.0.1:{port()}"
+    clients.libtorrent(start, "seed", torrent, new.parent, at)
+    done = here("get", torrent, "--plain", "--no-lsd", "--peer", at, "--to", tmp_path / "to", "--base", tree(tmp_path / "old/data"), "--json").last("done")
+    assert trees.same(new, tmp_path / "to/data", modes=False)
+    assert SIZE <= done["received"] < 2 * SIZE
+
+
+def test_bcast_finds_what_moved(tide, tmp_path):
+    new = moved(tmp_path / "new/data", "put in")
+    for host in "ab":
+        tree(tmp_path / host / "old")
+    done = bcast(tide, new, tmp_path / "{host}/data", "--base", tmp_path / "{host}/old", hosts="a,b").ok().last("done")
+    for host in "ab":
+        trees.assert_same(new, tmp_path / host / "data")
+    assert all(host["received"] < 1 << 20 for host in done["hosts"]), json.dumps(done["hosts"])

@@ -4,6 +4,7 @@
 //! among themselves: a worker stays while anything moves, and leaves when nothing does.
 
 mod errands;
+mod older;
 mod place;
 mod prelude;
 mod session;

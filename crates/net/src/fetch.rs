@@ -4,6 +4,7 @@
 //! dictionary (BEP 9) and then the piece layers (BEP 52 hash requests). Whatever comes is checked
 //! against the hash that was asked for.
 
+pub(crate) mod compare;
 mod stock;
 mod whole;
 

@@ -27,6 +27,7 @@ use crate::driver::plan::{COMPLAINTS, Complained, Member};
 use crate::driver::progress::{Notice, Progress, Summary};
 use crate::driver::{Driver, Input, NOTICES, Start};
 use crate::error::Error;
+use crate::fingerprints::Fingerprints;
 use crate::iface::{Network, listening, local_addresses};
 use crate::pool::Pool;
 use crate::roots::{Roots, RootsKey};
@@ -164,6 +165,7 @@ impl Swarm {
             ways: Ways::default(),
             whole_manifest: OnceLock::new(),
             layers: LayerCache::default(),
+            fingerprints: Fingerprints::default(),
         });
         let lengths: Arc<[u32]> = (0..manifest.piece_count()).map(|p| manifest.piece_len(p)).collect();
         let known = have.iter().filter(|_| verified.is_none()).cloned().flatten();

@@ -16,6 +16,7 @@ use crate::cpu::Cpu;
 use crate::dial::Ways;
 use crate::driver::Input;
 use crate::driver::gather::Group;
+use crate::fingerprints::Fingerprints;
 use crate::iface::{LocalAddress, shared_source, source_for};
 use crate::pool::Pool;
 use crate::roots::Roots;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) ways: Ways,
     pub(crate) whole_manifest: OnceLock<Bytes>,
     pub(crate) layers: LayerCache,
+    pub(crate) fingerprints: Fingerprints,
 }
 
 impl Shared {

@@ -1,5 +1,7 @@
 //! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches what was published, and serves others meanwhile.
 
+mod older;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_group::Found;
 use tidecast_metainfo::Manifest;
-use tidecast_net::{Security, Summary};
+use tidecast_net::{Compared, Security, Summary};
 use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
 use tokio::time::Instant;
 
@@ -98,7 +100,8 @@ pub(crate) struct Args {
     /// Remove from the tree what was delivered there and is not published any more; with --force all that was not published
     #[arg(long)]
     delete: bool,
-    /// Take what an older version has that lies there, a directory or file, instead of fetching it; may be repeated
+    /// Take what an older version has that lies there, a directory or file, instead of fetching it, wherever in its files it
+    /// is; may be repeated
     #[arg(long, value_name = "PATH")]
     base: Vec<PathBuf>,
     #[command(flatten)]
@@ -117,13 +120,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let stop = Stop::listen()?;
         let deadline = timeout.map(|t| Instant::now() + t);
         let security = right(&source, &state_dir)?;
-        let again = right(&source, &state_dir)?;
+        let again = [right(&source, &state_dir)?, right(&source, &state_dir)?];
         let numbers = source.selected().to_vec();
         let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
         let Origin { manifest, peers, finders } =
             source.manifest(&choices, Arc::new(security), timeout, &stop, reporter).await?;
-        let security =
-            if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
+        let by_manifest = || by_manifest(&manifest, &args.swarm, plain, &state_dir);
+        let [security, asking] = if with_ticket { again } else { [by_manifest()?, by_manifest()?] };
         if !with_ticket {
             open_notice(&manifest, plain, reporter);
         }
@@ -136,8 +139,26 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let records = Some(state_dir.join(RECORDS));
         let replace = Replace { force: args.force, delete: args.delete, records };
+        let manifest = Arc::new(manifest);
+        let comparing = older::compared(
+            &manifest,
+            &select,
+            (bases.clone(), &args.to),
+            (&peers, asking),
+            &choices,
+            reporter,
+        );
+        let compared = tokio::select! {
+            compared = comparing => compared,
+            () = until(deadline) => Compared { bases, received: 0 },
+            () = stop.wait() => {
+                let error = anyhow!("interrupted; the same command goes on from here");
+                return Err(Failure::new(Code::Cut, error));
+            }
+        };
+        let (bases, beforehand) = (compared.bases, compared.received);
         let options = DownloadOptions { select, durability, replace, bases, ..Default::default() };
-        let opened = open(Arc::new(manifest), &args.to, options).await?;
+        let opened = open(manifest, &args.to, options).await?;
         let mut running = Running::start(opened, security, &choices, Part::Get)?;
         reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
         running.told = peers.iter().flatten().copied().collect();
@@ -156,7 +177,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let seconds = reporter.seconds();
         serve_on(&mut running, args.seed_for.or(context.settings.seed_for), &stop, reporter).await;
-        let summary = running.stop().await?;
+        let mut summary = running.stop().await?;
+        summary.progress.received_bytes += beforehand;
         Ok(report(&got, &summary, &choices, seconds, reporter))
     })
 }

@@ -31,7 +31,7 @@ pub(super) struct How {
     pub(super) durable: bool,
     pub(super) replace: Replace,
     /// Where older versions lie, on hosts that have them.
-    pub(super) bases: Vec<OsString>,
+    pub(super) bases: Vec<Base>,
 }
 
 /// Opens the destination, waiting for its turn.
@@ -45,7 +45,6 @@ pub(super) async fn open(
     let (dir, name) = split(dest)?;
     let How { durable, replace, bases } = how;
     let durability = if durable { Durability::Batched } else { Durability::None };
-    let bases = bases.iter().filter_map(|base| Base::open(Path::new(base)).ok()).collect();
     let options = DownloadOptions { durability, name: Some(name), replace, bases, ..Default::default() };
     loop {
         let (manifest, dir, options) = (manifest.clone(), dir.clone(), options.clone());

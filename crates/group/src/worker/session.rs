@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::source::{Offer, Source};
-use super::{Left, Line, Word, place};
+use super::{Left, Line, Word, older, place};
 use crate::control::message::{Action, Done, Found, Member, News, Right, Start, ToCoordinator};
 use crate::error::Error;
 
@@ -43,6 +43,8 @@ pub(super) struct Session {
     moved: (u64, Instant),
     placing: Option<JoinHandle<Result<Summary, tidecast_net::Error>>>,
     placed: bool,
+    /// Bytes that the origin sent to say what older versions here have.
+    compared: u64,
 }
 
 impl Session {
@@ -58,6 +60,7 @@ impl Session {
         let garbled = |what: &str| Error::Coordinator(format!("the coordinator's {what} does not parse"));
         let manifest = Arc::new(Manifest::parse_draft(&start.manifest).map_err(|_| garbled("manifest"))?);
         line.progress.wanted = manifest.total_len();
+        let asking = security(&manifest, start.right.clone(), key)?;
         let security = security(&manifest, start.right, key)?;
         let origin = start.news.members.iter().find(|m| m.number == 0).map(|m| RootsKey::Of(NodeId(m.node)));
         let roots = origin.filter(|_| manifest.is_draft());
@@ -81,8 +84,11 @@ impl Session {
         }
         let (force, delete) = (start.force && !is_source, start.delete && !is_source);
         let replace = Replace { force, delete, records: line.records.clone().unwrap_or_default() };
-        let bases = start.bases.into_iter().map(std::os::unix::ffi::OsStringExt::from_vec).collect();
-        let how = place::How { durable: start.durable, replace, bases };
+        let member = news.first().and_then(|news| news.members.iter().find(|m| m.number == 0));
+        let origin = member.map(|member| member.addresses.clone()).unwrap_or_default();
+        let comparing = older::compared(start.bases, &manifest, origin, asking);
+        let compared = line.during(comparing, &mut news).await?;
+        let how = place::How { durable: start.durable, replace, bases: compared.bases };
         let opened = place::open(&manifest, dest.as_ref(), how, line, &mut news).await?;
         let (me, planned) = (start.me, start.planned);
         let mut options = options(opened, listener, security, network, local);
@@ -110,6 +116,7 @@ impl Session {
             moved,
             placing,
             placed,
+            compared: compared.received,
         };
         for news in news {
             session.learn(news).await?;
@@ -238,7 +245,7 @@ impl Session {
         progress.wanted = progress.wanted.max(now.wanted_bytes);
         progress.verified = now.verified_bytes;
         progress.had = now.verified_bytes.saturating_sub(good);
-        (progress.received, progress.sent) = (good, now.sent_bytes);
+        (progress.received, progress.sent) = (good + self.compared, now.sent_bytes);
         (progress.duplicate, progress.corrupt) = (now.duplicate_bytes, now.corrupt_bytes);
         progress.served = self.source.as_ref().map_or(progress.served, Source::sent);
     }

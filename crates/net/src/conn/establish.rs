@@ -286,7 +286,7 @@ async fn admitted_soon(security: &Security, node: Option<NodeId>, expected: bool
 
 fn offer(local: &Local, security: &Security) -> Offer {
     // A connection is of one swarm yet, so no further channel is opened, and no credit is given.
-    let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN);
+    let caps = Caps::LEAVES.with(Caps::MANIFEST).with(Caps::PLAN).with(Caps::FINGERPRINTS);
     let mut offer = Offer { caps, ..Offer::default() };
     if local.gathers {
         offer.caps = offer.caps.with(Caps::GATHER);
@@ -340,7 +340,12 @@ impl Established {
     }
 
     fn takes_roots(&self) -> bool {
-        self.input.codec.session().is_some_and(|session| session.peer.has(Caps::ROOTS))
+        self.peer_has(Caps::ROOTS)
+    }
+
+    /// Whether the peer has said that it can do this.
+    pub(crate) fn peer_has(&self, caps: Caps) -> bool {
+        self.input.codec.session().is_some_and(|session| session.peer.has(caps))
     }
 
     /// Each side shows why it may be here, and waits for the other to do so.

@@ -59,6 +59,7 @@ impl Link {
         let answer = match message {
             Ext::ManifestRequest(range) => self.manifest_part(range),
             Ext::LeavesRequest(range) => self.leaves_part(range),
+            Ext::FingerprintsRequest(range) => self.fingerprints(range).await,
             Ext::Attach { channel, .. } => Ext::Detach { channel, reason: Reason::UNKNOWN_SWARM },
             _ => return Ok(()),
         };
@@ -86,6 +87,14 @@ impl Link {
                 Ext::Leaves { channel: 0, piece: range.piece, first: range.first, hashes }
             }
             _ => Ext::LeavesReject(range),
+        }
+    }
+
+    /// What leaves are known by: of the pieces that were asked for as many as one answer holds.
+    async fn fingerprints(&self, range: ext::PieceRange) -> Ext {
+        match self.shared.fingerprints.of(&self.shared, range.pieces()).await {
+            Some(bytes) => Ext::Fingerprints { channel: 0, first: range.first, bytes },
+            None => Ext::FingerprintsReject(range),
         }
     }
 }
