@@ -69,6 +69,22 @@ def test_one_port_serves_swarms_of_every_kind(many, node, start, port, tmp_path)
     assert done["sent"] == sum(swarm["sent"] for swarm in done["swarms"]) > 6 * SIZE
 
 
+def test_status_shows_each_manifest(many, node):
+    many.add("one", 0, "--format", "v2")
+    many.add("two", 1, "--format", "v2")
+    proc = many.seed("--plain")
+    many.get(node, "one")
+
+    def rows():
+        found = many.tide("status", "--json").last("done")["processes"]
+        return {row["name"]: row for one in found if one["pid"] == proc.process.pid for row in one.get("swarms", [])}
+
+    sent = proc.until("what was sent of one", lambda: (found := rows()) and found["one"]["sent"] == SIZE and found)
+    assert sent["two"]["sent"] == 0 and sent["two"]["bytes"] == SIZE, sent
+    assert sent["one"]["manifest"] == str(many.manifests["one"])
+    assert "  one: 300 kB sent" in many.tide("status").out
+
+
 def test_tickets_are_told_apart(many):
     many.add("first", 0, "--private")
     many.add("second", 1, "--private")

@@ -64,3 +64,22 @@ def test_a_broadcast_is_shown_with_its_hosts(tide, launcher, tmp_path):
     assert f"bcast {data} to " in tide("status").out
     go.touch()
     bcast.exits(0)
+
+
+def test_the_daemon_shows_what_is_on_its_way(site, tmp_path):
+    origin, host = site.host("head"), site.host("node")
+    origin.create("nt", blob(tmp_path / "nt", 4 << 20))
+
+    def daemon():
+        return host("status", "--json").last("done")["daemon"]
+
+    assert daemon()["name"] == "node" and not daemon().get("coming")
+    host("admin", "limit", "--download", "256KiB")
+    get = host.run("cache", "get", "head/nt", "--wait", "2m")
+    [one] = get.until("a cache on its way", lambda: [c for c in daemon().get("coming", []) if c["bytes"]])
+    assert one["name"].startswith("head/nt") and one["total"] >= 4 << 20, one
+    shown = host("status").out
+    assert "daemon node: running" in shown and "1 transfer under way" in shown and "% of 4" in shown, shown
+    host("admin", "limit", "--download", "0")
+    get.exits(0)
+    assert not daemon().get("coming") and "0 transfers under way" in host("status").out

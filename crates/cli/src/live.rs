@@ -33,6 +33,8 @@ struct State {
     about: Map<String, Value>,
     rates: Rates,
     now: Option<Snapshot>,
+    /// What is done for each of several manifests.
+    swarms: Vec<Value>,
     trouble: Option<Trouble>,
     bound: Option<Bound>,
 }
@@ -57,6 +59,7 @@ impl Live {
             about: Map::new(),
             rates: Rates::default(),
             now: None,
+            swarms: Vec::new(),
             trouble: None,
             bound: Some(bound),
         })));
@@ -92,6 +95,11 @@ impl Live {
         state.now = Some(now.clone());
     }
 
+    /// What is done for each of several manifests.
+    pub(crate) fn swarms(&self, swarms: Vec<Value>) {
+        self.0.lock().swarms = swarms;
+    }
+
     /// Something went wrong.
     pub(crate) fn trouble(&self, text: &str) {
         let mut state = self.0.lock();
@@ -117,6 +125,9 @@ impl Live {
         if let Some(now) = &state.now {
             all.extend(object(snapshot_json(now, &state.rates)));
             all.insert("connected".into(), now.connected.clone().into());
+        }
+        if !state.swarms.is_empty() {
+            all.insert("swarms".into(), state.swarms.clone().into());
         }
         let trouble = state.trouble.as_ref().map(|trouble| {
             let seconds = round(trouble.at.elapsed().as_secs_f64());

@@ -90,7 +90,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Mount(args) => cmd::mount::run(args, &context, reporter),
         Command::Run(args) => cmd::run::run(args, &context, reporter),
         Command::Umount(args) => cmd::mount::umount(args, reporter),
-        Command::Status(args) => cmd::mount::status(args, reporter),
+        Command::Status(args) => cmd::mount::status(args, &context, reporter),
         Command::Daemon(args) => cmd::daemon::run(args, &context, reporter),
         Command::Cache(args) => cmd::cache::run(args, &context, reporter),
         Command::Admin(args) => cmd::admin::run(args, &context, reporter),

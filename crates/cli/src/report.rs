@@ -138,6 +138,13 @@ impl Reporter {
         self.live.iter().for_each(|live| live.progress(now));
     }
 
+    /// What is done for each of several manifests, for `tidecast status` alone.
+    pub(crate) fn publish_swarms(&self, swarms: impl FnOnce() -> Vec<Value>) {
+        if let Some(live) = &self.live {
+            live.swarms(swarms());
+        }
+    }
+
     /// True with `--json`.
     pub(crate) fn is_json(&self) -> bool {
         self.json

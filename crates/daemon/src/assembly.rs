@@ -386,7 +386,6 @@ impl Daemon {
             reserved: usage.promised.bytes,
             members: self.membership.alive().len() as u64 + 1,
             peers: self.peers.all().iter().map(|link| link.peer.hello.name.clone()).collect(),
-            transfers: self.fetches.names(|_| true),
             uses: self.all_uses(|_, _| true),
             sent,
             received,
@@ -397,7 +396,9 @@ impl Daemon {
             user: rustix::process::geteuid().as_raw(),
             confined: self.config.confined.clone(),
             without: self.config.without.clone(),
-        })
+            ..Status::default()
+        }
+        .with_coming(self.fetches.under_way(|_| true)))
     }
 
     /// Whether another daemon of this machine brings caches for this one.
@@ -430,8 +431,9 @@ impl Daemon {
     /// Ends the daemon if nobody has needed it for as long as it was told to wait.
     fn rest_if_idle(&self) {
         let Some(patience) = self.config.idle else { return };
-        let at_work =
-            self.depot.in_use(crate::now()) || !self.fetches.names(|_| true).is_empty() || self.swarms.any();
+        let at_work = self.depot.in_use(crate::now())
+            || !self.fetches.under_way(|_| true).is_empty()
+            || self.swarms.any();
         if at_work {
             self.asked();
         } else if self.asked.lock().elapsed() > patience {

@@ -238,7 +238,8 @@ pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
 
 /// Show what runs: gets, shares, seeds, broadcasts, copies and mounts of this user; peers, rates, the last error
 ///
-/// Of a mount also what was fetched, from whom, and who waits for what.
+/// Of a mount also what was fetched, from whom, and who waits for what; of the cache daemon what is on its way for this
+/// user, or for its administrator all of it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Of one mount [default: all]
@@ -249,7 +250,7 @@ pub(crate) struct StatusArgs {
     restart: bool,
 }
 
-pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
+pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Reporter) -> Outcome {
     let all = tidecast_mount::mounts().context("cannot read the mount table")?;
     let wanted = args.at.as_ref().map(std::path::absolute).transpose()?;
     let shown: Vec<_> = all.into_iter().filter(|m| wanted.as_ref().is_none_or(|at| m.at == *at)).collect();
@@ -281,9 +282,11 @@ pub(crate) fn status(args: &StatusArgs, reporter: &Reporter) -> Outcome {
     let served = |pid: Option<&Value>| pid.is_some() && mounts.iter().any(|mount| mount.get("pid") == pid);
     let mut processes = crate::live::places::look();
     processes.retain(|one| !served(one.get("pid")));
-    processes.iter().for_each(|one| processes::show(one, reporter));
-    if shown.is_empty() && processes.is_empty() {
+    processes.iter().for_each(|one| processes::show_one(one, reporter));
+    let daemon = processes::daemon(context);
+    daemon.iter().for_each(|daemon| processes::show_daemon(daemon, reporter));
+    if shown.is_empty() && processes.is_empty() && daemon.is_none() {
         reporter.result("nothing is mounted, and no get, share, seed, broadcast or copy of this user runs");
     }
-    Ok(object(json!({ "mounts": mounts, "processes": processes })))
+    Ok(object(json!({ "mounts": mounts, "processes": processes, "daemon": daemon })))
 }

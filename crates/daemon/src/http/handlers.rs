@@ -53,9 +53,9 @@ fn named(which: &Which) -> Result<CacheName, ApiError> {
 }
 
 pub(super) async fn status(State(daemon): App, caller: Caller) -> Answer<Status> {
-    let mut status = daemon.status()?;
     // What is on its way for whom is nobody else's to know.
-    status.transfers = daemon.fetches.names(|owner| caller.rules() || owner == caller.name);
+    let coming = daemon.fetches.under_way(|owner| caller.rules() || owner == caller.name);
+    let mut status = daemon.status()?.with_coming(coming);
     status.uses = daemon.all_uses(|owner, user| caller.may_know(owner, user));
     Ok(Json(status))
 }

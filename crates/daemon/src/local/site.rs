@@ -77,6 +77,7 @@ impl Daemon {
             // What is on its way elsewhere, and who uses what, is not for everybody to know.
             told.iter_mut().filter_map(|ruled| ruled.status.as_mut()).for_each(|status| {
                 status.transfers.clear();
+                status.coming.clear();
                 status.uses.clear();
             });
         }

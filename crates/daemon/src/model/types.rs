@@ -330,6 +330,9 @@ pub struct Status {
     pub peers: Vec<String>,
     /// Transfers under way.
     pub transfers: Vec<String>,
+    /// How far they are, as far as the caller may know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coming: Vec<Underway>,
     /// What uses caches, as far as the caller may know; the first hundred.
     pub uses: Vec<CacheUse>,
     /// Bytes sent to other hosts since the start.
@@ -351,6 +354,31 @@ pub struct Status {
     pub confined: String,
     /// What it does without, as its user's privilege does not suffice.
     pub without: Vec<String>,
+}
+
+impl Status {
+    /// With these transfers.
+    #[must_use]
+    pub(crate) fn with_coming(self, coming: Vec<Underway>) -> Self {
+        let transfers = coming.iter().map(|one| one.name.clone()).collect();
+        Self { transfers, coming, ..self }
+    }
+}
+
+/// A cache that is on its way to this host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Underway {
+    /// Its name, as it was asked for.
+    pub name: String,
+    /// For whom.
+    pub owner: String,
+    /// Bytes that are here.
+    pub bytes: u64,
+    /// Bytes in all; 0 while that is not known.
+    pub total: u64,
+    /// What it waits for.
+    pub why: String,
 }
 
 /// What a check of the store has found, and made of it.

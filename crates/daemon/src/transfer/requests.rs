@@ -16,7 +16,7 @@ use crate::assembly::{Daemon, Mode};
 use crate::host::caller::{Caller, is_stranger};
 use crate::model::api_error::ApiError;
 use crate::model::name::CacheName;
-use crate::model::types::{CacheInfo, Get, Got, Method};
+use crate::model::types::{CacheInfo, Get, Got, Method, Underway};
 use crate::transfer::fetch;
 
 /// A rejection is not asked about again for so long.
@@ -131,10 +131,17 @@ impl Fetches {
     }
 
     /// What is on its way now for these owners.
-    pub(crate) fn names(&self, of: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn under_way(&self, of: impl Fn(&str) -> bool) -> Vec<Underway> {
         let running = self.running.lock();
-        let under_way = running.iter().filter(|((_, owner), fetch)| fetch.ended.is_none() && of(owner));
-        under_way.map(|((name, _), _)| name.to_string()).collect()
+        let going_on = running.iter().filter(|((_, owner), fetch)| fetch.ended.is_none() && of(owner));
+        let stands = going_on.map(|((name, owner), fetch)| {
+            let known = Underway { name: name.to_string(), owner: owner.clone(), ..Underway::default() };
+            match fetch.stand.borrow().clone() {
+                Stand::Waiting { why, bytes, total } => Underway { why, bytes, total, ..known },
+                Stand::Done { .. } | Stand::Failed(_) => known,
+            }
+        });
+        stands.collect()
     }
 
     /// Ends all.

@@ -169,9 +169,19 @@ async fn serve(served: &mut Vec<Served>, stop: &Stop, reporter: &mut Reporter) -
                 served.push(one);
             }
         }
+        reporter.publish_swarms(|| served.iter().filter_map(row).collect());
         reporter.progress(&all);
     }
     ended
+}
+
+/// What `tidecast status` shows of one.
+fn row(one: &Served) -> Option<Value> {
+    let now = one.running.look("seed")?;
+    Some(json!({
+        "manifest": names::json(&one.from), "name": show::plain(&one.running.manifest.name()), "stage": now.stage,
+        "bytes": now.bytes, "total": now.total, "peers": now.peers, "received": now.received, "sent": now.sent,
+    }))
 }
 
 fn add(all: &mut Snapshot, one: &Snapshot) {
