@@ -84,6 +84,10 @@ pub struct ReceiveSpec {
     pub alter: Alter,
     /// Which files are copied.
     pub only: Only,
+    /// Directories from which files are linked that are there as they are sent; from the destination, if relative.
+    pub link_dest: Vec<OsString>,
+    /// What is replaced or deleted keeps a name.
+    pub backup: Option<Backup>,
     /// As in [`SendSpec::filter`].
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
@@ -116,6 +120,8 @@ impl Default for ReceiveSpec {
             keep: Keep::ALL,
             alter: Alter::default(),
             only: Only::default(),
+            link_dest: Vec::new(),
+            backup: None,
             filter: Vec::new(),
             checksum: false,
             dry_run: false,
@@ -127,6 +133,16 @@ impl Default for ReceiveSpec {
             discard: false,
         }
     }
+}
+
+/// Where that goes which is replaced or deleted, as with rsync's `--backup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Backup {
+    /// Added to the name.
+    pub suffix: OsString,
+    /// The directory, below which it keeps its path; from the destination if that is relative. None: where it is.
+    pub dir: Option<OsString>,
 }
 
 /// When what was written must be on the disk, so that it outlives a power cut.

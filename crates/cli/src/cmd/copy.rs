@@ -198,8 +198,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (pairs, sources) = args.places().map_err(Failure::usage)?;
     let (from, to) = pairs[0].clone();
     args.way.check_congestion(&from, &to, reporter)?;
-    let [sends, receives] =
+    let [sends, mut receives] =
         args.filter.rules(args.flags.delete_excluded, reporter).map_err(Failure::usage)?;
+    if let Some(backups) = args.flags.backups() {
+        Rule::add(&mut receives, &backups, false).map_err(Failure::usage)?;
+    }
     let job = session::Job {
         send: args.send(sources, sends).map_err(Failure::usage)?,
         receive: args.receive(&to, receives),

@@ -71,7 +71,7 @@ pub enum Way {
 }
 
 /// What ends say to each other, and how they check what comes. Others are not understood.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// What is asked of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -100,7 +100,7 @@ fn file(from: &OwnedFd, name: &[u8], to: &OwnedFd, stat: &fs::Stat, each: bool) 
 }
 
 /// Holes stay holes.
-fn data(source: &mut File, target: &mut File) -> io::Result<()> {
+pub(super) fn data(source: &mut File, target: &mut File) -> io::Result<()> {
     let len = source.metadata()?.len();
     target.set_len(len)?;
     let mut at = 0;

@@ -43,7 +43,15 @@ impl Directory {
     ) -> Result<(), Error> {
         let want = want.get_or_insert_with(Want::default);
         let here = self.here(&mut writer.dirs, &part.entry, path, root);
-        match self.settle(path, here)? {
+        let here = self.settle(path, here)?;
+        if !writer.alternates.is_empty() && matches!(here, Some(Here::No | Here::Same { .. })) {
+            let taken = self.take_alternate(staging, writer, &part.entry, path, root);
+            if self.settle(path, taken)? == Some(true) {
+                self.taken(part.file);
+                return Ok(());
+            }
+        }
+        match here {
             // It has been said that it cannot be looked at; whether it can be written will be seen.
             Some(Here::No) | None => {
                 let have = self.have(staging, part, path)?;
@@ -63,7 +71,7 @@ impl Directory {
         Ok(())
     }
 
-    fn keep(&self, file: u64) {
+    pub(super) fn keep(&self, file: u64) {
         if self.done.lock().insert(file) {
             self.counts.kept.fetch_add(1, Relaxed);
         }
@@ -98,24 +106,28 @@ impl Directory {
         if self.spec.update && is_newer {
             return Ok(Here::Stays);
         }
-        if only.ignore_times && !only.size_only && root.is_none()
-            || u64::try_from(stat.st_size) != Ok(entry.len())
-        {
-            return Ok(Here::No);
-        }
-        let same = match root {
-            None => same_time || only.size_only,
-            Some(root) => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = fs::openat(&dir, name, flags, Mode::empty()).doing("open")?;
-                hash(&File::from(file), entry.len()).doing("read")? == Some(*root)
-            }
-        };
-        if !same {
+        let found = There { dir, name, stat };
+        if !self.is_same(&found, entry, root)? {
             return Ok(Here::No);
         }
         let attributes = self.owners.settled(entry, Some(&stat));
-        Ok(Here::Same { differs: self.owners.differ(&dir, name, &stat, &attributes).any() })
+        Ok(Here::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
+    }
+
+    /// Whether a file counts as the one that is sent: by size and time, or by content.
+    pub(super) fn is_same(&self, there: &There<'_>, entry: &Entry, root: Option<&Digest>) -> Tried<bool> {
+        let (only, There { dir, name, stat }) = (&self.spec.only, there);
+        if only.ignore_times && !only.size_only && root.is_none()
+            || u64::try_from(stat.st_size) != Ok(entry.len())
+        {
+            return Ok(false);
+        }
+        let Some(root) = root else {
+            return Ok(only.size_only || self.owners.same_time(stat, entry.attributes.mtime));
+        };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = fs::openat(dir, *name, flags, Mode::empty()).doing("open")?;
+        Ok(hash(&File::from(file), entry.len()).doing("read")? == Some(*root))
     }
 
     /// Whether an entry is none of those that are to be copied, where `there` has its name.

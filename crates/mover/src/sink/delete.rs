@@ -8,6 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs;
 
 use super::ask::looking;
+use super::backup::Backups;
 use super::dirs::Dirs;
 use super::remove::{Removal, is_dir};
 use super::stage::PREFIX;
@@ -16,6 +17,7 @@ use super::write::reopen;
 use super::{Directory, Relaxed};
 use crate::error::Error;
 use crate::job::Walked;
+use crate::lineage::Inode;
 
 /// How many names may be deleted still (None: all), and how many more there were.
 #[derive(Debug, Default)]
@@ -92,6 +94,9 @@ impl Directory {
         if self.sources.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("delete in", "it is a source of this copy"));
         }
+        if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
+            return Ok(());
+        }
         for entry in fs::Dir::new(reopen(&at)?).doing("list")? {
             let entry = entry.doing("list")?;
             let name = entry.file_name().to_bytes();
@@ -148,7 +153,13 @@ impl Directory {
         }
         let keep = |path: &[u8], is_dir| self.stays(path, is_dir);
         let (spare, budget) = (self.sources.as_slice(), Some(&self.budget));
-        let mut removal = Removal { keep: &keep, spare, budget, failed: &mut failed };
+        let stays: Vec<Inode> = self.backups.as_ref().and_then(Backups::inode).into_iter().collect();
+        let backup = |at: &OwnedFd, name: &[u8], path: &[u8]| match &self.backups {
+            Some(backups) if backups.keeps(name) => self.back_up(at, name, path).map(drop),
+            _ => Ok(()),
+        };
+        let mut removal =
+            Removal { keep: &keep, spare, stays: &stays, backup: &backup, budget, failed: &mut failed };
         let removed = removal.name(at, name, path, is_dir);
         self.counts.deleted.fetch_add(removed, Relaxed);
     }

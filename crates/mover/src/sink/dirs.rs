@@ -23,6 +23,21 @@ pub(super) struct Dirs {
     known: Vec<(Vec<u8>, Arc<OwnedFd>)>,
 }
 
+/// Is asked before a name in a directory is removed that is in the way of a directory; the last argument is its path.
+pub(super) type GivesWay<'g> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Tried + 'g;
+
+/// Why a directory cannot be made.
+enum Stop {
+    System(Errno),
+    Because(Trouble),
+}
+
+impl From<Errno> for Stop {
+    fn from(e: Errno) -> Self {
+        Self::System(e)
+    }
+}
+
 /// Opens a name in a directory; the last argument is its path.
 type Opens<'o> = dyn FnMut(&OwnedFd, &[u8], &[u8]) -> Result<OwnedFd, Errno> + 'o;
 
@@ -45,16 +60,25 @@ impl Dirs {
     }
 
     /// A directory that is made if it is missing, as are those above it; what is in its way and no directory is removed.
-    /// `made` is told of each.
-    pub(super) fn make(&mut self, path: &[u8], made: &mut dyn FnMut(&[u8]) -> Tried) -> Tried<Arc<OwnedFd>> {
+    /// `made` is told of each, `gives_way` is asked before something is removed.
+    pub(super) fn make(
+        &mut self,
+        path: &[u8],
+        made: &mut dyn FnMut(&[u8]) -> Tried,
+        gives_way: &mut GivesWay<'_>,
+    ) -> Tried<Arc<OwnedFd>> {
         let mut trouble = None;
-        let reached = self.reach(path, &mut |at, name, path| match step(at, name) {
-            Ok((fd, false)) => Ok(fd),
-            Ok((fd, true)) => made(path).map(|()| fd).map_err(|t| {
-                trouble = Some(t);
-                Errno::CANCELED
-            }),
-            Err(e) => Err(e),
+        let reached = self.reach(path, &mut |at, name, path| {
+            let stepped = step(at, name, &mut || gives_way(at, name, path)).and_then(|(fd, is_new)| {
+                if is_new { made(path).map(|()| fd).map_err(Stop::Because) } else { Ok(fd) }
+            });
+            stepped.map_err(|stop| match stop {
+                Stop::System(e) => e,
+                Stop::Because(t) => {
+                    trouble = Some(t);
+                    Errno::CANCELED
+                }
+            })
         });
         reached.map_err(|e| trouble.unwrap_or(Trouble { doing: "make the directory", error: e.into() }))
     }
@@ -96,7 +120,7 @@ impl Dirs {
 }
 
 /// A directory in another, and whether it was made.
-fn step(at: &OwnedFd, name: &[u8]) -> Result<(OwnedFd, bool), Errno> {
+fn step(at: &OwnedFd, name: &[u8], gives_way: &mut dyn FnMut() -> Tried) -> Result<(OwnedFd, bool), Stop> {
     let mut made = false;
     for _ in 0..4 {
         match fs::openat(at, name, STEP, Mode::empty()) {
@@ -104,18 +128,21 @@ fn step(at: &OwnedFd, name: &[u8]) -> Result<(OwnedFd, bool), Errno> {
             Err(Errno::NOENT) => match fs::mkdirat(at, name, Mode::from_raw_mode(0o700)) {
                 Ok(()) => made = true,
                 Err(Errno::EXIST) => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             },
             // A link or a file: never what a link leads to.
-            Err(Errno::NOTDIR | Errno::LOOP) => match fs::unlinkat(at, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
-                Err(e) => return Err(e),
-            },
-            Err(e) => return Err(e),
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                gives_way().map_err(Stop::Because)?;
+                match fs::unlinkat(at, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            Err(e) => return Err(e.into()),
         }
     }
     // Another program makes and removes it all the time.
-    Err(Errno::AGAIN)
+    Err(Errno::AGAIN.into())
 }
 
 /// What is there under a name, if anything.

@@ -146,9 +146,11 @@ impl Directory {
                 return Ok(());
             }
         }
-        let dir = dirs.make(parent, &mut |path| {
-            staging.made.push(&Entry { path: path.to_vec(), ..Entry::default() })
-        })?;
+        let dir = dirs.make(
+            parent,
+            &mut |path| staging.made.push(&Entry { path: path.to_vec(), ..Entry::default() }),
+            &mut |at, name, path| self.back_up(at, name, path).map(drop),
+        )?;
         if look(&dir, name)?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (first.st_dev, first.st_ino)) {
             return Ok(());
         }

@@ -5,8 +5,10 @@
 //! (attributes of directories, hard links, deletion) waits on disk ([`stage`]).
 
 mod across;
+mod alternate;
 mod ask;
 mod attributes;
+mod backup;
 mod cut;
 mod delete;
 mod dirs;
@@ -53,6 +55,7 @@ use crate::part::{Data, Part, Parts};
 use crate::spec::{Accept, ReceiveSpec};
 
 use attributes::Owners;
+use backup::Backups;
 use cut::Cuts;
 use dirs::Dirs;
 use journal::{Id, Journal, Left};
@@ -81,6 +84,9 @@ pub struct Directory {
     named: Option<Named>,
     /// Directories that were made, if it matters which were there before.
     made: Option<Named>,
+    backups: Option<Backups>,
+    /// See [`ReceiveSpec::link_dest`].
+    alternates: Vec<Arc<OwnedFd>>,
     /// How many names may still be deleted, and how many more there were.
     budget: delete::Budget,
     /// Entries that are done.
@@ -161,6 +167,7 @@ struct Counts {
 #[derive(Debug)]
 struct Writer {
     dirs: Dirs,
+    alternates: Vec<Dirs>,
     /// Its own directory, and how many files it has begun there.
     stage: OwnedFd,
     begun: u64,
@@ -190,6 +197,9 @@ impl Directory {
             spec.offer.lineage.check(base, spec.dest.as_bytes(), spec.delete, &filter)?;
         }
         place.fresh &= !spec.only.selects();
+        let backups = Backups::new(spec, &place)?;
+        let (alternates, missing) = alternate::open(spec, &place)?;
+        place.fresh &= alternates.is_empty();
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
                 let base = Arc::new(base);
@@ -214,6 +224,8 @@ impl Directory {
             sources: spec.offer.lineage.here(),
             made,
             owners,
+            backups,
+            alternates,
             budget: delete::Budget::new(spec.max_delete),
             staging,
             named: spec.delete.then(Named::default),
@@ -230,6 +242,7 @@ impl Directory {
             foreign: AtomicU64::new(0),
             spec: spec.clone(),
         };
+        directory.tell_missing(&missing);
         if chowns {
             directory.tell_foreign();
         }
@@ -286,7 +299,9 @@ impl Directory {
         }
         let stage = staging.stage.writer(self.writers.fetch_add(1, Relaxed));
         let stage = stage.map_err(|t| self.fatal(t, staging.stage.name.as_bytes()))?;
-        Ok(Writer { dirs: Dirs::new(staging.base.clone()), stage, begun: 0, part: Part::default() })
+        let dirs = Dirs::new(staging.base.clone());
+        let alternates = self.alternates().map_err(|t| self.fatal(t, b""))?;
+        Ok(Writer { dirs, alternates, stage, begun: 0, part: Part::default() })
     }
 
     /// An entry's path here: as it is, but for the only one if that gets another name.

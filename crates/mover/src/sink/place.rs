@@ -15,7 +15,7 @@ use super::private::Private;
 use crate::error::Error;
 use crate::spec::ReceiveSpec;
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A destination.
 #[derive(Debug)]
@@ -32,6 +32,9 @@ pub(super) struct Place {
     pub(super) made: bool,
     /// With [`ReceiveSpec::discard`]: the directory in which the base is, and the base as one of its own.
     pub(super) around: Option<(OwnedFd, Private)>,
+    /// How the names of other directories are resolved, and the path of this one.
+    pub(super) way: Way,
+    at: PathBuf,
 }
 
 /// The directory of what is only written to see what that costs. Deletion passes over names that begin this way.
@@ -39,13 +42,14 @@ const DISCARDED: &str = ".tidecast-copy-discarded";
 
 /// How names before the destination itself are resolved: they are the user's, and links in them are followed; below a server's
 /// root they cannot lead out of it.
-struct Way {
+#[derive(Debug)]
+pub(super) struct Way {
     start: OwnedFd,
     beneath: bool,
 }
 
 impl Way {
-    fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = flags | OFlags::CLOEXEC;
         if !self.beneath {
@@ -56,7 +60,7 @@ impl Way {
     }
 
     /// Opens a directory, and makes it, with those above it, if it is missing.
-    fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
+    pub(super) fn make(&self, path: &Path) -> Result<OwnedFd, Errno> {
         match self.open(path, DIRECTORY) {
             Err(Errno::NOENT) => {}
             other => return other,
@@ -69,6 +73,13 @@ impl Way {
         }
         fs::openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
     }
+
+    /// A path as it is opened here: below a server's root all begin there.
+    fn path<'p>(&self, path: &'p OsStr) -> &'p Path {
+        let bytes = path.as_bytes();
+        let slashes = bytes.iter().take_while(|b| self.beneath && **b == b'/').count();
+        Path::new(OsStr::from_bytes(bytes.get(slashes..).unwrap_or_default()))
+    }
 }
 
 impl Place {
@@ -79,8 +90,7 @@ impl Place {
         let way = Way { start, beneath: root.is_some() };
         let dest = spec.dest.as_bytes();
         let slash = dest.ends_with(b"/");
-        let slashes = dest.iter().take_while(|b| root.is_some() && **b == b'/').count();
-        let path = Path::new(OsStr::from_bytes(dest.get(slashes..).unwrap_or_default()));
+        let path = way.path(&spec.dest);
         let there = way.open(path, OFlags::PATH).and_then(|fd| fs::fstat(&fd));
         let is_dir = match there {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
@@ -93,15 +103,15 @@ impl Place {
             Err(e) => return Err(refused(&spec.dest, e)),
         };
         let place = match (is_dir, &spec.offer.single) {
-            (Some(true), _) => Self::directory(&way, path, spec),
-            (None, None) => Self::directory(&way, path, spec),
-            (None, Some(_)) if slash => Self::directory(&way, path, spec),
+            (Some(true), _) => Self::directory(way, path, spec),
+            (None, None) => Self::directory(way, path, spec),
+            (None, Some(_)) if slash => Self::directory(way, path, spec),
             (Some(false), None) => Err(Error::Usage(format!(
                 "the destination {} is a file: a directory, or several sources, cannot be copied to it",
                 escaped(&spec.dest)
             ))),
             (Some(false), Some(_)) if slash => Err(refused(&spec.dest, Errno::NOTDIR)),
-            (_, Some(single)) => Self::renamed(&way, path, single, spec),
+            (_, Some(single)) => Self::renamed(way, path, single, spec),
         }?;
         let place = Self { made: is_dir.is_none(), ..place };
         if spec.discard { place.within(spec) } else { Ok(place) }
@@ -117,27 +127,27 @@ impl Place {
         Ok(Self { base: Some(opened), around: Some((base, own)), rename: None, fresh: true, ..self })
     }
 
-    fn directory(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
-        let base = Self::opened(way, path, spec)?;
+    fn directory(way: Way, path: &Path, spec: &ReceiveSpec) -> Result<Self, Error> {
+        let base = Self::opened(&way, path, spec)?;
         let fresh = match &base {
             Some(base) => is_empty(base).map_err(Error::io("list", &spec.dest))?,
             None => true,
         };
-        let shown = PathBuf::from(&spec.dest);
-        Ok(Self { base, shown, rename: None, fresh, made: false, around: None })
+        let (shown, at) = (PathBuf::from(&spec.dest), path.to_owned());
+        Ok(Self { base, shown, rename: None, fresh, made: false, around: None, way, at })
     }
 
-    fn renamed(way: &Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
+    fn renamed(way: Way, path: &Path, single: &[u8], spec: &ReceiveSpec) -> Result<Self, Error> {
         let Some(Component::Normal(name)) = path.components().next_back() else {
             return Err(refused(&spec.dest, Errno::ISDIR));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
-        let base = Self::opened(way, parent, spec)?;
+        let base = Self::opened(&way, parent, spec)?;
         let there = base.as_ref().map(|base| fs::statat(base, name, AtFlags::SYMLINK_NOFOLLOW));
         let fresh = matches!(there, None | Some(Err(Errno::NOENT)));
         let rename = Some((single.to_vec(), name.as_bytes().to_vec()));
         let shown = Path::new(&spec.dest).parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { base, shown, rename, fresh, made: false, around: None })
+        Ok(Self { base, shown, rename, fresh, made: false, around: None, at: parent.to_owned(), way })
     }
 
     fn opened(way: &Way, path: &Path, spec: &ReceiveSpec) -> Result<Option<OwnedFd>, Error> {
@@ -146,6 +156,11 @@ impl Place {
             Err(Errno::NOENT) if spec.dry_run => Ok(None),
             other => other.map(Some).map_err(|e| refused(&spec.dest, e)),
         }
+    }
+
+    /// The path of another directory that the user names; a relative one begins at this one.
+    pub(super) fn beside(&self, dir: &OsStr) -> PathBuf {
+        if Path::new(dir).is_absolute() { self.way.path(dir).to_owned() } else { self.at.join(dir) }
     }
 
     /// As a person would write the name of an entry.
@@ -174,11 +189,16 @@ fn special(dest: &OsStr, kind: FileType) -> Error {
 }
 
 fn refused(dest: &OsStr, errno: Errno) -> Error {
+    unreached("the destination", dest, errno)
+}
+
+/// Why a directory that the user names cannot be opened.
+pub(super) fn unreached(what: &str, dir: &OsStr, errno: Errno) -> Error {
     if errno == Errno::XDEV {
-        let dest = escaped(dest);
-        return Error::Usage(format!("the destination {dest} is outside of the served directory"));
+        let dir = escaped(dir);
+        return Error::Usage(format!("{what} {dir} is outside of the served directory"));
     }
-    Error::io("open", dest)(errno.into())
+    Error::io("open", dir)(errno.into())
 }
 
 fn is_empty(dir: &OwnedFd) -> io::Result<bool> {

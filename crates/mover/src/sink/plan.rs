@@ -5,6 +5,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode};
 
 use super::ask::{Here, looking};
+use super::backup::Backups;
 use super::dirs::{Dirs, STEP, look, split};
 use super::itemize::deleting;
 use super::remove;
@@ -79,7 +80,15 @@ impl Directory {
             return Ok((!stays).then(|| self.would_make(part)));
         };
         if let Data::Ask { root } = &part.data {
-            return Ok(match self.here(dirs, entry, path, root.as_ref())? {
+            let here = self.here(dirs, entry, path, root.as_ref())?;
+            if matches!(here, Here::No | Here::Same { .. }) && !self.alternates.is_empty() {
+                let mut alternates = self.alternates()?;
+                let found = self.alternate(&mut alternates, entry, path, root.as_ref())?;
+                if found.is_some_and(|found| found.exact) {
+                    return Ok(None);
+                }
+            }
+            return Ok(match here {
                 Here::No => Some(self.would_make(part)),
                 Here::Stays => None,
                 Here::Same { differs } => differs.then_some(DRESS),
@@ -157,6 +166,10 @@ impl Directory {
         let mut goes = true;
         if is_dir {
             let dir = fs::openat(at, name, STEP, Mode::empty()).doing("open")?;
+            let stat = fs::fstat(&dir).doing("look at")?;
+            if self.backups.as_ref().and_then(Backups::inode) == Some((stat.st_dev, stat.st_ino)) {
+                return Ok(false);
+            }
             let mut dirs = Vec::new();
             for entry in fs::Dir::new(reopen(&dir)?).doing("list")? {
                 let entry = entry.doing("list")?;

@@ -22,6 +22,10 @@ pub(super) struct Removal<'r> {
     pub(super) spare: &'r [Inode],
     /// How many names may go; None: all.
     pub(super) budget: Option<&'r Budget>,
+    /// Directories that stay with all that is in them.
+    pub(super) stays: &'r [Inode],
+    /// Is asked before a name that is no directory is removed: it may be kept under another.
+    pub(super) backup: &'r dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried,
     /// Hears what could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }
@@ -32,7 +36,7 @@ pub(super) fn remove_all(dir: &OwnedFd, path: &[u8]) -> Tried {
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
     };
-    Removal { keep: &|_, _| false, spare: &[], budget: None, failed: &mut failed }.within(dir, path)?;
+    all(&mut failed).within(dir, path)?;
     first.map_or(Ok(()), Err)
 }
 
@@ -42,14 +46,20 @@ pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
     let mut failed = |_: &[u8], trouble| {
         first.get_or_insert(trouble);
     };
-    Removal { keep: &|_, _| false, spare: &[], budget: None, failed: &mut failed }.tree(at, name, name)?;
+    all(&mut failed).tree(at, name, name)?;
     first.map_or(Ok(()), Err)
+}
+
+/// Of everything.
+fn all<'r>(failed: &'r mut dyn FnMut(&[u8], Trouble)) -> Removal<'r> {
+    let backup = &|_: &OwnedFd, _: &[u8], _: &[u8]| Ok(());
+    Removal { keep: &|_, _| false, spare: &[], stays: &[], backup, budget: None, failed }
 }
 
 impl Removal<'_> {
     /// Removes a name; how many were removed.
     pub(super) fn name(&mut self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> u64 {
-        let tried = if is_dir { self.tree(at, name, path) } else { self.spend(|| file(at, name)) };
+        let tried = if is_dir { self.tree(at, name, path) } else { self.spend(|| self.file(at, name, path)) };
         tried.unwrap_or_else(|trouble| {
             (self.failed)(path, trouble);
             0
@@ -62,6 +72,9 @@ impl Removal<'_> {
         let stat = fs::fstat(&found).doing("look at")?;
         if self.spare.contains(&(stat.st_dev, stat.st_ino)) {
             return Err(Trouble::because("remove", "it is a source of this copy"));
+        }
+        if self.stays.contains(&(stat.st_dev, stat.st_ino)) {
+            return Ok(0);
         }
         let mount = |fd: &OwnedFd| mount_of(fd).doing("look at");
         if mount(at)? != mount(&found)? {
@@ -99,6 +112,15 @@ impl Removal<'_> {
         removed
     }
 
+    fn file(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {
+        (self.backup)(at, name, path)?;
+        match fs::unlinkat(at, name, AtFlags::empty()) {
+            Ok(()) => Ok(1),
+            Err(Errno::NOENT) => Ok(0),
+            Err(e) => Err(e).doing("remove"),
+        }
+    }
+
     fn within(&mut self, dir: &OwnedFd, path: &[u8]) -> Tried<u64> {
         let (mut removed, mut dirs) = (0, Vec::new());
         for entry in fs::Dir::new(reopen(dir)?).doing("list")? {
@@ -132,13 +154,5 @@ pub(super) fn is_dir(at: impl AsFd, name: &[u8], listed: FileType) -> bool {
         FileType::Unknown => fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| kind(&stat) == FileType::Directory),
         known => known == FileType::Directory,
-    }
-}
-
-fn file(at: &OwnedFd, name: &[u8]) -> Tried<u64> {
-    match fs::unlinkat(at, name, AtFlags::empty()) {
-        Ok(()) => Ok(1),
-        Err(Errno::NOENT) => Ok(0),
-        Err(e) => Err(e).doing("remove"),
     }
 }

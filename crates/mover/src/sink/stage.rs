@@ -148,7 +148,7 @@ fn is_known(name: &[u8]) -> bool {
     let all = |rest: &[u8], of: fn(&u8) -> bool| !rest.is_empty() && rest.iter().all(of);
     match name {
         b"lock" | b"journal" | b"dirs" | b"made" | b"links" | b"link" => true,
-        [b'w', rest @ ..] => all(rest, u8::is_ascii_digit),
+        [b'w' | b'b', rest @ ..] => all(rest, u8::is_ascii_digit),
         [b'f', rest @ ..] => all(rest, u8::is_ascii_hexdigit),
         _ => false,
     }

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::across;
 use super::ask::{Here, there};
+use super::backup;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::{kind, look, split};
 use super::trouble::{Doing, Tried, Trouble};
@@ -73,6 +74,14 @@ impl Directory {
                     return Ok(());
                 }
                 let is_same = matches!(here, Some(Ok(Here::Same { .. })));
+                if !writer.alternates.is_empty() && !is_same {
+                    let linked = self.link_special(staging, writer, &part.entry, path);
+                    if self.settle(path, linked)? == Some(true) {
+                        self.done.lock().insert(part.file);
+                        self.counts.entries.fetch_add(1, Relaxed);
+                        return Ok(());
+                    }
+                }
                 self.special(staging, writer, &part.entry, path, is_same)
             }
         };
@@ -95,7 +104,7 @@ impl Directory {
     }
 
     /// The directory in which an entry goes, made if need be.
-    fn parent<'p>(
+    pub(super) fn parent<'p>(
         &self,
         staging: &Staging,
         writer: &mut Writer,
@@ -106,11 +115,15 @@ impl Directory {
     }
 
     fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
-        writer.dirs.make(path, &mut |made| {
-            self.counts.entries.fetch_add(1, Relaxed);
-            self.made.iter().for_each(|names| names.add(made));
-            staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
-        })
+        writer.dirs.make(
+            path,
+            &mut |made| {
+                self.counts.entries.fetch_add(1, Relaxed);
+                self.made.iter().for_each(|names| names.add(made));
+                staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
+            },
+            &mut |at, name, path| self.back_up(at, name, path).map(drop),
+        )
     }
 
     fn directory(&self, staging: &Staging, writer: &mut Writer, entry: &Entry, path: &[u8]) -> Tried {
@@ -173,7 +186,13 @@ impl Directory {
         Ok(look(dir, name)?.filter(|stat| kind(stat) == FileType::RegularFile))
     }
 
-    fn dress_file(&self, file: &OwnedFd, attributes: &Attributes, own: (u32, u32), path: &[u8]) -> Tried {
+    pub(super) fn dress_file(
+        &self,
+        file: &OwnedFd,
+        attributes: &Attributes,
+        own: (u32, u32),
+        path: &[u8],
+    ) -> Tried {
         self.owners.dress_new(file, attributes, own, &mut |lost| self.lost(path, lost))?;
         if self.spec.durable == Durable::Each {
             fs::fsync(file).doing("sync")?;
@@ -335,7 +354,11 @@ impl Directory {
         }
         let mut warn = |lost| self.lost(path, lost);
         let dressed = self.owners.dress_name(stage, at, &attributes, own, &mut warn);
-        let tried = dressed.and_then(|()| self.rename(stage, &temporary, &dir, name, path));
+        let tried = dressed.and_then(|()| match is_same {
+            // What differs in attributes only is no other version of it.
+            true if fs::renameat(stage, at, &*dir, name).is_ok() => Ok(()),
+            _ => self.rename(stage, &temporary, &dir, name, path),
+        });
         writer.tidy(&temporary, tried)
     }
 
@@ -348,7 +371,15 @@ impl Directory {
         name: &[u8],
         path: &[u8],
     ) -> Tried {
-        match fs::renameat(from, temporary, to, name) {
+        let renamed = {
+            let mut kept = self.back_up(to, name, path)?;
+            let renamed = fs::renameat(from, temporary, to, name);
+            if renamed.is_ok() {
+                backup::placed(&mut kept, path);
+            }
+            renamed
+        };
+        match renamed {
             Err(Errno::XDEV) => return self.rename_across(from, temporary, to, name, path),
             Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {}
             other => return other.doing("rename"),
@@ -393,13 +424,13 @@ impl Directory {
 }
 
 impl Writer {
-    fn next(&mut self) -> String {
+    pub(super) fn next(&mut self) -> String {
         self.begun += 1;
         self.begun.to_string()
     }
 
     /// Removes what has not got its name.
-    fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
+    pub(super) fn tidy(&self, temporary: &str, tried: Tried) -> Tried {
         if tried.is_err() {
             let _ = fs::unlinkat(&self.stage, temporary, AtFlags::empty());
         }

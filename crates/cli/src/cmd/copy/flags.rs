@@ -1,8 +1,11 @@
 //! Flags that mean what they mean to rsync: each is a line of a table, which says what it changes in what the two ends are asked to do.
 //! They count in the order in which they are given, so that `-a --no-perms` is all but modes.
 
-use clap::builder::NonEmptyStringValueParser;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
 use clap::builder::TypedValueParser as _;
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use tidecast_mover::Chmod;
 use tidecast_mover::flags::Keep;
@@ -22,6 +25,9 @@ pub(crate) struct Flags {
     pub(super) stats: bool,
     /// What is left out is deleted at the destination.
     pub(super) delete_excluded: bool,
+    /// What is replaced or deleted keeps a name: this at its end.
+    backup: bool,
+    suffix: Option<String>,
 }
 
 /// What may be kept of an entry: `--NAME` or its letter keeps it, `--no-NAME` or `--no-LETTER` does not.
@@ -63,7 +69,7 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
-const SWITCHES: [Switch; 16] = [
+const SWITCHES: [Switch; 17] = [
     (
         "itemize-changes",
         Some('i'),
@@ -113,6 +119,12 @@ const SWITCHES: [Switch; 16] = [
     ("ignore-times", Some('I'), "Copy files of equal size and time, too", |f, _| {
         f.receive.only.ignore_times = true
     }),
+    (
+        "backup",
+        Some('b'),
+        "Keep what is replaced or deleted, with ~ at the end of its name (--suffix), or in --backup-dir",
+        |f, _| f.backup = true,
+    ),
     ("force", None, "Replace a directory by what is none, whatever is in it", |f, _| f.receive.force = true),
 ];
 
@@ -122,7 +134,7 @@ const ALIASES: [(&str, &str); 1] = [("existing", "ignore-non-existing")];
 /// A flag with a value: its name, its letter, what the value is, what it says in the help, and what it does.
 type Valued =
     (&'static str, Option<char>, &'static str, &'static str, fn(&mut Flags, &str) -> Result<(), String>);
-const VALUED: [Valued; 7] = [
+const VALUED: [Valued; 8] = [
     (
         "chmod",
         None,
@@ -169,10 +181,40 @@ const VALUED: [Valued; 7] = [
             Ok(())
         },
     ),
+    (
+        "suffix",
+        None,
+        "SUFFIX",
+        "End the names of --backup with SUFFIX [default: ~, or nothing with --backup-dir]",
+        |f, text| {
+            if text.contains('/') {
+                return Err("the end of a name, without a slash".into());
+            }
+            f.suffix = Some(text.to_owned());
+            Ok(())
+        },
+    ),
     ("bwlimit", None, "RATE", "", |f, text| {
         f.limit = rate(text)?;
         Ok(())
     }),
+];
+
+/// A flag that names a file or directory: its name, what the value is, what it says in the help, and what it does.
+type Named = (&'static str, &'static str, &'static str, fn(&mut Flags, &OsStr));
+const NAMED: [Named; 2] = [
+    (
+        "backup-dir",
+        "DIR",
+        "Keep what is replaced or deleted below DIR, with its path; a relative DIR begins at DEST. Nothing is deleted in it",
+        |f, dir| f.receive.backup.get_or_insert_default().dir = Some(dir.to_owned()),
+    ),
+    (
+        "link-dest",
+        "DIR",
+        "Link files that DIR has just as they are sent, instead of copying them; a relative DIR begins at DEST (up to 20 times)",
+        |f, dir| f.receive.link_dest.push(dir.to_owned()),
+    ),
 ];
 
 fn keep_all(flags: &mut Flags) {
@@ -207,6 +249,26 @@ fn rate(text: &str) -> Result<Option<Rate>, String> {
     Ok((bytes > 0).then(|| Rate(bytes.saturating_mul(8))))
 }
 
+impl Flags {
+    /// What `--backup`, its suffix and its directory come to together.
+    fn back_up(&mut self) {
+        if self.backup {
+            self.receive.backup.get_or_insert_default();
+        }
+        let Some(backup) = &mut self.receive.backup else { return };
+        let usual = if backup.dir.is_some() { "" } else { "~" };
+        backup.suffix = self.suffix.as_deref().unwrap_or(usual).into();
+        // Beside what they were, backups change the times of directories in any case.
+        self.receive.keep.dir_times &= backup.dir.is_some();
+    }
+
+    /// Names that `--delete` spares because they are backups.
+    pub(super) fn backups(&self) -> Option<Vec<u8>> {
+        let backup = self.receive.backup.as_ref().filter(|backup| backup.dir.is_none())?;
+        (!self.delete_excluded).then(|| [b"*", backup.suffix.as_bytes()].concat())
+    }
+}
+
 /// Whether one of these was given.
 fn has(matches: &ArgMatches, name: &str) -> bool {
     matches.get_count(name) > 0
@@ -238,7 +300,13 @@ impl clap::Args for Flags {
             let arg = arg.allow_hyphen_values(true).hide(help.is_empty()).help_heading(heading);
             arg.action(ArgAction::Append).value_parser(parser)
         });
-        command.args(kept).args(no).args(switches).args(valued)
+        let named = NAMED.iter().map(|(name, value, help, _)| {
+            let arg = Arg::new(*name).long(*name).value_name(*value).help(*help).help_heading(heading);
+            let parser = OsStringValueParser::new()
+                .try_map(|path: OsString| if path.is_empty() { Err("a path is empty") } else { Ok(path) });
+            arg.allow_hyphen_values(true).action(ArgAction::Append).value_parser(parser)
+        });
+        command.args(kept).args(no).args(switches).args(valued).args(named)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -271,6 +339,12 @@ impl FromArgMatches for Flags {
                 given.push((at, Box::new(move |flags| drop(apply(flags, text)))));
             }
         }
+        for (name, .., apply) in &NAMED {
+            let places = matches.indices_of(name).into_iter().flatten();
+            for (at, path) in places.zip(matches.get_many::<OsString>(name).into_iter().flatten()) {
+                given.push((at, Box::new(move |flags| apply(flags, path))));
+            }
+        }
         let is_all = ARCHIVE.iter().all(|name| has(matches, name));
         let names_some = KEPT.iter().map(|kept| kept.name).chain(["recursive"]);
         if names_some.filter(|name| !BESIDE.contains(name)).any(|name| has(matches, name)) && !is_all {
@@ -282,6 +356,7 @@ impl FromArgMatches for Flags {
         let alter = &flags.receive.alter;
         flags.receive.keep.owner |= alter.user.is_some();
         flags.receive.keep.group |= alter.group.is_some();
+        flags.back_up();
         flags.send.keep = flags.receive.keep;
         Ok(flags)
     }

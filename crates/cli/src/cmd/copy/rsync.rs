@@ -58,7 +58,7 @@ const DONE_VALUED: [&str; 10] = [
 ];
 
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 33] = [
+const REFUSED: [(&str, Option<char>, &str); 32] = [
     (
         "old-dirs",
         None,
@@ -87,7 +87,6 @@ const REFUSED: [(&str, Option<char>, &str); 33] = [
         None,
         "directories are always copied with their contents; leave these out with --exclude '/*/*'",
     ),
-    ("backup", Some('b'), "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
     ("keep-dirlinks", Some('K'), "a symbolic link in the place of a directory is replaced"),
     ("copy-unsafe-links", None, "symbolic links are copied as links, or with -L all as what they lead to"),
     ("safe-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
@@ -123,7 +122,7 @@ const REFUSED: [(&str, Option<char>, &str); 33] = [
 ];
 
 /// The same of flags that have a value.
-const OTHERS: [(&str, Option<char>, &str); 30] = [
+const OTHERS: [(&str, Option<char>, &str); 27] = [
     ("confine-root", None, "a copy-server keeps what is asked of it below its --root"),
     ("log-file-format", None, "what a copy does is said by --json"),
     ("early-input", None, "a daemon of rsync is not reached; write host:/path"),
@@ -134,13 +133,6 @@ const OTHERS: [(&str, Option<char>, &str); 30] = [
     ("block-size", Some('B'), "blocks have 4 MiB"),
     ("temp-dir", Some('T'), "unfinished files are kept in the destination, in a directory of their own"),
     ("remote-option", Some('M'), "both ends have the same options"),
-    ("backup-dir", None, "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
-    ("suffix", None, "what is replaced is not kept; make a snapshot of the destination first (cp -al)"),
-    (
-        "link-dest",
-        None,
-        "make the snapshot first (cp -al OLD NEW), and copy to NEW: only what differs is replaced there",
-    ),
     ("compare-dest", None, "copy to the directory that is compared with, or a snapshot of it (cp -al)"),
     ("copy-dest", None, "copy to a snapshot of that directory (cp -a)"),
     ("usermap", None, "give everything to one owner with --chown, or keep numbers with --numeric-ids"),

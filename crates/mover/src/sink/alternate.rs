@@ -1,0 +1,214 @@
+//! `--link-dest`: what one of these directories has, as it is to be, is linked from there instead of being sent.
+//!
+//! They are opened once, by the names that the user gives; below them no link is followed. Others may write there: what was
+//! linked is looked at again under its new name, in a private directory, before it gets its final one. What belongs to another
+//! user than it should is not linked, whatever the flags keep, as that user could change it later.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use tidecast_hash::Digest;
+
+use super::ask::{Here, There, looking, there};
+use super::dirs::{Dirs, kind};
+use super::place::{DIRECTORY, Place, unreached};
+use super::trouble::{Doing, Tried, Trouble};
+use super::{Directory, Relaxed, Staging, Writer, across};
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::spec::ReceiveSpec;
+
+/// As many as rsync takes.
+const MOST: usize = 20;
+
+/// Opens them; those that are not there come back by name.
+pub(super) fn open(spec: &ReceiveSpec, place: &Place) -> Result<(Vec<Arc<OwnedFd>>, Vec<OsString>), Error> {
+    if spec.link_dest.len() > MOST {
+        return Err(Error::Usage(format!("--link-dest: at most {MOST} directories can be named")));
+    }
+    let (mut opened, mut missing) = (Vec::new(), Vec::new());
+    for name in &spec.link_dest {
+        match place.way.open(&place.beside(name), DIRECTORY) {
+            Ok(dir) => opened.push(Arc::new(dir)),
+            Err(Errno::NOENT) => missing.push(name.clone()),
+            Err(e) => return Err(unreached("--link-dest", name, e)),
+        }
+    }
+    Ok((opened, missing))
+}
+
+/// What one of them has of a file.
+pub(super) struct Found<'p> {
+    there: There<'p>,
+    /// All of it; else its content only.
+    pub(super) exact: bool,
+}
+
+impl Directory {
+    /// Handles of theirs for one thread.
+    pub(super) fn alternates(&self) -> Tried<Vec<Dirs>> {
+        self.alternates.iter().map(|dir| looking(dir)).collect()
+    }
+
+    /// What they have of a file: the first that is all of it, else the first that has its content.
+    pub(super) fn alternate<'p>(
+        &self,
+        alternates: &mut [Dirs],
+        entry: &Entry,
+        path: &'p [u8],
+        root: Option<&Digest>,
+    ) -> Tried<Option<Found<'p>>> {
+        let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
+        let mut best = None;
+        for dirs in alternates {
+            // What cannot be looked at is none that is wanted.
+            let Ok(Some(there)) = there(dirs, path) else { continue };
+            let is_same = kind(&there.stat) == FileType::RegularFile
+                && self.is_same(&there, entry, root).unwrap_or(false);
+            if !is_same {
+                continue;
+            }
+            let attributes = self.owners.settled(entry, Some(&there.stat));
+            let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes).any();
+            if !differs && there.stat.st_uid == own {
+                return Ok(Some(Found { there, exact: true }));
+            }
+            best.get_or_insert(Found { there, exact: false });
+        }
+        Ok(best)
+    }
+
+    /// Makes a file of what they have; false if it must be had from the sender.
+    pub(super) fn take_alternate(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        entry: &Entry,
+        path: &[u8],
+        root: Option<&Digest>,
+    ) -> Tried<bool> {
+        let Some(found) = self.alternate(&mut writer.alternates, entry, path, root)? else {
+            return Ok(false);
+        };
+        let here = there(&mut writer.dirs, path)?.filter(|here| kind(&here.stat) == FileType::RegularFile);
+        let inode = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        if here.as_ref().is_some_and(|here| !found.exact || inode(&here.stat) == inode(&found.there.stat)) {
+            return Ok(false);
+        }
+        if found.exact && self.link_alternate(staging, writer, &found.there, path)? {
+            return Ok(true);
+        }
+        // What is here is brought up to date as ever.
+        Ok(here.is_none() && self.copy_alternate(staging, writer, &found.there, entry, path)?)
+    }
+
+    /// Makes what they have of a link, pipe or device the entry's; false if they have none that is all of it.
+    pub(super) fn link_special(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        entry: &Entry,
+        path: &[u8],
+    ) -> Tried<bool> {
+        let mut alternates = std::mem::take(&mut writer.alternates);
+        let own = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
+        let found = alternates.iter_mut().find_map(|dirs| {
+            let is_same = matches!(self.same(dirs, entry, path), Ok(Here::Same { differs: false }));
+            if is_same { there(dirs, path).ok().flatten() } else { None }
+        });
+        writer.alternates = alternates;
+        match found.filter(|found| found.stat.st_uid == own) {
+            Some(found) => self.link_alternate(staging, writer, &found, path),
+            None => Ok(false),
+        }
+    }
+
+    /// False where no link can be made: of another file system, or by its rules.
+    fn link_alternate(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        found: &There<'_>,
+        path: &[u8],
+    ) -> Tried<bool> {
+        let (dir, name) = self.parent(staging, writer, path)?;
+        if fs::fstat(&dir).doing("look at")?.st_dev != found.stat.st_dev {
+            return Ok(false);
+        }
+        let temporary = writer.next();
+        let at = temporary.as_str();
+        if fs::linkat(&found.dir, found.name, &writer.stage, at, AtFlags::empty()).is_err() {
+            return Ok(false);
+        }
+        // Whatever had the name when it was looked at, this is what is linked.
+        let linked = fs::statat(&writer.stage, at, AtFlags::SYMLINK_NOFOLLOW).doing("look at");
+        let tried = linked.and_then(|stat| match is_unchanged(&stat, &found.stat) {
+            true => self.rename(&writer.stage, &temporary, &dir, name, path).map(|()| true),
+            false => fs::unlinkat(&writer.stage, at, AtFlags::empty()).doing("remove").map(|()| false),
+        });
+        if tried.is_err() {
+            let _ = fs::unlinkat(&writer.stage, at, AtFlags::empty());
+        }
+        tried
+    }
+
+    /// A file of its own with the content of what they have. It is one state of that, or an error.
+    fn copy_alternate(
+        &self,
+        staging: &Staging,
+        writer: &mut Writer,
+        found: &There<'_>,
+        entry: &Entry,
+        path: &[u8],
+    ) -> Tried<bool> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let Ok(source) = fs::openat(&found.dir, found.name, flags, Mode::empty()) else { return Ok(false) };
+        if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
+            return Ok(false);
+        }
+        let (dir, name) = self.parent(staging, writer, path)?;
+        let attributes = self.owners.settled(entry, None);
+        let temporary = writer.next();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = self.owners.first_mode(&attributes);
+        let file = fs::openat(&writer.stage, temporary.as_str(), flags, mode).doing("make")?;
+        let (mut source, mut file) = (File::from(source), File::from(file));
+        let mut fill = || {
+            across::data(&mut source, &mut file).doing("copy")?;
+            if !is_unchanged(&fs::fstat(&source).doing("look at")?, &found.stat) {
+                return Err(Trouble::because("copy", "what --link-dest has of it changed meanwhile"));
+            }
+            let file = OwnedFd::from(file.try_clone().doing("open")?);
+            self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
+        };
+        let tried = fill().and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
+        writer.tidy(&temporary, tried).map(|()| true)
+    }
+
+    /// Names the directories that are not there.
+    pub(super) fn tell_missing(&self, missing: &[OsString]) {
+        for name in missing {
+            let path = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
+            self.say(crate::job::Problem::new(path, "--link-dest: there is no such directory", false));
+        }
+    }
+
+    /// A file is here without having been sent.
+    pub(super) fn taken(&self, file: u64) {
+        self.keep(file);
+        self.counts.entries.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether two looks were at the same file in the same state; a link that was made meanwhile changes `ctime`.
+fn is_unchanged(now: &Stat, before: &Stat) -> bool {
+    let all = |stat: &Stat| {
+        let times = (stat.st_mtime, stat.st_mtime_nsec);
+        (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mode, stat.st_uid, stat.st_gid, times)
+    };
+    all(now) == all(before)
+}

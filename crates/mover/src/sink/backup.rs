@@ -1,0 +1,228 @@
+//! `--backup`: what is replaced or deleted keeps a name, beside its own or in a directory of its own.
+//!
+//! The backup is a further link to what is there, made in the staging directory and renamed from it, so the name is never without
+//! one of the two. Only where no link can be made is the thing itself renamed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Uid};
+use rustix::io::Errno;
+
+use super::across;
+use super::dirs::{Dirs, kind, look, split};
+use super::place::{DIRECTORY, Place, unreached};
+use super::trouble::{Doing, Tried, Trouble};
+use super::write::reopen;
+use super::{Directory, Named};
+use crate::error::Error;
+use crate::lineage::Inode;
+use crate::spec::{Durable, ReceiveSpec};
+
+const KEEP: &str = "keep a backup of";
+/// The name of what is to be kept, in a directory beside its place.
+const OLD: &str = "old";
+/// Backups of backups have no longer names than the system takes; this ends a search that finds none.
+const TRIES: usize = 255;
+
+/// Where backups go.
+#[derive(Debug)]
+pub(super) struct Backups {
+    suffix: Vec<u8>,
+    dir: Option<Aside>,
+    state: Mutex<State>,
+}
+
+/// A directory of backups.
+#[derive(Debug)]
+struct Aside {
+    name: OsString,
+    path: PathBuf,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Names that this copy has given: no backup takes one of them.
+    placed: Named,
+    begun: u64,
+    /// Of the directory of backups, as soon as it is there.
+    dirs: Option<Dirs>,
+    inode: Option<Inode>,
+}
+
+impl State {
+    fn open(&mut self, dir: OwnedFd) -> Result<(), Errno> {
+        let stat = fs::fstat(&dir)?;
+        self.inode = Some((stat.st_dev, stat.st_ino));
+        self.dirs = Some(Dirs::new(Arc::new(dir)));
+        Ok(())
+    }
+}
+
+impl Backups {
+    /// # Errors
+    /// When the suffix is none, or the directory is not one in which backups can be kept.
+    pub(super) fn new(spec: &ReceiveSpec, place: &Place) -> Result<Option<Self>, Error> {
+        let Some(backup) = &spec.backup else { return Ok(None) };
+        let suffix = std::os::unix::ffi::OsStrExt::as_bytes(backup.suffix.as_os_str()).to_vec();
+        if suffix.contains(&b'/') || suffix.contains(&0) {
+            return Err(Error::Usage("--suffix: it is the end of a name, without a slash".into()));
+        }
+        if suffix.is_empty() && backup.dir.is_none() {
+            return Err(Error::Usage("--suffix: a backup needs another name, or --backup-dir".into()));
+        }
+        let dir = backup.dir.as_ref().map(|name| Aside { name: name.clone(), path: place.beside(name) });
+        let mut state = State::default();
+        if let Some(dir) = &dir {
+            let refused = |e: Errno| unreached("--backup-dir", &dir.name, e);
+            match place.way.open(&dir.path, DIRECTORY) {
+                Err(Errno::NOENT) => {}
+                other => other.and_then(|opened| state.open(opened)).map_err(refused)?,
+            }
+            let base = place.base.as_ref().and_then(|base| fs::fstat(base).ok());
+            if suffix.is_empty() && base.is_some_and(|stat| state.inode == Some((stat.st_dev, stat.st_ino))) {
+                return Err(Error::Usage(
+                    "--backup-dir is the destination itself: name another directory, or add --suffix".into(),
+                ));
+            }
+        }
+        Ok(Some(Self { suffix, dir, state: Mutex::new(state) }))
+    }
+
+    /// The directory of backups, if it is there: nothing is deleted in it.
+    pub(super) fn inode(&self) -> Option<Inode> {
+        self.state.lock().inode
+    }
+
+    /// Whether a name that is deleted is kept as well: of a backup no other one is made.
+    pub(super) fn keeps(&self, name: &[u8]) -> bool {
+        self.dir.is_some() || !name.ends_with(&self.suffix)
+    }
+}
+
+/// No other backup is made while this is held.
+pub(super) type Kept<'b> = MutexGuard<'b, State>;
+
+impl Directory {
+    /// Keeps what has a name that is about to be given to something else, or removed; a directory is for those who remove it.
+    pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<Option<Kept<'_>>> {
+        let (Some(backups), Some(staging)) = (&self.backups, &self.staging) else { return Ok(None) };
+        let mut state = backups.state.lock();
+        if look(at, name)?.is_none_or(|stat| kind(&stat) == FileType::Directory) {
+            return Ok(Some(state));
+        }
+        let (to, target) = self.target(backups, &mut state, at, path)?;
+        state.begun += 1;
+        let temporary = format!("b{}", state.begun);
+        let stage = &staging.stage.dir;
+        match fs::linkat(at, name, stage, temporary.as_str(), AtFlags::empty()) {
+            Ok(()) => self.give_backup(stage, &temporary, &to, &target)?,
+            Err(Errno::XDEV) => {
+                let aside = across::aside(at)?;
+                let linked = fs::linkat(at, name, &aside.dir, OLD, AtFlags::empty()).doing(KEEP);
+                let kept = linked.and_then(|()| self.give_backup(&aside.dir, OLD, &to, &target));
+                let removed = aside.remove(at);
+                kept.and(removed)?;
+            }
+            Err(Errno::NOENT) => {}
+            Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                fs::renameat(at, name, &*to, target.as_slice()).doing(KEEP)?;
+            }
+            Err(e) => return Err(e).doing(KEEP),
+        }
+        Ok(Some(state))
+    }
+
+    /// Gives `from/temporary`, a name in a private directory, its name as a backup.
+    fn give_backup(&self, from: &OwnedFd, temporary: &str, to: &OwnedFd, target: &[u8]) -> Tried {
+        let renamed = match fs::renameat(from, temporary, to, target) {
+            Err(Errno::XDEV) => {
+                self.others.note(to)?;
+                let aside = across::aside(to)?;
+                let each = self.spec.durable == Durable::Each;
+                let copied = across::duplicate(from, temporary.as_bytes(), &aside.dir, each)
+                    .and_then(|()| fs::renameat(&aside.dir, across::NEW, to, target).doing(KEEP));
+                let removed = aside.remove(to);
+                copied.and(removed)
+            }
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => Err(Trouble::because(
+                KEEP,
+                "a directory has the name that its backup gets; remove or rename it",
+            )),
+            other => other.doing(KEEP),
+        };
+        // It stays if the backup is this very file already.
+        let _ = fs::unlinkat(from, temporary, AtFlags::empty());
+        renamed
+    }
+
+    /// The directory and the name that a backup gets.
+    fn target(
+        &self,
+        backups: &Backups,
+        state: &mut State,
+        at: &OwnedFd,
+        path: &[u8],
+    ) -> Tried<(Arc<OwnedFd>, Vec<u8>)> {
+        let (parent, name) = split(path);
+        let mut target = [name, &backups.suffix].concat();
+        let Some(aside) = &backups.dir else {
+            let here =
+                |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
+            for _ in 0..TRIES {
+                if !state.placed.has(&here(&target)) {
+                    break;
+                }
+                target.extend_from_slice(&backups.suffix);
+            }
+            let at = rustix::io::fcntl_dupfd_cloexec(at, 0).doing("open")?;
+            return Ok((Arc::new(at), target));
+        };
+        if state.dirs.is_none() {
+            let opened = self.place.way.make(&aside.path).and_then(|dir| state.open(dir));
+            opened.map_err(|e| {
+                Trouble::because(KEEP, &unreached("--backup-dir", &aside.name, e).to_string())
+            })?;
+        }
+        let Some(dirs) = &mut state.dirs else { return Err(Trouble::because(KEEP, "there is no directory")) };
+        let mut made = Vec::new();
+        let to = dirs.make(
+            parent,
+            &mut |path| {
+                made.push(path.to_vec());
+                Ok(())
+            },
+            &mut |_, _, _| Ok(()),
+        )?;
+        for path in made {
+            self.liken(dirs, &path)?;
+        }
+        Ok((to, target))
+    }
+
+    /// Gives a directory of backups the owner and mode of the one at the destination.
+    fn liken(&self, backups: &mut Dirs, path: &[u8]) -> Tried {
+        let Some(staging) = &self.staging else { return Ok(()) };
+        let made = reopen(&*backups.find(path).doing("open")?)?;
+        let mut here = Dirs::new(staging.base.clone());
+        let stat = here.find(path).and_then(fs::fstat);
+        let mode = stat.as_ref().map_or(0o777 & !self.owners.umask, |stat| stat.st_mode & 0o7777);
+        if let Ok(stat) = stat
+            && self.owners.is_root()
+        {
+            let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            fs::fchown(&made, Some(uid), Some(gid)).doing("set the owner of")?;
+        }
+        fs::fchmod(&made, Mode::from_raw_mode(mode)).doing("set the mode of")
+    }
+}
+
+/// Notes that this copy has given a name, so that no backup takes it.
+pub(super) fn placed(kept: &mut Option<Kept<'_>>, path: &[u8]) {
+    if let Some(state) = kept {
+        state.placed.add(path);
+    }
+}
