@@ -180,7 +180,7 @@ pub struct Written {
     /// How many of all problems mean that an attribute is missing.
     #[serde(default)]
     pub lost: u64,
-    /// Of a dry run: what would be done, the first of it.
+    /// What a dry run would do, or was to be told of a copy; the first of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planned: Vec<Change>,
     /// How much more there would be.
@@ -188,7 +188,7 @@ pub struct Written {
     pub more_planned: u64,
 }
 
-/// What a dry run would do to one name.
+/// What is done to one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The name, as a person would write it; what is no UTF-8 is U+FFFD.

@@ -94,7 +94,7 @@ pub struct ReceiveSpec {
     pub checksum: bool,
     /// Nothing is changed; what would be is counted.
     pub dry_run: bool,
-    /// With `dry_run`: in rsync's letters, too.
+    /// What is done, or would be, is told in rsync's letters.
     pub itemize: bool,
     /// Go on where an interrupted copy has stopped.
     pub resume: bool,

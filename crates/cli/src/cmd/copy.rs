@@ -223,13 +223,13 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if args.tune.explain {
         return explain::run(&job, context, reporter);
     }
+    let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
     if pairs.len() > 1 {
-        return many::run(&job, &pairs, context, reporter);
+        return many::run(&job, &pairs, shown, context, reporter);
     }
     if let Some(ends) = stream::ends(&job) {
         return stream::run(ends, &job, context, reporter);
     }
-    let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
     session::run(&job, shown, context, reporter)
 }
 
@@ -270,11 +270,10 @@ impl Args {
             .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
             .collect();
         let null = self.tune.to_null || self.tune.from_null.is_some();
-        let itemize = self.flags.itemize && !self.dry_run;
-        let alone = self.tune.explain || null || self.to_memory.is_some() || itemize;
+        let alone = self.tune.explain || null || self.to_memory.is_some();
         if pairs.len() > 1 && (alone || self.way.via == "ssh") {
             return Err(anyhow!(
-                "--explain, --from-null, --to-null, --to-memory, --via ssh, and -i without -n, are for one pair of hosts"
+                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
             ));
         }
         let elsewhere = |place: &Place| !matches!(place, Place::Local(_));

@@ -186,7 +186,9 @@ impl Directory {
             self.dress_file(&file, &attributes, self.owners.own_in(&dir), path)
         };
         let tried = fill().and_then(|()| self.rename(&writer.stage, &temporary, &dir, name, path));
-        writer.tidy(&temporary, tried).map(|()| true)
+        writer.tidy(&temporary, tried)?;
+        self.change_done(path, "copy", self.local_item(entry, found));
+        Ok(true)
     }
 
     /// Names the directories that are not there.

@@ -61,9 +61,11 @@ impl Directory {
             Some(Here::Same { differs }) => {
                 self.keep(part.file);
                 if differs {
+                    let item = self.item(&mut writer.dirs, &part.entry, path, false);
                     let tried = self.correct(writer, &part.entry, path);
                     if self.settle(path, tried)? == Some(true) {
                         self.counts.entries.fetch_add(1, Relaxed);
+                        self.change_done(path, "set attributes", item);
                     }
                 }
             }

@@ -10,6 +10,7 @@ use rustix::fs;
 use super::ask::looking;
 use super::backup::Backups;
 use super::dirs::Dirs;
+use super::itemize::deleting;
 use super::remove::{Removal, is_dir};
 use super::stage::PREFIX;
 use super::trouble::{Doing, Tried, Trouble};
@@ -158,8 +159,12 @@ impl Directory {
             Some(backups) if backups.keeps(name) => self.back_up(at, name, path).map(drop),
             _ => Ok(()),
         };
+        let gone = |path: &[u8], is_dir: bool| {
+            self.change_done(path, "delete", self.before.as_ref().map(|_| deleting(path, is_dir)));
+        };
+        let failed = &mut failed;
         let mut removal =
-            Removal { keep: &keep, spare, stays: &stays, backup: &backup, budget, failed: &mut failed };
+            Removal { keep: &keep, spare, stays: &stays, backup: &backup, budget, gone: &gone, failed };
         let removed = removal.name(at, name, path, is_dir);
         self.counts.deleted.fetch_add(removed, Relaxed);
     }

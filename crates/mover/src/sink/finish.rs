@@ -154,14 +154,18 @@ impl Directory {
         if look(&dir, name)?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (first.st_dev, first.st_ino)) {
             return Ok(());
         }
+        let item = self.item(dirs, entry, &entry.path, true);
         let temporary = "link";
         let _ = fs::unlinkat(&staging.stage.dir, temporary, AtFlags::empty());
         match fs::linkat(&from, old, &staging.stage.dir, temporary, AtFlags::empty()) {
-            Err(Errno::XDEV) => return self.link_across(&from, old, &dir, entry),
-            other => other.doing("make the link")?,
+            Err(Errno::XDEV) => self.link_across(&from, old, &dir, entry)?,
+            other => {
+                other.doing("make the link")?;
+                self.rename(&staging.stage.dir, temporary, &dir, name, &entry.path)?;
+            }
         }
-        self.rename(&staging.stage.dir, temporary, &dir, name, &entry.path)?;
         self.counts.entries.fetch_add(1, Relaxed);
+        self.change_done(&entry.path, "make the link", item);
         Ok(())
     }
 
@@ -179,9 +183,7 @@ impl Directory {
         };
         let tried = made.and_then(|()| self.rename(&aside.dir, across::NEW, dir, name, &entry.path));
         let removed = aside.remove(dir);
-        tried.and(removed)?;
-        self.counts.entries.fetch_add(1, Relaxed);
-        Ok(())
+        tried.and(removed)
     }
 
     fn dress_dir(&self, dirs: &mut Dirs, entry: &Entry, late: &mut Late) -> Tried {

@@ -1,21 +1,102 @@
-//! What a dry run would do, in the letters of rsync's `--itemize-changes`: eleven for each name, as its manual says. rsync judges them
+//! What a dry run would do, or a copy does, in the letters of rsync's `--itemize-changes`: eleven for each name, as its manual says. rsync judges them
 //! (`tests/e2e/test_copy_flags.py`).
 
-use rustix::fs::FileType;
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use rustix::fs::{FileType, Stat};
 
 use super::Directory;
 use super::ask::{There, there};
 use super::dirs::{Dirs, kind};
 use crate::entry::{Entry, Kind};
-use crate::part::{Data, Part};
+use crate::job::Change;
 
 /// How a change begins whose name is deleted.
 const DELETING: &str = "*deleting   ";
 
+/// Changes that are told one by one, those in rsync's letters, and bytes of all of them: they travel in one message.
+const CHANGES: usize = 10_000;
+const ITEMIZED: usize = 100_000;
+const BYTES: usize = 8 << 20;
+/// Directories of which it is remembered what they were.
+const MOST: usize = 100_000;
+
+/// What directories were before this copy changed anything in them, by their paths; None: they were not there.
+#[derive(Debug, Default)]
+pub(super) struct Before(Mutex<HashMap<Vec<u8>, Option<Stat>>>);
+
+impl Before {
+    /// Looks at a directory and those above it, unless that was done.
+    pub(super) fn note(&self, dirs: &mut Dirs, path: &[u8]) {
+        let mut known = self.0.lock();
+        let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for end in std::iter::once(0).chain(ends).chain([path.len()]) {
+            let above = &path[..end];
+            if known.len() < MOST && !known.contains_key(above) {
+                let stat = there(dirs, above).ok().flatten().map(|there| there.stat);
+                known.insert(above.to_vec(), stat);
+            }
+        }
+    }
+
+    fn of(&self, path: &[u8]) -> Option<Stat> {
+        self.0.lock().get(path).copied().flatten()
+    }
+}
+
 impl Directory {
-    /// What would be done to an entry: more than its attributes set, if it is `made`.
-    pub(super) fn itemized(&self, dirs: Option<&mut Dirs>, part: &Part, path: &[u8], made: bool) -> String {
-        let entry = &part.entry;
+    /// What a copy does to an entry, if that is to be told: looked up before it is done.
+    pub(super) fn item(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8], made: bool) -> Option<String> {
+        self.before.is_some().then(|| self.itemized(Some(dirs), entry, path, made))
+    }
+
+    /// What a copy does to a directory, if it does anything; `was_there` says whether it was not made by this copy.
+    pub(super) fn directory_item(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8], was_there: bool) {
+        let Some(before) = &self.before else { return };
+        if !was_there || path.is_empty() && self.place.made {
+            // Those below have been told when they were made.
+            if path.is_empty() {
+                self.change_done(path, "make the directory", Some(format!("cd+++++++++ {}", shown(entry))));
+            }
+            return;
+        }
+        let Ok(Some(mut there)) = there(dirs, path) else { return };
+        there.stat = before.of(path).unwrap_or(there.stat);
+        let letters = self.letters(entry, &there, false);
+        if letters.bytes().any(|b| b != b'.') {
+            self.change_done(path, "set attributes", Some(format!(".d{letters} {}", shown(entry))));
+        }
+    }
+
+    /// What a copy makes of an entry out of what another directory has.
+    pub(super) fn local_item(&self, entry: &Entry, from: &There<'_>) -> Option<String> {
+        self.before.is_some().then(|| format!("cf{} {}", self.letters(entry, from, true), shown(entry)))
+    }
+
+    /// Notes what was done, if there is something to tell.
+    pub(super) fn change_done(&self, path: &[u8], what: &str, item: Option<String>) {
+        if item.is_some() {
+            self.note_change(path, what, item);
+        }
+    }
+
+    pub(super) fn note_change(&self, path: &[u8], what: &str, itemized: Option<String>) {
+        let most = if self.spec.itemize { ITEMIZED } else { CHANGES };
+        let path = self.place.show(path);
+        let bytes = path.len() + itemized.as_ref().map_or(0, String::len);
+        let mut told = self.told_bytes.lock();
+        let mut said = self.said.lock();
+        if said.planned.len() < most && *told + bytes <= BYTES {
+            *told += bytes;
+            said.planned.push(Change { itemized, ..Change::new(&path, what) });
+        } else {
+            said.more_planned += 1;
+        }
+    }
+
+    /// What is done to an entry: more than its attributes set, if it is `made`.
+    pub(super) fn itemized(&self, dirs: Option<&mut Dirs>, entry: &Entry, path: &[u8], made: bool) -> String {
         let found = dirs.and_then(|dirs| there(dirs, path).ok().flatten());
         let found = found.filter(|found| is_of(kind(&found.stat), &entry.kind));
         let by = match (made, &entry.kind) {
@@ -31,19 +112,19 @@ impl Directory {
             Kind::Fifo | Kind::Socket => 'S',
             Kind::Device { .. } => 'D',
         };
-        let letters = found.map_or_else(|| "+++++++++".to_owned(), |there| self.letters(part, &there, made));
+        let letters = found.map_or_else(|| "+++++++++".to_owned(), |there| self.letters(entry, &there, made));
         let letters = if by != '>' && letters.bytes().all(|b| b == b'.') { " ".repeat(9) } else { letters };
         format!("{by}{what}{letters} {}", shown(entry))
     }
 
-    fn letters(&self, part: &Part, there: &There<'_>, made: bool) -> String {
-        let entry = &part.entry;
+    fn letters(&self, entry: &Entry, there: &There<'_>, made: bool) -> String {
         let attributes = self.owners.settled(entry, Some(&there.stat));
         let differs = self.owners.differ(&there.dir, there.name, &there.stat, &attributes);
         let is_file = matches!(entry.kind, Kind::File { .. });
-        let content = match (&entry.kind, &part.data) {
-            (Kind::File { .. }, Data::Ask { root }) => root.is_some(),
-            (kind, _) => !matches!(kind, Kind::Dir | Kind::File { .. } | Kind::HardLink { .. }),
+        let content = match &entry.kind {
+            Kind::File { .. } => self.spec.checksum,
+            Kind::Dir | Kind::HardLink { .. } => false,
+            _ => true,
         };
         let time = match (differs.time, self.owners.keeps_time(kind(&there.stat))) {
             (true, _) => 't',
@@ -68,7 +149,12 @@ impl Directory {
     }
 }
 
-/// Of a name that would be deleted.
+/// Of a directory that is made.
+pub(super) fn making(path: &[u8]) -> String {
+    format!("cd+++++++++ {}/", String::from_utf8_lossy(path))
+}
+
+/// Of a name that is deleted.
 pub(super) fn deleting(path: &[u8], is_dir: bool) -> String {
     format!("{DELETING}{}{}", String::from_utf8_lossy(path), if is_dir { "/" } else { "" })
 }

@@ -58,6 +58,7 @@ use attributes::Owners;
 use backup::Backups;
 use cut::Cuts;
 use dirs::Dirs;
+use itemize::Before;
 use journal::{Id, Journal, Left};
 pub use memory::{Arrived, Memory};
 pub use null::Null;
@@ -87,6 +88,9 @@ pub struct Directory {
     backups: Option<Backups>,
     /// See [`ReceiveSpec::link_dest`].
     alternates: Vec<Arc<OwnedFd>>,
+    /// If what is done is to be told in letters.
+    before: Option<Before>,
+    told_bytes: Mutex<usize>,
     /// How many names may still be deleted, and how many more there were.
     budget: delete::Budget,
     /// Entries that are done.
@@ -200,6 +204,12 @@ impl Directory {
         let backups = Backups::new(spec, &place)?;
         let (alternates, missing) = alternate::open(spec, &place)?;
         place.fresh &= alternates.is_empty();
+        let before = (spec.itemize && !spec.dry_run).then(Before::default);
+        if let (Some(before), Some(base)) = (&before, &place.base) {
+            // A staging directory changes its time.
+            let looked = ask::looking(base).map(|mut dirs| before.note(&mut dirs, b""));
+            looked.map_err(|t| t.at(place.shown.clone()))?;
+        }
         let staging = match place.base.take() {
             Some(base) if !spec.dry_run => {
                 let base = Arc::new(base);
@@ -216,7 +226,7 @@ impl Directory {
                 None
             }
         };
-        let made = owners.keeps_old_mode().then(Named::default);
+        let made = (owners.keeps_old_mode() || before.is_some()).then(Named::default);
         made.iter().filter(|_| place.made).for_each(|made| made.add(b""));
         let directory = Self {
             place,
@@ -224,6 +234,8 @@ impl Directory {
             sources: spec.offer.lineage.here(),
             made,
             owners,
+            before,
+            told_bytes: Mutex::default(),
             backups,
             alternates,
             budget: delete::Budget::new(spec.max_delete),

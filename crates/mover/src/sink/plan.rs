@@ -15,12 +15,9 @@ use super::{Directory, Named, Relaxed};
 use crate::block::Block;
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
-use crate::job::{Change, Want};
+use crate::job::Want;
 use crate::part::{Data, Part, Parts};
 
-/// Changes that are told one by one, and those in rsync's letters.
-const CHANGES: usize = 10_000;
-const ITEMIZED: usize = 100_000;
 /// What is done to a name that is there already.
 const DRESS: &str = "set attributes";
 
@@ -62,7 +59,8 @@ impl Directory {
                 Some(what) => {
                     let made = what != DRESS;
                     (if made { &self.planned.made } else { &self.planned.dressed }).add(path);
-                    let itemized = self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part, path, made));
+                    let itemized =
+                        self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part.entry, path, made));
                     self.plan_change(path, what, itemized);
                 }
                 None if matches!(part.data, Data::Ask { .. }) => drop(self.counts.kept.fetch_add(1, Relaxed)),
@@ -122,10 +120,9 @@ impl Directory {
             }
             let is_one = first.is_some() && first == found;
             if !is_one || self.planned.made.has(to) {
-                let part = Part { entry, ..Part::default() };
                 let itemized =
-                    self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &part, &part.entry.path, true));
-                self.plan_change(&part.entry.path, "make the link", itemized);
+                    self.spec.itemize.then(|| self.itemized(dirs.as_mut(), &entry, &entry.path, true));
+                self.plan_change(&entry.path, "make the link", itemized);
             } else if self.planned.dressed.has(to) {
                 // Its first name has it already.
                 self.plan_change(&entry.path, DRESS, None);
@@ -152,13 +149,7 @@ impl Directory {
         if what != "delete" {
             self.counts.entries.fetch_add(1, Relaxed);
         }
-        let most = if self.spec.itemize { ITEMIZED } else { CHANGES };
-        let mut said = self.said.lock();
-        if said.planned.len() < most {
-            said.planned.push(Change { itemized, ..Change::new(&self.place.show(path), what) });
-        } else {
-            said.more_planned += 1;
-        }
+        self.note_change(path, what, itemized);
     }
 
     /// Says what removing a name would remove, the content of a directory first; whether the name itself would go.

@@ -26,6 +26,8 @@ pub(super) struct Removal<'r> {
     pub(super) stays: &'r [Inode],
     /// Is asked before a name that is no directory is removed: it may be kept under another.
     pub(super) backup: &'r dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried,
+    /// Hears what was removed, and whether that was a directory.
+    pub(super) gone: &'r dyn Fn(&[u8], bool),
     /// Hears what could not be removed; the rest is removed all the same.
     pub(super) failed: &'r mut dyn FnMut(&[u8], Trouble),
 }
@@ -53,13 +55,16 @@ pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
 /// Of everything.
 fn all<'r>(failed: &'r mut dyn FnMut(&[u8], Trouble)) -> Removal<'r> {
     let backup = &|_: &OwnedFd, _: &[u8], _: &[u8]| Ok(());
-    Removal { keep: &|_, _| false, spare: &[], stays: &[], backup, budget: None, failed }
+    Removal { keep: &|_, _| false, spare: &[], stays: &[], backup, budget: None, gone: &|_, _| (), failed }
 }
 
 impl Removal<'_> {
     /// Removes a name; how many were removed.
     pub(super) fn name(&mut self, at: &OwnedFd, name: &[u8], path: &[u8], is_dir: bool) -> u64 {
-        let tried = if is_dir { self.tree(at, name, path) } else { self.spend(|| self.file(at, name, path)) };
+        let tried = match is_dir {
+            true => self.tree(at, name, path),
+            false => self.spend(|| self.file(at, name, path)).inspect(|gone| self.tell(*gone, path, false)),
+        };
         tried.unwrap_or_else(|trouble| {
             (self.failed)(path, trouble);
             0
@@ -93,6 +98,9 @@ impl Removal<'_> {
             (Ok(_), Err(Errno::NOTEMPTY | Errno::EXIST)) | (Err(_), Err(_)) => Ok(0),
             (Ok(_), Err(e)) => Err(e).doing("remove"),
         });
+        if let Ok(gone) = gone {
+            self.tell(gone, path, true);
+        }
         if closed && !matches!(gone, Ok(1)) {
             let _ = set_mode(&found, stat.st_mode & 0o7777);
         }
@@ -110,6 +118,12 @@ impl Removal<'_> {
             budget.give_back();
         }
         removed
+    }
+
+    fn tell(&self, gone: u64, path: &[u8], is_dir: bool) {
+        if gone > 0 {
+            (self.gone)(path, is_dir);
+        }
     }
 
     fn file(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<u64> {

@@ -11,6 +11,7 @@ use super::ask::{Here, there};
 use super::backup;
 use super::cut::{Cut, Next, Stretch, write_sparse};
 use super::dirs::{kind, look, split};
+use super::itemize::making;
 use super::trouble::{Doing, Tried, Trouble};
 use super::{Directory, Relaxed, Staging, Writer};
 use crate::digest;
@@ -53,6 +54,10 @@ impl Directory {
             return Ok(());
         }
         let len = part.entry.len();
+        let mut item = match part.entry.kind {
+            Kind::File { .. } if len <= BLOCK as u64 => self.item(&mut writer.dirs, &part.entry, path, true),
+            _ => None,
+        };
         let tried = match (&part.entry.kind, &part.data) {
             (Kind::File { .. }, _) if len > BLOCK as u64 => {
                 return self.cut(staging, writer, part, path, data, want);
@@ -74,6 +79,7 @@ impl Directory {
                     return Ok(());
                 }
                 let is_same = matches!(here, Some(Ok(Here::Same { .. })));
+                item = self.item(&mut writer.dirs, &part.entry, path, !is_same);
                 if !writer.alternates.is_empty() && !is_same {
                     let linked = self.link_special(staging, writer, &part.entry, path);
                     if self.settle(path, linked)? == Some(true) {
@@ -88,6 +94,7 @@ impl Directory {
         let written = self.settle(path, tried)?.is_some();
         if self.done.lock().insert(part.file) && written {
             self.count(&part.entry, data.len() as u64);
+            self.change_done(path, "copy", item);
         }
         Ok(())
     }
@@ -115,11 +122,13 @@ impl Directory {
     }
 
     fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
+        self.before.iter().for_each(|before| before.note(&mut writer.dirs, path));
         writer.dirs.make(
             path,
             &mut |made| {
                 self.counts.entries.fetch_add(1, Relaxed);
                 self.made.iter().for_each(|names| names.add(made));
+                self.change_done(made, "make the directory", self.before.as_ref().map(|_| making(made)));
                 staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
             },
             &mut |at, name, path| self.back_up(at, name, path).map(drop),
@@ -133,6 +142,7 @@ impl Directory {
         let dir = self.make_dir(staging, writer, path)?;
         let stat = fs::fstat(&dir).doing("look at")?;
         let was_there = self.made.as_ref().is_none_or(|made| !made.has(path));
+        self.directory_item(&mut writer.dirs, entry, path, was_there);
         let mut attributes = self.owners.settled(entry, was_there.then_some(&stat)).into_owned();
         if self.owners.keeps_old_mode() {
             // What is made in such a directory is of its group: the system passes that on.
@@ -294,6 +304,7 @@ impl Directory {
         number: u64,
         path: &[u8],
     ) -> Result<(), Error> {
+        let item = self.item(&mut writer.dirs, &cut.entry, path, true);
         let mut finish = || {
             let (dir, name) = self.parent(staging, writer, path)?;
             let file = self.cuts.handle(cut, &staging.stage, false)?;
@@ -312,6 +323,7 @@ impl Directory {
         self.over(number);
         if self.settle(path, tried)?.is_some() {
             self.count(&cut.entry, 0);
+            self.change_done(path, "copy", item);
         }
         Ok(())
     }

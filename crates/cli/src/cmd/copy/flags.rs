@@ -70,12 +70,7 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
 const SWITCHES: [Switch; 17] = [
-    (
-        "itemize-changes",
-        Some('i'),
-        "Say what changes, in the letters of rsync, after a look at all of it (with -n that alone)",
-        |f, _| f.itemize = true,
-    ),
+    ("itemize-changes", Some('i'), "Say what changes, in the letters of rsync", |f, _| f.itemize = true),
     ("stats", None, "Say how much was found and done, in the words of rsync", |f, _| f.stats = true),
     ("delete-excluded", None, "Delete what --exclude leaves out, too, with --delete", |f, _| {
         f.delete_excluded = true

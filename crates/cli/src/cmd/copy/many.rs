@@ -3,6 +3,7 @@
 //! First the pairs divide the files ([`tidecast_mover::share`]), until no pair breaks; then one of them copies as if it were alone. That
 //! finds the files there, and settles directories, links, deletion and whatever was missed.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -10,10 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidecast_mover::Error;
 use tidecast_mover::back::{Monitor, Outcome, Progress};
+use tidecast_mover::job::{Change, Written};
 use tidecast_mover::share::Board;
 
 use super::place::Place;
-use super::session::{Ends, Job, LOOK, Share, failure};
+use super::session::{self, Ends, Job, LOOK, Share, failure};
 use super::tell;
 use crate::cmd::Context;
 use crate::report::{Reporter, object, round};
@@ -51,6 +53,7 @@ struct Many<'m, 'a> {
 pub(super) fn run(
     job: &Job<'_>,
     pairs: &[(Place, Place)],
+    shown: tell::Shown,
     context: &Context<'_>,
     reporter: &mut Reporter,
 ) -> crate::failure::Outcome {
@@ -67,9 +70,12 @@ pub(super) fn run(
             many.divide(&mut pairs).map_err(failure)?;
         }
         let last = many.settle(&mut pairs).map_err(failure)?;
-        let outcome = sum(last, &pairs, began.elapsed());
+        let mut outcome = sum(last, &pairs, began.elapsed());
+        if shown.itemize {
+            tell::as_rsync(&mut outcome.written.planned, session::sends(job));
+        }
         let told = many.table(&pairs);
-        tell::tell(&outcome, job.receive.dry_run, tell::Shown::default(), Some(told), many.reporter)
+        tell::tell(&outcome, job.receive.dry_run, shown, Some(told), many.reporter)
     })
 }
 
@@ -218,6 +224,12 @@ fn one(ends: &Ends<'_>) -> (Result<Outcome, Error>, Progress, f64) {
 
 /// Adds what another round, or another pair, has done.
 fn add(to: &mut Outcome, other: &Outcome) {
+    // What one has made the others, and the last, find there.
+    let told: HashSet<_> = to.written.planned.iter().map(named).collect();
+    let news = other.written.planned.iter().filter(|change| !told.contains(&named(change)));
+    let news: Vec<Change> = news.cloned().collect();
+    to.written.planned.extend(news);
+    to.written.more_planned += other.written.more_planned;
     to.written.entries += other.written.entries;
     to.written.files += other.written.files;
     to.written.bytes += other.written.bytes;
@@ -231,10 +243,21 @@ fn add(to: &mut Outcome, other: &Outcome) {
     to.again += other.again;
 }
 
+/// By what a change is known.
+fn named(change: &Change) -> (String, Option<String>) {
+    (change.path.clone(), change.path_base64.clone())
+}
+
 /// What came of all of it: the last copy knows what is there, and what is not.
 fn sum(mut last: Outcome, pairs: &[Pair<'_>], took: Duration) -> Outcome {
     let copied: u64 = pairs.iter().map(|pair| pair.done.written.files).sum();
+    let settled = Written {
+        planned: std::mem::take(&mut last.written.planned),
+        more_planned: std::mem::take(&mut last.written.more_planned),
+        ..Written::default()
+    };
     pairs.iter().for_each(|pair| add(&mut last, &pair.done));
+    add(&mut last, &Outcome { written: settled, ..Outcome::default() });
     // What one that broke had finished others have found there; but for what it had itself found there it was copied.
     let (found, kept) = (last.walked.redone, pairs.iter().map(|pair| pair.kept).sum::<u64>());
     let finished = found.saturating_sub(kept);

@@ -75,28 +75,20 @@ pub(super) fn run(
 ) -> crate::failure::Outcome {
     let (from, to) = (job.from.to_string(), job.to.to_string());
     reporter.started("copy", object(json!({ "from": from, "to": to })));
-    // What is done is known best of a destination to which nothing is done yet.
-    let mut planned = None;
-    if shown.itemize && !job.receive.dry_run {
-        let mut look = job.clone();
-        look.receive.dry_run = true;
-        if let Ended::Whole(outcome) = copy(&look, None, context, reporter)? {
-            planned = Some((outcome.written.planned, outcome.written.more_planned));
-        }
-    }
     match copy(job, None, context, reporter)? {
         Ended::Whole(mut outcome) => {
-            if let Some((planned, more)) = planned {
-                (outcome.written.planned, outcome.written.more_planned) = (planned, more);
-            }
             if shown.itemize {
-                let sends = matches!(job.from, Place::Local(_)) && !matches!(job.to, Place::Local(_));
-                tell::as_rsync(&mut outcome.written.planned, sends);
+                tell::as_rsync(&mut outcome.written.planned, sends(job));
             }
             tell::tell(&outcome, job.receive.dry_run, shown, None, reporter)
         }
         Ended::Cut { .. } => Err(failure(Error::Cancelled)),
     }
+}
+
+/// Whether files go from this host to another.
+pub(super) fn sends(job: &Job<'_>) -> bool {
+    matches!(job.from, Place::Local(_)) && !matches!(job.to, Place::Local(_))
 }
 
 /// Copies, for at most so long.
