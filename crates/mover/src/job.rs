@@ -35,6 +35,9 @@ pub trait Source: Sync {
     /// The jobs for what the receiver wants of what it was asked.
     fn wanted(&self, job: &Self::Job, want: &Want) -> Vec<Self::Job>;
 
+    /// The receiver has finished, with this: the last thing that is done here. `alive` is called now and then.
+    fn finished(&self, _written: &Written, _alive: &dyn Fn()) {}
+
     /// What was found so far.
     fn walked(&self) -> Walked;
 
@@ -180,6 +183,10 @@ pub struct Written {
     /// How many of all problems mean that an attribute is missing.
     #[serde(default)]
     pub lost: u64,
+    /// With [`crate::spec::ReceiveSpec::prove`]: numbers of files that are here under their names, on the disk if that was asked for;
+    /// the first of each stretch, and how many it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proved: Vec<(u64, u64)>,
     /// What a dry run would do, or was to be told of a copy; the first of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub planned: Vec<Change>,

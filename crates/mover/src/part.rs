@@ -79,6 +79,17 @@ pub enum Data {
 }
 
 impl Data {
+    /// The root of its file, if it tells it.
+    pub(crate) fn root(&self) -> Option<Digest> {
+        match self {
+            Self::None => None,
+            Self::Ask { root }
+            | Self::Bytes { root, .. }
+            | Self::Hole { root, .. }
+            | Self::Same { root, .. } => *root,
+        }
+    }
+
     /// Bytes of payload.
     #[must_use]
     pub fn payload(&self) -> usize {

@@ -23,6 +23,8 @@ pub struct SendSpec {
     pub checksum: bool,
     /// Only files, and of these only the batches that [`crate::share::Board`] lets it have: several senders walk the same tree.
     pub share: bool,
+    /// Files, and all else but directories, are removed when the receiver has proved that it has them.
+    pub remove: bool,
     /// What the receiver keeps; no more need be sent.
     pub keep: Keep,
     /// Symbolic links that are sent as what they lead to.
@@ -84,6 +86,8 @@ pub struct ReceiveSpec {
     pub alter: Alter,
     /// Which files are copied.
     pub only: Only,
+    /// The sender is told which files are here.
+    pub prove: bool,
     /// Directories from which files are linked that are there as they are sent; from the destination, if relative.
     pub link_dest: Vec<OsString>,
     /// What is replaced or deleted keeps a name.
@@ -120,6 +124,7 @@ impl Default for ReceiveSpec {
             keep: Keep::ALL,
             alter: Alter::default(),
             only: Only::default(),
+            prove: false,
             link_dest: Vec::new(),
             backup: None,
             filter: Vec::new(),

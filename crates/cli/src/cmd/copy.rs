@@ -20,7 +20,7 @@ use clap::builder::RangedU64ValueParser;
 use tidecast_mover::back::{MAX_STREAMS, Options, congestion};
 use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
-use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
+use tidecast_mover::spec::{Durable, Follow, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
 use self::filter::Filter;
@@ -275,6 +275,16 @@ impl Args {
             return Err(anyhow!(
                 "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
             ));
+        }
+        if self.flags.send.remove {
+            if pairs.len() > 1 || alone {
+                return Err(anyhow!("--remove-source-files is for a copy of files by one pair of hosts"));
+            }
+            if self.flags.send.follow != Follow::None {
+                return Err(anyhow!(
+                    "--remove-source-files would remove what links lead to: leave out -L and -k, or name the files themselves"
+                ));
+            }
         }
         let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
         if self.way.via == "ssh" && (first[0].is_server() || to[0].is_server()) {

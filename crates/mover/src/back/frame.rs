@@ -226,8 +226,8 @@ pub(crate) enum Forward {
     Alive,
     /// All blocks are written; this is what was found. Said again until it is answered.
     End(Walked),
-    /// It knows that all is finished.
-    Bye,
+    /// It knows that all is finished, and has done what was to follow; this is what was found in the end.
+    Bye(Walked),
     /// It gives up.
     Failed(String),
     /// It would like so many streams.

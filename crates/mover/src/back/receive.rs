@@ -244,11 +244,17 @@ impl<S: Sink> Receiver<'_, S> {
             Forward::Streams(n) => self.link.want(n),
             Forward::Failed(why) => self.failure.set(Error::There(why)),
             Forward::End(walked) => {
-                self.state.lock().end.get_or_insert(walked);
+                let mut state = self.state.lock();
+                state.end.get_or_insert(walked);
+                // It has heard of the end, and has something to do still.
+                state.said.iter_mut().for_each(|said| *said = Instant::now());
+                drop(state);
                 self.changed.notify_all();
             }
-            Forward::Bye => {
-                self.state.lock().bye = true;
+            Forward::Bye(walked) => {
+                let mut state = self.state.lock();
+                (state.end, state.bye) = (Some(walked), true);
+                drop(state);
                 self.link.wake();
                 return true;
             }

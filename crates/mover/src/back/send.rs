@@ -427,7 +427,8 @@ impl<S: Source> Sender<'_, S> {
             }
             let mut state = self.state.lock();
             if state.finished.is_some() {
-                return write_message(to, &Forward::Bye);
+                drop(state);
+                return write_message(to, &Forward::Bye(self.source.walked()));
             }
             if !(state.walked && state.open == 0) {
                 return Ok(());
@@ -508,10 +509,12 @@ impl<S: Source> Sender<'_, S> {
             Return::Want(number, want) => self.done(number, Some(&want)),
             Return::Tick(tick) => *self.there.lock() = tick,
             Return::Finished(written) => {
-                let mut state = self.state.lock();
                 // Only what was asked for can be answered.
-                if state.walked && state.open == 0 {
-                    state.finished = Some(written);
+                let is_all = |state: &State<S::Job>| state.walked && state.open == 0;
+                if is_all(&self.state.lock()) {
+                    // Until that is done the streams say that this end is there.
+                    self.source.finished(&written, &|| self.heard.now());
+                    self.state.lock().finished = Some(written);
                 }
             }
             Return::Failed(why) => self.failure.set(Error::There(why)),

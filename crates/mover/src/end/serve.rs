@@ -256,6 +256,9 @@ impl Shared {
         }
         let root = Some(self.options.root.as_path());
         match &request.role {
+            Role::Send(spec) if spec.remove && (self.options.read_only || right == Right::Read) => {
+                Err(Error::Refused("its files are for reading only: leave out --remove-source-files".into()))
+            }
             Role::Send(spec) => Ok(End::Send(Sending::new(spec, root)?)),
             Role::Receive(spec) if self.options.read_only && !spec.null => {
                 Err(Error::Refused("it is read-only".into()))

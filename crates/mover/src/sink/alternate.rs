@@ -202,6 +202,7 @@ impl Directory {
     /// A file is here without having been sent.
     pub(super) fn taken(&self, file: u64) {
         self.keep(file);
+        self.prove(file);
         self.counts.entries.fetch_add(1, Relaxed);
     }
 }

@@ -60,10 +60,14 @@ impl Directory {
             Some(Here::Stays) => self.keep(part.file),
             Some(Here::Same { differs }) => {
                 self.keep(part.file);
-                if differs {
+                if !differs {
+                    self.prove(part.file);
+                } else {
                     let item = self.item(&mut writer.dirs, &part.entry, path, false);
                     let tried = self.correct(writer, &part.entry, path);
-                    if self.settle(path, tried)? == Some(true) {
+                    let corrected = self.settle(path, tried)?;
+                    corrected.iter().for_each(|_| self.prove(part.file));
+                    if corrected == Some(true) {
                         self.counts.entries.fetch_add(1, Relaxed);
                         self.change_done(path, "set attributes", item);
                     }

@@ -14,6 +14,7 @@ use super::{Directory, Relaxed, Staging};
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::job::Walked;
+use crate::part::Part;
 use crate::spec::Durable;
 
 impl Directory {
@@ -31,23 +32,25 @@ impl Directory {
         let unfinished = self.unfinished(walked);
         let mut dirs = Dirs::new(staging.base.clone());
         let mut fatal = None;
-        let each = |spool: &super::Spool, act: &mut dyn FnMut(&Entry) -> Tried, fatal: &mut Option<Error>| {
-            spool.each(|entry| {
-                let tried = act(entry);
-                let path = self.named(&entry.path).unwrap_or(&entry.path);
-                if let Err(e) = self.settle(path, tried) {
-                    fatal.get_or_insert(e);
-                }
-                Ok(())
-            })
-        };
-        each(&staging.links, &mut |entry| self.link(staging, &mut dirs, entry), &mut fatal).map_err(whole)?;
+        let each =
+            |spool: &super::Spool, act: &mut dyn FnMut(&Entry, u64) -> Tried, fatal: &mut Option<Error>| {
+                spool.each(|Part { entry, file, .. }| {
+                    let tried = act(entry, *file);
+                    let path = self.named(&entry.path).unwrap_or(&entry.path);
+                    if let Err(e) = self.settle(path, tried) {
+                        fatal.get_or_insert(e);
+                    }
+                    Ok(())
+                })
+            };
+        each(&staging.links, &mut |entry, number| self.link(staging, &mut dirs, entry, number), &mut fatal)
+            .map_err(whole)?;
         self.delete(walked)?;
         let usual = 0o777 & !self.owners.umask;
-        each(&staging.made, &mut |entry| set_mode(&mut dirs, &entry.path, usual), &mut fatal)
+        each(&staging.made, &mut |entry, _| set_mode(&mut dirs, &entry.path, usual), &mut fatal)
             .map_err(whole)?;
         let mut late = Late::default();
-        each(&staging.dirs, &mut |entry| self.dress_dir(&mut dirs, entry, &mut late), &mut fatal)
+        each(&staging.dirs, &mut |entry, _| self.dress_dir(&mut dirs, entry, &mut late), &mut fatal)
             .map_err(whole)?;
         late.closed.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
         for entry in &late.closed {
@@ -131,7 +134,7 @@ impl Directory {
         !left.is_empty()
     }
 
-    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry) -> Tried {
+    fn link(&self, staging: &Staging, dirs: &mut Dirs, entry: &Entry, number: u64) -> Tried {
         let Kind::HardLink { to } = &entry.kind else { return Ok(()) };
         let There { dir: from, name: old, stat: first } = match there(dirs, to)? {
             Some(first) => first,
@@ -148,10 +151,11 @@ impl Directory {
         }
         let dir = dirs.make(
             parent,
-            &mut |path| staging.made.push(&Entry { path: path.to_vec(), ..Entry::default() }),
+            &mut |path| staging.made.push(0, &Entry { path: path.to_vec(), ..Entry::default() }),
             &mut |at, name, path| self.back_up(at, name, path).map(drop),
         )?;
         if look(&dir, name)?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (first.st_dev, first.st_ino)) {
+            self.prove(number);
             return Ok(());
         }
         let item = self.item(dirs, entry, &entry.path, true);
@@ -166,6 +170,7 @@ impl Directory {
         }
         self.counts.entries.fetch_add(1, Relaxed);
         self.change_done(&entry.path, "make the link", item);
+        self.prove(number);
         Ok(())
     }
 

@@ -69,6 +69,8 @@ use trouble::Trouble;
 
 /// Problems that are told one by one.
 const PROBLEMS: usize = 100;
+/// Most stretches of numbers that are told as proved; what is not told stays at the sender.
+const STRETCHES: usize = 1 << 20;
 
 /// A directory that receives.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ pub struct Directory {
     budget: delete::Budget,
     /// Entries that are done.
     done: Mutex<Numbers>,
+    /// Entries that are here under their names, if the sender is to be told.
+    proved: Mutex<Numbers>,
     cuts: Cuts,
     others: across::Others,
     idle: Mutex<Vec<Writer>>,
@@ -242,6 +246,7 @@ impl Directory {
             staging,
             named: spec.delete.then(Named::default),
             done: Mutex::default(),
+            proved: Mutex::default(),
             cuts: Cuts::default(),
             others: across::Others::default(),
             idle: Mutex::default(),
@@ -280,6 +285,13 @@ impl Directory {
     /// Something of one name that is not kept.
     fn lost(&self, path: &[u8], what: String) {
         self.say(Problem { lost: true, ..Problem::new(&self.place.show(path), what, false) });
+    }
+
+    /// An entry is here under its name, as it was sent.
+    fn prove(&self, number: u64) {
+        if self.spec.prove {
+            self.proved.lock().insert(number);
+        }
     }
 
     /// Keeps what concerns one name for the end; an error if it concerns all.
@@ -396,7 +408,8 @@ impl Sink for Directory {
         self.finish_all(walked)?;
         let problems = self.said.lock().clone();
         let Written { entries, files, bytes, kept, resumed, deleted, .. } = self.written();
-        Ok(Written { entries, files, bytes, kept, resumed, deleted, ..problems })
+        let proved = self.proved.lock().stretches(STRETCHES);
+        Ok(Written { entries, files, bytes, kept, resumed, deleted, proved, ..problems })
     }
 
     fn written(&self) -> Written {

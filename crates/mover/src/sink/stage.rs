@@ -165,9 +165,9 @@ impl Spool {
         Ok(Self(Mutex::new(BufWriter::new(File::from(file)))))
     }
 
-    pub(super) fn push(&self, entry: &Entry) -> Tried {
+    pub(super) fn push(&self, number: u64, entry: &Entry) -> Tried {
         let mut table = TableWriter::new(Vec::new());
-        table.push(0, entry, &Data::None);
+        table.push(number, entry, &Data::None);
         let table = table.finish();
         let mut to = self.0.lock();
         let mut all = || {
@@ -178,7 +178,7 @@ impl Spool {
     }
 
     /// All of them in order.
-    pub(super) fn each(&self, mut act: impl FnMut(&Entry) -> Tried) -> Tried {
+    pub(super) fn each(&self, mut act: impl FnMut(&Part) -> Tried) -> Tried {
         let mut file = self.0.lock();
         file.flush().doing("write to the list in")?;
         let file = file.get_mut();
@@ -195,7 +195,7 @@ impl Spool {
             (&mut from).take(wanted).read_to_end(&mut table).doing("read the list in")?;
             let read = Parts::new(&table, 0).next(&mut part);
             read.map_err(std::io::Error::other).doing("read the list in")?;
-            act(&part.entry)?;
+            act(&part)?;
         }
     }
 }

@@ -71,11 +71,14 @@ impl Directory {
             }
             (Kind::File { .. }, _) => self.whole(staging, writer, &part.entry, path, Some(data)),
             (Kind::Dir, _) => self.directory(staging, writer, &part.entry, path),
-            (Kind::HardLink { .. }, _) => staging.links.push(&part.entry),
+            (Kind::HardLink { .. }, _) => staging.links.push(part.file, &part.entry),
             _ => {
                 let here = (!self.place.fresh).then(|| self.same(&mut writer.dirs, &part.entry, path));
                 if let Some(Ok(Here::Same { differs: false } | Here::Stays)) = here {
                     self.done.lock().insert(part.file);
+                    if matches!(here, Some(Ok(Here::Same { .. }))) {
+                        self.prove(part.file);
+                    }
                     return Ok(());
                 }
                 let is_same = matches!(here, Some(Ok(Here::Same { .. })));
@@ -84,6 +87,7 @@ impl Directory {
                     let linked = self.link_special(staging, writer, &part.entry, path);
                     if self.settle(path, linked)? == Some(true) {
                         self.done.lock().insert(part.file);
+                        self.prove(part.file);
                         self.counts.entries.fetch_add(1, Relaxed);
                         return Ok(());
                     }
@@ -95,8 +99,20 @@ impl Directory {
         if self.done.lock().insert(part.file) && written {
             self.count(&part.entry, data.len() as u64);
             self.change_done(path, "copy", item);
+            if self.is_placed(&part.entry.kind) {
+                self.prove(part.file);
+            }
         }
         Ok(())
+    }
+
+    /// Whether an entry that was taken without trouble has its name.
+    fn is_placed(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::File { .. } | Kind::Symlink { .. } | Kind::Fifo | Kind::Socket => true,
+            Kind::Device { .. } => self.owners.is_root(),
+            Kind::Dir | Kind::HardLink { .. } => false,
+        }
     }
 
     fn count(&self, entry: &Entry, bytes: u64) {
@@ -129,7 +145,7 @@ impl Directory {
                 self.counts.entries.fetch_add(1, Relaxed);
                 self.made.iter().for_each(|names| names.add(made));
                 self.change_done(made, "make the directory", self.before.as_ref().map(|_| making(made)));
-                staging.made.push(&Entry { path: made.to_vec(), ..Entry::default() })
+                staging.made.push(0, &Entry { path: made.to_vec(), ..Entry::default() })
             },
             &mut |at, name, path| self.back_up(at, name, path).map(drop),
         )
@@ -153,7 +169,7 @@ impl Directory {
             let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700);
             fs::fchmod(&reopen(&dir)?, mode).doing("set the mode of")?;
         }
-        staging.dirs.push(&Entry { attributes, ..entry.clone() })
+        staging.dirs.push(0, &Entry { attributes, ..entry.clone() })
     }
 
     /// A file in one piece; without data it is a hole.
@@ -323,6 +339,7 @@ impl Directory {
         self.over(number);
         if self.settle(path, tried)?.is_some() {
             self.count(&cut.entry, 0);
+            self.prove(number);
             self.change_done(path, "copy", item);
         }
         Ok(())

@@ -24,7 +24,7 @@ pub(super) enum First {
 
 /// A file without a name; in memory where the directory for temporary files cannot be used (none, full, or out of reach of
 /// a confined server).
-fn unnamed() -> io::Result<File> {
+pub(super) fn unnamed() -> io::Result<File> {
     tempfile::tempfile().or_else(|_| {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         Ok(rustix::fs::memfd_create("tidecast-hard-links", flags)?.into())

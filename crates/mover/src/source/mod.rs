@@ -9,6 +9,7 @@ mod null;
 mod overlay;
 mod place;
 mod read;
+mod remove;
 mod state;
 mod walk;
 mod whole;
@@ -25,7 +26,7 @@ use crate::block::Block;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::flags::Keep;
-use crate::job::{Problem, Source, Walked, Want};
+use crate::job::{Problem, Source, Walked, Want, Written};
 use crate::lineage::Lineage;
 use crate::part::BLOCK;
 use crate::share::Claims;
@@ -35,6 +36,7 @@ use attributes::Owners;
 pub use null::Null;
 use overlay::Overlay;
 use place::{Dest, Top};
+use remove::Removal;
 use state::Seen;
 use whole::Whole;
 
@@ -64,6 +66,8 @@ pub struct Tree {
     offer: Offer,
     /// Where it goes, if that is on this host.
     dest: Option<Dest>,
+    /// What the receiver has is removed.
+    removal: Option<Removal>,
     /// Files are taken in batches, if others send the same tree.
     claims: Option<OnceLock<Claims>>,
     /// The next job is the first of a batch.
@@ -192,6 +196,7 @@ impl Tree {
             follow: spec.follow,
             one_file_system: spec.one_file_system,
             is_served: root.is_some(),
+            removal: spec.remove.then(Removal::default),
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),
             offer,
@@ -323,6 +328,14 @@ impl Source for Tree {
         let mut jobs = Vec::new();
         let (mut there, mut redone) = ((0, 0), (0, 0));
         let count = |to: &mut (u64, u64), item: &Item| *to = (to.0 + 1, to.1 + item.seen.len);
+        if let Some(removal) = &self.removal {
+            // What is wanted is noted in the state in which it is read.
+            let lacks: HashSet<u64> = want.files.iter().map(|wanted| wanted.file).collect();
+            items
+                .iter()
+                .filter(|item| !lacks.contains(&item.file))
+                .for_each(|item| removal.note(item, &item.seen));
+        }
         for item in items {
             count(&mut there, item);
             if item.again {
@@ -347,6 +360,10 @@ impl Source for Tree {
         self.redone.0.fetch_add(redone.0, Relaxed);
         self.redone.1.fetch_add(redone.1, Relaxed);
         jobs
+    }
+
+    fn finished(&self, written: &Written, alive: &dyn Fn()) {
+        self.remove(&written.proved, alive);
     }
 
     fn sharers(&self) -> u64 {

@@ -231,6 +231,22 @@ impl Dest {
         self.inode_of(&self.path)
     }
 
+    /// Of what has a path in the copy, if anything.
+    pub(super) fn inode_in(&self, inside: &[u8]) -> Option<(u64, u64)> {
+        let look = |dir: &[u8], name: &[u8]| {
+            let fd = directory(dir, self.root.as_deref()).ok()?;
+            let stat = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some((stat.st_dev, stat.st_ino))
+        };
+        match look(&self.path, inside) {
+            None if directory(&self.path, self.root.as_deref()).is_err() => {
+                let (parent, name) = split(&self.path);
+                look(parent, name?)
+            }
+            found => found,
+        }
+    }
+
     fn inode_of(&self, path: &[u8]) -> Option<(u64, u64)> {
         let stat = fstat(directory(path, self.root.as_deref()).ok()?).ok()?;
         Some((stat.st_dev, stat.st_ino))

@@ -106,7 +106,12 @@ impl Tree {
                 break;
             }
             match self.whole(item, block, &mut near) {
-                Ok((entry, data)) => table.push(item.file, &entry, &data),
+                Ok((entry, data, seen)) => {
+                    if let Some(removal) = self.removal.as_ref().filter(|_| item.kind != Is::Dir) {
+                        removal.note(item, &seen);
+                    }
+                    table.push(item.file, &entry, &data);
+                }
                 Err(miss) => self.missed(item, &miss),
             }
         }
@@ -131,7 +136,12 @@ impl Tree {
     }
 
     /// One entry as a whole: its bytes go to the end of the block.
-    fn whole(&self, item: &Item, block: &mut Block, near: &mut Option<Near>) -> Result<(Entry, Data), Miss> {
+    fn whole(
+        &self,
+        item: &Item,
+        block: &mut Block,
+        near: &mut Option<Near>,
+    ) -> Result<(Entry, Data, Seen), Miss> {
         let is_link = matches!(item.kind, Is::Symlink);
         let kind = match &item.kind {
             Is::File { sparse, .. } => return self.small(item, *sparse, block, near),
@@ -143,7 +153,7 @@ impl Tree {
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
                 }
-                return Ok((entry, Data::None));
+                return Ok((entry, Data::None, item.seen));
             }
             Is::Symlink => {
                 let target = rfs::readlinkat(&self.near(item, near)?.fd, &*item.name, Vec::new())?;
@@ -160,7 +170,7 @@ impl Tree {
             let found = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
             entry.attributes.xattrs = self.kept(found);
         }
-        Ok((entry, Data::None))
+        Ok((entry, Data::None, item.seen))
     }
 
     fn small(
@@ -169,7 +179,7 @@ impl Tree {
         sparse: bool,
         block: &mut Block,
         near: &mut Option<Near>,
-    ) -> Result<(Entry, Data), Miss> {
+    ) -> Result<(Entry, Data, Seen), Miss> {
         let len = item.seen.len;
         let fd = self.open_near(item, near)?;
         let from = block.len;
@@ -180,7 +190,7 @@ impl Tree {
         let mut entry = self.entry(item, &seen, Kind::File { len, sparse });
         entry.attributes.xattrs = self.kept(xattr::of(&fd, self.owners_root())?);
         block.len += len as usize;
-        Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }))
+        Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }, seen))
     }
 
     /// Of the attributes of an entry those that the receiver keeps.

@@ -46,6 +46,38 @@ impl Seen {
         }
     }
 
+    /// Numbers that are all of it.
+    pub(super) const NUMBERS: usize = 9;
+
+    pub(super) fn numbers(&self) -> [u64; Self::NUMBERS] {
+        let Self { len, mtime, mode, uid, gid, inode, ctime } = self;
+        let nanos = |time: &Time| u64::from(time.nanos);
+        let owner = u64::from(*uid) << 32 | u64::from(*gid);
+        let times = [mtime.seconds as u64, nanos(mtime), ctime.seconds as u64, nanos(ctime)];
+        let [mtime, mtime_nanos, ctime, ctime_nanos] = times;
+        [*len, mtime, mtime_nanos, ctime, ctime_nanos, u64::from(*mode), owner, inode.0, inode.1]
+    }
+
+    pub(super) fn from_numbers(numbers: &[u64; Self::NUMBERS]) -> Self {
+        let [len, mtime, mtime_nanos, ctime, ctime_nanos, mode, owner, dev, ino] = *numbers;
+        let time = |seconds: u64, nanos: u64| Time { seconds: seconds as i64, nanos: nanos as u32 };
+        Self {
+            len,
+            mtime: time(mtime, mtime_nanos),
+            mode: mode as u32,
+            uid: (owner >> 32) as u32,
+            gid: owner as u32,
+            inode: (dev, ino),
+            ctime: time(ctime, ctime_nanos),
+        }
+    }
+
+    /// Whether a file is still in this state; `unlinked`: but for another name of it that was removed.
+    pub(super) fn is_still(&self, now: &Self, unlinked: bool) -> bool {
+        let ctime = if unlinked { now.ctime } else { self.ctime };
+        Self { ctime, ..*self } == *now
+    }
+
     /// An open file, now.
     pub(super) fn now(fd: &OwnedFd) -> io::Result<Self> {
         Ok(Self::new(&fstat(fd)?))

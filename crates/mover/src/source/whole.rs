@@ -217,6 +217,10 @@ impl Tree {
 
     fn push(&self, whole: &Whole, seen: &Seen, xattrs: Option<Xattrs>, data: &Data, block: &mut Block) {
         let Is::File { sparse, .. } = whole.item.kind else { return };
+        if let (Some(removal), true) = (&self.removal, data.root().is_some()) {
+            // All of it was read, in this state.
+            removal.note(&whole.item, seen);
+        }
         let mut entry = self.entry(&whole.item, seen, Kind::File { len: whole.item.seen.len, sparse });
         entry.attributes.xattrs = xattrs;
         let mut table = TableWriter::new(std::mem::take(&mut block.table));

@@ -69,7 +69,7 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
-const SWITCHES: [Switch; 17] = [
+const SWITCHES: [Switch; 18] = [
     ("itemize-changes", Some('i'), "Say what changes, in the letters of rsync", |f, _| f.itemize = true),
     ("stats", None, "Say how much was found and done, in the words of rsync", |f, _| f.stats = true),
     ("delete-excluded", None, "Delete what --exclude leaves out, too, with --delete", |f, _| {
@@ -119,6 +119,12 @@ const SWITCHES: [Switch; 17] = [
         Some('b'),
         "Keep what is replaced or deleted, with ~ at the end of its name (--suffix), or in --backup-dir",
         |f, _| f.backup = true,
+    ),
+    (
+        "remove-source-files",
+        None,
+        "Remove sources, but for directories, that the destination has proved to have",
+        |f, _| (f.send.remove, f.receive.prove) = (true, true),
     ),
     ("force", None, "Replace a directory by what is none, whatever is in it", |f, _| f.receive.force = true),
 ];

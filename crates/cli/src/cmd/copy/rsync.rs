@@ -58,7 +58,7 @@ const DONE_VALUED: [&str; 10] = [
 ];
 
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 32] = [
+const REFUSED: [(&str, Option<char>, &str); 31] = [
     (
         "old-dirs",
         None,
@@ -106,11 +106,6 @@ const REFUSED: [(&str, Option<char>, &str); 32] = [
         "delay-updates",
         None,
         "each file gets its name as soon as it is whole; copy to a new directory, and rename that",
-    ),
-    (
-        "remove-source-files",
-        None,
-        "sources are not removed; compare with --dry-run --checksum after the copy, and remove them",
     ),
     ("append", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
     ("append-verify", None, "a file is replaced as a whole when all of it has come; leave the flag out"),

@@ -24,7 +24,7 @@ pub(super) fn ends<'a>(job: &'a Job<'_>) -> Option<(&'a Path, &'a Path)> {
         return None;
     };
     let (from, to) = (Path::new(from), Path::new(to));
-    let fits = !job.receive.dry_run && job.send.null.is_none() && !job.receive.null;
+    let fits = !job.receive.dry_run && !job.send.remove && job.send.null.is_none() && !job.receive.null;
     (fits && is_stream(to) && from.is_file()).then_some((from, to))
 }
 
