@@ -33,6 +33,9 @@ pub struct Lineage {
 pub(crate) struct Line {
     /// As the user calls it.
     pub(crate) shown: Vec<u8>,
+    /// Only what is named of it is copied.
+    #[serde(default)]
+    pub(crate) listed: bool,
     /// Its path in the copy; None if it is no directory.
     pub(crate) inside: Option<Vec<u8>>,
     /// The directory itself, or that in which it lies, and then all that are above; with the way down from there to the source.
@@ -112,7 +115,7 @@ impl Lineage {
             if line.inside.as_ref().is_some_and(|inside| find(base, inside) == Some(*own)) {
                 return refused(line, "SRC is where DEST is: it cannot be copied onto itself");
             }
-            if !self.leaves_out && around.iter().any(|(inode, _)| inode == own) {
+            if !self.leaves_out && !line.listed && around.iter().any(|(inode, _)| inode == own) {
                 return refused(
                     line,
                     "DEST lies in SRC, which would be copied into itself without end; choose another destination",

@@ -65,6 +65,8 @@ pub enum Data {
         /// As in [`Data::Bytes`]; always there for a file that is one hole and no longer than [`BLOCK`].
         root: Option<Digest>,
     },
+    /// None, of a directory whose contents are not sent: what is in it at the receiver stays.
+    Apart,
     /// None: are these the bytes that the receiver has there since an interrupted copy?
     Same {
         /// As in [`Data::Bytes`].
@@ -82,7 +84,7 @@ impl Data {
     /// The root of its file, if it tells it.
     pub(crate) fn root(&self) -> Option<Digest> {
         match self {
-            Self::None => None,
+            Self::None | Self::Apart => None,
             Self::Ask { root }
             | Self::Bytes { root, .. }
             | Self::Hole { root, .. }
@@ -187,6 +189,7 @@ impl TableWriter {
     fn data(&mut self, data: &Data) {
         let (code, root) = match data {
             Data::None => (0, None),
+            Data::Apart => (5, None),
             Data::Ask { root } => (1, root.as_ref()),
             Data::Bytes { root, .. } => (2, root.as_ref()),
             Data::Hole { root, .. } => (3, root.as_ref()),
@@ -203,7 +206,7 @@ impl TableWriter {
                 self.number(*offset);
                 self.number(*len);
             }
-            Data::None | Data::Ask { .. } => {}
+            Data::None | Data::Apart | Data::Ask { .. } => {}
         }
         self.bytes.extend(root.into_iter().flatten());
     }
@@ -327,6 +330,7 @@ impl<'t> Parts<'t> {
         let is_file = matches!(entry.kind, Kind::File { .. });
         let data = match code & 0xf {
             0 => Data::None,
+            5 if entry.kind == Kind::Dir => Data::Apart,
             1 => Data::Ask { root: self.root(rooted)? },
             2 => {
                 let (offset, len) = (self.number()?, self.small("a length", BLOCK as u32)?);
@@ -349,7 +353,7 @@ impl<'t> Parts<'t> {
             }
             _ => return Err(BadTable("an unknown kind of data")),
         };
-        if is_file == matches!(data, Data::None) {
+        if is_file == matches!(data, Data::None | Data::Apart) {
             Err(BadTable("data that is not its entry's"))
         } else {
             Ok(data)

@@ -17,6 +17,8 @@ pub(crate) const STAGING: &str = ".tidecast-copy-";
 pub struct SendSpec {
     /// Files and directories, patterns among them. A slash at the end of a directory means what is in it, as with rsync.
     pub sources: Vec<OsString>,
+    /// Sources keep their paths.
+    pub relative: Option<Relative>,
     /// What is left out.
     pub filter: Vec<Rule>,
     /// Files of equal size and time are compared by content.
@@ -35,6 +37,43 @@ pub struct SendSpec {
     pub dest: Option<OsString>,
     /// Instead of files: so many bytes of noise, in files of so many bytes.
     pub null: Option<(u64, u64)>,
+}
+
+/// Sources that keep their paths, as with rsync's `--relative`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Relative {
+    /// What is copied of the only source: paths below it.
+    pub names: Option<Names>,
+    /// With `names`: directories among them with all that is in them.
+    pub recursive: bool,
+    /// Directories above them are not copied, and made as the receiver's system makes them.
+    pub no_implied: bool,
+}
+
+/// Names, each but the last with a NUL behind it. It travels in base 64.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Names(pub Vec<u8>);
+
+impl Names {
+    /// Most bytes of all of them: they travel in one message.
+    pub const MOST: usize = 32 << 20;
+}
+
+impl From<Names> for String {
+    fn from(names: Names) -> Self {
+        data_encoding::BASE64.encode(&names.0)
+    }
+}
+
+impl TryFrom<String> for Names {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let names = data_encoding::BASE64.decode(text.as_bytes()).map_err(|_| "a list of names")?;
+        if names.len() <= Self::MOST { Ok(Self(names)) } else { Err("a list of names that is too long") }
+    }
 }
 
 /// Which symbolic links of a source are followed.

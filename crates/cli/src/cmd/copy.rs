@@ -4,6 +4,7 @@ mod cpus;
 mod explain;
 mod filter;
 mod flags;
+mod list;
 mod many;
 mod memory;
 mod place;
@@ -199,7 +200,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let (from, to) = pairs[0].clone();
     args.way.check_congestion(&from, &to, reporter)?;
     let [sends, mut receives] =
-        args.filter.rules(args.flags.delete_excluded, reporter).map_err(Failure::usage)?;
+        args.filter.rules(args.flags.delete_excluded, args.flags.nul, reporter).map_err(Failure::usage)?;
     if let Some(backups) = args.flags.backups() {
         Rule::add(&mut receives, &backups, false).map_err(Failure::usage)?;
     }
@@ -304,8 +305,8 @@ impl Args {
 
     fn send(&self, sources: Vec<OsString>, filter: Vec<Rule>) -> anyhow::Result<SendSpec> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        let checksum = self.checksum;
-        Ok(SendSpec { sources, filter, checksum, null, ..self.flags.send.clone() })
+        let (checksum, relative) = (self.checksum, list::relative(&self.flags, sources.len())?);
+        Ok(SendSpec { sources, relative, filter, checksum, null, ..self.flags.send.clone() })
     }
 
     fn receive(&self, to: &Place, filter: Vec<Rule>) -> ReceiveSpec {

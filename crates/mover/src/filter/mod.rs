@@ -51,13 +51,12 @@ impl Rule {
         Ok(())
     }
 
-    /// The same for each line of a file. Lines that begin with `#` or `;` are comments.
+    /// The same for each line of a file, or with `nul` each text up to a NUL. Those that begin with `#` or `;` are comments.
     ///
     /// # Errors
     /// As [`Rule::add`].
-    pub fn add_lines(rules: &mut Vec<Self>, text: &[u8], include: bool) -> Result<(), Error> {
-        let lines = text.split(|b| matches!(b, b'\n' | b'\r'));
-        for line in lines.filter(|line| !matches!(line.first(), Some(b'#' | b';'))) {
+    pub fn add_lines(rules: &mut Vec<Self>, text: &[u8], include: bool, nul: bool) -> Result<(), Error> {
+        for line in lines(text, nul).filter(|line| !matches!(line.first(), Some(b'#' | b';'))) {
             Self::add(rules, line, include)?;
         }
         Ok(())
@@ -68,6 +67,11 @@ impl Rule {
     pub fn is_malformed(&self) -> bool {
         matches!(Pattern::new(self.pattern.as_bytes()).text, Text::Wild(Wild { malformed: true, .. }))
     }
+}
+
+/// The lines of a file, or with `nul` the texts up to each NUL, without their ends.
+pub fn lines(text: &[u8], nul: bool) -> impl Iterator<Item = &[u8]> + Clone {
+    text.split(move |b| if nul { *b == 0 } else { matches!(b, b'\n' | b'\r') })
 }
 
 /// Compiled rules.
@@ -191,7 +195,7 @@ mod tests {
 
     fn read(text: &str) -> Vec<Rule> {
         let mut rules = Vec::new();
-        Rule::add_lines(&mut rules, text.as_bytes(), false).unwrap();
+        Rule::add_lines(&mut rules, text.as_bytes(), false, false).unwrap();
         rules
     }
 

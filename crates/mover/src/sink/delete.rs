@@ -70,10 +70,8 @@ impl Directory {
         let apart: HashSet<&[u8]> = walked.apart.iter().map(Vec::as_slice).collect();
         let mut stack = vec![Vec::new()];
         while let Some(path) = stack.pop() {
-            let only_named = path.is_empty() && !whole;
-            if apart.contains(path.as_slice()) {
-                continue;
-            }
+            let is_apart = apart.contains(path.as_slice()) || named.is_apart(&path);
+            let only_named = path.is_empty() && !whole || is_apart;
             let tried = self.sweep(&mut dirs, &path, only_named, &mut stack);
             self.settle(&path, tried)?;
         }

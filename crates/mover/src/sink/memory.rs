@@ -232,7 +232,7 @@ impl Memory {
             Data::Bytes { .. } => {}
             Data::Hole { root, .. } if *root == Some(digest::zeros(len as usize)) => {}
             Data::Hole { .. } => return Err(Error::Damaged("a hole that does not have its digest".into())),
-            Data::None | Data::Ask { .. } | Data::Same { .. } => {
+            Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
                 return Err(Error::Damaged("a part without bytes".into()));
             }
         }
@@ -275,7 +275,7 @@ impl Memory {
             Data::Hole { offset, len, root } => {
                 (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), *offset, root)
             }
-            Data::None | Data::Ask { .. } | Data::Same { .. } => {
+            Data::None | Data::Apart | Data::Ask { .. } | Data::Same { .. } => {
                 return Err(Error::Damaged("a part without bytes".into()));
             }
         };

@@ -142,11 +142,22 @@ impl Named {
     }
 
     /// A name of the sender's; what it has as a directory is one here too.
-    fn add_entry(&self, path: &[u8], kind: &Kind) {
-        self.add(path);
-        if *kind == Kind::Dir {
+    fn add_entry(&self, path: &[u8], part: &Part) {
+        // That the destination itself is named means that all of it was sent.
+        if part.data != Data::Apart || !path.is_empty() {
+            self.add(path);
+        }
+        if part.entry.kind == Kind::Dir {
             self.add(&[path, b"/"].concat());
         }
+        if part.data == Data::Apart {
+            self.add(&[path, b"/."].concat());
+        }
+    }
+
+    /// Whether what is in a directory was not sent.
+    fn is_apart(&self, path: &[u8]) -> bool {
+        self.has(&[path, b"/."].concat())
     }
 
     /// Whether the sender has a directory of that name.

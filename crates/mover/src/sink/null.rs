@@ -30,7 +30,7 @@ impl Sink for Null {
             check(block, data, &part)?;
             match part.data {
                 Data::Ask { .. } => {
-                    let wanted = Wanted { file: part.file, have: Vec::new() };
+                    let wanted = Wanted { file: part.file, ..Wanted::default() };
                     want.get_or_insert_with(Want::default).files.push(wanted);
                     continue;
                 }
@@ -38,7 +38,7 @@ impl Sink for Null {
                     self.entries.fetch_add(1, Relaxed);
                     self.files.fetch_add(1, Relaxed);
                 }
-                Data::None => drop(self.entries.fetch_add(1, Relaxed)),
+                Data::None | Data::Apart => drop(self.entries.fetch_add(1, Relaxed)),
                 Data::Bytes { .. } | Data::Hole { .. } => {}
                 Data::Same { .. } => return Err(Error::Damaged("a part without bytes".into())),
             }

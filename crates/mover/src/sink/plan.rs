@@ -48,7 +48,7 @@ impl Directory {
                 continue;
             }
             if let Some(named) = &self.named {
-                named.add_entry(path, &part.entry.kind);
+                named.add_entry(path, &part);
             }
             if matches!(part.entry.kind, Kind::HardLink { .. }) {
                 self.planned.links.lock().push(part.entry.clone());

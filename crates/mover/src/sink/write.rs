@@ -41,7 +41,7 @@ impl Directory {
             return Ok(());
         }
         if let Some(named) = &self.named {
-            named.add_entry(path, &part.entry.kind);
+            named.add_entry(path, part);
         }
         if let Data::Ask { root } = &part.data {
             return self.asked(staging, writer, part, path, root.as_ref(), want);
@@ -248,7 +248,9 @@ impl Directory {
             Data::Hole { offset, len, root } => {
                 (Stretch::Hole(offset / BLOCK as u64, len.div_ceil(BLOCK as u64)), root, false)
             }
-            Data::None | Data::Ask { .. } => return Err(Error::Damaged("a part without bytes".into())),
+            Data::None | Data::Apart | Data::Ask { .. } => {
+                return Err(Error::Damaged("a part without bytes".into()));
+            }
         };
         let tried = if there {
             self.cut_same(staging, &cut, &stretch)

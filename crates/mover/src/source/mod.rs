@@ -5,6 +5,7 @@
 
 mod attributes;
 mod links;
+mod list;
 mod null;
 mod overlay;
 mod place;
@@ -61,6 +62,8 @@ pub struct Tree {
     keep: Keep,
     follow: Follow,
     one_file_system: u8,
+    /// Directories above names of a list are copied.
+    implied: bool,
     /// It is a server's: links lead nowhere but below their source.
     is_served: bool,
     offer: Offer,
@@ -102,6 +105,8 @@ struct Item {
     name: Box<[u8]>,
     seen: Seen,
     kind: Is,
+    /// A directory whose contents are not sent.
+    apart: bool,
     /// Another sender had begun with it, and broke.
     again: bool,
 }
@@ -169,7 +174,10 @@ impl Tree {
     /// # Errors
     /// When nothing of it is there, or it would be written over itself.
     pub fn new(spec: &SendSpec, root: Option<&Path>) -> Result<Self, Error> {
-        let (tops, problems) = place::find(&spec.sources, spec.follow, root)?;
+        let (tops, problems) = match &spec.relative {
+            Some(relative) => list::find(&spec.sources, relative, root)?,
+            None => place::find(&spec.sources, spec.follow, root)?,
+        };
         let dest = spec.dest.as_deref().map(|dest| Dest::new(dest, root));
         if let Some(dest) = &dest
             && let Some(top) = tops.iter().find(|top| top.is_at(dest))
@@ -178,7 +186,7 @@ impl Tree {
             return Err(Error::Usage(format!("{top} is where {dest} is: it cannot be copied onto itself")));
         }
         let single = match tops.as_slice() {
-            [top] => top.single.clone(),
+            [top] if spec.relative.is_none() => top.single.clone(),
             _ => None,
         };
         let offer = Offer {
@@ -188,13 +196,14 @@ impl Tree {
             lineage: Lineage::new(tops.iter().map(Top::line), dest.is_some()).into(),
         };
         let tree = Self {
-            overlay: Overlay::new(&tops),
+            overlay: if spec.relative.is_some() { None } else { Overlay::new(&tops) },
             tops,
             filter: Filter::new(&spec.filter),
             checksum: spec.checksum,
             keep: spec.keep,
             follow: spec.follow,
             one_file_system: spec.one_file_system,
+            implied: !spec.relative.as_ref().is_some_and(|relative| relative.no_implied),
             is_served: root.is_some(),
             removal: spec.remove.then(Removal::default),
             claims: spec.share.then(OnceLock::new),

@@ -19,6 +19,7 @@ use crate::job::Problem;
 use crate::lineage::{Line, above};
 use crate::spec::Follow;
 
+use super::list;
 use super::walk::DIRECTORY;
 
 /// Most names for which one pattern may stand.
@@ -38,7 +39,23 @@ pub(super) struct Top {
     /// As it is called in messages.
     pub(super) shown: Vec<u8>,
     /// For its identity.
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// How many levels of what is in it are copied.
+    pub(super) depth: usize,
+    /// It is not copied itself, but these names below it.
+    pub(super) names: Option<list::Names>,
+}
+
+impl Top {
+    /// Of a directory with all that is in it, or a name in one.
+    fn new(fd: OwnedFd, single: Option<Vec<u8>>, inside: Vec<u8>, shown: Vec<u8>, path: PathBuf) -> Self {
+        Self { fd, single, inside, shown, path, depth: list::WHOLE, names: None }
+    }
+
+    /// Its own path in the copy.
+    pub(super) fn own(&self) -> Vec<u8> {
+        super::join(&self.inside, self.single.as_deref().unwrap_or_default())
+    }
 }
 
 /// Finds all sources; those that are not there are problems, and an error if there are no others.
@@ -96,6 +113,21 @@ fn on_disk(path: &[u8], root: Option<&Path>) -> PathBuf {
     }
 }
 
+/// A path without links, for its identity.
+pub(super) fn full(path: &[u8], root: Option<&Path>) -> io::Result<PathBuf> {
+    fs::canonicalize(on_disk(path, root))
+}
+
+/// The directory in which a clean relative path is.
+pub(super) fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(&[], |at| &path[..at])
+}
+
+/// The last name of a clean relative path.
+pub(super) fn last(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(path, |at| &path[at + 1..])
+}
+
 /// The directory in which a path is, and its name there; what is called by a slash, `.` or `..` has no name.
 fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (parent, name) = match path.iter().rposition(|b| *b == b'/') {
@@ -112,10 +144,10 @@ fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
         None => b"/".to_vec(),
         Some(last) => path[..=last].to_vec(),
     };
-    let full = |path: &[u8]| fs::canonicalize(on_disk(path, root));
+    let full = |path: &[u8]| full(path, root);
     let Some(name) = name else {
         let fd = directory(path, root)?;
-        return Ok(Top { fd, single: None, inside: Vec::new(), shown: shown(path), path: full(path)? });
+        return Ok(Top::new(fd, None, Vec::new(), shown(path), full(path)?));
     };
     let fd = directory(parent, root)?;
     let stat = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -124,13 +156,13 @@ fn open(path: &[u8], follow: Follow, root: Option<&Path>) -> io::Result<Top> {
         && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
         && let Ok(fd) = directory(path, root)
     {
-        return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });
+        return Ok(Top::new(fd, None, bytes, shown(path), full(path)?));
     }
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let fd = openat(&fd, name, DIRECTORY, Mode::empty())?;
-        return Ok(Top { fd, single: None, inside: bytes, shown: shown(path), path: full(path)? });
+        return Ok(Top::new(fd, None, bytes, shown(path), full(path)?));
     }
-    Ok(Top { fd, single: Some(bytes), inside: Vec::new(), shown: shown(parent), path: full(parent)? })
+    Ok(Top::new(fd, Some(bytes), Vec::new(), shown(parent), full(parent)?))
 }
 
 /// Whether there is something of that name. Below a root nothing is told of what is outside.
@@ -145,7 +177,7 @@ fn is_there(path: &[u8], root: Option<&Path>) -> bool {
 }
 
 /// Opens a directory; below a root it can be nowhere else, whatever links say.
-fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
+pub(super) fn directory(path: &[u8], root: Option<&Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Some(root) = root else { return Ok(openat(CWD, path, flags, Mode::empty())?) };
     let root = openat(CWD, root, flags, Mode::empty())?;
@@ -159,7 +191,7 @@ fn is_pattern(path: &[u8]) -> bool {
 }
 
 /// The names for which a source stands: itself, unless it is a pattern and there is nothing with that very name.
-fn expand(source: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>, Error> {
+pub(super) fn expand(source: &[u8], root: Option<&Path>) -> Result<Vec<Vec<u8>>, Error> {
     if !is_pattern(source) || is_there(source, root) {
         return Ok(vec![source.to_vec()]);
     }
@@ -259,7 +291,8 @@ impl Top {
         let name = self.single.as_deref();
         let shown = name.map_or_else(|| self.shown.clone(), |name| [self.shown.as_slice(), name].join(&b'/'));
         let above = above(&self.fd, self.path.as_os_str().as_bytes(), name.unwrap_or_default());
-        Line { shown, inside: name.is_none().then(|| self.inside.clone()), above }
+        let listed = self.names.is_some() || self.depth != list::WHOLE;
+        Line { shown, listed, inside: name.is_none().then(|| self.inside.clone()), above }
     }
 
     /// Whether a copy to `dest` would write it over itself.
@@ -279,7 +312,7 @@ impl Top {
 
 /// The names of directories beside which the contents of others come.
 pub(super) fn mixed(tops: &[Top]) -> Vec<Vec<u8>> {
-    let dirs = || tops.iter().filter(|top| top.single.is_none());
+    let dirs = || tops.iter().filter(|top| top.single.is_none() && top.names.is_none());
     if dirs().all(|top| !top.inside.is_empty()) {
         return Vec::new();
     }
@@ -296,6 +329,7 @@ pub(super) fn identity(tops: &[Top]) -> String {
             all.push(0);
             all.extend_from_slice(text.as_bytes());
         }
+        all.extend(top.names.iter().flat_map(list::listed_digest));
     }
     data_encoding::HEXLOWER.encode(&sha256(&all))
 }

@@ -153,7 +153,8 @@ impl Tree {
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
                 }
-                return Ok((entry, Data::None, item.seen));
+                let data = if item.apart { Data::Apart } else { Data::None };
+                return Ok((entry, data, item.seen));
             }
             Is::Symlink => {
                 let target = rfs::readlinkat(&self.near(item, near)?.fd, &*item.name, Vec::new())?;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use tidecast_hash::sha256;
 
 use super::links::{First, Links};
+use super::list::{Listed, WHOLE};
 use super::overlay::Others;
 use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
@@ -59,6 +60,8 @@ struct UnderWay {
     fd: Option<OwnedFd>,
     /// Which it is, where links are followed.
     inode: Option<(u64, u64)>,
+    /// How many levels of what is in it are still to come.
+    depth: usize,
     /// Directories in it whose turn is still to come.
     below: Vec<Arc<Dir>>,
 }
@@ -78,6 +81,8 @@ pub(super) struct Walk<'w> {
     dest: Option<(u64, u64)>,
     /// The file system of the source under way, if others are left out.
     device: Option<u64>,
+    /// What was sent, where a path can come twice.
+    pub(super) listed: Option<Listed>,
     /// Nobody wants more.
     over: bool,
     complete: bool,
@@ -97,6 +102,7 @@ impl<'w> Walk<'w> {
             batch: Default::default(),
             dest: tree.dest.as_ref().and_then(Dest::inode),
             device: None,
+            listed: Listed::new(&tree.tops),
             over: false,
             complete: true,
         }
@@ -107,16 +113,21 @@ impl<'w> Walk<'w> {
         for (number, top) in self.tree.tops.iter().enumerate() {
             let dir = Arc::new(Dir { top: number, path: Vec::new(), inside: top.inside.clone() });
             // The content of a source that was given with a slash has no name of its own.
-            let own = top.single.as_ref().unwrap_or(&top.inside);
-            if self.tree.filter.leaves_out(own, top.single.is_none()) {
+            let own = top.own();
+            if self.tree.filter.leaves_out_below(&own, top.single.is_none()) {
+                continue;
+            }
+            if let Some(names) = &top.names {
+                self.list(number, &top.fd, names)?;
                 continue;
             }
             match &top.single {
+                Some(_) if !self.is_first(&own, true) => {}
                 Some(name) => match self.look(&dir, &top.fd, name) {
                     Ok(stat) => self.entry(&dir, name, &stat)?,
                     Err(e) => self.unread(&dir, name, e),
                 },
-                None => self.directories(dir, top.fd.as_fd())?,
+                None => self.directories(dir, top.fd.as_fd(), top.depth)?,
             }
         }
         self.claim();
@@ -124,25 +135,34 @@ impl<'w> Walk<'w> {
         Ok(self.complete && !self.over)
     }
 
-    /// All below a directory. The stack is on the heap, so that no depth overflows the thread's own.
-    fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd) -> Result<(), Error> {
+    pub(super) fn tree(&self) -> &'w Tree {
+        self.tree
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// A directory, and so many levels of what is in it. The stack is on the heap, so that no depth overflows the thread's own.
+    pub(super) fn directories(&mut self, dir: Arc<Dir>, fd: impl AsFd, depth: usize) -> Result<(), Error> {
         let stat = rfs::fstat(&fd)
             .map_err(|e| Error::io("look at", String::from_utf8_lossy(&dir.path).as_ref())(e.into()))?;
         self.device = (self.tree.one_file_system > 0).then_some(stat.st_dev);
-        if !self.directory(&dir, &stat) {
+        if !self.directory(&dir, &stat, depth) || depth == 0 {
             return Ok(());
         }
         let mut buffer = Vec::with_capacity(NAMES);
         let mut stack = Vec::new();
-        stack.extend(self.open(dir));
+        stack.extend(self.open(dir, depth));
         loop {
             let all = stack.len() > DEEP;
             let Some(under_way) = stack.last_mut() else { return Ok(()) };
             if self.over {
                 return Ok(());
             }
+            let depth = less(under_way.depth);
             if let Some(sub) = under_way.below.pop() {
-                let opened = self.open(sub).filter(|sub| self.is_new(sub, &stack));
+                let opened = self.open(sub, depth).filter(|sub| self.is_new(sub, &stack));
                 stack.extend(opened);
             } else if under_way.fd.is_some() {
                 self.names(under_way, &mut buffer, all)?;
@@ -152,12 +172,12 @@ impl<'w> Walk<'w> {
         }
     }
 
-    fn open(&mut self, dir: Arc<Dir>) -> Option<UnderWay> {
+    fn open(&mut self, dir: Arc<Dir>, depth: usize) -> Option<UnderWay> {
         match self.tree.open(dir.top, &dir.path, DIRECTORY) {
             Ok(fd) => {
                 let stat = if self.tree.follow == Follow::None { None } else { rfs::fstat(&fd).ok() };
                 let inode = stat.map(|stat| (stat.st_dev, stat.st_ino));
-                Some(UnderWay { dir, fd: Some(fd), inode, below: Vec::new() })
+                Some(UnderWay { dir, fd: Some(fd), inode, depth, below: Vec::new() })
             }
             Err(e) => {
                 self.unread(&dir, b"", e);
@@ -168,7 +188,8 @@ impl<'w> Walk<'w> {
 
     /// The next names of a directory, or all of them: until a piece of it had directories, which are gone through first.
     fn names(&mut self, under_way: &mut UnderWay, buffer: &mut Vec<u8>, all: bool) -> Result<(), Error> {
-        let UnderWay { dir, fd, below, .. } = under_way;
+        let UnderWay { dir, fd, below, depth, .. } = under_way;
+        let depth = less(*depth);
         let Some(handle) = fd.as_ref() else { return Ok(()) };
         let mut raw = RawDir::new(handle, buffer.spare_capacity_mut());
         while let Some(entry) = raw.next() {
@@ -176,7 +197,7 @@ impl<'w> Walk<'w> {
                 return Ok(());
             }
             match entry {
-                Ok(entry) => self.name(dir, handle, &entry, below)?,
+                Ok(entry) => self.name(dir, handle, &entry, below, depth)?,
                 Err(e) => {
                     self.unread(dir, b"", e);
                     break;
@@ -197,6 +218,7 @@ impl<'w> Walk<'w> {
         fd: &OwnedFd,
         entry: &RawDirEntry<'_>,
         below: &mut Vec<Arc<Dir>>,
+        depth: usize,
     ) -> Result<(), Error> {
         let name = entry.file_name();
         let bytes = name.to_bytes();
@@ -216,12 +238,13 @@ impl<'w> Walk<'w> {
                 if is_apart && self.tree.one_file_system > 1 {
                     return Ok(());
                 }
-                if self.directory(&sub, &stat) && !is_apart {
-                    below.push(sub);
+                if self.directory(&sub, &stat, depth) && !is_apart {
+                    below.extend((depth > 0).then_some(sub));
                 } else if is_apart {
                     self.tree.apart(&sub);
                 }
             }
+            Ok(_) if !self.is_first(&join(&dir.inside, bytes), false) => {}
             Ok(stat) => self.entry(dir, bytes, &stat)?,
             // It went between the two calls: nobody can say that it should be in the copy.
             Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
@@ -244,7 +267,7 @@ impl<'w> Walk<'w> {
     }
 
     /// What is told of a name; of a link that is followed, of what it leads to.
-    fn look(&self, dir: &Dir, fd: impl AsFd, name: &[u8]) -> Result<Stat, Errno> {
+    pub(super) fn look(&self, dir: &Dir, fd: impl AsFd, name: &[u8]) -> Result<Stat, Errno> {
         let stat = rfs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let follow = self.tree.follow;
         if follow == Follow::None || FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
@@ -273,21 +296,22 @@ impl<'w> Walk<'w> {
         is_new
     }
 
-    /// A directory; whether it is to be gone through.
-    fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat) -> bool {
+    /// A directory of whose contents so many levels are sent; whether it is to be gone through.
+    pub(super) fn directory(&mut self, dir: &Arc<Dir>, stat: &Stat, depth: usize) -> bool {
         if self.dest == Some((stat.st_dev, stat.st_ino)) {
             self.tree.trouble(dir, b"", "left out: it is the destination", false);
             return false;
         }
         if self.tree.others(dir, b"", true) != Others::Directory {
-            let item = self.item(dir, b"", stat);
+            let apart = depth == 0;
+            let item = Item { apart, ..self.item(dir, b"", stat) };
             self.add(item);
         }
         true
     }
 
     /// Everything but a directory.
-    fn entry(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Result<(), Error> {
+    pub(super) fn entry(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Result<(), Error> {
         match self.tree.others(dir, name, false) {
             Others::Nothing => {}
             Others::File => return Ok(()),
@@ -327,10 +351,11 @@ impl<'w> Walk<'w> {
     fn item(&mut self, dir: &Arc<Dir>, name: &[u8], stat: &Stat) -> Item {
         let seen = Seen::new(stat);
         self.next += 1;
-        Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind: Is::Dir, again: false }
+        let (kind, apart, again) = (Is::Dir, false, false);
+        Item { file: self.next, dir: dir.clone(), name: name.into(), seen, kind, apart, again }
     }
 
-    fn unread(&mut self, dir: &Dir, name: &[u8], e: Errno) {
+    pub(super) fn unread(&mut self, dir: &Dir, name: &[u8], e: Errno) {
         self.complete = false;
         self.tree.trouble(dir, name, format!("not copied: {}", std::io::Error::from(e)), true);
     }
@@ -412,7 +437,12 @@ impl<'w> Walk<'w> {
     }
 }
 
-fn is_dir(stat: &Stat) -> bool {
+/// One level less.
+fn less(depth: usize) -> usize {
+    if depth == WHOLE { WHOLE } else { depth.saturating_sub(1) }
+}
+
+pub(super) fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 

@@ -58,15 +58,21 @@ const FILES: [Flag; 2] = [
 ];
 
 impl Filter {
-    /// The rules of the sender and of the receiver, those of files among them. `exposed`: what is left out is not kept from deletion.
-    pub(super) fn rules(&self, exposed: bool, reporter: &Reporter) -> anyhow::Result<[Vec<Rule>; 2]> {
+    /// The rules of the sender and of the receiver, those of files among them. `exposed`: what is left out is not kept from deletion;
+    /// `nul`: lines of files end with a NUL.
+    pub(super) fn rules(
+        &self,
+        exposed: bool,
+        nul: bool,
+        reporter: &Reporter,
+    ) -> anyhow::Result<[Vec<Rule>; 2]> {
         let mut all = [Vec::new(), Vec::new()];
         let usual = if exposed { SENDER } else { BOTH };
         for (include, given) in &self.0 {
             match given {
                 Given::Pattern(text) => add(&mut all, usual, text.as_bytes(), *include)
                     .with_context(|| format!("pattern {}", escaped(text)))?,
-                Given::File(file) => add_file(&mut all, usual, file, *include)?,
+                Given::File(file) => add_file(&mut all, usual, file, *include, nul)?,
                 Given::Rule(text) => match rule(text) {
                     Some(Word::Rule(ends, include, pattern)) => {
                         let prefix: &[u8] = if include { b"+ " } else { b"- " };
@@ -74,7 +80,7 @@ impl Filter {
                         add(&mut all, ends, &[prefix, pattern.as_bytes()].concat(), include)?;
                     }
                     Some(Word::Clear) => all.iter_mut().for_each(Vec::clear),
-                    Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false)?,
+                    Some(Word::Merge(file)) => add_file(&mut all, usual, Path::new(file), false, nul)?,
                     None => bail!("filter rule {}: {RULES}", escaped(text)),
                 },
             }
@@ -128,16 +134,22 @@ fn add(all: &mut [Vec<Rule>; 2], ends: [bool; 2], text: &[u8], include: bool) ->
     Ok(())
 }
 
-fn add_file(all: &mut [Vec<Rule>; 2], ends: [bool; 2], file: &Path, include: bool) -> anyhow::Result<()> {
+fn add_file(
+    all: &mut [Vec<Rule>; 2],
+    ends: [bool; 2],
+    file: &Path,
+    include: bool,
+    nul: bool,
+) -> anyhow::Result<()> {
     let shown = escaped(file);
     let text = read(file).with_context(|| format!("cannot read patterns from {shown}"))?;
     for (rules, _) in all.iter_mut().zip(ends).filter(|(_, is_for)| *is_for) {
-        Rule::add_lines(rules, &text, include).with_context(|| shown.to_string())?;
+        Rule::add_lines(rules, &text, include, nul).with_context(|| shown.to_string())?;
     }
     Ok(())
 }
 
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     if file != Path::new("-") {
         return std::fs::read(file);
     }

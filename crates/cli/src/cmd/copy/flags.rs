@@ -25,6 +25,15 @@ pub(crate) struct Flags {
     pub(super) stats: bool,
     /// What is left out is deleted at the destination.
     pub(super) delete_excluded: bool,
+    /// Sources keep their paths, if it was said.
+    pub(super) relative: Option<bool>,
+    /// A list of names below the source.
+    pub(super) files_from: Option<OsString>,
+    /// `-r` itself was given.
+    pub(super) recursive: bool,
+    pub(super) no_implied: bool,
+    /// Lines of files end with a NUL.
+    pub(super) nul: bool,
     /// What is replaced or deleted keeps a name: this at its end.
     backup: bool,
     suffix: Option<String>,
@@ -69,7 +78,7 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
-const SWITCHES: [Switch; 18] = [
+const SWITCHES: [Switch; 22] = [
     ("itemize-changes", Some('i'), "Say what changes, in the letters of rsync", |f, _| f.itemize = true),
     ("stats", None, "Say how much was found and done, in the words of rsync", |f, _| f.stats = true),
     ("delete-excluded", None, "Delete what --exclude leaves out, too, with --delete", |f, _| {
@@ -81,7 +90,23 @@ const SWITCHES: [Switch; 18] = [
         "Keep everything, as without flags; -rlptgoD one by one keep what they name, --no-perms, --no-owner, ... leave one out",
         |f, _| keep_all(f),
     ),
-    ("recursive", Some('r'), "", |_, _| ()),
+    ("recursive", Some('r'), "", |f, _| f.recursive = true),
+    (
+        "relative",
+        Some('R'),
+        "Keep the paths of sources, from a /./ in them on; the directories above them are copied, too",
+        |f, _| f.relative = Some(true),
+    ),
+    ("no-relative", None, "", |f, _| f.relative = Some(false)),
+    (
+        "no-implied-dirs",
+        None,
+        "With -R, leave the attributes of directories above sources as the destination has or makes them",
+        |f, _| f.no_implied = true,
+    ),
+    ("from0", Some('0'), "Names and patterns in files end with a NUL, not with the line", |f, _| {
+        f.nul = true
+    }),
     ("copy-links", Some('L'), "Copy what symbolic links lead to, instead of the links", |f, _| {
         f.send.follow = Follow::All
     }),
@@ -130,7 +155,7 @@ const SWITCHES: [Switch; 18] = [
 ];
 
 /// Other names of switches.
-const ALIASES: [(&str, &str); 1] = [("existing", "ignore-non-existing")];
+const ALIASES: [(&str, &str); 2] = [("existing", "ignore-non-existing"), ("no-relative", "no-R")];
 
 /// A flag with a value: its name, its letter, what the value is, what it says in the help, and what it does.
 type Valued =
@@ -203,7 +228,7 @@ const VALUED: [Valued; 8] = [
 
 /// A flag that names a file or directory: its name, what the value is, what it says in the help, and what it does.
 type Named = (&'static str, &'static str, &'static str, fn(&mut Flags, &OsStr));
-const NAMED: [Named; 2] = [
+const NAMED: [Named; 3] = [
     (
         "backup-dir",
         "DIR",
@@ -215,6 +240,12 @@ const NAMED: [Named; 2] = [
         "DIR",
         "Link files that DIR has just as they are sent, instead of copying them; a relative DIR begins at DEST (up to 20 times)",
         |f, dir| f.receive.link_dest.push(dir.to_owned()),
+    ),
+    (
+        "files-from",
+        "FILE",
+        "Copy the paths below SRC that FILE names, one a line (- is standard input), as -R does; directories with what is in them by -r only",
+        |f, file| f.files_from = Some(file.to_owned()),
     ),
 ];
 

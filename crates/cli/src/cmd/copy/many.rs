@@ -89,7 +89,11 @@ fn pair<'a>(
     let mut job = Job { from: from.clone(), to: to.clone(), ..job.clone() };
     // The same when the command is given again, whichever hosts these are. Of two pairs it must differ: each has a staging directory.
     let sources = job.send.sources.join(OsStr::new("\n"));
-    let identity = format!("pair {number} of {}", sources.to_string_lossy());
+    let mut identity = format!("pair {number} of {}", sources.to_string_lossy());
+    if let Some(relative) = &job.send.relative {
+        let names = relative.names.as_ref().map_or(&[][..], |names| &names.0);
+        identity += &data_encoding::HEXLOWER.encode(&tidecast_hash::sha256(names));
+    }
     job.share = Some(Share { board: board.clone(), pair: number, identity });
     job.send.share = true;
     job.receive.delete = false;

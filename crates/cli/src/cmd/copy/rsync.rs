@@ -58,7 +58,7 @@ const DONE_VALUED: [&str; 10] = [
 ];
 
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 31] = [
+const REFUSED: [(&str, Option<char>, &str); 28] = [
     (
         "old-dirs",
         None,
@@ -69,14 +69,8 @@ const REFUSED: [(&str, Option<char>, &str); 31] = [
         None,
         "directories are always copied with their contents; leave these out with --exclude '/*/*'",
     ),
-    ("no-implied-dirs", None, "paths of sources are not kept; name the directory that holds them"),
     ("insecure-links", None, "links that others plant in a destination are never followed"),
     ("drop-D", None, "leave devices and pipes out with --no-D"),
-    (
-        "relative",
-        Some('R'),
-        "paths of sources are not kept; name the directory that holds them, with --include and --exclude",
-    ),
     (
         "dirs",
         Some('d'),
@@ -96,7 +90,6 @@ const REFUSED: [(&str, Option<char>, &str); 31] = [
     ("prune-empty-dirs", Some('m'), "empty directories are copied, too; leave them out with --exclude"),
     ("cvs-exclude", Some('C'), "there is no list of what is left out by itself; name it with --exclude-from"),
     ("dir-filters", Some('F'), "filter files in directories are not read; name one with --exclude-from"),
-    ("from0", Some('0'), "patterns in files are one a line"),
     ("ipv4", Some('4'), "give an address with --address"),
     ("ipv6", Some('6'), "give an address with --address"),
     ("delete-missing-args", None, "a source that is missing deletes nothing; remove it at the destination"),
@@ -117,14 +110,13 @@ const REFUSED: [(&str, Option<char>, &str); 31] = [
 ];
 
 /// The same of flags that have a value.
-const OTHERS: [(&str, Option<char>, &str); 27] = [
+const OTHERS: [(&str, Option<char>, &str); 26] = [
     ("confine-root", None, "a copy-server keeps what is asked of it below its --root"),
     ("log-file-format", None, "what a copy does is said by --json"),
     ("early-input", None, "a daemon of rsync is not reached; write host:/path"),
     ("protocol", None, "both ends need the same release of tidecast"),
     ("checksum-seed", None, "contents are compared by SHA-256, which needs none"),
     ("rsync-path", None, "what tidecast is called there is said by --remote-program PROGRAM"),
-    ("files-from", None, "name the sources, or choose by --include-from and --exclude"),
     ("block-size", Some('B'), "blocks have 4 MiB"),
     ("temp-dir", Some('T'), "unfinished files are kept in the destination, in a directory of their own"),
     ("remote-option", Some('M'), "both ends have the same options"),

@@ -1,0 +1,421 @@
+//! `-R` and `--files-from`: sources by their paths, which they keep in the copy, with the directories above them.
+//!
+//! A path begins at a directory that is opened once: `/` or the one in which the command runs, what is in front of a `/./`, or the source
+//! of a list. As with rsync, directories above a name are copied as directories, whatever links lead to them: names behind such a link
+//! are sources of their own, opened by the way that the user has written.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
+use rustix::io::Errno;
+use tidecast_text::escaped_bytes;
+
+use super::place::{Top, directory, expand, full};
+use super::walk::{DIRECTORY, Walk, is_dir};
+use super::{Dir, join};
+use crate::error::Error;
+use crate::job::Problem;
+use crate::part::MAX_PATH;
+use crate::spec::Relative;
+
+/// Most directories at which paths begin, and most names behind links: each is kept open.
+const STARTS: usize = 256;
+const LINKED: usize = 256;
+/// All that is in a directory, at whatever depth.
+pub(super) const WHOLE: usize = usize::MAX;
+
+/// Names below a directory, and how many levels of what is in them are copied.
+pub(super) type Names = BTreeMap<Vec<u8>, usize>;
+
+/// Names by the directories at which they begin, these as the user has written them.
+type Starts = BTreeMap<Vec<u8>, Names>;
+
+/// Finds the sources.
+pub(super) fn find(
+    sources: &[OsString],
+    relative: &Relative,
+    root: Option<&Path>,
+) -> Result<(Vec<Top>, Vec<Problem>), Error> {
+    let mut starts = Starts::new();
+    match (&relative.names, sources) {
+        (None, sources) => {
+            for source in sources {
+                for path in expand(source.as_bytes(), root)? {
+                    add_source(&mut starts, &path)?;
+                }
+            }
+        }
+        (Some(names), [base]) => {
+            starts.insert(base.as_bytes().to_vec(), Names::new());
+            for name in names.0.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+                add_name(&mut starts, base.as_bytes(), name, relative.recursive);
+            }
+        }
+        (Some(_), _) => return Err(Error::Usage("--files-from: its names are below one source".into())),
+    }
+    if starts.len() > STARTS {
+        return Err(Error::Usage(format!("paths begin at more than {STARTS} directories (/./)")));
+    }
+    let (mut tops, mut problems) = (Vec::new(), Vec::new());
+    for (start, mut names) in starts {
+        let fd = directory(&start, root)
+            .map_err(|e| Error::Nothing(format!("{}: not copied: {e}", escaped_bytes(&start))))?;
+        let linked = apart(&fd, &mut names, root.is_some(), &mut problems);
+        let path = full(&start, root).unwrap_or_default();
+        let shown = shown(&start);
+        let top = |fd, inside: Vec<u8>, single, depth, names| Top {
+            fd,
+            single,
+            inside,
+            shown: shown.clone(),
+            path: path.clone(),
+            depth,
+            names,
+        };
+        for Linked { fd, inside, single, depth } in linked {
+            tops.push(Top { shown: join(&shown, &inside), ..top(fd, inside, single, depth, None) });
+        }
+        tops.push(top(fd, Vec::new(), None, WHOLE, Some(names)));
+    }
+    Ok((tops, problems))
+}
+
+fn shown(start: &[u8]) -> Vec<u8> {
+    let end = start.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
+    start[..end].to_vec()
+}
+
+/// What is in front of the first `/./`, and what is behind it.
+fn marked(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.windows(3).position(|three| three == b"/./")?;
+    Some((&path[..at], &path[at + 3..]))
+}
+
+/// The names of a path without `.`; `..` takes away the one before, if there is one. With it whether the path means what is in a directory.
+fn cleaned(path: &[u8]) -> (Vec<u8>, bool) {
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in path.split(|b| *b == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    let contents = matches!(path.rsplit(|b| *b == b'/').next(), Some(b"" | b"." | b".."));
+    (names.join(&b'/'), contents)
+}
+
+/// A source of `-R`.
+fn add_source(starts: &mut Starts, path: &[u8]) -> Result<(), Error> {
+    let (start, rest) = match marked(path) {
+        Some((b"", rest)) => (&b"/"[..], rest),
+        Some(found) => found,
+        None if path.starts_with(b"/") => (&b"/"[..], path),
+        None => (&b"."[..], path),
+    };
+    if rest.split(|b| *b == b'/').any(|name| name == b"..") {
+        let path = escaped_bytes(path);
+        return Err(Error::Usage(format!("{path}: a path that is kept (-R) has no ..; write /./ behind it")));
+    }
+    let (name, _) = cleaned(rest);
+    starts.entry(start.to_vec()).or_default().insert(name, WHOLE);
+    Ok(())
+}
+
+/// A name of a list.
+fn add_name(starts: &mut Starts, base: &[u8], name: &[u8], recursive: bool) {
+    let (start, rest) = match marked(name) {
+        None => (base.to_vec(), name),
+        Some((before, rest)) => match cleaned(before).0 {
+            before if before.is_empty() => (base.to_vec(), rest),
+            before => (join(base, &before), rest),
+        },
+    };
+    let (name, contents) = cleaned(rest);
+    let depth = if recursive { WHOLE } else { usize::from(contents) };
+    let known = starts.entry(start).or_default().entry(name).or_default();
+    *known = depth.max(*known);
+}
+
+/// A name to which a link leads.
+struct Linked {
+    fd: OwnedFd,
+    inside: Vec<u8>,
+    single: Option<Vec<u8>>,
+    depth: usize,
+}
+
+/// Takes out of `names` those that lie behind symbolic links, and opens them, and the directories to which the links lead.
+fn apart(start: &OwnedFd, names: &mut Names, served: bool, problems: &mut Vec<Problem>) -> Vec<Linked> {
+    let (mut linked, mut dirs) = (Vec::new(), HashSet::new());
+    let mut last: Option<(Vec<u8>, bool)> = None;
+    names.retain(|name, depth| {
+        let parent = super::place::parent(name);
+        let is_linked = match &last {
+            Some((known, is_linked)) if known == parent => *is_linked,
+            _ => is_behind_link(start, parent),
+        };
+        last = Some((parent.to_vec(), is_linked));
+        if !is_linked {
+            return true;
+        }
+        if let Err(e) = open_linked(start, name, *depth, served, &mut dirs, &mut linked) {
+            problems.push(Problem::new(name, format!("not copied: {e}"), true));
+        }
+        false
+    });
+    // A link that is named, too, is the directory that names below it need.
+    names.retain(|name, _| !dirs.contains(name));
+    linked
+}
+
+fn is_behind_link(start: &OwnedFd, parent: &[u8]) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    !parent.is_empty() && matches!(openat2(start, parent, flags, Mode::empty(), how), Err(Errno::LOOP))
+}
+
+fn open_linked(
+    start: &OwnedFd,
+    name: &[u8],
+    depth: usize,
+    served: bool,
+    dirs: &mut HashSet<Vec<u8>>,
+    linked: &mut Vec<Linked>,
+) -> std::io::Result<()> {
+    let beneath = if served { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open =
+        |path: &[u8]| openat2(start, path, flags, Mode::empty(), beneath | ResolveFlags::NO_MAGICLINKS);
+    let ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+    for end in ends {
+        let above = &name[..end];
+        if dirs.insert(above.to_vec()) {
+            room(linked)?;
+            let (fd, inside) = (open(above)?, above.to_vec());
+            linked.push(Linked { fd, inside, single: None, depth: 0 });
+        }
+    }
+    room(linked)?;
+    let (parent, last) = (super::place::parent(name), super::place::last(name));
+    let at = open(parent)?;
+    let stat = statat(&at, last, AtFlags::SYMLINK_NOFOLLOW)?;
+    linked.push(if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let fd = openat(&at, last, DIRECTORY, Mode::empty())?;
+        Linked { fd, inside: name.to_vec(), single: None, depth }
+    } else {
+        Linked { fd: at, inside: parent.to_vec(), single: Some(last.to_vec()), depth }
+    });
+    Ok(())
+}
+
+fn room(linked: &[Linked]) -> std::io::Result<()> {
+    let full = linked.len() >= LINKED;
+    if full { Err(std::io::Error::other("too many names lie behind symbolic links")) } else { Ok(()) }
+}
+
+/// What was sent already, where paths may come twice.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    key: RandomState,
+    /// Directories above names, and names that were listed, or all names where trees overlap.
+    sent: HashSet<u64>,
+    /// Everything that is sent is noted.
+    all: bool,
+    /// Directories of the list under way that are copied with all that is in them.
+    whole: HashSet<Vec<u8>>,
+}
+
+impl Listed {
+    pub(super) fn new(tops: &[Top]) -> Option<Self> {
+        let is_relative = tops.iter().any(|top| top.names.is_some());
+        is_relative.then(|| Self { all: tops.len() > 1, ..Self::default() })
+    }
+
+    /// Whether a path comes for the first time.
+    fn is_new(&mut self, path: &[u8]) -> bool {
+        self.sent.insert(self.key.hash_one(path))
+    }
+
+    /// The same of a path that no list names.
+    pub(super) fn is_new_below(&mut self, path: &[u8]) -> bool {
+        !self.all || self.is_new(path)
+    }
+
+    fn is_below_whole(&self, name: &[u8]) -> bool {
+        let mut ends = name.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        (self.whole.contains(&b""[..]) && !name.is_empty())
+            || ends.any(|end| self.whole.contains(&name[..end]))
+    }
+}
+
+impl Walk<'_> {
+    /// Whether a path was not sent before; where none can come twice all are new.
+    pub(super) fn is_first(&mut self, path: &[u8], listed: bool) -> bool {
+        match &mut self.listed {
+            None => true,
+            Some(known) if listed => known.is_new(path),
+            Some(known) => known.is_new_below(path),
+        }
+    }
+
+    /// The names of a list, in order.
+    pub(super) fn list(&mut self, top: usize, fd: &OwnedFd, names: &Names) -> Result<(), Error> {
+        if let Some(listed) = &mut self.listed {
+            listed.whole.clear();
+        }
+        for (name, depth) in names {
+            if self.is_over() {
+                return Ok(());
+            }
+            // What a rule leaves out of a directory comes all the same if it is named itself.
+            let is_below = self.listed.as_ref().is_some_and(|listed| listed.is_below_whole(name));
+            if is_below && !self.tree().filter.leaves_out_below(super::place::parent(name), true) {
+                self.is_there(top, name);
+                continue;
+            }
+            self.listed_name(top, fd, name, *depth)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of a name that is missing, though it would be copied with what it is in.
+    fn is_there(&mut self, top: usize, name: &[u8]) {
+        let found = self.tree().open(top, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+        if let Err(e @ (Errno::NOENT | Errno::NOTDIR)) = found {
+            let path = super::place::parent(name).to_vec();
+            let above = Dir { top, inside: path.clone(), path };
+            self.unread(&above, super::place::last(name), e);
+        }
+    }
+
+    fn listed_name(&mut self, top: usize, start: &OwnedFd, name: &[u8], depth: usize) -> Result<(), Error> {
+        let dir = |path: &[u8]| Arc::new(Dir { top, path: path.to_vec(), inside: path.to_vec() });
+        if name.is_empty() {
+            self.note_whole(name, depth);
+            return self.directories(dir(b""), start.as_fd(), depth);
+        }
+        let (parent, last) = (super::place::parent(name), super::place::last(name));
+        let above = dir(parent);
+        if name.len() > MAX_PATH || last.len() > 255 {
+            self.unread(&above, last, Errno::NAMETOOLONG);
+            return Ok(());
+        }
+        let opened = self.tree().open(top, parent, DIRECTORY);
+        let found = opened.and_then(|at| self.look(&above, &at, last).map(|stat| (at, stat)));
+        let (at, stat) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                self.unread(&above, last, e);
+                return Ok(());
+            }
+        };
+        // Directories above it are not asked about, as with rsync.
+        if self.tree().filter.leaves_out(name, is_dir(&stat)) {
+            return Ok(());
+        }
+        self.implied(top, parent);
+        if !is_dir(&stat) {
+            if self.is_directory_elsewhere(top, name) {
+                let what = "left out: another source has a directory of this name";
+                self.tree().trouble(&above, last, what, false);
+                return Ok(());
+            }
+            return if self.is_first(name, true) { self.entry(&above, last, &stat) } else { Ok(()) };
+        }
+        self.note_whole(name, depth);
+        match openat(&at, last, DIRECTORY, Mode::empty()) {
+            Ok(fd) => self.directories(dir(name), fd.as_fd(), depth),
+            // A link to a directory that is followed.
+            Err(Errno::LOOP | Errno::NOTDIR) => match self.tree().open(top, name, DIRECTORY) {
+                Ok(fd) => self.directories(dir(name), fd.as_fd(), depth),
+                Err(e) => {
+                    self.unread(&above, last, e);
+                    Ok(())
+                }
+            },
+            Err(e) => {
+                self.unread(&above, last, e);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether another list has a directory in the place of a name.
+    fn is_directory_elsewhere(&self, top: usize, name: &[u8]) -> bool {
+        let below = [name, b"/"].concat();
+        self.tree().tops.iter().enumerate().any(|(number, other)| {
+            let Some(names) = other.names.as_ref().filter(|_| number != top) else { return false };
+            let is_named = names.contains_key(name)
+                || names.range(below.clone()..).next().is_some_and(|(found, _)| found.starts_with(&below));
+            is_named && self.tree().open(number, name, DIRECTORY).is_ok()
+        })
+    }
+
+    fn note_whole(&mut self, name: &[u8], depth: usize) {
+        if let Some(listed) = self.listed.as_mut().filter(|_| depth == WHOLE) {
+            listed.whole.insert(name.to_vec());
+        }
+    }
+
+    /// Directories above a name, with their attributes and nothing else that is in them.
+    fn implied(&mut self, top: usize, parent: &[u8]) {
+        if parent.is_empty() || !self.tree().implied {
+            return;
+        }
+        let ends = parent.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for end in ends.chain([parent.len()]) {
+            let path = &parent[..end];
+            if !self.is_first(path, true) {
+                continue;
+            }
+            let dir = Arc::new(Dir { top, path: path.to_vec(), inside: path.to_vec() });
+            match self.tree().open(top, path, DIRECTORY).and_then(fstat) {
+                Ok(stat) => drop(self.directory(&dir, &stat, 0)),
+                Err(e) => self.unread(&dir, b"", e),
+            }
+        }
+    }
+}
+
+/// Of a path that a message names.
+pub(super) fn listed_digest(names: &Names) -> [u8; 32] {
+    let mut all = Vec::new();
+    for (name, depth) in names {
+        all.extend_from_slice(name);
+        all.extend_from_slice(&[0, u8::try_from(*depth).unwrap_or(u8::MAX)]);
+    }
+    tidecast_hash::sha256(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_list_stay_below_their_source() {
+        let of = |path: &str| {
+            let (name, contents) = cleaned(path.as_bytes());
+            (String::from_utf8(name).unwrap(), contents)
+        };
+        for (path, name, contents) in [
+            ("a/b", "a/b", false),
+            ("/a//b/", "a/b", true),
+            ("../../x", "x", false),
+            ("a/../../x/.", "x", true),
+            (".", "", true),
+            ("..", "", true),
+            ("", "", true),
+        ] {
+            assert_eq!(of(path), (name.to_owned(), contents), "{path}");
+        }
+        assert_eq!(marked(b"/x/./y/./z"), Some((&b"/x"[..], &b"y/./z"[..])));
+        assert_eq!(marked(b"/x/."), None);
+    }
+}
