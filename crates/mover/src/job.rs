@@ -63,6 +63,12 @@ pub struct Wanted {
     /// asked ([`crate::part::Data::Same`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub have: Vec<u64>,
+    /// The same of all parts below this number: a file that is here has something in their place.
+    #[serde(default)]
+    pub prove: u64,
+    /// Parts below this number are not wanted.
+    #[serde(default)]
+    pub skip: u64,
 }
 
 /// Something that concerns one name; the rest goes on.

@@ -125,6 +125,8 @@ pub struct ReceiveSpec {
     pub alter: Alter,
     /// Which files are copied.
     pub only: Only,
+    /// Files that are here are updated, not replaced.
+    pub in_place: InPlace,
     /// The sender is told which files are here.
     pub prove: bool,
     /// Directories from which files are linked that are there as they are sent; from the destination, if relative.
@@ -163,6 +165,7 @@ impl Default for ReceiveSpec {
             keep: Keep::ALL,
             alter: Alter::default(),
             only: Only::default(),
+            in_place: InPlace::No,
             prove: false,
             link_dest: Vec::new(),
             backup: None,
@@ -187,6 +190,29 @@ pub struct Backup {
     pub suffix: OsString,
     /// The directory, below which it keeps its path; from the destination if that is relative. None: where it is.
     pub dir: Option<OsString>,
+}
+
+/// How a file is brought up to date that is here, as with rsync's flags of these names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InPlace {
+    /// A new one takes its name.
+    #[default]
+    No,
+    /// It is written to.
+    Yes,
+    /// It is a beginning of the sender's, as is believed; what comes after that is written to its end. Else it is left alone.
+    Append,
+    /// The same, but what it has is compared, and written to where it differs.
+    AppendVerify,
+}
+
+impl InPlace {
+    /// Whether files that are not shorter than the sender's are left alone.
+    #[must_use]
+    pub fn appends(self) -> bool {
+        matches!(self, Self::Append | Self::AppendVerify)
+    }
 }
 
 /// When what was written must be on the disk, so that it outlives a power cut.

@@ -21,7 +21,7 @@ use clap::builder::RangedU64ValueParser;
 use tidecast_mover::back::{MAX_STREAMS, Options, congestion};
 use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
-use tidecast_mover::spec::{Durable, Follow, ReceiveSpec, SendSpec};
+use tidecast_mover::spec::{Durable, Follow, InPlace, ReceiveSpec, SendSpec};
 
 pub(crate) use self::cpus::Cpus;
 use self::filter::Filter;
@@ -280,6 +280,11 @@ impl Args {
         if self.flags.send.remove {
             if pairs.len() > 1 || alone {
                 return Err(anyhow!("--remove-source-files is for a copy of files by one pair of hosts"));
+            }
+            if self.flags.receive.in_place == InPlace::Append {
+                return Err(anyhow!(
+                    "--remove-source-files with --append would remove what was never compared: use --append-verify"
+                ));
             }
             if self.flags.send.follow != Follow::None {
                 return Err(anyhow!(

@@ -19,6 +19,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::job::{Want, Wanted};
 use crate::part::{BLOCK, Part};
+use crate::spec::InPlace;
 
 /// What is here of a file that was asked for.
 pub(super) enum Here {
@@ -54,8 +55,15 @@ impl Directory {
         match here {
             // It has been said that it cannot be looked at; whether it can be written will be seen.
             Some(Here::No) | None => {
-                let have = self.have(staging, part, path)?;
-                want.files.push(Wanted { file: part.file, have });
+                let mut wanted = self.have(staging, part, path)?;
+                match self.updated(&mut writer.dirs, part, path, &mut wanted) {
+                    Ok(()) => want.files.push(wanted),
+                    // It cannot be written to, and is not replaced either.
+                    Err(trouble) => {
+                        self.settle(path, Err::<(), _>(trouble))?;
+                        self.done.lock().insert(part.file);
+                    }
+                }
             }
             Some(Here::Stays) => self.keep(part.file),
             Some(Here::Same { differs }) => {
@@ -114,7 +122,7 @@ impl Directory {
         }
         let found = There { dir, name, stat };
         if !self.is_same(&found, entry, root)? {
-            return Ok(Here::No);
+            return Ok(if self.grows_no_more(&stat, entry) { Here::Stays } else { Here::No });
         }
         let attributes = self.owners.settled(entry, Some(&stat));
         Ok(Here::Same { differs: self.owners.differ(&found.dir, name, &stat, &attributes).any() })
@@ -201,18 +209,40 @@ impl Directory {
     }
 
     /// Parts of a wanted file that an earlier run has left. They count when the source is known to hold the same.
-    fn have(&self, staging: &Staging, part: &Part, path: &[u8]) -> Result<Vec<u64>, Error> {
+    fn have(&self, staging: &Staging, part: &Part, path: &[u8]) -> Result<Wanted, Error> {
+        let mut wanted = Wanted { file: part.file, ..Wanted::default() };
         if part.entry.len() <= BLOCK as u64 {
-            return Ok(Vec::new());
+            return Ok(wanted);
         }
         if let Some(left) = staging.left.lock().remove(&id(&part.entry)) {
             let is_over = || self.done.lock().has(part.file);
-            let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(Vec::new()) };
+            let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) else { return Ok(wanted) };
             let handle = self.cuts.handle(&cut, &staging.stage, staging.reserve);
             self.settle(path, handle.and_then(|file| cut.resume(&file, &left)))?;
         }
         // It may have been asked before, and the answer got lost.
-        Ok(self.cuts.find(part.file).map(|cut| cut.left()).unwrap_or_default())
+        wanted.have = self.cuts.find(part.file).map(|cut| cut.left()).unwrap_or_default();
+        Ok(wanted)
+    }
+
+    /// Says what is there of a longer file that is to be updated.
+    fn updated(&self, dirs: &mut Dirs, part: &Part, path: &[u8], wanted: &mut Wanted) -> Tried {
+        if self.spec.in_place == InPlace::No {
+            return Ok(());
+        }
+        let Some(base) = self.base_at(dirs, &part.entry, path)? else { return Ok(()) };
+        if part.entry.len() <= BLOCK as u64 {
+            return Ok(());
+        }
+        match self.spec.in_place {
+            InPlace::Append => wanted.skip = base.len / BLOCK as u64,
+            _ => wanted.prove = base.len.min(part.entry.len()).div_ceil(BLOCK as u64),
+        }
+        let is_over = || self.done.lock().has(part.file);
+        if let Some(cut) = self.cuts.get(part.file, &part.entry, is_over) {
+            wanted.skip = cut.updates(base, wanted.skip);
+        }
+        Ok(())
     }
 }
 

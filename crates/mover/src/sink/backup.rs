@@ -109,6 +109,15 @@ pub(super) type Kept<'b> = MutexGuard<'b, State>;
 impl Directory {
     /// Keeps what has a name that is about to be given to something else, or removed; a directory is for those who remove it.
     pub(super) fn back_up(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried<Option<Kept<'_>>> {
+        self.back_up_by(at, name, path, false)
+    }
+
+    /// The same of what is about to be written to: the backup is a file of its own.
+    pub(super) fn back_up_copy(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
+        self.back_up_by(at, name, path, true).map(drop)
+    }
+
+    fn back_up_by(&self, at: &OwnedFd, name: &[u8], path: &[u8], copies: bool) -> Tried<Option<Kept<'_>>> {
         let (Some(backups), Some(staging)) = (&self.backups, &self.staging) else { return Ok(None) };
         let mut state = backups.state.lock();
         if look(at, name)?.is_none_or(|stat| kind(&stat) == FileType::Directory) {
@@ -119,16 +128,16 @@ impl Directory {
         let temporary = format!("b{}", state.begun);
         let stage = &staging.stage.dir;
         match fs::linkat(at, name, stage, temporary.as_str(), AtFlags::empty()) {
-            Ok(()) => self.give_backup(stage, &temporary, &to, &target)?,
+            Ok(()) => self.give_backup(stage, &temporary, &to, &target, copies)?,
             Err(Errno::XDEV) => {
                 let aside = across::aside(at)?;
                 let linked = fs::linkat(at, name, &aside.dir, OLD, AtFlags::empty()).doing(KEEP);
-                let kept = linked.and_then(|()| self.give_backup(&aside.dir, OLD, &to, &target));
+                let kept = linked.and_then(|()| self.give_backup(&aside.dir, OLD, &to, &target, copies));
                 let removed = aside.remove(at);
                 kept.and(removed)?;
             }
             Err(Errno::NOENT) => {}
-            Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => {
+            Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) if !copies => {
                 fs::renameat(at, name, &*to, target.as_slice()).doing(KEEP)?;
             }
             Err(e) => return Err(e).doing(KEEP),
@@ -137,8 +146,16 @@ impl Directory {
     }
 
     /// Gives `from/temporary`, a name in a private directory, its name as a backup.
-    fn give_backup(&self, from: &OwnedFd, temporary: &str, to: &OwnedFd, target: &[u8]) -> Tried {
-        let renamed = match fs::renameat(from, temporary, to, target) {
+    fn give_backup(
+        &self,
+        from: &OwnedFd,
+        temporary: &str,
+        to: &OwnedFd,
+        target: &[u8],
+        copies: bool,
+    ) -> Tried {
+        let renamed = if copies { Err(Errno::XDEV) } else { fs::renameat(from, temporary, to, target) };
+        let renamed = match renamed {
             Err(Errno::XDEV) => {
                 self.others.note(to)?;
                 let aside = across::aside(to)?;

@@ -1,7 +1,7 @@
 //! Files that come in parts: each is written where it belongs in a file of the staging directory, which gets its name when all
 //! have come and their root is the sender's.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,6 +13,7 @@ use tidecast_hash::{Digest, parents};
 use tidecast_metainfo::merkle;
 
 use super::attributes::unsupported;
+use super::inplace::Base;
 use super::journal::{Id, Left, id, staged};
 use super::stage::Stage;
 use super::trouble::{Doing, Tried};
@@ -41,6 +42,8 @@ pub(super) struct Cut {
     handle: Mutex<Option<Arc<File>>>,
     /// Parts that an earlier run has left: what is there may be anything.
     left: OnceLock<Left>,
+    /// The file that is updated with it.
+    pub(super) base: OnceLock<Base>,
     state: Mutex<State>,
 }
 
@@ -50,6 +53,10 @@ struct State {
     /// Parts that are written.
     written: u64,
     root: Option<Digest>,
+    /// Parts that the file which is updated has.
+    held: BTreeSet<u64>,
+    /// Of these, parts that are believed to be the sender's: then the file has no root.
+    presumed: u64,
     over: bool,
 }
 
@@ -73,7 +80,7 @@ impl Cuts {
         }
         let new = || {
             let (id, handle, left, state) = (id(entry), Mutex::default(), OnceLock::new(), Mutex::default());
-            Arc::new(Cut { entry: entry.clone(), id, handle, left, state })
+            Arc::new(Cut { entry: entry.clone(), id, handle, left, base: OnceLock::new(), state })
         };
         Some(files.entry(number).or_insert_with(new).clone())
     }
@@ -104,7 +111,7 @@ impl Cuts {
                 let fd = stage.file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).doing("make")?;
                 let len = cut.entry.len();
                 fs::ftruncate(&fd, len).doing("make")?;
-                if reserve && !cut.is_sparse() {
+                if reserve && !cut.is_sparse() && cut.base.get().is_none() {
                     match fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, len) {
                         Err(e) if !unsupported(e) => return Err(e).doing("make room for"),
                         _ => {}
@@ -156,7 +163,11 @@ impl Cut {
     }
 
     fn next(&self, state: &mut State) -> Next {
-        let parts = self.entry.len().div_ceil(PARTS);
+        let parts = self.entry.len().div_ceil(PARTS).saturating_sub(state.presumed);
+        if state.presumed > 0 && !state.over && state.written == parts {
+            state.over = true;
+            return Next::Finish;
+        }
         let Some(root) = state.root.filter(|_| !state.over && state.written == parts) else {
             return Next::Wait;
         };
@@ -164,9 +175,40 @@ impl Cut {
         if state.layer.root(self.entry.len()) == root { Next::Finish } else { Next::Differs }
     }
 
+    /// Whether an earlier run may have left a part.
+    pub(super) fn is_left(&self, part: u64) -> bool {
+        self.left.get().is_some_and(|left| left.contains(&part))
+    }
+
     /// Parts that are there since an earlier run.
     pub(super) fn left(&self) -> Vec<u64> {
         self.left.get().into_iter().flatten().copied().collect()
+    }
+
+    /// Takes a file that is to be updated, of which so many first parts are believed to be the sender's; how many are, if it has one already.
+    pub(super) fn updates(&self, base: Base, presumed: u64) -> u64 {
+        let mut state = self.state.lock();
+        if self.base.set(base).is_ok() {
+            state.presumed = presumed;
+        }
+        state.presumed
+    }
+
+    /// Whether the file that is updated has the very bytes of a part, which then need not be staged.
+    pub(super) fn is_held(&self, part: u64, digest: &Digest) -> Tried<bool> {
+        let Some(base) = self.base.get() else { return Ok(false) };
+        let is_held = self.holds(&base.file, part, digest)?;
+        if is_held {
+            self.state.lock().held.insert(part);
+        }
+        Ok(is_held)
+    }
+
+    /// Parts, in order, and holes with which a file is updated.
+    pub(super) fn to_update(&self) -> (Vec<u64>, Vec<(u64, u64)>) {
+        let state = self.state.lock();
+        let parts = state.layer.parts.keys().copied().filter(|part| !state.held.contains(part));
+        (parts.collect(), state.layer.holes.iter().map(|(first, count)| (*first, *count)).collect())
     }
 
     fn is_sparse(&self) -> bool {

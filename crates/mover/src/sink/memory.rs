@@ -382,7 +382,7 @@ impl Sink for Memory {
             let data = &block.payload()[at..at + part.data.payload()];
             at += data.len();
             if let Data::Ask { .. } = part.data {
-                let wanted = Wanted { file: part.file, have: Vec::new() };
+                let wanted = Wanted { file: part.file, ..Wanted::default() };
                 want.get_or_insert_with(Want::default).files.push(wanted);
             } else {
                 check(block, data, &part)?;

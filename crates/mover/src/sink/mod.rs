@@ -14,6 +14,7 @@ mod delete;
 mod dirs;
 mod finish;
 mod guest;
+mod inplace;
 mod itemize;
 mod journal;
 mod memory;

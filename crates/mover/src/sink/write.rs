@@ -182,6 +182,9 @@ impl Directory {
         data: Option<&[u8]>,
     ) -> Tried {
         let (dir, name) = self.parent(staging, writer, path)?;
+        if let Some(base) = self.base_in(&dir, name, entry)? {
+            return self.update(&base, (&dir, name), entry, path, data);
+        }
         let temporary = writer.next();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = self.replaced(&dir, name)?;
@@ -262,7 +265,7 @@ impl Directory {
             return Ok(());
         };
         let Some(next) = next else {
-            let wanted = Wanted { file: part.file, have: Vec::new() };
+            let wanted = Wanted { file: part.file, ..Wanted::default() };
             want.get_or_insert_with(Want::default).files.push(wanted);
             return Ok(());
         };
@@ -302,11 +305,15 @@ impl Directory {
             return Ok(Some(Next::Wait));
         }
         let file = self.cuts.handle(cut, &staging.stage, staging.reserve)?;
-        if !cut.holds(&file, *part, digest)? {
+        let is_left = cut.is_left(*part) && cut.holds(&file, *part, digest)?;
+        if !is_left && !cut.is_held(*part, digest)? {
             return Ok(None);
         }
         if !cut.claim(stretch) {
             return Ok(Some(Next::Wait));
+        }
+        if !is_left {
+            return Ok(Some(cut.written(1)));
         }
         let len = cut.entry.len().saturating_sub(part * BLOCK as u64).min(BLOCK as u64);
         self.counts.resumed.fetch_add(len, Relaxed);
@@ -326,6 +333,9 @@ impl Directory {
         let mut finish = || {
             let (dir, name) = self.parent(staging, writer, path)?;
             let file = self.cuts.handle(cut, &staging.stage, false)?;
+            if cut.base.get().is_some() {
+                return self.update_cut(staging, cut, &file, (&dir, name), path);
+            }
             let file = OwnedFd::from(file.try_clone().doing("open")?);
             let there = self.replaced(&dir, name)?;
             let attributes = self.owners.settled(&cut.entry, there.as_ref());

@@ -27,7 +27,7 @@ use crate::block::Block;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::flags::Keep;
-use crate::job::{Problem, Source, Walked, Want, Written};
+use crate::job::{Problem, Source, Walked, Want, Wanted, Written};
 use crate::lineage::Lineage;
 use crate::part::BLOCK;
 use crate::share::Claims;
@@ -359,7 +359,7 @@ impl Source for Tree {
                 redone = (redone.0.saturating_sub(1), redone.1.saturating_sub(item.seen.len));
             }
             if item.is_cut() {
-                jobs.extend(self.cuts(item.clone(), &wanted.have));
+                jobs.extend(self.cuts(item.clone(), wanted));
             } else {
                 jobs.extend(gathered.add(item.clone()));
             }
@@ -395,23 +395,25 @@ impl Source for Tree {
 
 impl Tree {
     /// Jobs for a file that is longer than a block. Of what the receiver has of it, it is asked whether that is the same.
-    fn cuts(&self, item: Item, have: &[u64]) -> Vec<Job> {
+    fn cuts(&self, item: Item, wanted: &Wanted) -> Vec<Job> {
         let len = item.seen.len;
         let holes = self.holes(&item);
         let spared: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
         self.spared.fetch_add(spared, Relaxed);
-        let have: HashSet<u64> = have.iter().copied().collect();
+        let have: HashSet<u64> = wanted.have.iter().copied().collect();
         let whole = Arc::new(Whole::new(item, holes));
         let (mut jobs, mut holes) = (Vec::new(), whole.holes.iter().peekable());
-        let mut offset = 0;
+        let mut offset = wanted.skip.saturating_mul(BLOCK as u64);
+        while holes.next_if(|hole| hole.end <= offset).is_some() {}
         while offset < len {
-            if let Some(hole) = holes.next_if(|hole| hole.start == offset) {
+            if let Some(hole) = holes.next_if(|hole| hole.start <= offset) {
                 jobs.push(Job(Work::Hole { whole: whole.clone(), offset, len: hole.end - offset }));
                 offset = hole.end;
                 continue;
             }
             let whole = whole.clone();
-            let there = have.contains(&(offset / BLOCK as u64));
+            let part = offset / BLOCK as u64;
+            let there = part < wanted.prove || have.contains(&part);
             jobs.push(Job(if there { Work::Prove { whole, offset } } else { Work::Cut { whole, offset } }));
             offset += BLOCK as u64;
         }

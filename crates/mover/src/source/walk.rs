@@ -14,6 +14,7 @@ use super::overlay::Others;
 use super::place::Dest;
 use super::{Dir, ENTRIES, Is, Item, Job, Seen, Tree, Work, join};
 use crate::error::Error;
+use crate::job::Wanted;
 use crate::part::{BLOCK, MAX_PATH};
 use crate::spec::{Follow, STAGING};
 
@@ -114,7 +115,7 @@ impl<'w> Walk<'w> {
             let dir = Arc::new(Dir { top: number, path: Vec::new(), inside: top.inside.clone() });
             // The content of a source that was given with a slash has no name of its own.
             let own = top.own();
-            if self.tree.filter.leaves_out_below(&own, top.single.is_none()) {
+            if self.tree.filter.leaves_out(&own, top.single.is_none()) {
                 continue;
             }
             if let Some(names) = &top.names {
@@ -244,7 +245,7 @@ impl<'w> Walk<'w> {
                     self.tree.apart(&sub);
                 }
             }
-            Ok(_) if !self.is_first(&join(&dir.inside, bytes), false) => {}
+            Ok(_) if self.listed.is_some() && !self.is_first(&join(&dir.inside, bytes), false) => {}
             Ok(stat) => self.entry(dir, bytes, &stat)?,
             // It went between the two calls: nobody can say that it should be in the copy.
             Err(Errno::NOENT) if self.tree.follow != Follow::All => {}
@@ -413,7 +414,7 @@ impl<'w> Walk<'w> {
                 self.give_asked();
             }
         } else if item.is_cut() {
-            for job in self.tree.cuts(item, &[]) {
+            for job in self.tree.cuts(item, &Wanted::default()) {
                 self.give(Some(job));
             }
         } else {

@@ -9,7 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use tidecast_mover::Chmod;
 use tidecast_mover::flags::Keep;
-use tidecast_mover::spec::{Follow, ReceiveSpec, SendSpec};
+use tidecast_mover::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
 
 use crate::units::{Rate, Size};
 
@@ -78,7 +78,7 @@ const BESIDE: [&str; 3] = ["hard-links", "acls", "xattrs"];
 
 /// A flag without a value: its name, its letter, what it says in the help, and what it does if it is given so many times.
 type Switch = (&'static str, Option<char>, &'static str, fn(&mut Flags, u8));
-const SWITCHES: [Switch; 22] = [
+const SWITCHES: [Switch; 25] = [
     ("itemize-changes", Some('i'), "Say what changes, in the letters of rsync", |f, _| f.itemize = true),
     ("stats", None, "Say how much was found and done, in the words of rsync", |f, _| f.stats = true),
     ("delete-excluded", None, "Delete what --exclude leaves out, too, with --delete", |f, _| {
@@ -150,6 +150,24 @@ const SWITCHES: [Switch; 22] = [
         None,
         "Remove sources, but for directories, that the destination has proved to have",
         |f, _| (f.send.remove, f.receive.prove) = (true, true),
+    ),
+    (
+        "inplace",
+        None,
+        "Write what differs to files that are there, instead of replacing them, when all of it has come",
+        |f, _| f.receive.in_place = InPlace::Yes,
+    ),
+    (
+        "append",
+        None,
+        "Write to the end of files that are shorter than the source, whose beginning they are believed to be; leave others alone",
+        |f, _| f.receive.in_place = InPlace::Append,
+    ),
+    (
+        "append-verify",
+        None,
+        "The same, but compare what is there, and write to it where it differs",
+        |f, _| f.receive.in_place = InPlace::AppendVerify,
     ),
     ("force", None, "Replace a directory by what is none, whatever is in it", |f, _| f.receive.force = true),
 ];

@@ -58,7 +58,7 @@ const DONE_VALUED: [&str; 10] = [
 ];
 
 /// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 28] = [
+const REFUSED: [(&str, Option<char>, &str); 25] = [
     (
         "old-dirs",
         None,
@@ -81,7 +81,11 @@ const REFUSED: [(&str, Option<char>, &str); 28] = [
         None,
         "directories are always copied with their contents; leave these out with --exclude '/*/*'",
     ),
-    ("keep-dirlinks", Some('K'), "a symbolic link in the place of a directory is replaced"),
+    (
+        "keep-dirlinks",
+        Some('K'),
+        "a link in the place of a directory is replaced: whoever may plant one would say where files go",
+    ),
     ("copy-unsafe-links", None, "symbolic links are copied as links, or with -L all as what they lead to"),
     ("safe-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
     ("munge-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
@@ -100,9 +104,6 @@ const REFUSED: [(&str, Option<char>, &str); 28] = [
         None,
         "each file gets its name as soon as it is whole; copy to a new directory, and rename that",
     ),
-    ("append", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
-    ("append-verify", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
-    ("inplace", None, "a file is replaced as a whole when all of it has come; leave the flag out"),
     ("fake-super", None, "owners and devices are not stored as attributes; run the receiving end as root"),
     ("copy-devices", None, "devices are copied as devices; read one with dd"),
     ("write-devices", None, "devices are replaced, not written to; write one with dd"),

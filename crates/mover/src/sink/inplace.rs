@@ -1,0 +1,220 @@
+//! `--inplace`, `--append` and `--append-verify`: what a file has that is here is updated, and its other names with it.
+//!
+//! Nothing that is not whole and verified is written to it: what differs is put together in the staging directory first, and what is
+//! the same is proved by digest where it is. Then the parts are written in order. Whoever is killed meanwhile leaves a file with a time
+//! of its own, so it is compared again; a file that grows holds a true beginning of the source's at any time.
+//!
+//! A file that another user may have put there, or linked to something else, is not written to but replaced.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes::unsupported;
+use super::cut::Cut;
+use super::dirs::{Dirs, kind, look, split};
+use super::trouble::{Doing, Tried, Trouble};
+use super::{Directory, Staging};
+use crate::entry::Entry;
+use crate::part::BLOCK;
+use crate::spec::{Durable, InPlace};
+
+const PARTS: u64 = BLOCK as u64;
+/// Bytes that are copied at a time.
+const STEP: usize = 1 << 20;
+/// What others than the owner may do to a directory so that its names prove nothing.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// A file here that is updated.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) file: File,
+    /// Its length before.
+    pub(super) len: u64,
+}
+
+impl Directory {
+    /// Whether a file here is left alone because it is no beginning of a longer one.
+    pub(super) fn grows_no_more(&self, stat: &Stat, entry: &Entry) -> bool {
+        self.spec.in_place.appends() && u64::try_from(stat.st_size).is_ok_and(|len| len >= entry.len())
+    }
+
+    /// The file that is to be updated; None if a new one takes its name.
+    pub(super) fn base_in(&self, dir: &OwnedFd, name: &[u8], entry: &Entry) -> Tried<Option<Base>> {
+        if self.spec.in_place == InPlace::No
+            || look(dir, name)?.is_none_or(|stat| kind(&stat) != FileType::RegularFile)
+        {
+            return Ok(None);
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match fs::openat(dir, name, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
+            other => other.doing("write to")?,
+        };
+        let (stat, around) = (fs::fstat(&file).doing("look at")?, fs::fstat(dir).doing("look at")?);
+        let len = u64::try_from(stat.st_size).unwrap_or_default();
+        let wanted = self.owners.resolve(&entry.attributes.owner, self.owners.own()).0;
+        let is_ours = kind(&stat) == FileType::RegularFile
+            && is_trusted(&stat, &around, self.owners.own().0, wanted)
+            && (!self.spec.in_place.appends() || len < entry.len());
+        Ok(is_ours.then(|| Base { file: File::from(file), len }))
+    }
+
+    /// The same by its path.
+    pub(super) fn base_at(&self, dirs: &mut Dirs, entry: &Entry, path: &[u8]) -> Tried<Option<Base>> {
+        let (parent, name) = split(path);
+        match dirs.find(parent) {
+            Ok(dir) => self.base_in(&dir, name, entry),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Updates a file that came in one piece; without data it is a hole.
+    pub(super) fn update(
+        &self,
+        base: &Base,
+        (dir, name): (&OwnedFd, &[u8]),
+        entry: &Entry,
+        path: &[u8],
+        data: Option<&[u8]>,
+    ) -> Tried {
+        self.begin_update(base, dir, name, path)?;
+        let from = self.first(base);
+        match data {
+            Some(data) => {
+                let rest = usize::try_from(from).ok().and_then(|from| data.get(from..)).unwrap_or_default();
+                base.file.write_all_at(rest, from).doing("write")?;
+            }
+            None if from == 0 => base.file.set_len(0).doing("set the length of")?,
+            None => {}
+        }
+        self.end_update(base, entry, path)
+    }
+
+    /// Updates a file whose differing parts are in the staging directory.
+    pub(super) fn update_cut(
+        &self,
+        staging: &Staging,
+        cut: &Cut,
+        staged: &File,
+        (dir, name): (&OwnedFd, &[u8]),
+        path: &[u8],
+    ) -> Tried {
+        let Some(base) = cut.base.get() else { return Ok(()) };
+        self.begin_update(base, dir, name, path)?;
+        let (from, len) = (self.first(base), cut.entry.len());
+        let (parts, holes) = cut.to_update();
+        let mut buffer = vec![0; STEP];
+        for part in parts {
+            let (begin, end) = (part * PARTS, len.min((part + 1) * PARTS));
+            copy(staged, &base.file, begin.max(from), end, &mut buffer)?;
+        }
+        for (first, count) in holes {
+            let (begin, end) = (first * PARTS, len.min(first.saturating_add(count).saturating_mul(PARTS)));
+            clear(&base.file, begin.max(from), end.min(base.len))?;
+        }
+        self.end_update(base, &cut.entry, path)?;
+        match fs::unlinkat(&staging.stage.dir, super::journal::staged(&cut.id), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e).doing("remove"),
+        }
+    }
+
+    /// Where what is written begins.
+    fn first(&self, base: &Base) -> u64 {
+        if self.spec.in_place == InPlace::Append { base.len } else { 0 }
+    }
+
+    /// Proves that a name is still that of the file, and keeps a copy of it if that was asked for.
+    fn begin_update(&self, base: &Base, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Tried {
+        let (open, there) = (fs::fstat(&base.file).doing("look at")?, look(dir, name)?);
+        if there.is_none_or(|there| (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino)) {
+            return Err(Trouble::because("write to", "another file has its name now"));
+        }
+        if self.spec.in_place.appends() && u64::try_from(open.st_size) != Ok(base.len) {
+            return Err(Trouble::because("append to", "its length has changed meanwhile"));
+        }
+        self.back_up_copy(dir, name, path)
+    }
+
+    /// Gives a file that was updated its length, its attributes, and last its time: only a file that is complete has that.
+    fn end_update(&self, base: &Base, entry: &Entry, path: &[u8]) -> Tried {
+        base.file.set_len(entry.len()).doing("set the length of")?;
+        if self.spec.durable != Durable::No {
+            base.file.sync_data().doing("sync")?;
+        }
+        let file = OwnedFd::from(base.file.try_clone().doing("open")?);
+        let stat = fs::fstat(&file).doing("look at")?;
+        let attributes = self.owners.settled(entry, Some(&stat));
+        self.owners.dress(&file, &stat, &attributes, &mut |lost| self.lost(path, lost))?;
+        if self.spec.durable == Durable::Each { fs::fsync(&file).doing("sync") } else { Ok(()) }
+    }
+}
+
+/// Whether a file may be written to where it is. It belongs to this user, or to its owner at the sender; and a further name, by which it
+/// may be something else, was given by nobody but whom it or the process belongs to.
+fn is_trusted(file: &Stat, dir: &Stat, own: u32, wanted: u32) -> bool {
+    let is_owned = file.st_uid == own || file.st_uid == wanted;
+    let is_closed = dir.st_mode & OTHERS_WRITE == 0
+        && (dir.st_uid == own || dir.st_uid == 0 || dir.st_uid == file.st_uid);
+    is_owned && (file.st_nlink == 1 || is_closed)
+}
+
+fn copy(from: &File, to: &File, mut at: u64, end: u64, buffer: &mut [u8]) -> Tried {
+    while at < end {
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let room = &mut buffer[..len];
+        from.read_exact_at(room, at).doing("read")?;
+        to.write_all_at(room, at).doing("write")?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Makes a stretch zeros.
+fn clear(file: &File, begin: u64, end: u64) -> Tried {
+    if begin >= end {
+        return Ok(());
+    }
+    match fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, begin, end - begin) {
+        Err(e) if unsupported(e) => {
+            let zeros = vec![0; STEP];
+            let mut at = begin;
+            while at < end {
+                let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(STEP);
+                file.write_all_at(&zeros[..len], at).doing("write")?;
+                at += len as u64;
+            }
+            Ok(())
+        }
+        other => other.doing("make holes in"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_else_can_have_planted_is_written_to() {
+        let at = tempfile::tempdir().unwrap();
+        std::fs::write(at.path().join("f"), "x").unwrap();
+        let dir = fs::open(at.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let around = Stat { st_mode: 0o40755, st_uid: 7, ..fs::fstat(&dir).unwrap() };
+        let one = Stat { st_uid: 7, st_nlink: 1, ..look(&dir, b"f").unwrap().unwrap() };
+        let two = Stat { st_nlink: 2, ..one };
+        let open = Stat { st_mode: 0o41777, ..around };
+        assert!(is_trusted(&one, &around, 7, 7) && is_trusted(&one, &open, 7, 7));
+        assert!(is_trusted(&two, &around, 7, 7), "the names that its owner gives it");
+        assert!(!is_trusted(&two, &open, 7, 7), "anybody may have given it that name");
+        assert!(!is_trusted(&one, &around, 8, 9), "another user's");
+        assert!(is_trusted(&one, &around, 0, 7), "as the sender's");
+        assert!(
+            !is_trusted(&Stat { st_uid: 0, ..two }, &around, 0, 7),
+            "a link to root's in a user's directory"
+        );
+    }
+}
