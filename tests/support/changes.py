@@ -114,7 +114,8 @@ def flags(rng: random.Random) -> list[str]:
     some = [[], [], [], ["--existing"], ["--ignore-existing"], ["--size-only"], ["-I"], ["--modify-window=1"], ["--modify-window=2"], ["-@", "5000"],
             ["--chmod=D755,F644"], ["--chmod=ug+rwX,o-rwx"], ["--chmod=Dg+w,Fgo=r", "--chmod=u+w"], ["--chmod=a=rX"], ["--chmod=+w"], ["--numeric-ids"],
             ["--max-size=1000"], ["--min-size=1K"], ["--max-size=1K-1"], ["--delete"], ["--delete-after"], ["-O"], ["-J"], ["-c"], ["-u"], ["-L"], ["-k"], ["-x"],
-            ["--force"], ["-W"], ["-S"], ["-z"], ["--bwlimit=100m"]]
+            ["--force"], ["-W"], ["-S"], ["-z"], ["--bwlimit=100m"], ["-b"], ["-b", "--suffix=.old"], ["--backup-dir=@bak"], ["--backup-dir=@bak", "--suffix=x"],
+            ["--link-dest=@link"], ["--link-dest=@no", "--link-dest=@link"], ["--remove-source-files"], ["--inplace"], ["--append"], ["--append-verify"]]
     if os.geteuid() == 0:
         some.append([rng.choice(["--chown=1:2", "--chown=:3", "--chown=daemon"])])
     return [*kept, *(flag for each in rng.sample(some, rng.choice([1, 1, 2, 3])) for flag in each)]

@@ -85,7 +85,7 @@ impl Sink for Seen {
             return Err(Error::Usage("the disk is full".into()));
         }
         if word == b"ask " {
-            let wanted = |file| Wanted { file, have: Vec::new() };
+            let wanted = |file| Wanted { file, ..Wanted::default() };
             return Ok(Some(Want { files: vec![wanted(1000 + 2 * n), wanted(1001 + 2 * n)] }));
         }
         *self.blocks.lock().entry(n).or_default() += 1;

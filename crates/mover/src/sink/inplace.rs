@@ -203,17 +203,21 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         std::fs::write(at.path().join("f"), "x").unwrap();
         let dir = fs::open(at.path(), OFlags::RDONLY, Mode::empty()).unwrap();
-        let around = Stat { st_mode: 0o40755, st_uid: 7, ..fs::fstat(&dir).unwrap() };
-        let one = Stat { st_uid: 7, st_nlink: 1, ..look(&dir, b"f").unwrap().unwrap() };
-        let two = Stat { st_nlink: 2, ..one };
-        let open = Stat { st_mode: 0o41777, ..around };
+        let with = |mut stat: Stat, change: &dyn Fn(&mut Stat)| {
+            change(&mut stat);
+            stat
+        };
+        let around = with(fs::fstat(&dir).unwrap(), &|stat| (stat.st_mode, stat.st_uid) = (0o40755, 7));
+        let one = with(look(&dir, b"f").unwrap().unwrap(), &|stat| (stat.st_uid, stat.st_nlink) = (7, 1));
+        let two = with(one, &|stat| stat.st_nlink = 2);
+        let open = with(around, &|stat| stat.st_mode = 0o41777);
         assert!(is_trusted(&one, &around, 7, 7) && is_trusted(&one, &open, 7, 7));
         assert!(is_trusted(&two, &around, 7, 7), "the names that its owner gives it");
         assert!(!is_trusted(&two, &open, 7, 7), "anybody may have given it that name");
         assert!(!is_trusted(&one, &around, 8, 9), "another user's");
         assert!(is_trusted(&one, &around, 0, 7), "as the sender's");
         assert!(
-            !is_trusted(&Stat { st_uid: 0, ..two }, &around, 0, 7),
+            !is_trusted(&with(two, &|stat| stat.st_uid = 0), &around, 0, 7),
             "a link to root's in a user's directory"
         );
     }

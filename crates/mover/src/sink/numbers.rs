@@ -53,7 +53,9 @@ mod tests {
     #[test]
     fn stretches_have_all_that_was_put_in() {
         let mut numbers = Numbers::default();
-        [7, 8, 511, 512, 513, 5000].into_iter().for_each(|n| drop(numbers.insert(n)));
+        for number in [7, 8, 511, 512, 513, 5000] {
+            numbers.insert(number);
+        }
         assert_eq!(numbers.stretches(9), [(7, 2), (511, 3), (5000, 1)]);
         assert_eq!(numbers.stretches(1), [(7, 2)]);
     }

@@ -53,7 +53,7 @@ pub(super) fn remove_tree(at: &OwnedFd, name: &[u8]) -> Tried {
 }
 
 /// Of everything.
-fn all<'r>(failed: &'r mut dyn FnMut(&[u8], Trouble)) -> Removal<'r> {
+fn all(failed: &mut dyn FnMut(&[u8], Trouble)) -> Removal<'_> {
     let backup = &|_: &OwnedFd, _: &[u8], _: &[u8]| Ok(());
     Removal { keep: &|_, _| false, spare: &[], stays: &[], backup, budget: None, gone: &|_, _| (), failed }
 }

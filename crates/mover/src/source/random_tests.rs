@@ -100,7 +100,7 @@ fn bring(tree: &Tree, fresh: bool, seed: u64) -> Built {
         built.take(&block);
         let asked = std::mem::take(&mut built.asked);
         if is_first {
-            let files = asked.iter().map(|file| Wanted { file: *file, have: Vec::new() }).collect();
+            let files = asked.iter().map(|file| Wanted { file: *file, ..Wanted::default() }).collect();
             left.extend(tree.wanted(&job, &Want { files }).into_iter().map(|job| (Arc::new(job), true)));
             left.push((job, false));
         }

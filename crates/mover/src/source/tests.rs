@@ -47,7 +47,7 @@ impl Built {
                     self.roots.extend(root.map(|root| (path, root)));
                 }
                 Data::Ask { .. } => self.asked.push(part.file),
-                Data::None => {}
+                Data::None | Data::Apart => {}
             }
         }
     }
@@ -96,7 +96,7 @@ fn run(tree: &Tree, fresh: bool) -> Built {
             built.take(&block);
         }
         if tree.asks(&job) {
-            let wanted = |file: &u64| Wanted { file: *file, have: Vec::new() };
+            let wanted = |file: &u64| Wanted { file: *file, ..Wanted::default() };
             jobs.extend(tree.wanted(&job, &Want { files: built.asked.iter().map(wanted).collect() }));
             built.asked.clear();
         }
@@ -170,7 +170,7 @@ fn parts_that_are_there_are_read_and_asked_about() {
     for have in [vec![0, 2], vec![0, 1, 2, 3, 4]] {
         let jobs = walked(&tree, false);
         let Work::Ask(items) = &jobs[0].0 else { panic!() };
-        let wanted = Wanted { file: items[0].file, have: have.clone() };
+        let wanted = Wanted { file: items[0].file, have: have.clone(), ..Wanted::default() };
         let more = tree.wanted(&jobs[0], &Want { files: vec![wanted] });
         let asked: Vec<u64> = (0..).zip(&more).filter(|(_, job)| tree.asks(job)).map(|(n, _)| n).collect();
         assert_eq!(asked, have.iter().copied().filter(|n| *n < 4).collect::<Vec<u64>>());
