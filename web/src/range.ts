@@ -30,7 +30,7 @@ export class Range {
       this.empty = key;
       return false;
     }
-    const before = this.found, least = Math.min(before?.[0] ?? min, min), most = Math.max(before?.[1] ?? max, max);
+    const before = this.found, [low, high] = singles([min, max]), least = Math.min(before?.[0] ?? low, low), most = Math.max(before?.[1] ?? high, high);
     this.found = [least, most];
     const alone = before === null || before[0] === before[1];
     if (this.shown && least >= this.shown[0] && most <= this.shown[1] && (!alone || least === most)) return false;
@@ -39,7 +39,8 @@ export class Range {
   }
 
   /** What all steps of a recording have, whether they were shown or not: a step must not change its colours because another was looked at. Answers as `take`. */
-  know(all: Pair | null): boolean {
+  know(said: Pair | null): boolean {
+    const all = said && singles(said);
     if (!all || this.span !== 'series' || (this.found && this.found[0] <= all[0] && all[1] <= this.found[1])) return false;
     // One that still grows has room from the second time on.
     const room = this.found ? ROOM * (all[1] - all[0]) : 0;
@@ -68,6 +69,11 @@ export class Range {
     this.found = this.shown = null;
     this.empty = '';
   }
+}
+
+/** As float32, which all values are: one value may be written in more digits by one who says it than by another. */
+function singles([from, to]: Pair): Pair {
+  return [Math.fround(from), Math.fround(to)];
 }
 
 /** A range that has a width: one value lies in its middle, where there is colour, and is not as if nothing were there. */
