@@ -104,6 +104,39 @@ def test_a_certificate_goes_to_standard_output_and_over_no_file(tide, start, tmp
     assert there.read_text() == "mine"
 
 
+def test_a_certificate_for_a_stock_client_is_written_through_links(tide, start, data, tmp_path):
+    cert, torrent, new = tmp_path / "cert", tmp_path / "m.torrent", tmp_path / "new"
+    export = ["publish", data, "-o", torrent, "--ssl-torrent", "--ssl-export"]
+    tide(*export, new)
+    assert (new / "peer.key").stat().st_mode & 0o777 == 0o600 and new.stat().st_mode & 0o777 == 0o700
+    cert.mkdir()
+    (cert / "peer.crt").symlink_to("../the.crt")
+    (cert / "peer.key").symlink_to("../the.key")
+    (tmp_path / "the.crt").write_text("old")
+    tide(*export, cert)
+    assert all((cert / name).is_symlink() for name in ("peer.crt", "peer.key"))
+    assert "BEGIN CERTIFICATE" in (tmp_path / "the.crt").read_text()
+    assert "PRIVATE KEY" in (tmp_path / "the.key").read_text() and (tmp_path / "the.key").stat().st_mode & 0o777 == 0o600
+    # No key is written where others would read it.
+    (tmp_path / "the.key").write_text("old")
+    (tmp_path / "the.key").chmod(0o644)
+    assert "other users" in tide(*export, cert, code=1).err and (tmp_path / "the.key").read_text() == "old"
+    (cert / "peer.key").unlink()
+    os.mkfifo(cert / "peer.key")
+    writer = tide.run(*export, cert)
+    start(["sh", "-c", f"cat {cert}/peer.key > {tmp_path}/read"]).ok()
+    writer.ok()
+    assert "PRIVATE KEY" in (tmp_path / "read").read_text() and (cert / "peer.key").is_fifo()
+
+
+def test_manual_pages_are_written_through_links(tide, tmp_path):
+    pages, page = tmp_path / "pages", tmp_path / "page"
+    pages.mkdir()
+    (pages / "tidecast.1").symlink_to("../page")
+    tide("man", pages)
+    assert (pages / "tidecast.1").is_symlink() and ".TH" in page.read_text()
+
+
 def test_a_copy_of_a_file_is_written_to_a_pipe(tide, start, data, tmp_path):
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)

@@ -6,7 +6,7 @@
 //! name. Host names play no part. TLS 1.2 and 1.3 are both spoken, with whatever stock clients have.
 //! Promises: the root's key stays in the state directory; who has no certificate of the root gets no byte.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
@@ -141,20 +141,7 @@ impl std::fmt::Debug for SslPeer {
 }
 
 impl SslPeer {
-    /// Writes `peer.crt` and `peer.key` (0600) into `dir`, for a stock client's
-    /// `set_ssl_certificate`; answers their paths. No Diffie-Hellman file is needed.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<(PathBuf, PathBuf), Error> {
-        files::make_dir(dir)?;
-        let (cert, key) = (dir.join("peer.crt"), dir.join("peer.key"));
-        files::replace(&cert, self.cert_pem.as_bytes())?;
-        files::replace(&key, self.key_pem.as_bytes())?;
-        Ok((cert, key))
-    }
-
-    /// Reads what [`SslPeer::write`] or another program wrote.
+    /// Reads what `tidecast publish --ssl-export` or another program wrote.
     ///
     /// # Errors
     /// A file is absent, cannot be read, or is no PEM text; other users may read the key.

@@ -1,6 +1,7 @@
 //! Handshakes in memory: two rustls connections joined by buffers, no socket.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -180,13 +181,22 @@ fn ssl(dir: &std::path::Path, name: &str) -> (SslRoot, SslTorrent) {
     (root, torrent)
 }
 
+/// As `tidecast publish --ssl-export` writes them.
+fn write(peer: &SslPeer, dir: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (cert, key) = (dir.join("peer.crt"), dir.join("peer.key"));
+    std::fs::write(&cert, &peer.cert_pem).unwrap();
+    std::fs::write(&key, &peer.key_pem).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    (cert, key)
+}
+
 #[test]
 fn peers_of_an_ssl_torrent_meet_in_tls12_and_13() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["data", "données 2026", "*"] {
         let (root, a) = ssl(dir.path(), name);
         let peer = root.issue(name).unwrap();
-        let (cert, key) = peer.write(&dir.path().join("peer")).unwrap();
+        let (cert, key) = write(&peer, dir.path());
         let b = SslTorrent::new(root.cert_pem(), name, &SslPeer::read(&cert, &key).unwrap()).unwrap();
         let hash = [0xab; 20];
         let (_, s) = connect(a.client(), b.server(), server_name(&hash)).unwrap();
@@ -227,13 +237,10 @@ fn ssl_peers_of_another_root_or_torrent_are_refused() {
 }
 
 #[test]
-fn the_ssl_key_files_are_private_and_bad_pem_is_an_error() {
-    use std::os::unix::fs::PermissionsExt;
+fn bad_pem_of_an_ssl_torrent_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let (root, _) = ssl(dir.path(), "data");
     let peer = root.issue("data").unwrap();
-    let (_, key) = peer.write(&dir.path().join("p")).unwrap();
-    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!format!("{peer:?}").contains("PRIVATE"));
     assert!(SslTorrent::new("no certificate", "data", &peer).is_err());
     assert!(SslTorrent::new(&"x".repeat(1 << 20), "data", &peer).is_err());

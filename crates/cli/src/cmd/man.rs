@@ -37,6 +37,7 @@ fn page(dir: &Path, command: clap::Command) -> Result<PathBuf> {
     let path = dir.join(format!("{}.1", command.get_name()));
     let mut text = Vec::new();
     clap_mangen::Man::new(command).render(&mut text)?;
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    tidecast_paths::output(&path, &text, 0o666, &|| true)
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }

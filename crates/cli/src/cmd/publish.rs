@@ -1,10 +1,13 @@
 //! `tidecast publish PATH`: writes a manifest of a file or directory.
 
-use std::path::PathBuf;
+use std::fs::{DirBuilder, Metadata};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use tidecast_discovery::TrackerUrl;
-use tidecast_identity::ssl_torrent::SslRoot;
+use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
 use tidecast_metainfo::{Manifest, clean_web_seed};
 
 use super::describe::{Describe, Extras, describe, open_notice};
@@ -69,7 +72,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         output.write(&manifest.to_bytes(), mode, Some(&stop))?;
         if let Some(dir) = &args.ssl_export {
             let root = SslRoot::load_or_create(&context.own_state_dir()?)?;
-            root.issue(&manifest.name())?.write(dir)?;
+            export(dir, &root.issue(&manifest.name())?, &stop)?;
         }
         let seconds = reporter.seconds();
         reporter.clear();
@@ -97,6 +100,29 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         fields.insert("rate".into(), (rate.round() as u64).into());
         Ok(fields)
     })
+}
+
+/// Writes `peer.crt` and `peer.key` for a stock client's `set_ssl_certificate`; no Diffie-Hellman file is needed.
+fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
+    let mut make = DirBuilder::new();
+    make.recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("cannot create {}", dir.display()))?;
+    let key = dir.join("peer.key");
+    // A link is written through, so the mode is that of the file to which it leads.
+    let open_to_others = |meta: &Metadata| meta.is_file() && meta.mode() & 0o077 != 0;
+    if key.is_symlink() && key.metadata().is_ok_and(|meta| open_to_others(&meta)) {
+        let why = anyhow!(
+            "cannot write the private key to {}: it is a link to a file that other users may access; run: chmod 600 {0}",
+            key.display()
+        );
+        return Err(why.into());
+    }
+    for (path, text) in [(dir.join("peer.crt"), &peer.cert_pem), (key, &peer.key_pem)] {
+        Output::Path(path).write(text.as_bytes(), FOR_OWNER, Some(stop))?;
+    }
+    Ok(())
 }
 
 /// The trackers of flags, or else of settings; each checked.
