@@ -18,6 +18,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
+use tidecast_text::escaped;
 
 use super::source::Given;
 use super::{Context, processes};
@@ -33,6 +34,8 @@ use home::Home;
 const PART: &str = "TIDECAST_MOUNT_PART";
 /// How often `--foreground` looks whether the mount is still there.
 const LOOK: Duration = Duration::from_millis(300);
+
+const USAGE: &str = "tidecast mount [OPTIONS] [TICKET|MANIFEST|MAGNET] <MOUNTPOINT>";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,13 +68,15 @@ Examples:
 
 /// Show a published tree at once; its files arrive as they are opened
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = AFTER, allow_missing_positional = true)]
+#[command(after_help = EXAMPLES, after_long_help = AFTER, override_usage = USAGE)]
 pub(crate) struct Args {
+    /// A ticket, a manifest (.torrent), or a magnet link (@FILE has the ticket, - reads it from standard input; default:
+    /// $TIDECAST_TICKET), and last the directory at which the tree appears, made if need be
+    // One list: of two positionals the parser lets the first be absent only where no flag stands between them.
+    #[arg(value_name = "TICKET|MANIFEST|MAGNET|MOUNTPOINT", required = true, num_args = 1..=2)]
+    places: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
-    /// The directory at which it appears; made if need be
-    #[arg(value_name = "MOUNTPOINT")]
-    pub(crate) at: PathBuf,
     /// Other users may use it too
     #[arg(long)]
     allow_other: bool,
@@ -83,9 +88,6 @@ pub(crate) struct Args {
 /// What is mounted, and how it comes: the same for `mount` and `run`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TreeArgs {
-    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
-    #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
-    pub(crate) source: Option<String>,
     /// What is fetched without being asked for
     #[arg(long, value_name = "MODE", value_parser = ["hybrid", "file", "bulk"], default_value = "hybrid")]
     pub(crate) mode: String,
@@ -117,12 +119,13 @@ pub(crate) struct TreeArgs {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    if let Some(outcome) = other_part(&args.tree, context, reporter) {
+    let (source, at) = args.places()?;
+    if let Some(outcome) = other_part(source, &args.tree, context, reporter) {
         return outcome;
     }
-    let given = Given::read(args.tree.source.as_deref())?;
+    let given = Given::read(source)?;
     let home = Home::of(&given.parse()?, &args.tree, context)?;
-    let place = place(&args.at, &guard(&[home.path().to_owned()]))?;
+    let place = place(at, &guard(&[home.path().to_owned()]))?;
     let at = place.path().to_owned();
     let server = launch::server(&home, &given, reporter)?;
     let how = How { source: home.socket(), allow_other: args.allow_other };
@@ -148,11 +151,33 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     Ok(fields)
 }
 
+impl Args {
+    /// What is mounted, if it is named, and where.
+    fn places(&self) -> Result<(Option<&str>, &Path), Failure> {
+        let (at, source) = match self.places.as_slice() {
+            [at] => (at, None),
+            [source, at] => (at, Some(source)),
+            _ => return Err(Failure::usage(anyhow!("name one tree and one mount point"))),
+        };
+        let unreadable = |source: &PathBuf| anyhow!("cannot use {}: its name is not UTF-8", escaped(source));
+        let source = match source {
+            Some(source) => Some(source.to_str().ok_or_else(|| Failure::usage(unreadable(source)))?),
+            None => None,
+        };
+        Ok((source, at.as_path()))
+    }
+}
+
 /// Runs as the keeper or the server, if that is what this process is.
-pub(crate) fn other_part(tree: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Option<Outcome> {
+pub(crate) fn other_part(
+    source: Option<&str>,
+    tree: &TreeArgs,
+    context: &Context<'_>,
+    reporter: &mut Reporter,
+) -> Option<Outcome> {
     match std::env::var(PART).as_deref() {
         Ok("keeper") => Some(keeper::run()),
-        Ok("server") => Some(server::run(tree, context, reporter)),
+        Ok("server") => Some(server::run(source, tree, context, reporter)),
         _ => None,
     }
 }

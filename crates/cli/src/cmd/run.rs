@@ -56,6 +56,9 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = AFTER)]
 pub(crate) struct Args {
+    /// A ticket, a manifest (.torrent), or a magnet link; @FILE has the ticket, - reads it from standard input [default: $TIDECAST_TICKET]
+    #[arg(value_name = "TICKET|MANIFEST|MAGNET")]
+    source: Option<String>,
     #[command(flatten)]
     tree: TreeArgs,
     /// Where the command sees the tree, even over a directory with files [default: where it was built, if its manifest records that]
@@ -67,7 +70,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    if let Some(outcome) = other_part(&args.tree, context, reporter) {
+    if let Some(outcome) = other_part(args.source.as_deref(), &args.tree, context, reporter) {
         return outcome;
     }
     if let Some(inside) = supervise::Inside::of_environment()? {
@@ -77,7 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let place = Place::open(&inside.at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
         return Err(become_command(args, server, &place, inside.socket, true));
     }
-    let given = Given::read(args.tree.source.as_deref())?;
+    let given = Given::read(args.source.as_deref())?;
     let home = Home::of(&given.parse()?, &args.tree, context)?;
     let guard = guard(&[home.path().to_owned()]);
     if let Some(at) = &args.at {

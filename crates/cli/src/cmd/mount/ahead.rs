@@ -32,11 +32,16 @@ impl From<OsString> for Prefetch {
     }
 }
 
-/// Begins to fetch, unless only what is opened is to come.
+/// Begins to fetch, unless only what is opened is to come. `named`: the manifest or ticket on the command line.
 ///
 /// # Errors
 /// A list cannot be read, or is none.
-pub(super) fn begin(args: &TreeArgs, service: &Arc<Service>, reporter: &Reporter) -> Result<(), Failure> {
+pub(super) fn begin(
+    named: Option<&str>,
+    args: &TreeArgs,
+    service: &Arc<Service>,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
     if args.mode == "file" {
         return Ok(());
     }
@@ -45,7 +50,7 @@ pub(super) fn begin(args: &TreeArgs, service: &Arc<Service>, reporter: &Reporter
     }
     match &args.prefetch {
         Prefetch::List(path) => list(path, service, reporter),
-        Prefetch::Auto => match args.source.as_deref().and_then(beside) {
+        Prefetch::Auto => match named.and_then(beside) {
             Some(path) => list(&path, service, reporter),
             None => own(service),
         },

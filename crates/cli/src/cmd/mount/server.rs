@@ -53,7 +53,12 @@ enum Event {
     Restart,
 }
 
-pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+pub(crate) fn run(
+    named: Option<&str>,
+    args: &TreeArgs,
+    context: &Context<'_>,
+    reporter: &mut Reporter,
+) -> Outcome {
     // Its other end is the keeper's.
     let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
     let keeper = Arc::new(Packets::inherited(keeper));
@@ -61,7 +66,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
     reporter.go_live("mount");
     let source = match secret::inherited()? {
         Some(ticket) => Given::Text(ticket).parse()?,
-        None => Source::read(args.source.as_deref())?,
+        None => Source::read(named)?,
     };
     let home = Home::of(&source, args, context)?;
     block_on(context.threads(), async {
@@ -69,6 +74,7 @@ pub(crate) fn run(args: &TreeArgs, context: &Context<'_>, reporter: &mut Reporte
         let _hangups = hangups()?;
         let (mut running, service, told) =
             begin(args, source, context, &choices, &home, &stop, reporter).await?;
+        ahead::begin(named, args, &service, reporter)?;
         let (events, mut heard) = mpsc::channel(64);
         let mounts = Arc::new(Mounts {
             service: service.clone(),
@@ -166,7 +172,6 @@ async fn begin(
         let mut progress = running.swarm.progress();
         let _ = tokio::time::timeout(GATHERING, progress.wait_for(|now| now.planned)).await;
     }
-    ahead::begin(args, &service, reporter)?;
     Ok((running, service, told))
 }
 
