@@ -171,9 +171,10 @@ impl Error {
 }
 
 impl Error {
-    /// This host is short of descriptors or memory: nothing is known about what could not be read.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if tidecast_paths::is_exhausted(source))
+    /// This host is short of descriptors or memory, or its disk fails: nothing is known about what could not be read.
+    pub(crate) fn is_of_host(&self) -> bool {
+        let is_trouble = |e: &io::Error| tidecast_paths::is_exhausted(e) || tidecast_paths::is_failing(e);
+        matches!(self, Error::Io { source, .. } if is_trouble(source))
     }
 }
 

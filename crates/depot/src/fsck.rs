@@ -21,69 +21,12 @@ use crate::layout::Layout;
 use crate::near::Near;
 use crate::object::{ObjectKey, Parts, object_size};
 use crate::place::{adorn, empty};
+use crate::report::{Bad, Depth, Look, Report, Unread};
 use crate::reserve::held_in;
 use crate::root::root_of;
 use crate::{CacheId, CacheRecord, Depot, Size, State, os};
 
 const NO_MANIFEST: &str = "its manifest is damaged";
-
-/// How thoroughly to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// Names, kinds, lengths, links, counts.
-    Names,
-    /// Every byte too.
-    Bytes,
-}
-
-/// A content that is damaged or missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bad {
-    /// Root of its Merkle tree.
-    pub root: [u8; 32],
-    /// Bytes.
-    pub len: u64,
-    /// The caches that have it.
-    pub caches: Vec<CacheId>,
-}
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Caches that were looked at.
-    pub caches: u64,
-    /// Objects that were looked at.
-    pub objects: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Contents that could not be mended.
-    pub bad: Vec<Bad>,
-    /// Contents that were.
-    pub mended: Vec<Bad>,
-    /// Views in which names, links or rights were put right.
-    pub views: Vec<CacheId>,
-    /// Caches that are INVALID now.
-    pub invalid: Vec<CacheId>,
-    /// Caches that were INVALID, and are COMMITTED again.
-    pub restored: Vec<CacheId>,
-    /// Things on disk that the database does not know, removed.
-    pub orphans: u64,
-    /// The database's counts were wrong, and are right now.
-    pub recounted: bool,
-}
-
-impl Report {
-    /// Nothing was wrong.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        let caches = [&self.views, &self.invalid, &self.restored];
-        self.bad.is_empty()
-            && self.mended.is_empty()
-            && caches.iter().all(|all| all.is_empty())
-            && self.orphans == 0
-            && !self.recounted
-    }
-}
 
 /// Brings a content again: writes it to the file and says whether it could. What it writes is verified.
 type Bring<'a> = &'a mut dyn FnMut(&Bad, &mut File) -> io::Result<bool>;
@@ -133,8 +76,8 @@ impl Depot {
     /// A cache's manifest, if it is not damaged.
     fn manifest_of(&self, record: &CacheRecord) -> Result<Option<Manifest>, Error> {
         match self.0.layout.manifest_in(&self.0.layout.cache(record.id)) {
-            // That we have no more room for it says nothing about it.
-            Err(error) if error.is_exhausted() => Err(error),
+            // Trouble of this host says nothing about it.
+            Err(error) if error.is_of_host() => Err(error),
             read => Ok(read.ok().filter(|m| m.hash_v2() == record.content)),
         }
     }
@@ -185,20 +128,30 @@ impl Depot {
     ) -> Result<Report, Error> {
         let _disk = self.0.disk.lock();
         let mut report = Report::default();
-        let (caches, foreign) = self.manifests(only, &mut report)?;
+        let (caches, is_all) = self.manifests(only, &mut report)?;
         let wanted = wanted(&caches);
         report.caches = caches.len() as u64;
-        let (mut bad, mut near) = (BTreeSet::new(), Near::new(&self.0.layout));
+        let (mut bad, mut unread, mut near) = (BTreeSet::new(), BTreeSet::new(), Near::new(&self.0.layout));
         for (key, len) in &wanted {
             report.objects += 1;
-            if !self.good(&mut near, (key, *len), depth.unwrap_or(Depth::Names), &mut report.bytes)?
-                && !self.mend_object((key, *len), &wanted, &caches, bring, &mut report)?
-            {
-                bad.insert(*key);
+            match self.good(&mut near, (key, *len), depth.unwrap_or(Depth::Names), &mut report.bytes)? {
+                Look::Right => {}
+                Look::Wrong => {
+                    if !self.mend_object((key, *len), &wanted, &caches, bring, &mut report)? {
+                        bad.insert(*key);
+                    }
+                }
+                Look::Unread(error) => {
+                    let with = caches.iter().filter(|c| c.parts.objects.contains_key(key));
+                    let ids = with.map(|c| c.record.id).collect();
+                    report.unread.push(Unread::new(&self.0.layout.object(key), &error, ids));
+                    unread.insert(*key);
+                }
             }
         }
         self.condemn(&caches, &bad, &mut report)?;
-        let whole = |cache: &&Checked| !cache.parts.objects.keys().any(|key| bad.contains(key));
+        let is_right = |key: &ObjectKey| !bad.contains(key) && !unread.contains(key);
+        let whole = |cache: &&Checked| cache.parts.objects.keys().all(is_right);
         for cache in caches.iter().filter(whole) {
             let invalid = cache.record.state == State::Invalid;
             // Of what another program has found to be damaged, only reading shows whether it is right.
@@ -212,7 +165,7 @@ impl Depot {
                 self.restore(cache, &mut report)?;
             }
         }
-        if depth.is_some() && !foreign {
+        if depth.is_some() && is_all {
             let changed = !report.invalid.is_empty() || !report.restored.is_empty();
             let caches = if changed { self.manifests(|_| true, &mut report)?.0 } else { caches };
             report.recounted = self.recount(&caches)?;
@@ -221,31 +174,42 @@ impl Depot {
         Ok(report)
     }
 
-    /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether there
-    /// are caches that only a newer program understands: then nobody here can say what is not wanted.
+    /// The manifests of all caches that have one, INVALID ones too: they still hold their objects. Also whether these are all
+    /// that caches have: where only a newer program understands a cache, or the disk fails, it is not known what is not wanted.
     fn manifests(
         &self,
         only: impl Fn(&CacheRecord) -> bool,
         report: &mut Report,
     ) -> Result<(Vec<Checked>, bool), Error> {
         let (records, foreign) = self.0.db.lock().read()?.caches()?;
-        let mut all = Vec::new();
+        let (mut all, mut is_all) = (Vec::new(), foreign.is_empty());
         for record in records.into_iter().filter(|r| r.content.is_some() && only(r)) {
-            match self.manifest_of(&record)?.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
+            let manifest = match self.manifest_of(&record) {
+                Err(Error::Io { path, source, .. }) if tidecast_paths::is_failing(&source) => {
+                    is_all = false;
+                    let unread = Unread::new(&path, &source, vec![record.id]);
+                    // Also looked at twice in one check.
+                    if !report.unread.contains(&unread) {
+                        report.unread.push(unread);
+                    }
+                    continue;
+                }
+                read => read?,
+            };
+            match manifest.and_then(|m| Some((Parts::of(&m).ok()?, m))) {
                 Some((parts, manifest)) => all.push(Checked { record: Arc::new(record), manifest, parts }),
                 None => {
                     if record.state != State::Invalid {
                         self.invalidate(record.id, NO_MANIFEST)?;
                         self.conceal(record.id)?;
                     }
-                    // Also looked at twice in one check.
                     if !report.invalid.contains(&record.id) {
                         report.invalid.push(record.id);
                     }
                 }
             }
         }
-        Ok((all, !foreign.is_empty()))
+        Ok((all, is_all))
     }
 
     /// Whether an object is what its key says.
@@ -255,26 +219,22 @@ impl Depot {
         (key, len): (&ObjectKey, u64),
         depth: Depth,
         bytes: &mut u64,
-    ) -> Result<bool, Error> {
+    ) -> Result<Look, Error> {
         let path = self.0.layout.object(key);
-        let file = match near.open(&path) {
-            // That we have no more room for it says nothing about it.
-            Err(e) if tidecast_paths::is_exhausted(&e) => return Err(e).at("open", &path),
-            Err(_) => return Ok(false),
-            Ok(file) => file,
+        let (file, meta) = match near.open(&path).and_then(|file| file.metadata().map(|meta| (file, meta))) {
+            Err(e) => return Look::failed(e, "open", &path),
+            Ok(opened) => opened,
         };
-        let meta = file.metadata().at("look at", &path)?;
         if meta.len() != len {
-            return Ok(false);
+            return Ok(Look::Wrong);
         }
         if depth == Depth::Names {
-            return Ok(true);
+            return Ok(Look::Right);
         }
         *bytes += len;
-        // What cannot be read is as bad as what is wrong.
         match root_of(&file, len) {
-            Err(e) if tidecast_paths::is_exhausted(&e) => Err(e).at("read", &path),
-            root => Ok(root.is_ok_and(|root| root == key.root)),
+            Err(e) => Look::failed(e, "read", &path),
+            Ok(root) => Ok(if root == key.root { Look::Right } else { Look::Wrong }),
         }
     }
 

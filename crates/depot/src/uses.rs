@@ -162,8 +162,12 @@ impl Uses {
         let (mut all, dir) = (BTreeMap::new(), layout.uses());
         for name in layout.names(&dir)? {
             let path = dir.join(&name);
-            let read = || serde_json::from_slice(&layout.read(&path).ok()?).ok();
-            match name.to_str().and_then(UseId::parse).zip(read()) {
+            let read = match layout.read(&path) {
+                // Who uses what is not known while the disk fails: what is used might be evicted.
+                Err(error) if error.is_of_host() => return Err(error),
+                read => read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()),
+            };
+            match name.to_str().and_then(UseId::parse).zip(read) {
                 Some((id, what)) => drop(all.insert(id, Held { what, active: u64::MAX })),
                 // Cut short by a power cut: its process is gone as well.
                 None => layout.remove_file(&path)?,

@@ -57,6 +57,27 @@ pub fn is_exhausted(e: &std::io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| short.contains(&e))
 }
 
+/// Whether an operation failed because the disk or the server below a file system does: that is a trouble of this host, too, and another
+/// attempt may succeed.
+#[must_use]
+pub fn is_failing(e: &std::io::Error) -> bool {
+    let words = [
+        Errno::IO,
+        Errno::REMOTEIO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::NOMEDIUM,
+        Errno::BADMSG,
+        Errno::UCLEAN,
+        Errno::STALE,
+        Errno::TIMEDOUT,
+        Errno::NOTCONN,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+    ];
+    Errno::from_io_error(e).is_some_and(|e| words.contains(&e))
+}
+
 /// Whether an operation failed because a symbolic link stands on its path.
 #[must_use]
 pub fn is_link(e: &std::io::Error) -> bool {

@@ -173,6 +173,7 @@ pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<Checked> 
     let act = Act::on(&daemon, &caller, "fsck", "");
     let words = |report: &Checked| match (report.clean, report.lost) {
         (true, _) => "clean".into(),
+        (false, 0) if !report.unread.is_empty() => "unread".into(),
         (false, 0) => "repaired".into(),
         _ => "damaged".into(),
     };

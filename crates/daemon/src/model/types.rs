@@ -409,6 +409,20 @@ pub struct Checked {
     pub invalid: Vec<String>,
     /// Things in the store that belonged to nothing, removed.
     pub orphans: u64,
+    /// Files that this host could not read; their caches stay as they are.
+    pub unread: Vec<Unread>,
+}
+
+/// A file of the store that this host could not read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unread {
+    /// Its path.
+    pub path: String,
+    /// What the system says.
+    pub why: String,
+    /// The caches that have it.
+    pub caches: Vec<String>,
 }
 
 /// What became of an administrator's wish at one host.

@@ -21,7 +21,7 @@ use crate::links::link::Link;
 use crate::model::api_error::ApiError;
 use crate::model::message::{Answer, Ask, Want};
 use crate::model::name::CacheName;
-use crate::model::types::Checked;
+use crate::model::types::{Checked, Unread};
 use crate::transfer::fetch;
 use crate::transfer::grant::Grant;
 use crate::transfer::requests::{Failed, Stand};
@@ -57,6 +57,7 @@ impl Daemon {
             views: self.names_of(&report.views),
             restored: self.names_of(&report.restored),
             orphans: report.orphans,
+            unread: report.unread.iter().map(|unread| self.unread(unread)).collect(),
             ..Checked::default()
         };
         for id in report.invalid {
@@ -164,6 +165,13 @@ impl Daemon {
             tracing::warn!(cache = record.full_name(), why = outcome, "a damaged cache is not repaired");
             checked.invalid.push(record.full_name());
         }
+    }
+
+    /// What could not be read, told once in the log, too: its disk needs looking after.
+    fn unread(&self, unread: &tidecast_depot::Unread) -> Unread {
+        let (path, why) = (unread.path.display().to_string(), unread.why.clone());
+        tracing::warn!(path, why, "a file of the store cannot be read; its caches stay as they are");
+        Unread { path, why, caches: self.names_of(&unread.caches) }
     }
 
     fn names_of(&self, ids: &[CacheId]) -> Vec<String> {
