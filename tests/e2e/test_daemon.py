@@ -435,3 +435,15 @@ def test_the_plugin_reads_urls_as_urls(host, tmp_path, monkeypatch, job):
         done, (said,) = starter.given(f'[ Url = "tidecast://head/odd/{path}"; LocalFileName = "{starter.dir / "bad"}" ]')
         assert done.returncode and "TransferSuccess = false" in said and not os.path.lexists(starter.dir / "bad"), said
     assert starter.given(f'[ Url = "TIDECAST://he%61d/od%64%401/100%25"; LocalFileName = "{starter.dir / "last"}" ]')[0].returncode == 0
+
+
+def test_a_get_that_is_cut_off_says_for_what_it_waited(site, data):
+    origin, node = site.host("head"), site.host("node1")
+    origin.create("nt", data)
+    origin("admin", "pause")
+    run = node.run("cache", "get", "head/nt", "--json")
+    run.until("it waits", lambda: any("nothing of head/nt" in event.get("message", "") for event in run.events()))
+    run.process.send_signal(signal.SIGINT)
+    run.exits(3)
+    assert "interrupted before head/nt was here: " in run.last("error")["message"]
+    assert "goes on" in run.last("error")["message"]

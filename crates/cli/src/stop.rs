@@ -77,6 +77,17 @@ impl Stop {
     }
 }
 
+/// Work that a signal may end at any moment: then the last line says so.
+pub(crate) async fn or_cut<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let stop = Stop::listen()?;
+    tokio::select! {
+        // What has ended at the same moment is done.
+        biased;
+        done = work => done,
+        () = stop.wait() => Err(Failure::cut("interrupted")),
+    }
+}
+
 /// A runtime over `threads` (0: one for each core), and `work` on it.
 pub(crate) fn block_on<T>(
     threads: usize,

@@ -5,11 +5,12 @@ use serde_json::json;
 use std::time::Duration;
 use tidecast_daemon::api::types::{Came, Checked, Limit, Limits, Ruled, Status};
 use tidecast_daemon::client::Client;
+use tidecast_text::escaped;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
-use crate::stop::block_on;
+use crate::stop::{block_on, or_cut};
 use crate::units::{Size, Span, count};
 
 /// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         What::Fsck => &here,
     };
     let elsewhere = at.all || at.host.is_some();
-    block_on(context.threads(), async {
+    let work = async {
         let (word, limit) = match &args.what {
             What::Status(_) if elsewhere => ("status", Limit::default()),
             What::Status(_) => {
@@ -146,7 +147,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let path = format!("/v1/admin/{word}");
         let status: Status = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
         tell(&status, reporter)
-    })
+    };
+    block_on(context.threads(), or_cut(work))
 }
 
 /// A line for each host; it is a failure if one has not done it.
@@ -234,11 +236,22 @@ fn checked(report: &Checked, reporter: &Reporter) -> Outcome {
     let fields = object(json!(report));
     // What an older daemon does not say of it.
     let lost = (*lost).max(report.bad);
+    for unread in &report.unread {
+        let (path, caches) = (escaped(&unread.path), unread.caches.join(", "));
+        reporter.warning(&format!("cannot read {path}: {}; of {caches}, which stay as they are", unread.why));
+    }
     if report.clean {
         reporter.result(&format!("{what}: clean"));
         return Ok(fields);
     }
     let what = format!("{what}: {damaged} damaged, {repaired} repaired, {lost} lost");
+    if lost == 0 && report.invalid.is_empty() && !report.unread.is_empty() {
+        let unread = count(report.unread.len() as u64, "file");
+        let error = anyhow::anyhow!(
+            "{what}; {unread} could not be read: check the disk of this host, then run tidecast admin fsck again"
+        );
+        return Err(Failure::from(error).with(fields));
+    }
     if lost == 0 && report.invalid.is_empty() {
         reporter.result(&what);
         return Ok(fields);

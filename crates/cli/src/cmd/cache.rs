@@ -20,7 +20,7 @@ use tidecast_daemon::name::CacheName;
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
-use crate::stop::block_on;
+use crate::stop::{block_on, or_cut};
 use crate::units::{Size, Span};
 
 /// Keep data where the jobs are: make, get and manage caches
@@ -100,7 +100,7 @@ struct Ask {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let ask = Ask { client: Client::new(&daemon::to_ask_or_start(context)?) };
-    block_on(context.threads(), async {
+    let work = async {
         match &args.what {
             What::Create(args) => create::run(args, &ask, reporter).await,
             What::Ls(args) => list::ls(args, &ask, reporter).await,
@@ -124,7 +124,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             What::Where(args) => holders(args, &ask, reporter).await,
             What::History(args) => history(args, &ask, reporter).await,
         }
-    })
+    };
+    match &args.what {
+        // It says for what it waited.
+        What::Get(_) => block_on(context.threads(), work),
+        _ => block_on(context.threads(), or_cut(work)),
+    }
 }
 
 impl Ask {

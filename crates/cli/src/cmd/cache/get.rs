@@ -14,6 +14,7 @@ use super::place::bind;
 use super::{Ask, Away, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
+use crate::stop::{Stop, or_cut};
 use crate::units::{Size, Span, count};
 
 /// The daemon is asked again after so long at most, seconds.
@@ -73,18 +74,39 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         .as_ref()
         .map(|dir| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display())));
     let dir = dir.transpose()?;
-    let ready = fetch(args, ask, reporter).await?;
+    let (stop, mut why) = (Stop::listen()?, None);
+    let ready = tokio::select! {
+        ready = fetch(args, ask, &mut why, reporter) => Some(ready?),
+        () = stop.wait() => None,
+    };
+    let Some(ready) = ready else {
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        let error =
+            anyhow!("interrupted before {} was here{why}; the same command goes on from here", args.name);
+        return Err(Failure::new(Code::Cut, error));
+    };
+    or_cut(hand_out(args, &ready, dir.as_deref(), ask, reporter)).await
+}
+
+/// Gives what is here to whoever asked.
+async fn hand_out(
+    args: &Args,
+    ready: &Ready,
+    dir: Option<&Path>,
+    ask: &Ask,
+    reporter: &mut Reporter,
+) -> Outcome {
     if let Some(why) = &ready.older {
         reporter.warning(why);
     }
-    let made = match &dir {
+    let made = match dir {
         None => {
             if let Err(why) = materialize::sees(&ready.info) {
                 reporter.note(&format!("{why}; --to DIR makes a copy there"));
             }
             ready.path()?.to_owned()
         }
-        Some(dir) => make(args, &ready, dir, ask, reporter).await?,
+        Some(dir) => make(args, ready, dir, ask, reporter).await?,
     };
     reporter.clear();
     reporter.result_path(&made);
@@ -164,8 +186,13 @@ impl Ready {
     }
 }
 
-/// Asks until it is here.
-async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready, Failure> {
+/// Asks until it is here; `reason`: what it waits for, by the last answer.
+async fn fetch(
+    args: &Args,
+    ask: &Ask,
+    reason: &mut Option<String>,
+    reporter: &mut Reporter,
+) -> Result<Ready, Failure> {
     let (began, job) = (Instant::now(), crate::batch::job());
     let mut away = Away::new(args.wait.map(|wait| wait.0));
     loop {
@@ -181,6 +208,7 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
                     let error = anyhow!("{} is not here after {}: {error}", args.name, Span(began.elapsed()));
                     return Err(Failure { code: Code::Cut, error, fields: Map::new() });
                 }
+                *reason = Some(error.to_string());
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
@@ -192,6 +220,7 @@ async fn fetch(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Result<Ready,
                 return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()), older });
             }
             Got::Wait { why, bytes, total } => {
+                *reason = Some(why.clone()).filter(|why| !why.is_empty());
                 if bytes == 0 && began.elapsed() >= UNTOLD {
                     let text = format!("nothing of {} has come yet: {why}", args.name);
                     reporter.silence(&text, object(json!({ "reason": why })));
