@@ -27,7 +27,9 @@ fn of(name: &[u8]) -> Result<PathBuf, Error> {
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).or_else(own);
         return home.ok_or_else(|| Error::Usage("~: who runs this has no home".into()));
     }
-    let user = User::from_name(&name).ok().flatten();
+    // A directory service that does not answer is not one that has no such user.
+    let unknown = |e| Error::Usage(format!("cannot look up the user {}: {e}", escaped(&*name)));
+    let user = User::from_name(&name).map_err(unknown)?;
     let none = || {
         let name = escaped(&*name);
         Error::Usage(format!("there is no user {name} whose home ~{name} would be; of a file say ./~{name}"))
