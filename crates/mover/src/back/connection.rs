@@ -25,7 +25,7 @@ pub(crate) const OPENING: Duration = Duration::from_secs(10);
 /// A side from which something must come every second is taken for lost after so long a silence.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// A round trip that is longer is no local network's.
-const FAR: Duration = Duration::from_millis(5);
+pub(crate) const FAR: Duration = Duration::from_millis(5);
 /// What the kernel may hold of a stream beyond what is on its way: more would go to a stream that has become slow.
 const UNSENT: u32 = 1 << 20;
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::meter::Tick;
+use crate::part::BLOCK;
 
 /// What holds a copy up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -211,6 +212,10 @@ impl Climber {
 
 /// Blocks in memory at most, unless said otherwise: 64 MiB.
 const POOL: usize = 16;
+/// On long ways there may be more, one for each thread: a stream that a round trip holds up has its block for long, and one that has none
+/// sends nothing. At most a sixteenth of the memory that this host has to spare when the session begins, and 512 MiB.
+const FAR_POOL: usize = 128;
+const FAR_SHARE: u64 = 16;
 /// Blocks beyond one for each thread, to begin with.
 const SPARE: usize = 2;
 /// Seconds of a tick for which some must wait for blocks while others wait for work, so that more blocks may help.
@@ -223,6 +228,8 @@ pub(crate) struct Room {
     /// None: what was said holds.
     spare: Option<Climber>,
     now: usize,
+    /// How many there may be on a long way.
+    most: usize,
     before: Tick,
 }
 
@@ -230,11 +237,8 @@ impl Room {
     /// So many if it was said, else as many as these threads want.
     pub(crate) fn new(said: Option<usize>, threads: usize) -> Self {
         let spare = said.is_none().then(|| Climber::new(SPARE, SPARE, POOL, true, STEP));
-        Self { spare, now: said.unwrap_or(Self::of(threads, SPARE)), before: Tick::default() }
-    }
-
-    fn of(threads: usize, spare: usize) -> usize {
-        (threads + spare).min(POOL)
+        let now = said.unwrap_or((threads + SPARE).min(POOL));
+        Self { spare, now, most: far_pool(), before: Tick::default() }
     }
 
     /// How many blocks there should be.
@@ -244,15 +248,30 @@ impl Room {
 
     /// One tick later, after which `bytes` more came through; `idle` says of what happened meanwhile for how long those waited who
     /// take full blocks.
-    pub(crate) fn tick(&mut self, tick: Tick, bytes: u64, idle: impl Fn(&Tick) -> f64) -> usize {
+    pub(crate) fn tick(
+        &mut self,
+        tick: Tick,
+        bytes: u64,
+        is_far: bool,
+        idle: impl Fn(&Tick) -> f64,
+    ) -> usize {
         let meanwhile = since(&tick, &self.before);
         self.before = tick;
         if let Some(spare) = &mut self.spare {
             let starves = meanwhile.pool.min(idle(&meanwhile)) > BOTH_WAIT;
-            self.now = Self::of((tick.fronts + tick.streams) as usize, spare.tick(bytes, starves));
+            let most = if is_far { self.most } else { POOL };
+            self.now = ((tick.fronts + tick.streams) as usize + spare.tick(bytes, starves)).min(most);
         }
         self.now
     }
+}
+
+/// The most blocks on a long way, by the memory that can be had without swapping.
+fn far_pool() -> usize {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    usize::try_from(kib * 1024 / FAR_SHARE / BLOCK as u64).unwrap_or(FAR_POOL).clamp(POOL, FAR_POOL)
 }
 
 #[cfg(test)]
@@ -306,7 +325,7 @@ mod tests {
             for _ in 0..60 {
                 tick.pool += 0.5;
                 tick.stream_idle += if both_wait { 0.5 } else { 0.0 };
-                room.tick(*tick, rate(room.blocks()), |t| t.stream_idle);
+                room.tick(*tick, rate(room.blocks()), false, |t| t.stream_idle);
             }
         };
         // Whoever waits for blocks only because those are slow who take them gets no more.
@@ -321,6 +340,15 @@ mod tests {
         tick.streams = 64;
         pass(&mut room, &mut tick, true, |n| 100 * n as u64);
         assert_eq!(room.blocks(), POOL);
+        // On a long way each has one, as far as memory goes.
+        room.most = 128;
+        assert_eq!(
+            room.tick(tick, 1000, true, |t| t.stream_idle),
+            2 + 64 + room.spare.as_ref().map_or(0, |spare| spare.now)
+        );
+        room.most = 40;
+        assert_eq!(room.tick(tick, 1000, true, |t| t.stream_idle), 40);
+        assert_eq!(room.tick(tick, 1000, false, |t| t.stream_idle), POOL);
         let mut said = Room::new(Some(3), 4);
         pass(&mut said, &mut tick, true, |n| 100 * n as u64);
         assert_eq!(said.blocks(), 3);

@@ -1,5 +1,6 @@
 //! Where the time goes: what the threads of one end do and wait for, summed up by kind.
 
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -27,6 +28,7 @@ const KINDS: usize = 5;
 pub(crate) struct Meter {
     spent: [AtomicU64; KINDS],
     bytes: AtomicU64,
+    came: AtomicU64,
 }
 
 /// The meter, and what else is worth knowing, at one moment; all counted from the start.
@@ -42,8 +44,11 @@ pub struct Tick {
     pub stream_idle: f64,
     /// Seconds that streams sent or received.
     pub network: f64,
-    /// Bytes of payload through the streams.
+    /// Bytes of payload through the streams, in whole blocks.
     pub bytes: u64,
+    /// The same of a receiver, with what has come of blocks that are under way: on slow streams a block takes seconds.
+    #[serde(default)]
+    pub came: u64,
     /// Threads of the front now.
     pub fronts: u32,
     /// Streams now.
@@ -70,6 +75,11 @@ impl Meter {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Counts the block that is read from `from` while it comes. What was counted of one that breaks off is taken back.
+    pub(crate) fn arriving<'m, R: Read>(&'m self, from: &'m mut R) -> Arriving<'m, R> {
+        Arriving { from, meter: self, counted: 0 }
+    }
+
     /// All that was counted.
     pub(crate) fn tick(&self) -> Tick {
         let seconds = |doing: Doing| self.spent[doing as usize].load(Relaxed) as f64 / 1e9;
@@ -80,7 +90,63 @@ impl Meter {
             stream_idle: seconds(Doing::Stream),
             network: seconds(Doing::Network),
             bytes: self.bytes.load(Relaxed),
+            came: self.came.load(Relaxed),
             ..Tick::default()
         }
+    }
+}
+
+/// A block that is under way.
+pub(crate) struct Arriving<'m, R> {
+    from: &'m mut R,
+    meter: &'m Meter,
+    counted: u64,
+}
+
+impl<R> Arriving<'_, R> {
+    /// All of it has come: so many bytes of payload. Its table, which was counted too, is none of them.
+    pub(crate) fn whole(mut self, payload: usize) {
+        self.meter.came.fetch_add(payload as u64, Relaxed);
+        self.take_back();
+    }
+
+    fn take_back(&mut self) {
+        self.meter.came.fetch_sub(std::mem::take(&mut self.counted), Relaxed);
+    }
+}
+
+impl<R: Read> Read for Arriving<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buf)?;
+        self.counted += read as u64;
+        self.meter.came.fetch_add(read as u64, Relaxed);
+        Ok(read)
+    }
+}
+
+impl<R> Drop for Arriving<'_, R> {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_counts_at_once_and_what_breaks_off_not_at_all() {
+        let meter = Meter::default();
+        let mut from = [0; 100].as_slice();
+        let mut whole = meter.arriving(&mut from);
+        whole.read_exact(&mut [0; 60]).unwrap();
+        assert_eq!(meter.tick().came, 60);
+        whole.whole(50);
+        assert_eq!(meter.tick().came, 50);
+        let mut broken = meter.arriving(&mut from);
+        broken.read_exact(&mut [0; 30]).unwrap();
+        assert_eq!(meter.tick().came, 80);
+        drop(broken);
+        assert_eq!(meter.tick().came, 50);
     }
 }

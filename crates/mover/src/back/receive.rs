@@ -1,6 +1,7 @@
 //! The receiving end: streams, writers, and what goes back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
 use super::send::{TICK, cores};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use super::wire::is_far;
 use crate::block::{Leased, Pool};
 use crate::error::Error;
 use crate::job::{Sink, Walked, Want, Written};
@@ -70,6 +72,8 @@ struct Receiver<'s, S: Sink> {
 #[derive(Default)]
 struct State {
     done: Done,
+    /// Numbers of blocks that have come and are not written: one that comes again, as its stream broke, need not.
+    held: HashSet<u64>,
     /// What is to be said next.
     acks: Vec<u64>,
     wants: Vec<(u64, Want)>,
@@ -152,14 +156,16 @@ impl<S: Sink> Receiver<'_, S> {
             if options.fronts.is_none() {
                 let had = self.writers.load(SeqCst);
                 let starves = now.pool - before.pool > now.network - before.network;
-                let wanted = climber.tick(now.bytes - before.bytes, starves);
+                let wanted = climber.tick(now.came.saturating_sub(before.came), starves);
                 self.writers.store(wanted, SeqCst);
                 for n in had..wanted {
                     scope.spawn(move || self.write(n));
                 }
                 self.full.wake();
             }
-            self.pool.set_limit(room.tick(now, now.bytes - before.bytes, |tick| tick.front_idle));
+            let is_far = is_far(self.link.wires().into_iter());
+            let came = now.came.saturating_sub(before.came);
+            self.pool.set_limit(room.tick(now, came, is_far, |tick| tick.front_idle));
             before = now;
             let written = self.sink.written();
             let ending = self.state.lock().end.is_some();
@@ -223,18 +229,33 @@ impl<S: Sink> Receiver<'_, S> {
                 if self.heed(read_message(from, &header)?) {
                     return Ok(());
                 }
-            } else if self.state.lock().done.has(header.number) {
-                self.acknowledge(header.number);
+            } else if self.is_known(header.number) {
                 skip_block(from, &header)?;
             } else {
                 let Some(mut block) = self.meter.time(Doing::Pool, || self.pool.take()) else {
                     return Ok(());
                 };
-                self.meter.time(Doing::Network, || read_block(from, &header, &mut block))?;
+                let mut arriving = self.meter.arriving(from);
+                self.meter.time(Doing::Network, || read_block(&mut arriving, &header, &mut block))?;
+                arriving.whole(block.len);
                 self.meter.moved(block.len);
-                self.full.push(block);
+                // It may have come on two streams at once.
+                if !self.is_known(block.number) && self.state.lock().held.insert(block.number) {
+                    self.full.push(block);
+                }
             }
         }
+    }
+
+    /// Whether a block need not come: it is written, which is said again, or waits for its writer.
+    fn is_known(&self, number: u64) -> bool {
+        let state = self.state.lock();
+        if !state.done.has(number) {
+            return state.held.contains(&number);
+        }
+        drop(state);
+        self.acknowledge(number);
+        true
     }
 
     /// True when the sender has no more to say.
@@ -269,7 +290,10 @@ impl<S: Sink> Receiver<'_, S> {
             match self.meter.time(Doing::Front, || self.sink.write(number, &block)) {
                 Ok(None) => self.acknowledge(block.number),
                 Ok(Some(want)) => {
-                    self.state.lock().wants.push((block.number, want));
+                    let mut state = self.state.lock();
+                    state.held.remove(&block.number);
+                    state.wants.push((block.number, want));
+                    drop(state);
                     self.changed.notify_all();
                 }
                 Err(e) => return self.failure.set(e),
@@ -279,6 +303,7 @@ impl<S: Sink> Receiver<'_, S> {
 
     fn acknowledge(&self, number: u64) {
         let mut state = self.state.lock();
+        state.held.remove(&number);
         state.done.add(number);
         state.acks.push(number);
         drop(state);
@@ -324,12 +349,7 @@ impl<S: Sink> Receiver<'_, S> {
         let mut next = Instant::now() + TICK;
         loop {
             let (acks, wants, finished) = self.news(next);
-            if !acks.is_empty() {
-                write_message(to, &Return::Done(acks))?;
-            }
-            for (number, want) in wants {
-                write_message(to, &Return::Want(number, want))?;
-            }
+            self.answers(to, acks, wants)?;
             if let Some(text) = self.failure.text() {
                 return write_message(to, &Return::Failed(text));
             }
@@ -345,6 +365,27 @@ impl<S: Sink> Receiver<'_, S> {
                 return Ok(());
             }
         }
+    }
+
+    /// Acknowledges and answers. What this connection does not take any more is for the one that comes after it.
+    fn answers(&self, to: &mut impl Write, acks: Vec<u64>, wants: Vec<(u64, Want)>) -> std::io::Result<()> {
+        let done = (!acks.is_empty()).then_some(Return::Done(acks));
+        let wants = wants.into_iter().map(|(number, want)| Return::Want(number, want));
+        let mut messages = done.into_iter().chain(wants);
+        while let Some(message) = messages.next() {
+            if let Err(e) = write_message(to, &message) {
+                let mut state = self.state.lock();
+                for unsaid in std::iter::once(message).chain(messages) {
+                    match unsaid {
+                        Return::Done(numbers) => state.acks.extend(numbers),
+                        Return::Want(number, want) => state.wants.push((number, want)),
+                        _ => {}
+                    }
+                }
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// What there is to say, at the latest at that time.

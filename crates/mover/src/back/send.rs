@@ -18,7 +18,7 @@ use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
 use super::rate::{Allowed, Rate};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
-use super::wire::Wires;
+use super::wire::{Wires, is_far};
 use crate::block::{Leased, Pool};
 use crate::error::Error;
 use crate::job::{Source, Want, Written};
@@ -34,8 +34,10 @@ const JOBS: usize = 32;
 const ASKED: usize = 64;
 /// What one that asks counts among the open ones of [`Source::most_open`]: all that it asks for may be wanted.
 const ANSWER: u64 = 4;
-/// Blocks that are sent and not acknowledged: their jobs are in memory.
+/// Blocks that are sent and not acknowledged, at least: their jobs are in memory.
 const UNDER_WAY: usize = 192;
+/// And for each block of the pool, which grows on long ways: what is in the kernel, on its way, and in the hands of the receiver.
+const FOR_EACH: usize = 4;
 
 /// Sends all that `source` has, to the end that `link` leads to.
 ///
@@ -229,9 +231,11 @@ impl<S: Source> Sender<'_, S> {
         {
             limit = Limit::Rate;
         }
-        let wire = control.wires.weigh(self.link.wires().into_iter());
-        let bytes = there.bytes.saturating_sub(control.bytes);
-        control.bytes = there.bytes;
+        let wires = self.link.wires();
+        let is_far = is_far(wires.iter().copied());
+        let wire = control.wires.weigh(wires.into_iter());
+        let bytes = there.came.saturating_sub(control.bytes);
+        control.bytes = there.came;
         let (ending, is_through) = {
             let state = self.state.lock();
             (state.walked && self.tasks.is_empty(), state.walked && state.open == 0)
@@ -257,7 +261,7 @@ impl<S: Source> Sender<'_, S> {
             }
             self.tasks.wake();
         }
-        self.pool.set_limit(control.room.tick(here, bytes, |tick| tick.stream_idle));
+        self.pool.set_limit(control.room.tick(here, bytes, is_far, |tick| tick.stream_idle));
         if options.streams.is_none() {
             self.link.want(control.streams.tick(bytes, limit == Limit::Network));
         }
@@ -290,9 +294,10 @@ impl<S: Source> Sender<'_, S> {
     /// Gives the readers a job of the walk, when there is room.
     fn emit(&self, job: S::Job) -> bool {
         let asks = self.source.asks(&job);
+        let under_way = UNDER_WAY.max(FOR_EACH * self.pool.limit());
         let mut state = self.state.lock();
         while (asks && state.asked >= ASKED)
-            || state.sent.len() >= UNDER_WAY
+            || state.sent.len() >= under_way
             || state.open.saturating_add(ANSWER * state.asked as u64) >= self.source.most_open()
         {
             if self.failure.is_set() || state.finished.is_some() {

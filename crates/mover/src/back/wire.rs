@@ -9,6 +9,8 @@ use nix::{getsockopt_impl, libc, sockopt_impl};
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
+use super::connection::FAR;
+
 /// As much of `struct tcp_info` as Linux has since 4.10; a kernel that has less is not asked.
 const LENGTH: usize = 192;
 
@@ -33,6 +35,9 @@ pub struct Wire {
     pub buffer_limited: f64,
     /// The most that was under way on one stream, bytes.
     pub under_way: u64,
+    /// The least round trip of one of these, seconds: without what queues on a full path.
+    #[serde(skip)]
+    pub least_round_trip: f64,
     /// The send buffer of one stream, bytes.
     pub send_buffer: u64,
     /// Segments sent, and sent again.
@@ -67,6 +72,7 @@ impl Wire {
         Self {
             streams: 1,
             round_trip: seconds(u32_at(68).into()),
+            least_round_trip: seconds(u32_at(148).into()),
             busy: seconds(u64_at(168)),
             window_limited: seconds(u64_at(176)),
             buffer_limited: seconds(u64_at(184)),
@@ -77,6 +83,12 @@ impl Wire {
             acknowledged: u64_at(120),
         }
     }
+}
+
+/// Whether the other end is far away by all of these streams.
+pub(crate) fn is_far(streams: impl Iterator<Item = (usize, Wire)>) -> bool {
+    let least = streams.map(|(_, wire)| wire.least_round_trip).fold(f64::INFINITY, f64::min);
+    least.is_finite() && least > FAR.as_secs_f64()
 }
 
 fn is_known() -> bool {
@@ -147,6 +159,14 @@ mod tests {
         // The SYN counts too in older kernels.
         assert!((5000..=5001).contains(&wire.acknowledged), "{wire:?}");
         assert!(wire.segments > 0 && wire.round_trip > 0.0 && wire.send_buffer > 0, "{wire:?}");
+    }
+
+    #[test]
+    fn an_end_is_far_if_no_stream_is_short() {
+        let wire = |least_round_trip| (1, Wire { least_round_trip, ..Wire::default() });
+        assert!(is_far([wire(0.05), wire(0.1)].into_iter()));
+        assert!(!is_far([wire(0.05), wire(0.0002)].into_iter()));
+        assert!(!is_far(std::iter::empty()));
     }
 
     #[test]

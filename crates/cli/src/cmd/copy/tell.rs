@@ -29,13 +29,13 @@ pub(super) fn snapshot(progress: &Progress) -> Snapshot {
     Snapshot { stage: "copy", bytes, sent: bytes, total, copy, ..Snapshot::default() }
 }
 
-/// Bytes that have come, of so many (0: not known). What is acknowledged on the wire and not yet written is blocks under way:
-/// a slow link takes seconds for each.
+/// Bytes that have come, of so many (0: not known), with those of blocks under way: a slow link takes seconds for each.
 pub(super) fn moved(progress: &Progress, total: u64) -> u64 {
     let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));
     let most = progress.bytes.saturating_add(blocks * BLOCK as u64);
     let most = if total > 0 { most.min(total.max(progress.bytes)) } else { most };
-    progress.wire.acknowledged.clamp(progress.bytes, most)
+    // The receiver knows; which of the two it is, is not known here.
+    progress.here.came.max(progress.there.came).clamp(progress.bytes, most)
 }
 
 fn name(limit: Limit) -> &'static str {
