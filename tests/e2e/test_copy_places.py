@@ -2,6 +2,8 @@
 import os
 import re
 import pathlib
+import socket
+import stat
 import subprocess
 
 import pytest
@@ -252,3 +254,93 @@ def test_progress_counts_what_moves_and_names_the_limit_that_was_set(here, tmp_p
     assert {e["limit"] for e in end.events() if e["event"] == "progress" and "limit" in e} & {"--limit"}
     limits = end.last("done")["limits"]
     assert limits["rate"] > limits["network"] + limits["reading"] + limits["writing"], limits
+
+
+def streamed(start, here, tmp_path, *words, code=0):
+    """What a copy writes to standard output, and how it ended."""
+    command = " ".join(map(str, [here.program, "copy", *words]))
+    run = start(["sh", "-c", f"{command} > {tmp_path}/read"], env=here.env)
+    run.exits(code)
+    return (tmp_path / "read").read_bytes(), run
+
+
+@pytest.mark.parametrize("way", ["ssh", "via-ssh", "server"])
+def test_a_file_of_another_host_goes_to_a_pipe_in_order(way, here, start, server, ssh, tmp_path):  # noqa: F811
+    """Many blocks, so that they come in another order than they are written; and a hole."""
+    served = tmp_path / "served"
+    served.mkdir()
+    data = os.urandom(45 << 20)
+    (served / "big").write_bytes(data)
+    with (served / "sparse").open("wb") as file:
+        file.write(data[:5])
+        file.truncate(30 << 20)
+        file.seek(0, 2)
+        file.write(data[:9])
+    (served / "empty").touch()
+    (served / "link").symlink_to("big")
+    at, flags = (server(), ()) if way == "server" else (f"host:{served}/", ssh)
+    flags = (*flags, "--via", "ssh") if way == "via-ssh" else flags
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = here.run("--json", "copy", at + "big", pipe, *flags)
+    start(["sh", "-c", f"cat {pipe} > {tmp_path}/read"]).ok()
+    assert writer.ok().last("done")["bytes_copied"] == len(data)
+    assert (tmp_path / "read").read_bytes() == data and pipe.is_fifo()
+    for name in ("sparse", "empty", "link"):
+        assert streamed(start, here, tmp_path, at + name, "-", *flags)[0] == (served / name).read_bytes()
+
+
+def test_what_cannot_go_to_a_pipe_is_said(here, start, ssh, tmp_path):  # noqa: F811
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "big").write_bytes(os.urandom(60 << 20))
+    os.mkfifo(tmp_path / "fifo")
+    for name, why in (("dir", "is a directory"), ("nothere", "No such file"), ("fifo", "no regular file")):
+        read, run = streamed(start, here, tmp_path, f"host:{tmp_path}/{name}", "-", *ssh, code=2 if name != "nothere" else 1)
+        assert read == b"" and why in run.err, (name, run.err)
+    # A reader that goes, and one that takes nothing any more.
+    command = " ".join(map(str, [here.program, "copy", f"host:{tmp_path}/big", "-", *ssh]))
+    run = start(["bash", "-c", f"{command} | head -c 100 > {tmp_path}/read; exit ${{PIPESTATUS[0]}}"], env=here.env)
+    run.exits(1)
+    assert "its reader has closed it" in run.err and (tmp_path / "read").read_bytes() == (tmp_path / "big").read_bytes()[:100]
+    pipe = os.open(tmp_path / "fifo", os.O_RDWR)
+    stuck = here.run("--json", "copy", f"host:{tmp_path}/big", tmp_path / "fifo", *ssh)
+    stuck.until("some of it", lambda: any(e.get("bytes", 0) > 0 for e in stuck.events()))
+    stuck.process.send_signal(2)
+    stuck.exits(3)
+    os.close(pipe)
+    # A local file needs no other host for that.
+    assert streamed(start, here, tmp_path, tmp_path / "big", "-")[0] == (tmp_path / "big").read_bytes()
+    assert "directory" in streamed(start, here, tmp_path, tmp_path / "dir", "-", code=1)[1].err
+    assert "takes one file" in streamed(start, here, tmp_path, tmp_path / "big", tmp_path / "dir", "-", code=2)[1].err
+    assert not os.path.lexists("-")
+    (tmp_path / "out").symlink_to("/proc/self/fd/1")
+    assert streamed(start, here, tmp_path, tmp_path / "big", tmp_path / "out")[0] == (tmp_path / "big").read_bytes()
+    assert (tmp_path / "out").is_symlink()
+
+
+def test_a_special_file_in_the_destination_gives_way_to_a_file_as_with_rsync(here, tmp_path):
+    """Also while somebody reads the pipe or listens at the socket."""
+    needs("rsync")
+    source = tmp_path / "src"
+    (source / "sub").mkdir(parents=True)
+    for name in ("fifo", "socket", "device", "sub/fifo"):
+        (source / name).write_text(name)
+    judged = {}
+    for judge in ("rsync", "tidecast"):
+        dest = tmp_path / judge
+        (dest / "sub").mkdir(parents=True)
+        os.mkfifo(dest / "fifo")
+        os.mkfifo(dest / "sub/fifo")
+        if os.geteuid() == 0:
+            os.mknod(dest / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(dest / "socket"))
+        reader = os.open(dest / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        if judge == "rsync":
+            subprocess.run(["rsync", "-a", f"{source}/", f"{dest}/"], check=True, timeout=60)
+        else:
+            assert done(here, f"{source}/", dest)["files_copied"] == 4
+        os.close(reader)
+        listener.close()
+        judged[judge] = {str(p.relative_to(dest)): p.is_file() and p.read_text() for p in dest.rglob("*") if not p.is_dir()}
+    assert judged["tidecast"] == judged["rsync"] == {name: name for name in ("fifo", "socket", "device", "sub/fifo")}

@@ -33,6 +33,9 @@ pub struct SendSpec {
     pub follow: Follow,
     /// What is mounted below a source: 1, its directories only; 2, not even these.
     pub one_file_system: u8,
+    /// It is one file for a receiver that writes in order ([`crate::sink::InOrder`]): little is under way at a time, and what cannot be read
+    /// ends the copy.
+    pub in_order: bool,
     /// Where it goes, if that is on the same host: then it is no part of the tree.
     pub dest: Option<OsString>,
     /// Instead of files: so many bytes of noise, in files of so many bytes.

@@ -37,6 +37,7 @@ mod output;
 mod own;
 mod resolve;
 mod root;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -44,9 +45,10 @@ mod tree;
 pub use attributes::Time;
 pub use file::{Copied, Lock, Scratch, fill, sync};
 pub use meta::{Kind, Meta};
-pub use output::{is_stdout, is_stream, output, pour};
+pub use output::{is_stdout, output};
 pub use resolve::mount_of;
 pub use root::{Root, last_there};
+pub use stream::{Stream, is_stream, pour};
 
 use rustix::io::Errno;
 

@@ -4,8 +4,8 @@
 //! a device is never replaced: the content is written to what the name leads to, as `cp` and a shell's `>` do. So are files
 //! whose directory takes no new file (a bind mount of one file, a directory of another user).
 
-use std::fs::{File, FileType};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +16,6 @@ use rustix::io::Errno;
 
 use crate::Root;
 
-/// Bytes read at a time.
-const POUR: usize = 1 << 20;
 /// How often a wait for a reader looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -38,49 +36,6 @@ pub fn output(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> bool) 
         Err(e) if path.exists() && takes_no_new_name(&e) => write_through(path, bytes, mode, is_over),
         done => done,
     }
-}
-
-/// Whether `path` is a pipe or a device, or a link to one: what is written there goes there in order, and replaces nothing.
-#[must_use]
-pub fn is_stream(path: &Path) -> bool {
-    let is = |kind: FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
-    std::fs::metadata(path).is_ok_and(|meta| is(meta.file_type()))
-}
-
-/// Writes the file `from` to the pipe or device `to`, in order, and returns its bytes; `wrote` hears how many are through.
-/// `is_over` ends the copy.
-///
-/// # Errors
-/// As [`output`]; also [`io::ErrorKind::InvalidInput`] for a `to` that is no pipe or device.
-pub fn pour(
-    from: &Path,
-    to: &Path,
-    is_over: &dyn Fn() -> bool,
-    wrote: &mut dyn FnMut(u64),
-) -> io::Result<u64> {
-    let mut source = File::open(from)?;
-    if !is_stream(to) {
-        return Err(Errno::INVAL.into());
-    }
-    let target = open(to, 0, is_over)?;
-    let mut buffer = vec![0; POUR];
-    let mut all = 0;
-    loop {
-        if is_over() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        let n = source.read(&mut buffer)?;
-        if n == 0 {
-            break;
-        }
-        send(&target, buffer.get(..n).unwrap_or_default(), is_over)?;
-        all += n as u64;
-        wrote(all);
-    }
-    if target.metadata()?.file_type().is_block_device() {
-        target.sync_all()?;
-    }
-    Ok(all)
 }
 
 /// Whether `path` leads to this process's standard output, as `/dev/stdout` does. What is written there must not be mixed with lines.
@@ -119,7 +74,7 @@ fn write_through(path: &Path, bytes: &[u8], mode: u32, is_over: &dyn Fn() -> boo
 }
 
 /// Opens what is there, or what a link leads to, for writing. A pipe is waited for until someone reads it.
-fn open(path: &Path, mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<File> {
+pub(crate) fn open(path: &Path, mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     loop {
         let opened = File::options()
@@ -145,7 +100,7 @@ fn open(path: &Path, mode: u32, is_over: &dyn Fn() -> bool) -> io::Result<File> 
 }
 
 /// Writes to a pipe or a device, whose reader may be slow.
-fn send(mut file: &File, mut bytes: &[u8], is_over: &dyn Fn() -> bool) -> io::Result<()> {
+pub(crate) fn send(mut file: &File, mut bytes: &[u8], is_over: &dyn Fn() -> bool) -> io::Result<()> {
     let pause = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
     while !bytes.is_empty() {
         match file.write(bytes) {
@@ -222,26 +177,6 @@ mod tests {
         });
         output(&pipe, &bytes, 0o666, &|| false).unwrap();
         assert!(reader.join().unwrap() == bytes && fs::metadata(&pipe).unwrap().file_type().is_fifo());
-    }
-
-    #[test]
-    fn a_file_is_poured_into_a_pipe_and_into_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, pipe, other) =
-            (dir.path().join("from"), dir.path().join("pipe"), dir.path().join("other"));
-        let bytes = vec![7; 3 * POUR + 1];
-        fs::write(&from, &bytes).unwrap();
-        fs::write(&other, "mine").unwrap();
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        assert!(is_stream(&pipe) && !is_stream(&other) && !is_stream(dir.path()));
-        pour(&from, &pipe, &|| true, &mut |_| ()).unwrap_err();
-        pour(&from, &other, &|| false, &mut |_| ()).unwrap_err();
-        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
-        let path = pipe.clone();
-        let reader = std::thread::spawn(move || fs::read(path).unwrap());
-        let mut seen = 0;
-        assert_eq!(pour(&from, &pipe, &|| false, &mut |n| seen = n).unwrap(), bytes.len() as u64);
-        assert!(reader.join().unwrap() == bytes && seen == bytes.len() as u64);
     }
 
     #[test]

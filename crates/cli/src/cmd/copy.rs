@@ -39,7 +39,7 @@ use crate::units::{Rate, Size, Span};
 /// SRC and DEST are as with rsync: paths of this host, `[user@]host:path` of one that ssh reaches (which needs tidecast too), or
 /// `tidecast://[KEY@]host:port/path` of a copy-server, in which KEY may be `@FILE` that has it or `-` for standard input (see --key). All attributes are kept; a slash at the end of a source directory means its
 /// contents, and what several such have, the first gives. Files that are there already, by size and time, stay (as with rsync; --checksum compares contents). Data goes in blocks of 4 MiB on encrypted connections of its own, so
-/// that ten thousand small files cost what one large one does. One file can be copied to a pipe or device of this host. What is interrupted goes on where it was when the command is given again.
+/// that ten thousand small files cost what one large one does. One file, of this host or another, can be copied to a pipe or device of this host, or to standard output (-). What is interrupted goes on where it was when the command is given again.
 /// Where a list of hosts that see the same files stands for a host, as dtn[1-4]:/data/ or tidecast://dtn[1-4]/data/, pairs of them divide the work: a quick one takes
 /// more, and the others do that of one that breaks. Flags of rsync mean what they mean to rsync: -a keeps everything, as no flag does; of -rlptgoD who names
 /// some keeps these alone (-rt: times, and no links, modes or owners). Those that ask for what is done anyway (-z, -P, -S, ...) change nothing; -h alone asks for help.
@@ -90,6 +90,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidecast copy /data/cmip6 store:/archive           # to host store, into /archive/cmip6
   tidecast copy store:'/archive/cmip6/*.nc' .        # and back
+  tidecast copy store:/archive/all.tar - | tar t     # one file to standard output
   tidecast copy --delete a:/data/ b:/mirror/         # from one host to another
   tidecast copy dtn[1-4]:/data/ dtn[5-8]:/archive/   # by four pairs of hosts at once
   tidecast copy --from-null 10GiB store:/tmp --to-null   # the network alone
@@ -213,6 +214,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         to,
         share: None,
         memory: None,
+        stream: None,
     };
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
@@ -228,8 +230,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if pairs.len() > 1 {
         return many::run(&job, &pairs, shown, context, reporter);
     }
-    if let Some(ends) = stream::ends(&job) {
-        return stream::run(ends, &job, context, reporter);
+    if let Some(to) = stream::end(&job) {
+        return stream::run(to, &job, context, reporter);
     }
     session::run(&job, shown, context, reporter)
 }
@@ -260,6 +262,11 @@ impl Args {
                 return Err(anyhow!("{} is the only path: what to copy, and where to?", to[0]));
             }
         };
+        if from.len() > 1 && to[0].path() == "-" && matches!(to[0], Place::Local(_)) {
+            return Err(anyhow!(
+                "standard output (-) takes one file; for a directory of this name write ./-"
+            ));
+        }
         let same = |other: &&Vec<Place>| {
             other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
         };

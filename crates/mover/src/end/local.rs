@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::back::{Link, Monitor, Options, Outcome, receive, send};
 use crate::error::Error;
 use crate::share::{Claimed, Claims};
-use crate::sink::{self, Directory, Memory};
+use crate::sink::{self, Directory, InOrder, Memory, WINDOW};
 use crate::source::{Null, Tree};
 use crate::spec::{Accept, Offer, ReceiveSpec, SendSpec};
 
@@ -73,12 +73,19 @@ pub struct Receiving {
 enum To {
     Directory(Box<Directory>),
     Memory(Arc<Memory>),
+    InOrder(Arc<InOrder>),
     Null(sink::Null),
 }
 
 impl From<Arc<Memory>> for Receiving {
     fn from(memory: Arc<Memory>) -> Self {
         Self { sink: To::Memory(memory) }
+    }
+}
+
+impl From<Arc<InOrder>> for Receiving {
+    fn from(stream: Arc<InOrder>) -> Self {
+        Self { sink: To::InOrder(stream) }
     }
 }
 
@@ -112,6 +119,11 @@ impl Receiving {
         match &self.sink {
             To::Directory(directory) => receive(directory.as_ref(), link, options, monitor),
             To::Memory(memory) => receive(memory.as_ref(), link, options, monitor),
+            To::InOrder(stream) => {
+                // A writer and a buffer for each block that may wait; what comes twice, as a stream broke, has a buffer for a moment.
+                let options = Options { fronts: Some(WINDOW), pool: Some(2 * WINDOW), ..options.clone() };
+                receive(stream.as_ref(), link, &options, monitor)
+            }
             To::Null(null) => receive(null, link, options, monitor),
         }
     }

@@ -184,7 +184,7 @@ fn special(dest: &OsStr, kind: FileType) -> Error {
     };
     let dest = escaped(dest);
     Error::Usage(format!(
-        "the destination {dest} is a {kind}: only one regular file of this host can be written to it, and nothing replaces it; name a file or directory"
+        "the destination {dest} is a {kind}: only one regular file can be written to it, and nothing replaces it; name a file or directory"
     ))
 }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tidecast_text::escaped_bytes;
+use tidecast_text::{escaped, escaped_bytes};
 
 use crate::block::Block;
 use crate::error::Error;
@@ -31,6 +31,7 @@ use crate::job::{Problem, Source, Walked, Want, Wanted, Written};
 use crate::lineage::Lineage;
 use crate::part::BLOCK;
 use crate::share::Claims;
+use crate::sink::WINDOW;
 use crate::spec::{Follow, Offer, SendSpec};
 
 use attributes::Owners;
@@ -64,6 +65,8 @@ pub struct Tree {
     one_file_system: u8,
     /// Directories above names of a list are copied.
     implied: bool,
+    /// See [`SendSpec::in_order`].
+    in_order: bool,
     /// It is a server's: links lead nowhere but below their source.
     is_served: bool,
     offer: Offer,
@@ -204,6 +207,7 @@ impl Tree {
             follow: spec.follow,
             one_file_system: spec.one_file_system,
             implied: !spec.relative.as_ref().is_some_and(|relative| relative.no_implied),
+            in_order: spec.in_order,
             is_served: root.is_some(),
             removal: spec.remove.then(Removal::default),
             claims: spec.share.then(OnceLock::new),
@@ -295,7 +299,11 @@ impl Source for Tree {
     }
 
     fn most_open(&self) -> u64 {
-        if self.begins.load(Relaxed) { OPEN } else { u64::MAX }
+        match (self.in_order, self.begins.load(Relaxed)) {
+            (true, _) => WINDOW as u64,
+            (false, true) => OPEN,
+            (false, false) => u64::MAX,
+        }
     }
 
     fn asks(&self, job: &Job) -> bool {
@@ -303,7 +311,7 @@ impl Source for Tree {
     }
 
     fn fill(&self, job: &Job, block: &mut Block) -> Result<Option<Job>, Error> {
-        Ok(match &job.0 {
+        let rest = match &job.0 {
             Work::Gather(items) => self.gather(items, block).map(|rest| Job(Work::Gather(rest))),
             Work::Ask(items) => self.ask(items, block).map(|rest| Job(Work::Ask(rest))),
             Work::Cut { whole, offset } => {
@@ -318,7 +326,14 @@ impl Source for Tree {
                 self.hole(whole, *offset, *len, block);
                 None
             }
-        })
+        };
+        // What comes after it would wait for ever.
+        if self.in_order && block.table.is_empty() {
+            let said = self.said.lock();
+            let why = said.problems.first().map(|p| format!("{}: {}", escaped(&p.path), p.what));
+            return Err(Error::Nothing(why.unwrap_or_else(|| "nothing to copy".into())));
+        }
+        Ok(rest)
     }
 
     fn wanted(&self, job: &Job, want: &Want) -> Vec<Job> {

@@ -17,6 +17,7 @@ use tidecast_mover::end::{
 };
 use tidecast_mover::job::Sink as _;
 use tidecast_mover::share::{Board, Claimed};
+use tidecast_mover::sink::InOrder;
 use tidecast_mover::spec::{Offer, ReceiveSpec, SendSpec};
 use tidecast_text::{Host, quote_program};
 
@@ -47,6 +48,8 @@ pub(super) struct Job<'a> {
     pub(super) share: Option<Share>,
     /// If it goes to a program.
     pub(super) memory: Option<Shared>,
+    /// If it is one file for a pipe or a device.
+    pub(super) stream: Option<Arc<InOrder>>,
 }
 
 /// The part of one pair of hosts in a copy by several.
@@ -231,6 +234,15 @@ impl Ends<'_> {
 
     /// The receiving end of this process.
     fn receiving(&self, offer: &Offer) -> Result<Receiving, Error> {
+        if let Some(stream) = &self.job.stream {
+            if offer.single.is_none() {
+                let from = &self.job.from;
+                return Err(Error::Usage(format!(
+                    "{from} is a directory, or several files: only one regular file can be written to a pipe or device"
+                )));
+            }
+            return Ok(stream.clone().into());
+        }
         match &self.job.memory {
             Some(shared) => Ok(shared.memory.clone().into()),
             None => Receiving::new(&self.receive(offer), None),
@@ -239,7 +251,7 @@ impl Ends<'_> {
 
     fn send(&self) -> SendSpec {
         let job = self.job;
-        let on_disk = !job.receive.null && job.memory.is_none();
+        let on_disk = !job.receive.null && job.memory.is_none() && job.stream.is_none();
         let dest = (on_disk && job.from.same_host(&job.to)).then(|| job.receive.dest.clone());
         SendSpec { dest, ..job.send.clone() }
     }
