@@ -14,6 +14,9 @@ use crate::lineage::Inode;
 /// The permissions that an owner needs to empty a directory.
 const OWNER: u32 = 0o700;
 
+/// Keeps a name in a directory under another; the last argument is its path.
+type Backs<'b> = dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried + 'b;
+
 /// What is removed and what is not.
 pub(super) struct Removal<'r> {
     /// Whether a path stays; the second argument says whether it is a directory. What contains it stays, too.
@@ -25,7 +28,7 @@ pub(super) struct Removal<'r> {
     /// Directories that stay with all that is in them.
     pub(super) stays: &'r [Inode],
     /// Is asked before a name that is no directory is removed: it may be kept under another.
-    pub(super) backup: &'r dyn Fn(&OwnedFd, &[u8], &[u8]) -> Tried,
+    pub(super) backup: &'r Backs<'r>,
     /// Hears what was removed, and whether that was a directory.
     pub(super) gone: &'r dyn Fn(&[u8], bool),
     /// Hears what could not be removed; the rest is removed all the same.
