@@ -12,6 +12,8 @@ export class Range {
   /** Least and greatest of the values that count. */
   private found: Pair | null = null;
   private shown: Pair | null = null;
+  /** What all steps of a recording have, once it has said so. */
+  private known: Pair | null = null;
   /** What the values are of: of a step that has none there is no range. */
   private key = '';
   private empty = '';
@@ -41,10 +43,10 @@ export class Range {
   /** What all steps of a recording have, whether they were shown or not: a step must not change its colours because another was looked at. Answers as `take`. */
   know(said: Pair | null): boolean {
     const all = said && singles(said);
-    if (!all || this.span !== 'series' || (this.found && this.found[0] <= all[0] && all[1] <= this.found[1])) return false;
-    // One that still grows has room from the second time on.
-    const room = this.found ? ROOM * (all[1] - all[0]) : 0;
-    this.found = all;
+    if (!all || this.span !== 'series' || (this.known && this.known[0] <= all[0] && all[1] <= this.known[1])) return false;
+    // One that still grows has room from the second time on; values that came before it was known are no growth.
+    const room = this.known ? ROOM * (all[1] - all[0]) : 0;
+    this.known = this.found = all;
     this.shown = around(all[0], all[1] + room);
     return true;
   }
@@ -66,7 +68,7 @@ export class Range {
   }
 
   private forget(): void {
-    this.found = this.shown = null;
+    this.found = this.shown = this.known = null;
     this.empty = '';
   }
 }
