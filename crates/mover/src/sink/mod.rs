@@ -90,6 +90,8 @@ pub struct Directory {
     named: Option<Named>,
     /// Directories that were made, if it matters which were there before.
     made: Option<Named>,
+    /// Held from the making of a directory until it is in `made`: a writer that finds it there must find it in both.
+    making: Mutex<()>,
     backups: Option<Backups>,
     /// See [`ReceiveSpec::link_dest`].
     alternates: Vec<Arc<OwnedFd>>,
@@ -251,6 +253,7 @@ impl Directory {
             filter,
             sources: spec.offer.lineage.here(),
             made,
+            making: Mutex::default(),
             owners,
             before,
             told_bytes: Mutex::default(),

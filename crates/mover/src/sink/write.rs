@@ -138,6 +138,7 @@ impl Directory {
     }
 
     fn make_dir(&self, staging: &Staging, writer: &mut Writer, path: &[u8]) -> Tried<Arc<OwnedFd>> {
+        let _making = self.made.is_some().then(|| self.making.lock());
         self.before.iter().for_each(|before| before.note(&mut writer.dirs, path));
         writer.dirs.make(
             path,
