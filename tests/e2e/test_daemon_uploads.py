@@ -1,4 +1,5 @@
 """Uploads that break off midway: their room and their files are free at once, and the name too."""
+import contextlib
 import json
 import os
 import pathlib
@@ -36,7 +37,14 @@ def begin(host: Host, tmp_path: pathlib.Path) -> tuple[str, socket.socket]:
 
 def staged(host: Host) -> int:
     """Bytes of files in the store that are in no cache yet."""
-    return sum(path.stat().st_size for path in host.dir.glob("depot/**/data/**/*") if path.is_file())
+    def size(path: pathlib.Path) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return path.stat().st_size if path.is_file() else 0
+        return 0
+
+    # A directory may be removed while it is walked: `os.walk` passes over it.
+    walks = (os.walk(data) for data in host.dir.glob("depot/*/*/data"))
+    return sum(size(pathlib.Path(top, name)) for walk in walks for top, _, names in walk for name in names)
 
 
 def is_free(host: Host, cache: str) -> bool:

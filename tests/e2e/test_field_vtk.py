@@ -1,4 +1,6 @@
 """`tidecast field send` on VTK's image data as VTK and ParaView write it; pyvista is the judge of what arrives."""
+import locale
+
 import numpy as np
 import pytest
 from test_field_files import arrives  # noqa: F401
@@ -10,7 +12,10 @@ FORMS = {"text": ("Ascii", "None", False), "base64": ("Binary", "ZLib", False), 
 
 @pytest.fixture
 def vista():
-    return pytest.importorskip("pyvista", reason="SKIPPED: no pyvista (pip install pyvista): files of VTK were not tried")
+    # VTK's readers of numbers set the locale of the whole process to C, and leave it so.
+    before = locale.setlocale(locale.LC_ALL)
+    yield pytest.importorskip("pyvista", reason="SKIPPED: no pyvista (pip install pyvista): files of VTK were not tried")
+    locale.setlocale(locale.LC_ALL, before)
 
 
 def image(vista, **points):
