@@ -184,7 +184,9 @@ def test_what_a_killed_copy_has_brought_is_not_sent_again(killed, here, node, ss
         proc.process.send_signal(signal.SIGKILL)
         proc.wait()
     else:
-        ends = subprocess.run(["pgrep", "-f", f"{here.program} copy-end"], capture_output=True, text=True).stdout.split()
+        # Of this copy alone: other tests have ends of theirs.
+        ends = subprocess.run(["pgrep", "-s", str(proc.process.pid), "-f", "copy-end"], capture_output=True, text=True).stdout.split()
+        assert ends
         [os.kill(int(pid), signal.SIGKILL) for pid in ends]
         proc.exits(1)
     assert not (dest / "big").exists()
