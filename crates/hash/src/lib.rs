@@ -63,6 +63,14 @@ pub fn leaves(data: &[u8], out: &mut [Digest]) {
     leaves_with(backend(), data, out);
 }
 
+/// [`leaves`], in a vector of their own.
+#[must_use]
+pub fn leaf_digests(data: &[u8]) -> Vec<Digest> {
+    let mut all = vec![Digest::default(); data.len().div_ceil(LEAF)];
+    leaves(data, &mut all);
+    all
+}
+
 /// [`leaves`] with a backend of the caller's choice, for tests and measurements.
 ///
 /// # Panics

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Digest, LEAF, sha256};
+use crate::{Digest, LEAF, leaf_digests, sha256};
 
 /// The base of the polynomial: odd, and 5 modulo 8, so that its powers are as many as can be.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -38,6 +38,11 @@ impl Fingerprint {
     #[must_use]
     pub fn with(leaf: &[u8], digest: &Digest) -> Self {
         Self { sum: sum(leaf), digest: first(digest) }
+    }
+
+    /// Of each leaf of `data`, in order (the last may be shorter).
+    pub fn of_leaves(data: &[u8]) -> impl Iterator<Item = Self> {
+        data.chunks(LEAF).zip(leaf_digests(data)).map(|(leaf, digest)| Self::with(leaf, &digest))
     }
 
     /// As bytes.

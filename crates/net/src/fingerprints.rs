@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidecast_hash::{Digest, Fingerprint, LEAF};
+use tidecast_hash::{Fingerprint, LEAF};
 use tidecast_wire::ext::{FINGERPRINT, MAX_FINGERPRINTS};
 use tokio::sync::Mutex as Turn;
 
@@ -84,10 +84,7 @@ fn read(shared: &Shared, pieces: Range<u32>) -> Vec<u8> {
         if shared.store.read_unverified(piece, 0, &mut buffer).is_err() {
             break;
         }
-        let mut digests = vec![Digest::default(); len.div_ceil(LEAF)];
-        tidecast_hash::leaves(&buffer, &mut digests);
-        let leaves = buffer.chunks(LEAF).zip(&digests);
-        all.extend(leaves.flat_map(|(leaf, digest)| Fingerprint::with(leaf, digest).to_bytes()));
+        all.extend(Fingerprint::of_leaves(&buffer).flat_map(Fingerprint::to_bytes));
     }
     all
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use tidecast_hash::{Digest, Fingerprint, LEAF, Search};
+use tidecast_hash::{Fingerprint, LEAF, Search, leaf_digests};
 
 const LEN: u64 = LEAF as u64;
 /// The old file is read by so much at once.
@@ -60,7 +60,7 @@ impl Patch {
             let Some(len) = end.checked_sub(offset).filter(|len| *len > 0) else { break };
             let data = buffer.get_mut(..len as usize).unwrap_or_default();
             old.read_exact_at(data, offset)?;
-            for (leaf, (known, digest)) in known.iter().zip(digests(data)).enumerate() {
+            for (leaf, (known, digest)) in known.iter().zip(leaf_digests(data)).enumerate() {
                 let leaf = part * AT_ONCE + leaf;
                 if known.has(&digest)
                     && let Some(source) = self.sources.get_mut(leaf)
@@ -153,13 +153,6 @@ impl Patch {
         }
         all
     }
-}
-
-/// The digests of the leaves of some data.
-fn digests(data: &[u8]) -> Vec<Digest> {
-    let mut all = vec![Digest::default(); data.len().div_ceil(LEAF)];
-    tidecast_hash::leaves(data, &mut all);
-    all
 }
 
 #[cfg(test)]

@@ -58,12 +58,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const LEN: u64 = LEAF as u64;
 
-fn digests(data: &[u8]) -> Vec<Digest> {
-    let mut all = vec![Digest::default(); data.len().div_ceil(LEAF)];
-    tidecast_hash::leaves(data, &mut all);
-    all
-}
-
 /// The root of a file, and a leaf of it.
 type Key = (Digest, u32);
 
@@ -360,8 +354,7 @@ impl Daemon {
                 let leaves = u64::from(last - part).min(AT_ONCE as u64);
                 let data = buffer.get_mut(..(len - offset).min(leaves * LEN) as usize).unwrap_or_default();
                 source.read_exact_at(data, offset)?;
-                let known = data.chunks(LEAF).zip(digests(data));
-                all.extend(known.flat_map(|(leaf, digest)| Fingerprint::with(leaf, &digest).to_bytes()));
+                all.extend(Fingerprint::of_leaves(data).flat_map(Fingerprint::to_bytes));
             }
             Ok(all)
         });

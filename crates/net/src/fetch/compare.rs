@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tidecast_hash::{Digest, Fingerprint, LEAF};
+use tidecast_hash::{Fingerprint, LEAF};
 use tidecast_metainfo::{Manifest, merkle};
 use tidecast_store::{Base, Patch};
 use tidecast_wire::ext::{self, BlockRange, Caps, FINGERPRINT, MAX_FINGERPRINTS, MAX_PIECES, PieceRange};
@@ -150,9 +150,7 @@ fn is_same(manifest: &Manifest, file: u32, old: &std::fs::File) -> bool {
         if old.read_exact_at(part, at).is_err() {
             return false;
         }
-        let mut digests = vec![Digest::default(); part.len().div_ceil(LEAF)];
-        tidecast_hash::leaves(part, &mut digests);
-        leaves.append(&mut digests);
+        leaves.extend(tidecast_hash::leaf_digests(part));
     }
     merkle::file(&leaves, manifest.piece_length()).is_some_and(|(is, _)| is == root)
 }
