@@ -23,10 +23,11 @@ test: ## everything: format, lints, unit tests, a short fuzz, then end to end (t
 test-htcondor: setup build ## BLAST jobs of a real HTCondor pool, in a chroot (about 1 GB of downloads once; as root)
 	@TIDECAST_HTCONDOR=1 TIDECAST_NO_BUILD=1 $(PYTHON) -m pytest tests/htcondor $(ARGS)
 
-lint: ## format, clippy, the purity of the pure crates, and that files are reached by crate paths
+lint: ## format, clippy, the purity of the pure crates, the layers of others, and that files are reached by crate paths
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile testing -- -D warnings
 	scripts/purity
+	scripts/layers
 	scripts/contained
 	scripts/deny
 	scripts/web check

@@ -1,4 +1,4 @@
-"""The scripts around the project: the purity and containment checks find what they are for; each says what it is for."""
+"""The scripts around the project: the purity, layer and containment checks find what they are for; each says what it is for."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -55,6 +55,64 @@ def test_harmless_lines_pass(purity, line):
 def test_a_forbidden_dependency_is_found(purity, monkeypatch):
     monkeypatch.setattr(purity, "dependencies", lambda crate: {"bytes", "tokio"})
     assert purity.main() == 1
+
+
+@pytest.fixture
+def layers(tmp_path, monkeypatch):
+    """The layers script on a crate of three modules."""
+    loader = importlib.machinery.SourceFileLoader("layers", str(ROOT / "scripts/layers"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("layers", loader))
+    loader.exec_module(module)
+    source = tmp_path / "crates/x/src"
+    (source / "top").mkdir(parents=True)
+    (tmp_path / "crates/x/layers").write_text("# from the ground up\nground\nmiddle other # two\ntop\n")
+    for name, text in {
+        "lib.rs": "mod ground;\nmod middle;\nmod other;\nmod top;\npub use top::a::Thing;\n", "ground.rs": "pub struct G;\n",
+        "middle.rs": "use crate::ground::G;\n", "other.rs": "", "top/mod.rs": "mod a;\nmod b;\n", "top/a.rs": "use crate::middle;\n",
+        "top/b.rs": "use super::a::Thing;\n"}.items():
+        (source / name).write_text(text)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    module.add = lambda name, text: (source / name).write_text((source / name).read_text() + text)
+    return module
+
+
+def test_a_crate_in_layers_passes(layers):
+    assert layers.main() == 0
+
+
+@pytest.mark.parametrize("file, line", [
+    ("ground.rs", "use crate::middle::M;"), ("ground.rs", "fn f() { crate::top::b::go() }"), ("middle.rs", "use crate::other::O;"),
+    ("middle.rs", "use crate::{ground::{G, H}, top::a};"), ("ground.rs", "use crate::Thing;"), ("ground.rs", "use super::middle::M;"),
+    ("middle.rs", "use crate::{\n    top::a::Thing,\n};")])
+def test_an_upward_import_is_found(layers, capsys, file, line):
+    layers.add(file, line + "\n")
+    assert layers.main() == 1
+    assert f"x/src/{file} uses" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file, line", [("top/a.rs", "use super::b::B;"), ("top/a.rs", "use crate::top::b::{B, C};"),
+                                        ("top/b.rs", "use super::Shared;\n"), ("top/a.rs", "fn f() { super::b::go() }")])
+def test_a_circle_of_files_is_found(layers, capsys, file, line):
+    layers.add("top/mod.rs", "fn f() { b::go() }\n")
+    layers.add(file, line + "\n")
+    assert layers.main() == 1
+    assert "a circle of files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [
+    "// use crate::top::a;", "/* crate::top::a */", 'const S: &str = "crate::top::a";', "#[cfg(test)]\nmod tests {\n    use crate::top::a;\n}",
+    "#[cfg(test)]\n#[allow(dead_code)]\nmod tests {\n    fn f() { if true { crate::top::a::go() } }\n}\nuse std::io;",
+    "use other::crate_name;", "pub(in crate::ground) fn f() {}"])
+def test_what_imports_nothing_upward_passes(layers, line):
+    layers.add("ground.rs", line + "\n")
+    assert layers.main() == 0
+
+
+def test_a_module_without_a_layer_is_found(layers, capsys):
+    layers.add("lib.rs", "mod more;\n")
+    (layers.ROOT / "crates/x/src/more.rs").write_text("")
+    assert layers.main() == 1
+    assert "more is in no layer" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@
 
 mod assembly;
 pub mod client;
+mod clock;
 mod config;
 mod directory;
 mod host;
@@ -41,14 +42,12 @@ pub mod api {
 pub use assembly::Daemon;
 pub use client::materialize;
 pub use config::{CatalogueAt, Config, Serves};
-pub use directory::sources::PORT;
+pub use directory::places::PORT;
 pub use model::error::Error;
 pub use model::name;
 pub use policy::ads::check_requirements;
 pub use tidecast_depot::acl;
 pub use tidecast_socket as socket;
-
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The name of the user who runs this.
 ///
@@ -58,9 +57,4 @@ pub fn user() -> std::io::Result<String> {
     let uid = nix::unistd::geteuid();
     let user = nix::unistd::User::from_uid(uid).map_err(std::io::Error::from)?;
     Ok(user.map_or_else(|| format!("uid{uid}"), |user| user.name))
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

@@ -13,7 +13,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::assembly::Daemon;
+use super::catalogue;
+use super::membership::Membership;
+use crate::config::Config;
+use crate::links::peers::Links;
 
 /// Alone, it calls all seeds this often at first; then less and less often.
 const ALONE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -24,32 +27,40 @@ const MOST: usize = 256;
 /// Seeds called at once.
 const CALLS: usize = 16;
 
+/// What it needs to know and to call.
+pub(crate) struct Bootstrap {
+    pub(crate) config: Arc<Config>,
+    pub(crate) links: Arc<Links>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) found: Arc<catalogue::found::Found>,
+}
+
 /// Until the task is ended.
-pub(crate) async fn keep(daemon: Arc<Daemon>) {
-    let path = daemon.config.dir.join("members");
+pub(crate) async fn keep(boot: Bootstrap) {
+    let path = boot.config.dir.join("members");
     let mut before = read(&path);
     let (tell, mut found) = mpsc::channel(64);
-    let _discovery = discover(&daemon, tell).await;
-    let mut changes = daemon.membership.changes();
+    let _discovery = discover(&boot, tell).await;
+    let mut changes = boot.membership.changes();
     let mut wait = ALONE.0;
     let mut next = Instant::now();
     loop {
         if Instant::now() >= next {
-            call(&daemon, &before).await;
-            let alone = daemon.membership.alive().is_empty();
+            call(&boot, &before).await;
+            let alone = boot.membership.alive().is_empty();
             wait = if alone { (wait * 2).min(ALONE.1) } else { IN_COMPANY };
             next = Instant::now() + wait;
         }
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
-            () = daemon.found.changed.notified() => next = Instant::now(),
+            () = boot.found.changed.notified() => next = Instant::now(),
             Some(Found { peers, .. }) = found.recv() => {
-                let known: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+                let known: BTreeSet<SocketAddr> = boot.membership.alive().into_values().flatten().collect();
                 let new: Vec<_> = peers.into_iter().filter(|peer| !known.contains(peer)).take(CALLS).collect();
-                dial_all(&daemon, new).await;
+                dial_all(&boot.links, new).await;
             }
             Ok(()) = changes.changed() => {
-                let alive: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+                let alive: BTreeSet<SocketAddr> = boot.membership.alive().into_values().flatten().collect();
                 if alive.is_empty() {
                     (wait, next) = (ALONE.0, Instant::now() + ALONE.0);
                 } else {
@@ -63,33 +74,33 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
 }
 
 /// Calls whoever is not there.
-async fn call(daemon: &Arc<Daemon>, before: &BTreeSet<SocketAddr>) {
-    let alive: BTreeSet<SocketAddr> = daemon.membership.alive().into_values().flatten().collect();
+async fn call(boot: &Bootstrap, before: &BTreeSet<SocketAddr>) {
+    let alive: BTreeSet<SocketAddr> = boot.membership.alive().into_values().flatten().collect();
     let mut places = Vec::new();
-    let found = daemon.found.some(None, &daemon.config.name);
-    for peer in daemon.config.peers.iter().chain(&found) {
+    let found = boot.found.some(None, &boot.config.name);
+    for peer in boot.config.peers.iter().chain(&found) {
         let (name, place) = peer.split_once('=').unwrap_or(("", peer));
-        if name != daemon.config.name {
-            places.extend(crate::directory::sources::resolve(place).await);
+        if name != boot.config.name {
+            places.extend(crate::directory::places::resolve(place).await);
         }
     }
     if alive.is_empty() {
         places.extend(before);
     }
-    let own = daemon.peers.hello().addresses;
+    let own = boot.links.hello().addresses;
     places.retain(|place| !alive.contains(place) && !own.contains(place));
-    dial_all(daemon, places).await;
+    dial_all(&boot.links, places).await;
 }
 
-async fn dial_all(daemon: &Arc<Daemon>, places: Vec<SocketAddr>) {
+async fn dial_all(links: &Arc<Links>, places: Vec<SocketAddr>) {
     let mut calls = JoinSet::new();
     for place in places {
         if calls.len() >= CALLS {
             calls.join_next().await;
         }
-        let daemon = daemon.clone();
+        let links = links.clone();
         calls.spawn(async move {
-            if let Err(error) = daemon.peers.at(&[place], &daemon).await {
+            if let Err(error) = links.at(&[place]).await {
                 tracing::debug!(%place, %error, "a seed is not reached");
             }
         });
@@ -125,19 +136,19 @@ struct Discovery {
 }
 
 /// Announces this daemon under a name that only those of its site look for.
-async fn discover(daemon: &Daemon, found: mpsc::Sender<Found>) -> Discovery {
-    let addresses = daemon.peers.hello().addresses;
+async fn discover(boot: &Bootstrap, found: mpsc::Sender<Found>) -> Discovery {
+    let addresses = boot.links.hello().addresses;
     let reachable = addresses.iter().find(|addr| !addr.ip().is_loopback());
-    let site: Vec<[u8; 20]> = daemon.peers.trust().roots().iter().map(name_of).collect();
+    let site: Vec<[u8; 20]> = boot.links.trust().roots().iter().map(name_of).collect();
     let port = addresses.first().map(SocketAddr::port);
-    let local = (reachable.is_some() && daemon.config.local_discovery && !site.is_empty())
+    let local = (reachable.is_some() && boot.config.local_discovery && !site.is_empty())
         .then(|| lsd::Lsd::start(&lsd::Options::default(), found.clone()));
     let local = local.and_then(|started| {
         started.inspect_err(|error| tracing::info!(%error, "no discovery on the local network")).ok()
     });
-    let dht = match &daemon.config.dht {
+    let dht = match &boot.config.dht {
         Some(nodes) if !site.is_empty() => {
-            let bind = daemon.config.listen.and_then(|listen| match listen.ip() {
+            let bind = boot.config.listen.and_then(|listen| match listen.ip() {
                 IpAddr::V4(ip) if !ip.is_unspecified() => Some(ip),
                 _ => None,
             });

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use tidecast_depot::{CacheId, CacheRecord, Filter, State};
 use tidecast_members::{Claim, Key, Slot};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::assembly::Daemon;
 use crate::directory::membership::Membership;
-use crate::directory::names::{self, held};
+use crate::directory::names;
 use crate::model::attributes::Attributes;
+use crate::model::signed_name::held;
+use crate::storage::store::Store;
 
 /// The store is looked at this often, and when it is known to have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -25,17 +27,17 @@ struct Said {
     open: Option<Claim>,
 }
 
-/// Until the task is ended.
-pub(crate) async fn keep(daemon: Arc<Daemon>) {
+/// Until the task is ended. `copies` hears of what is new here.
+pub(crate) async fn keep(store: Arc<Store>, membership: Arc<Membership>, host: String, copies: Arc<Notify>) {
     let mut said: HashMap<CacheId, Said> = HashMap::new();
     loop {
-        let here = daemon.depot.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
+        let here = store.depot.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
         // First what is gone: it may have come again under another number.
         let ids: HashSet<CacheId> = here.iter().map(|record| record.id).collect();
         for (_, old) in said.extract_if(|id, _| !ids.contains(id)) {
-            daemon.membership.holds_not(&old.held).await;
+            membership.holds_not(&old.held).await;
             if let Some(slot) = old.name {
-                daemon.membership.forget(slot).await;
+                membership.forget(slot).await;
             }
         }
         let mut new = false;
@@ -46,19 +48,19 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
                 continue;
             };
             let held = held(&record.full_name(), &content);
-            daemon.membership.holds(held, true).await;
-            let name = say_name(&daemon.membership, &daemon.config.name, &record).await;
+            membership.holds(held, true).await;
+            let name = say_name(&membership, &host, &record).await;
             // Its owner has said something else of it since.
             if let Some(slot) = old.and_then(|old| old.name).filter(|slot| name != Some(*slot)) {
-                daemon.membership.withdraw(slot).await;
+                membership.withdraw(slot).await;
             }
             said.insert(record.id, Said { held, name, open });
             new = true;
         }
         if new {
-            daemon.copies.notify_one();
+            copies.notify_one();
         }
-        let _ = timeout(LOOK, daemon.changed.notified()).await;
+        let _ = timeout(LOOK, store.has_changed()).await;
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -14,7 +14,8 @@ use tidecast_members::{Change, Claim, Describe, Event, Key, Limits, Members, Rec
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::assembly::Daemon;
+use crate::clock::Clock;
+use crate::links::peers::Links;
 use crate::model::message::Ask;
 
 /// Words that may wait for the circle; further frames are dropped (gossip is repeated), further requests wait.
@@ -55,7 +56,7 @@ pub(crate) struct Membership {
     changes: watch::Receiver<u64>,
 }
 
-/// What runs it; to be given the daemon once that is made.
+/// What runs it, over the links.
 pub(crate) struct Driver {
     members: Members<NodeKey>,
     queue: mpsc::Receiver<Word>,
@@ -65,12 +66,13 @@ pub(crate) struct Driver {
     /// Where daemons were last, alive or not.
     places: Alive,
     dialling: Arc<Mutex<BTreeSet<NodeId>>>,
+    clock: Clock,
 }
 
 impl Membership {
     /// A circle of one.
-    pub(crate) fn new(key: &NodeKey, card: &str, addresses: Vec<SocketAddr>) -> (Self, Driver) {
-        let now = millis();
+    pub(crate) fn new(key: &NodeKey, card: &str, addresses: Vec<SocketAddr>, clock: Clock) -> (Self, Driver) {
+        let now = clock.millis();
         let describe = Describe { incarnation: now, card: sha256(card.as_bytes()), addresses };
         let members = Members::new(key.clone(), describe, Limits::default(), rand::random(), now);
         let (words, queue) = mpsc::channel(QUEUE);
@@ -85,6 +87,7 @@ impl Membership {
             looks: BTreeMap::new(),
             places: Alive::new(),
             dialling: Arc::default(),
+            clock,
         };
         (circle, driver)
     }
@@ -119,7 +122,7 @@ impl Membership {
         let _ = self.words.try_send(Word::Lost(node));
     }
 
-    /// This host holds (`complete`) a cache from now on, or is getting it; see [`crate::directory::names::held`].
+    /// This host holds (`complete`) a cache from now on, or is getting it; see [`crate::model::signed_name::held`].
     pub(crate) async fn holds(&self, held: [u8; 32], complete: bool) {
         self.tell(Word::Say(Claim::Holder { cache: held, complete }, LIFE)).await;
     }
@@ -194,25 +197,25 @@ fn version(record: &Record) -> u32 {
 
 impl Driver {
     /// Until the task is ended.
-    pub(crate) async fn run(mut self, daemon: Arc<Daemon>) {
+    pub(crate) async fn run(mut self, links: Arc<Links>) {
         loop {
-            let wait = self.members.next_tick().saturating_sub(millis());
+            let wait = self.members.next_tick().saturating_sub(self.clock.millis());
             // The clock by which it was reckoned may be set back.
             let tick = Instant::now() + Duration::from_millis(wait.min(1_000));
             let mut left = None;
             tokio::select! {
                 word = self.queue.recv() => match word {
                     Some(Word::Leave(tell)) => {
-                        self.members.leave(millis());
+                        self.members.leave(self.clock.millis());
                         left = Some(tell);
                     }
                     Some(word) => self.hear(word),
                     None => return,
                 },
-                () = sleep_until(tick) => self.members.tick(millis()),
+                () = sleep_until(tick) => self.members.tick(self.clock.millis()),
             }
-            self.react(&daemon);
-            self.send(&daemon);
+            self.react(&links);
+            self.send(&links);
             if let Some(tell) = left {
                 let _ = tell.send(());
             }
@@ -220,7 +223,7 @@ impl Driver {
     }
 
     fn hear(&mut self, word: Word) {
-        let now = millis();
+        let now = self.clock.millis();
         match word {
             Word::Heard(from, frame) => self.members.receive(from, &frame, now),
             Word::Met(node, addresses) => {
@@ -256,7 +259,7 @@ impl Driver {
         }
     }
 
-    fn react(&mut self, daemon: &Daemon) {
+    fn react(&mut self, links: &Links) {
         let mut changed = false;
         for event in self.members.take_events() {
             match event {
@@ -268,7 +271,7 @@ impl Driver {
                             self.place(peer.node(), peer.addresses().to_vec());
                         }
                         // Whoever waits for an answer of it asks another.
-                        Change::Down(node) => daemon.peers.part(node),
+                        Change::Down(node) => links.part(node),
                         Change::Rejoined(_) => {}
                     }
                 }
@@ -289,10 +292,10 @@ impl Driver {
     }
 
     /// Frames go over channels that are up, or are made for it; one that cannot be sent is dropped.
-    fn send(&mut self, daemon: &Arc<Daemon>) {
+    fn send(&mut self, links: &Arc<Links>) {
         for (node, frame) in self.members.take_messages() {
             let frame = Bytes::from(frame);
-            if let Some(link) = daemon.peers.to(node) {
+            if let Some(link) = links.to(node) {
                 link.tell(&Ask::Circle, frame);
                 continue;
             }
@@ -301,9 +304,9 @@ impl Driver {
             if under_way.len() >= DIALS || !under_way.insert(node) {
                 continue;
             }
-            let (daemon, dialling) = (daemon.clone(), self.dialling.clone());
+            let (links, dialling) = (links.clone(), self.dialling.clone());
             tokio::spawn(async move {
-                match daemon.peers.reach(node, &addresses, &daemon).await {
+                match links.reach(node, &addresses).await {
                     Ok(link) => link.tell(&Ask::Circle, frame),
                     Err(error) => tracing::debug!(%node, %error, "a member is not reached"),
                 }
@@ -311,10 +314,4 @@ impl Driver {
             });
         }
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,4 +6,6 @@ pub(crate) mod holdings;
 pub(crate) mod membership;
 pub(crate) mod names;
 pub(crate) mod newest_version;
+pub(crate) mod places;
+pub(crate) mod shunned;
 pub(crate) mod sources;

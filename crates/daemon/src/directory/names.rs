@@ -1,33 +1,21 @@
 //! What a name means, signed by the origin's key: so that a holder can show it when the origin is gone, and nobody can
 //! give a name to other content, or other content to an owner.
 
-use data_encoding::BASE64;
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
 use tidecast_depot::CacheRecord;
 use tidecast_hash::sha256;
-use tidecast_identity::{Identity, NodeId, NodeKey};
-use tidecast_members::{Claim, Record, Slot};
+use tidecast_identity::{Identity, NodeKey};
+use tidecast_members::{Claim, Record};
 
+use crate::links::peers::Links;
 use crate::links::trust::Trust;
 use crate::model::attributes::Attributes;
 use crate::model::name::is_of_user;
+use crate::model::signed_name::SignedName;
 
 /// A signed name is good for so long, milliseconds: as long as records are kept at most.
 pub(crate) const LIFE: u64 = 30 * 24 * 3600 * 1000;
-
-/// The origin's word for a cache, kept with the cache by whoever holds it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SignedName {
-    /// The signed record, in base64.
-    record: String,
-    /// The card of its signer.
-    card: String,
-}
-
-/// Under which the holders of a cache are found: by who knows its name and its content.
-pub(crate) fn held(name: &str, content: &[u8; 32]) -> [u8; 32] {
-    sha256(&[b"tidecast held\0".as_slice(), content, name.as_bytes()].concat())
-}
 
 /// What the origin says of a cache; None if it is not committed, or has a version beyond all bounds.
 pub(crate) fn claim(about: &CacheRecord) -> Option<Claim> {
@@ -57,45 +45,54 @@ fn digest(about: &CacheRecord) -> [u8; 32] {
     sha256(decided.to_string().as_bytes())
 }
 
-impl SignedName {
-    /// The word of this host, which is the origin.
-    pub(crate) fn sign(about: &CacheRecord, key: &NodeKey, card: &str, now: u64) -> Option<Self> {
-        let record = Record::sign(key, claim(about)?, now, now + LIFE, false)?;
-        Some(Self { record: BASE64.encode(&record.encode()), card: card.to_owned() })
+/// What this host says of the caches that it has made.
+pub(crate) struct Signer {
+    name: String,
+    key: NodeKey,
+    links: Arc<Links>,
+}
+
+impl Signer {
+    pub(crate) fn new(name: String, key: NodeKey, links: Arc<Links>) -> Self {
+        Self { name, key, links }
     }
 
-    /// The record, if it can be read.
-    pub(crate) fn record(&self) -> Option<Record> {
-        Record::decode(&BASE64.decode(self.record.as_bytes()).ok()?)
-    }
-
-    pub(crate) fn slot(&self) -> Option<Slot> {
-        Some(self.record()?.slot())
-    }
-
-    /// Who has made the cache.
-    pub(crate) fn signer(&self) -> Option<NodeId> {
-        Some(self.record()?.signer)
-    }
-
-    /// Whether the origin of `about` has said just this of it, as far as `trust` knows the origin's key.
-    pub(crate) fn proves(
-        &self,
-        about: &CacheRecord,
-        trust: &Trust,
-        key: &NodeKey,
-    ) -> Result<(), &'static str> {
-        let record = self.record().ok_or("the origin's word cannot be read")?;
-        if claim(about).as_ref() != Some(&record.claim) || record.withdrawn {
-            return Err("the origin has said something else of it");
+    /// The record as it is given to others: with the origin's word for it.
+    pub(crate) fn told(&self, record: &CacheRecord) -> CacheRecord {
+        let mut told = record.clone();
+        if record.origin == self.name {
+            let (card, now) = (self.links.hello().card, crate::clock::millis());
+            let mut attributes = Attributes::of(record);
+            attributes.named = sign(record, &self.key, &card, now);
+            told.attributes = attributes.to_map();
         }
-        if record.expires / 1000 <= crate::now() || !record.is_signed(key) {
-            return Err("the origin's word is out of date, or not its own");
-        }
-        let identity = trust.identity(&self.card, record.signer, true);
-        let identity = identity.map_err(|_| "who says what the name means is not believed")?;
-        if speaks_for(&identity, about) { Ok(()) } else { Err("the name is another origin's to give") }
+        told
     }
+}
+
+/// The word of this host, which is the origin.
+fn sign(about: &CacheRecord, key: &NodeKey, card: &str, now: u64) -> Option<SignedName> {
+    let record = Record::sign(key, claim(about)?, now, now + LIFE, false)?;
+    Some(SignedName::new(&record, card))
+}
+
+/// Whether the origin of `about` has said just this of it, as far as `trust` knows the origin's key.
+pub(crate) fn proves(
+    said: &SignedName,
+    about: &CacheRecord,
+    trust: &Trust,
+    key: &NodeKey,
+) -> Result<(), &'static str> {
+    let record = said.record().ok_or("the origin's word cannot be read")?;
+    if claim(about).as_ref() != Some(&record.claim) || record.withdrawn {
+        return Err("the origin has said something else of it");
+    }
+    if record.expires / 1000 <= crate::clock::now() || !record.is_signed(key) {
+        return Err("the origin's word is out of date, or not its own");
+    }
+    let identity = trust.identity(&said.card, record.signer, true);
+    let identity = identity.map_err(|_| "who says what the name means is not believed")?;
+    if speaks_for(&identity, about) { Ok(()) } else { Err("the name is another origin's to give") }
 }
 
 /// Whether a daemon of this identity may make caches of this origin and owner.
@@ -133,9 +130,9 @@ mod tests {
         let (head, other) = (NodeKey::generate().unwrap(), NodeKey::generate().unwrap());
         let lines = |key: &NodeKey, who| format!("[[node]]\nid = \"{}\"\nidentity = \"{who}\"\n", key.id());
         let (_dir, site) = trust(&(lines(&head, "host:head") + &lines(&other, "host:other")));
-        let now = crate::now() * 1000;
-        let said = SignedName::sign(&about(), &head, "", now).unwrap();
-        assert_eq!(said.proves(&about(), &site, &other), Ok(()));
+        let now = crate::clock::now() * 1000;
+        let said = sign(&about(), &head, "", now).unwrap();
+        assert_eq!(proves(&said, &about(), &site, &other), Ok(()));
         let changes: [fn(&mut CacheRecord); 6] = [
             |about| about.owner = "bob".into(),
             |about| about.mode = 0o440,
@@ -147,13 +144,13 @@ mod tests {
         for change in changes {
             let mut changed = about();
             change(&mut changed);
-            assert!(said.proves(&changed, &site, &other).is_err(), "{changed:?}");
+            assert!(proves(&said, &changed, &site, &other).is_err(), "{changed:?}");
         }
-        let imposter = SignedName::sign(&about(), &other, "", now).unwrap();
-        assert!(imposter.proves(&about(), &site, &head).is_err());
-        let old = SignedName::sign(&about(), &head, "", now - LIFE).unwrap();
-        assert!(old.proves(&about(), &site, &other).is_err());
+        let imposter = sign(&about(), &other, "", now).unwrap();
+        assert!(proves(&imposter, &about(), &site, &head).is_err());
+        let old = sign(&about(), &head, "", now - LIFE).unwrap();
+        assert!(proves(&old, &about(), &site, &other).is_err());
         let (_dir, stranger) = trust(&lines(&other, "host:other"));
-        assert!(said.proves(&about(), &stranger, &other).is_err());
+        assert!(proves(&said, &about(), &stranger, &other).is_err());
     }
 }

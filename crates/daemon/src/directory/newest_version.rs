@@ -4,19 +4,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidecast_depot::{CacheRecord, Reader};
 use tidecast_text::percent_encode;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::assembly::Daemon;
-use crate::links::link::Link;
+use crate::directory::sources::Directory;
 use crate::model::message::{Answer, Ask, Want};
 use crate::model::name::CacheName;
 use crate::model::types::Holder;
+use crate::storage::host_ad::HostAd;
 
 /// The origin answers within this time; else what is here is given.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -56,11 +56,24 @@ impl Silent {
     }
 }
 
-impl Daemon {
+/// Asks origins for their newest versions.
+pub(crate) struct NewestVersion {
+    name: String,
+    directory: Arc<Directory>,
+    ad: Arc<HostAd>,
+    silent: Silent,
+}
+
+impl NewestVersion {
+    /// `name`: this host's, the origin of what is made here.
+    pub(crate) fn new(name: String, directory: Arc<Directory>, ad: Arc<HostAd>) -> Self {
+        Self { name, directory, ad, silent: Silent::default() }
+    }
+
     /// Asks the origin of a cache that is here for its newest version, for at most two seconds.
-    pub(crate) async fn newest(self: &Arc<Self>, record: &CacheRecord, reader: &Reader) -> Newest {
+    pub(crate) async fn newest(&self, record: &CacheRecord, reader: &Reader) -> Newest {
         let origin = &record.origin;
-        if *origin == self.config.name {
+        if *origin == self.name {
             return Newest::Here;
         }
         if self.silent.has(origin) {
@@ -77,25 +90,22 @@ impl Daemon {
         }
     }
 
-    async fn version_at_origin(
-        self: &Arc<Self>,
-        record: &CacheRecord,
-        reader: &Reader,
-    ) -> Result<u64, String> {
+    async fn version_at_origin(&self, record: &CacheRecord, reader: &Reader) -> Result<u64, String> {
         let (origin, name) = (&record.origin, format!("{}/{}", record.origin, record.name));
         if let Some(version) = self.version_by_parent(&name).await {
             return Ok(version);
         }
-        if self.peers.trust().is_nobody() {
+        if self.directory.links.trust().is_nobody() {
             return Err("this daemon trusts no other host, so the origin cannot be asked".into());
         }
-        let link = self.link_to(origin).await.ok_or_else(|| format!("{origin} cannot be reached"))?;
+        let link =
+            self.directory.link_to(origin).await.ok_or_else(|| format!("{origin} cannot be reached"))?;
         let want = Want {
             name: name.clone(),
             cache: None,
             reader: reader.owner.clone(),
             groups: reader.groups.clone(),
-            ad: self.ad().map_err(|e| e.to_string())?.to_string(),
+            ad: self.ad.now().map_err(|e| e.to_string())?.to_string(),
         };
         match link.ask(&Ask::Holds(want), Bytes::new()).await {
             Ok((Answer::Cache(granted), _)) => {
@@ -110,20 +120,9 @@ impl Daemon {
         }
     }
 
-    async fn link_to(self: &Arc<Self>, origin: &str) -> Option<Arc<Link>> {
-        let find = || self.peers.find(|peer| peer.hello.name == origin);
-        match find() {
-            Some(link) => Some(link),
-            None => {
-                self.acquaint(Some(origin)).await;
-                find()
-            }
-        }
-    }
-
     /// As the host's daemon says it, or another of this user's.
     async fn version_by_parent(&self, name: &str) -> Option<u64> {
-        let parent = self.election.parent().await.filter(|parent| parent.is_believed)?;
+        let parent = self.directory.election.parent().await.filter(|parent| parent.is_believed)?;
         let path = format!("/v1/where?name={}", percent_encode(name.as_bytes(), ""));
         let holders: Vec<Holder> = parent.client.get(&path).await.ok()?;
         holders.iter().find(|holder| holder.origin)?.version
@@ -131,7 +130,7 @@ impl Daemon {
 
     /// What is to be had for this name: a version that is newer than the one that is here, or why that is not known.
     pub(crate) async fn renewed(
-        self: &Arc<Self>,
+        &self,
         record: &CacheRecord,
         name: &CacheName,
         reader: &Reader,

@@ -81,10 +81,15 @@ impl Caller {
             None => self.pid.and_then(positive).and_then(crate::host::job_process::of),
         };
         // A process of another container, or that of init, is not seen: then for an hour.
-        let Some(process) = found else { return Ok(Use::Until(crate::now() + HOUR)) };
+        let Some(process) = found else { return Ok(Use::Until(crate::clock::now() + HOUR)) };
         let job =
             job.filter(|job| job.len() <= MAX_JOB && job.bytes().all(|b| b.is_ascii_graphic() || b == b' '));
-        Ok(Use::Process(Process { user: Some(self.name.clone()), job, since: crate::now(), ..process }))
+        Ok(Use::Process(Process {
+            user: Some(self.name.clone()),
+            job,
+            since: crate::clock::now(),
+            ..process
+        }))
     }
 
     /// Whether it is the caller's to know that `user` uses a cache of `owner`.

@@ -44,6 +44,8 @@ pub(crate) struct Election {
     /// Who runs the host's daemon, besides root.
     host: Option<u32>,
     shunned: Mutex<HashMap<u32, Instant>>,
+    /// The parent at the last look.
+    last: Mutex<Option<String>>,
 }
 
 /// Another daemon of this machine, from which this one may take caches.
@@ -65,7 +67,13 @@ impl Election {
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let me =
             Rank { is_users: serves == Serves::Owner, start: start_of(pid).unwrap_or(u64::MAX), pid, uid };
-        Self { prefix: format!("tidecast/{hash}/"), me, host, shunned: Mutex::default() }
+        Self {
+            prefix: format!("tidecast/{hash}/"),
+            me,
+            host,
+            shunned: Mutex::default(),
+            last: Mutex::default(),
+        }
     }
 
     /// Where the others find this one.
@@ -84,6 +92,16 @@ impl Election {
         let names = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         let elders = elders(&names, &self.prefix, self.me, |uid| self.is_hosts(uid), start_of);
         elders.iter().any(|rank| rank.uid == self.me.uid && sees_the_same(rank.pid))
+    }
+
+    /// Looks who the parent is, for [`Election::last_parent`].
+    pub(crate) async fn look(&self) {
+        *self.last.lock() = self.parent().await.map(|parent| parent.name);
+    }
+
+    /// The name of the parent at the last look; None: this was the eldest.
+    pub(crate) fn last_parent(&self) -> Option<String> {
+        self.last.lock().clone()
     }
 
     /// The first of the elders that answers, one that is believed before others; None: this is the eldest.

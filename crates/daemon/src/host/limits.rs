@@ -5,9 +5,9 @@ mod cgroup;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tidecast_depot::Depot;
 use tidecast_net::{Caps, Throttle};
 
-use crate::assembly::Daemon;
 use crate::config::Config;
 use crate::model::types::{Limit, Limits};
 use cgroup::Cgroup;
@@ -30,7 +30,16 @@ struct Now {
 
 impl HostLimits {
     pub(crate) fn new(config: &Config) -> Self {
-        let cgroup = Cgroup::enter();
+        Self::within(config, Cgroup::enter())
+    }
+
+    /// Where the kernel holds it to nothing: for tests, that are not to be moved.
+    #[cfg(test)]
+    pub(crate) fn without_cgroup(config: &Config) -> Self {
+        Self::within(config, Cgroup::none("a test"))
+    }
+
+    fn within(config: &Config, cgroup: Cgroup) -> Self {
         cgroup.limit(config.caps.cores, config.memory);
         Self {
             throttle: Arc::new(Throttle::new(config.caps, Some(config.memory))),
@@ -58,6 +67,11 @@ impl HostLimits {
             now.share = share.clamp(0.0, 1.0);
         }
         self.apply(&now);
+    }
+
+    /// Looks whether a job uses a cache. To be called when one may have begun, and again and again.
+    pub(crate) fn mind_jobs(&self, depot: &Depot) {
+        self.mind(depot.has_jobs(crate::clock::now()));
     }
 
     /// Whether jobs run.
@@ -95,12 +109,5 @@ impl HostLimits {
             memory: self.memory,
             cgroup: self.cgroup.said().to_owned(),
         }
-    }
-}
-
-impl Daemon {
-    /// Looks whether a job uses a cache. To be called when one may have begun, and again and again.
-    pub(crate) fn mind_jobs(&self) {
-        self.limits.mind(self.depot.has_jobs(crate::now()));
     }
 }

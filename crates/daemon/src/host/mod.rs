@@ -1,5 +1,6 @@
 //! This machine: the processes that ask, other daemons on it, what the daemon may take from it, its service manager.
 
+pub(crate) mod activity;
 pub(crate) mod caller;
 pub(crate) mod election;
 pub(crate) mod file_stamp;

@@ -11,8 +11,8 @@ use tidecast_metainfo::Manifest;
 use tokio::sync::mpsc;
 
 use super::act::Act;
-use super::handlers::id;
-use crate::assembly::Daemon;
+use super::app::App;
+use super::extract::id;
 use crate::client::Chunks;
 use crate::host::caller::Caller;
 use crate::model::api_error::ApiError;
@@ -22,16 +22,14 @@ const CHUNK: usize = 256 << 10;
 /// Chunks that may wait for who reads.
 const AHEAD: usize = 8;
 
-type App = State<Arc<Daemon>>;
-
 /// Its manifest, and in a header what else is known of it.
 pub(super) async fn manifest(
-    State(daemon): App,
+    State(app): State<Arc<App>>,
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let (record, manifest) = committed(&daemon, &caller, &text).await?;
-    let head = serde_json::to_string(&daemon.told(&record)).map_err(ApiError::internal)?;
+    let (record, manifest) = committed(&app, &caller, &text).await?;
+    let head = serde_json::to_string(&app.signer.told(&record)).map_err(ApiError::internal)?;
     let head = axum::http::HeaderValue::from_str(&ascii(&head)).map_err(ApiError::internal)?;
     let kind = axum::http::HeaderValue::from_static("application/x-bittorrent");
     let headers = [("content-type", kind), ("tidecast-record", head)];
@@ -55,15 +53,15 @@ fn ascii(json: &str) -> String {
 
 /// Its files that have content, each content once, in the order of the manifest: as an upload of all of it would be.
 pub(super) async fn content(
-    State(daemon): App,
+    State(app): State<Arc<App>>,
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
-    let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
-    let busy = daemon.depot.busy(record.id, crate::now())?;
+    let act = Act::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
+    let (record, manifest) = act.ended(committed(&app, &caller, &text).await)?;
+    let busy = app.store.depot.busy(record.id, crate::clock::now())?;
     let id = record.id;
-    let view = daemon.on_disk(move |depot| depot.open_view(id)).await?;
+    let view = app.store.on_disk(move |depot| depot.open_view(id)).await?;
     let (chunks, queue) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
         let _busy = busy;
@@ -76,14 +74,14 @@ pub(super) async fn content(
 }
 
 pub(super) async fn committed(
-    daemon: &Arc<Daemon>,
+    app: &App,
     caller: &Caller,
     text: &str,
 ) -> Result<(Arc<CacheRecord>, Arc<Manifest>), ApiError> {
-    let record = daemon.readable(caller, id(text)?)?;
+    let record = app.records.readable(caller, id(text)?)?;
     let content = record.content.filter(|_| record.is_committed());
     let content = content.ok_or_else(|| ApiError::absent(&record.full_name()))?;
-    let (reading, id) = (daemon.clone(), record.id);
+    let (reading, id) = (app.store.clone(), record.id);
     let read = tokio::task::spawn_blocking(move || reading.manifest(id, content)).await;
     Ok((record, read.map_err(ApiError::internal)??))
 }

@@ -1,11 +1,19 @@
-//! Bodies and queries, refused in this API's own words.
+//! Bodies and queries, refused in this API's own words; and how a refusal is told.
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
+use serde_json::json;
+use tidecast_depot::CacheId;
 
 use crate::model::api_error::ApiError;
+
+/// The cache that a path names.
+pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
+    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
+}
 
 /// A body of JSON.
 pub(super) struct Said<T>(pub(super) T);
@@ -30,5 +38,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
         let asked = Query::from_request_parts(parts, state).await;
         let Query(asked) = asked.map_err(|e| ApiError::malformed(e.body_text()))?;
         Ok(Self(asked))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(why = self.why, "a request failed");
+        }
+        (self.status, Json(json!({ "kind": self.kind.word(), "error": self.why }))).into_response()
     }
 }

@@ -1,7 +1,6 @@
 //! A committed cache as open files, for a caller that makes copies or links of its own: the daemon writes nowhere but in its
-//! store. `descriptors.rs` says what goes over the connection.
+//! store. `client/descriptors.rs` says what goes over the connection.
 
-use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -11,55 +10,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
-use parking_lot::Mutex;
 use tidecast_depot::{Busy, View};
 use tidecast_metainfo::Manifest;
 
 use super::act::Act;
+use super::app::App;
 use super::download::committed;
 use super::listener::Connection;
-use crate::assembly::Daemon;
+use super::sessions::Session;
 use crate::client::descriptors::{PROTOCOL, send};
 use crate::host::caller::Caller;
-use crate::model::api_error::ApiError;
-
-/// Callers that are given files at once; of one user.
-const SESSIONS: usize = 64;
-const OF_ONE_USER: usize = 16;
-
-/// Who is being given files, by user.
-#[derive(Clone, Default)]
-pub(crate) struct Sessions(Arc<Mutex<BTreeMap<u32, usize>>>);
-
-/// One of them, counted as long as it lives.
-struct Session {
-    all: Sessions,
-    user: u32,
-}
-
-impl Sessions {
-    fn begin(&self, user: u32) -> Result<Session, ApiError> {
-        let mut all = self.0.lock();
-        if all.values().sum::<usize>() >= SESSIONS || all.get(&user).is_some_and(|n| *n >= OF_ONE_USER) {
-            let why = "too many callers take files now: try again";
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "wait", why));
-        }
-        *all.entry(user).or_default() += 1;
-        Ok(Session { all: self.clone(), user })
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock();
-        if let Some(count) = all.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.user);
-            }
-        }
-    }
-}
+use crate::model::api_error::{ApiError, ErrorKind};
 
 /// What is given.
 struct Given {
@@ -70,7 +31,7 @@ struct Given {
 }
 
 pub(super) async fn files(
-    State(daemon): State<Arc<Daemon>>,
+    State(app): State<Arc<App>>,
     caller: Caller,
     Path(text): Path<String>,
     mut request: Request,
@@ -78,14 +39,14 @@ pub(super) async fn files(
     let asked = request.headers().get(header::UPGRADE).is_some_and(|to| to.as_bytes() == PROTOCOL.as_bytes());
     if !asked {
         let why = format!("files are given by their descriptors: ask with the header Upgrade: {PROTOCOL}");
-        return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, "malformed", why));
+        return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorKind::Malformed, why));
     }
-    let act = Act::on(&daemon, &caller, "read", daemon.noted(&caller, &text));
-    let (record, manifest) = act.ended(committed(&daemon, &caller, &text).await)?;
-    let session = daemon.sessions.begin(caller.uid)?;
-    let busy = daemon.depot.busy(record.id, crate::now())?;
+    let act = Act::on(&app.audit, &caller, "read", app.records.noted(&caller, &text));
+    let (record, manifest) = act.ended(committed(&app, &caller, &text).await)?;
+    let session = app.sessions.begin(caller.uid)?;
+    let busy = app.store.depot.busy(record.id, crate::clock::now())?;
     let id = record.id;
-    let view = daemon.on_disk(move |depot| depot.open_view(id)).await?;
+    let view = app.store.on_disk(move |depot| depot.open_view(id)).await?;
     let given = Given { manifest, view, _busy: busy, _session: session };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {

@@ -8,13 +8,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use serde::Deserialize;
-use tidecast_depot::CacheId;
 
-use super::act::{Act, wish};
-use super::extract::{Asked, Said};
-use crate::assembly::Daemon;
+use super::act::Act;
+use super::app::App;
+use super::extract::{Asked, Said, id};
 use crate::host::caller::Caller;
-use crate::local::upload;
 use crate::model::api_error::ApiError;
 use crate::model::name::CacheName;
 use crate::model::types::{
@@ -26,7 +24,7 @@ use crate::model::types::{
 const WAIT: u64 = 60;
 
 type Answer<T> = Result<Json<T>, ApiError>;
-type App = State<Arc<Daemon>>;
+type Daemon = State<Arc<App>>;
 
 /// What a list is asked for.
 #[derive(Debug, Default, Deserialize)]
@@ -43,38 +41,34 @@ pub(super) struct Host {
     host: Option<String>,
 }
 
-pub(super) fn id(text: &str) -> Result<CacheId, ApiError> {
-    text.parse().map_err(|_| ApiError::malformed(format!("{text:?} is no id of a cache")))
-}
-
 fn named(which: &Which) -> Result<CacheName, ApiError> {
     let text = which.name.as_deref().ok_or_else(|| ApiError::malformed("say which: ?name=NAME"))?;
     text.parse().map_err(ApiError::malformed)
 }
 
-pub(super) async fn status(State(daemon): App, caller: Caller) -> Answer<Status> {
+pub(super) async fn status(State(app): Daemon, caller: Caller) -> Answer<Status> {
     // What is on its way for whom is nobody else's to know.
-    let coming = daemon.fetches.under_way(|owner| caller.rules() || owner == caller.name);
-    let mut status = daemon.status()?.with_coming(coming);
-    status.uses = daemon.all_uses(|owner, user| caller.may_know(owner, user));
+    let coming = app.requests.under_way(|owner| caller.rules() || owner == caller.name);
+    let mut status = app.admin.status()?.with_coming(coming);
+    status.uses = app.uses.all_uses(|owner, user| caller.may_know(owner, user));
     Ok(Json(status))
 }
 
 pub(super) async fn list(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Asked(which): Asked<Which>,
 ) -> Answer<Vec<CacheInfo>> {
     let name = which.name.as_deref().map(str::parse::<CacheName>).transpose().map_err(ApiError::malformed)?;
-    Ok(Json(daemon.list(&caller, name, which.owner).await?))
+    Ok(Json(app.caches.list(&caller, name, which.owner).await?))
 }
 
-pub(super) async fn show(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
-    Ok(Json(daemon.show(&caller, id(&text)?).await?))
+pub(super) async fn show(State(app): Daemon, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    Ok(Json(app.caches.show(&caller, id(&text)?).await?))
 }
 
 pub(super) async fn create(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     headers: HeaderMap,
     manifest: Bytes,
@@ -82,18 +76,18 @@ pub(super) async fn create(
     let head =
         headers.get("tidecast-create").ok_or_else(|| ApiError::malformed("no header tidecast-create"))?;
     let create: Create = serde_json::from_slice(head.as_bytes()).map_err(ApiError::malformed)?;
-    let act = Act::on(&daemon, &caller, "create", format!("{}/{}", daemon.config.name, create.name));
-    Ok(Json(act.ended(daemon.create(&caller, create, manifest).await)?))
+    let act = Act::on(&app.audit, &caller, "create", format!("{}/{}", app.config.name, create.name));
+    Ok(Json(act.ended(app.caches.create(&caller, create, manifest).await)?))
 }
 
 pub(super) async fn content(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Path(text): Path<String>,
     body: Body,
 ) -> Answer<CacheInfo> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "commit", daemon.noted(&caller, &text)));
-    let done = upload::take(&daemon, &caller, id, body).await;
+    let (id, act) = (id(&text)?, Act::on(&app.audit, &caller, "commit", app.records.noted(&caller, &text)));
+    let done = app.uploads.take(&caller, id, body).await;
     let act = match &done {
         Ok(info) => act.to(&info.name),
         Err(_) => act,
@@ -102,35 +96,35 @@ pub(super) async fn content(
 }
 
 pub(super) async fn extend(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Path(text): Path<String>,
     Said(extend): Said<Extend>,
 ) -> Answer<CacheInfo> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "extend", daemon.noted(&caller, &text)));
-    Ok(Json(act.ended(daemon.extend(&caller, id, extend.lease).await)?))
+    let (id, act) = (id(&text)?, Act::on(&app.audit, &caller, "extend", app.records.noted(&caller, &text)));
+    Ok(Json(act.ended(app.caches.extend(&caller, id, extend.lease).await)?))
 }
 
-pub(super) async fn pin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "pin", daemon.noted(&caller, &text)));
-    Ok(Json(act.ended(daemon.pin(&caller, id, true).await)?))
+pub(super) async fn pin(State(app): Daemon, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&app.audit, &caller, "pin", app.records.noted(&caller, &text)));
+    Ok(Json(act.ended(app.caches.pin(&caller, id, true).await)?))
 }
 
-pub(super) async fn unpin(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "unpin", daemon.noted(&caller, &text)));
-    Ok(Json(act.ended(daemon.pin(&caller, id, false).await)?))
+pub(super) async fn unpin(State(app): Daemon, caller: Caller, Path(text): Path<String>) -> Answer<CacheInfo> {
+    let (id, act) = (id(&text)?, Act::on(&app.audit, &caller, "unpin", app.records.noted(&caller, &text)));
+    Ok(Json(act.ended(app.caches.pin(&caller, id, false).await)?))
 }
 
-pub(super) async fn remove(State(daemon): App, caller: Caller, Path(text): Path<String>) -> Answer<()> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "remove", daemon.noted(&caller, &text)));
-    Ok(Json(act.ended(daemon.remove(&caller, id).await)?))
+pub(super) async fn remove(State(app): Daemon, caller: Caller, Path(text): Path<String>) -> Answer<()> {
+    let (id, act) = (id(&text)?, Act::on(&app.audit, &caller, "remove", app.records.noted(&caller, &text)));
+    Ok(Json(act.ended(app.caches.remove(&caller, id).await)?))
 }
 
-pub(super) async fn get(State(daemon): App, caller: Caller, Said(get): Said<Get>) -> Answer<Got> {
+pub(super) async fn get(State(app): Daemon, caller: Caller, Said(get): Said<Get>) -> Answer<Got> {
     let name: CacheName = get.name.parse().map_err(ApiError::malformed)?;
     let wait = Duration::from_secs(get.wait.min(WAIT));
-    let act = Act::on(&daemon, &caller, "get", get.name.clone());
-    let got = daemon.get(&caller, name, wait, get).await;
+    let act = Act::on(&app.audit, &caller, "get", get.name.clone());
+    let got = app.getting.get(&caller, name, wait, get).await;
     let act = match &got {
         // It will be asked for again.
         Ok(Got::Wait { .. }) => return got.map(Json),
@@ -141,55 +135,63 @@ pub(super) async fn get(State(daemon): App, caller: Caller, Said(get): Said<Get>
 }
 
 pub(super) async fn replicate(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Path(text): Path<String>,
     Said(replicate): Said<Replicate>,
 ) -> Answer<Vec<Offered>> {
-    let (id, act) = (id(&text)?, Act::on(&daemon, &caller, "replicate", daemon.noted(&caller, &text)));
-    let offered = daemon.replicate(&caller, id, replicate.to).await;
+    let (id, act) =
+        (id(&text)?, Act::on(&app.audit, &caller, "replicate", app.records.noted(&caller, &text)));
+    let offered = app.copies.replicate(&caller, id, replicate.to).await;
     let told = |one: &Offered| format!("{}: {}", one.host, one.why.as_ref().unwrap_or(&one.answer));
     let words = |all: &Vec<Offered>| all.iter().map(told).collect::<Vec<_>>().join("; ");
     Ok(Json(act.ended_with(offered, words)?))
 }
 
 pub(super) async fn holders(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Asked(which): Asked<Which>,
 ) -> Answer<Vec<Holder>> {
-    Ok(Json(daemon.holders(&caller, named(&which)?).await?))
+    Ok(Json(app.copies.holders(&caller, named(&which)?).await?))
 }
 
 pub(super) async fn history(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Asked(which): Asked<Which>,
 ) -> Answer<Vec<Event>> {
-    Ok(Json(daemon.history(&caller, which.name).await?))
+    Ok(Json(app.admin.history(&caller, which.name).await?))
 }
 
-pub(super) async fn fsck(State(daemon): App, caller: Caller) -> Answer<Checked> {
-    let act = Act::on(&daemon, &caller, "fsck", "");
+pub(super) async fn fsck(State(app): Daemon, caller: Caller) -> Answer<Checked> {
+    let act = Act::on(&app.audit, &caller, "fsck", "");
     let words = |report: &Checked| match (report.clean, report.lost) {
         (true, _) => "clean".into(),
         (false, 0) if !report.unread.is_empty() => "unread".into(),
         (false, 0) => "repaired".into(),
         _ => "damaged".into(),
     };
-    Ok(Json(act.ended_with(daemon.fsck(&caller).await, words)?))
+    Ok(Json(act.ended_with(checked(&app, &caller).await, words)?))
+}
+
+async fn checked(app: &App, caller: &Caller) -> Result<Checked, ApiError> {
+    if !caller.rules() {
+        return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
+    }
+    app.repair.fsck(&caller.name).await
 }
 
 pub(super) async fn site(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Path(what): Path<String>,
     Asked(which): Asked<Host>,
     Said(limit): Said<Limit>,
 ) -> Answer<Vec<Ruled>> {
     let whose = which.host.as_ref().map_or("all hosts".into(), |host| format!("{host:?}"));
-    let act = Act::on(&daemon, &caller, format!("{} at {whose}", wish(&what, &limit)), "");
-    let ruled = daemon.rule(&caller, &what, limit, which.host.as_deref()).await;
+    let act = Act::on(&app.audit, &caller, format!("{} at {whose}", limit.wish(&what)), "");
+    let ruled = app.site.rule(&caller, &what, limit, which.host.as_deref()).await;
     if what == "status" {
         return ruled.map(Json);
     }
@@ -201,12 +203,12 @@ pub(super) async fn site(
 }
 
 pub(super) async fn admin(
-    State(daemon): App,
+    State(app): Daemon,
     caller: Caller,
     Path(what): Path<String>,
     Said(limit): Said<Limit>,
 ) -> Answer<Status> {
-    let act = Act::on(&daemon, &caller, wish(&what, &limit), "");
-    let done = daemon.admin(&caller, &what, limit);
+    let act = Act::on(&app.audit, &caller, limit.wish(&what), "");
+    let done = app.admin.admin(&caller, &what, limit).await;
     if what == "status" { done.map(Json) } else { act.ended(done).map(Json) }
 }

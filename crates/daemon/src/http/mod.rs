@@ -1,11 +1,13 @@
 //! HTTP and JSON over the unix socket. `openapi.json` is its description, served at `/v1/openapi.json`.
 
-pub(crate) mod act;
+mod act;
+pub(crate) mod app;
 mod download;
 mod extract;
-pub(crate) mod files;
+mod files;
 mod handlers;
 mod listener;
+pub(crate) mod sessions;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +23,10 @@ use axum::routing::{get, post, put};
 use tidecast_socket::{BindError, Bound};
 use tokio::net::UnixListener;
 
-use crate::assembly::Daemon;
 use crate::config::Serves;
 use crate::host::caller::{Caller, is_stranger};
-use crate::model::api_error::ApiError;
+use crate::model::api_error::{ApiError, ErrorKind};
+use app::App;
 use listener::Cred;
 
 /// Most bytes of a request that is not an upload.
@@ -34,15 +36,15 @@ const MAX_MANIFEST: usize = tidecast_metainfo::MAX_LEN;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-impl FromRequestParts<Arc<Daemon>> for Caller {
+impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<Daemon>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<App>) -> Result<Self, ApiError> {
         let cred = ConnectInfo::<Cred>::from_request_parts(parts, state).await;
         let Ok(ConnectInfo(Cred(Some(cred), _))) = cred else {
             return Err(ApiError::internal("the kernel does not say who asks"));
         };
-        state.asked();
+        state.activity.asked();
         let asked =
             tokio::task::spawn_blocking(move || Caller::of(&cred)).await.map_err(ApiError::internal)?;
         asked.map_err(|e| ApiError::internal(format!("cannot look up user {}: {e}", cred.uid())))
@@ -50,7 +52,7 @@ impl FromRequestParts<Arc<Daemon>> for Caller {
 }
 
 /// All that can be asked.
-fn router(daemon: Arc<Daemon>) -> Router {
+fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/openapi.json", get(|| async { ([("content-type", "application/json")], OPENAPI) }))
         .route("/v1/daemon", get(handlers::status))
@@ -74,10 +76,10 @@ fn router(daemon: Arc<Daemon>) -> Router {
         .route("/v1/admin/{what}", post(handlers::admin))
         .route("/v1/site/{what}", post(handlers::site))
         .fallback(async || {
-            ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", "there is no such request")
+            ApiError::new(axum::http::StatusCode::NOT_FOUND, ErrorKind::Absent, "there is no such request")
         })
         .layer(DefaultBodyLimit::max(MAX_REQUEST))
-        .with_state(daemon)
+        .with_state(app)
 }
 
 /// Who may ask at a socket.
@@ -127,8 +129,8 @@ pub(crate) fn listen(path: &Path, serves: Serves) -> Result<(UnixListener, Optio
 }
 
 /// Serves until the future is dropped.
-pub(crate) async fn serve(daemon: Arc<Daemon>, listener: UnixListener, door: Door) -> std::io::Result<()> {
-    let serves = daemon.config.serves;
-    let admitted = router(daemon).layer(from_fn(move |request, next| admit(door, serves, request, next)));
+pub(crate) async fn serve(app: Arc<App>, listener: UnixListener, door: Door) -> std::io::Result<()> {
+    let serves = app.config.serves;
+    let admitted = router(app).layer(from_fn(move |request, next| admit(door, serves, request, next)));
     axum::serve(listener::Shared::new(listener), admitted.into_make_service_with_connect_info::<Cred>()).await
 }

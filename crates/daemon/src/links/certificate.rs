@@ -52,7 +52,7 @@ impl Certificate {
             }
             None => (None, String::new()),
         };
-        let now = Now { holder, taken, refused: None, made: crate::now() };
+        let now = Now { holder, taken, refused: None, made: crate::clock::now() };
         Ok((Self { path, key, now: Mutex::new(now) }, card))
     }
 
@@ -69,7 +69,8 @@ impl Certificate {
                     warn_before_end(path, &holder, 3);
                     let until = holder.validity().map_or(0, |(_, until)| until);
                     tracing::info!(path = %path.display(), "read the certificate again: valid until {}", utc(until));
-                    *state = Now { holder: Some(holder), taken: stamp, refused: None, made: crate::now() };
+                    *state =
+                        Now { holder: Some(holder), taken: stamp, refused: None, made: crate::clock::now() };
                     return Some(card);
                 }
                 Err(error) => {
@@ -82,10 +83,10 @@ impl Certificate {
                 }
             }
         }
-        if crate::now() < state.made + RENEW {
+        if crate::clock::now() < state.made + RENEW {
             return None;
         }
-        state.made = crate::now();
+        state.made = crate::clock::now();
         warn_before_end(path, state.holder.as_ref()?, 3);
         let card = card(path, state.holder.as_ref()?, &self.key);
         card.inspect_err(|error| tracing::error!(%error, "this daemon's card cannot be renewed")).ok()
@@ -105,7 +106,7 @@ fn read(path: &Path, key: &NodeKey) -> Result<(Holder, String), Error> {
 
 fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
     let Ok((from, until)) = holder.validity() else { return };
-    let left = until.saturating_sub(crate::now());
+    let left = until.saturating_sub(crate::clock::now());
     if left < SOON.min((until - from) / part) {
         tracing::warn!(path = %path.display(), "this daemon's certificate ends in {}", span(left));
     }
@@ -113,7 +114,7 @@ fn warn_before_end(path: &Path, holder: &Holder, part: u64) {
 
 fn card(path: &Path, holder: &Holder, key: &NodeKey) -> Result<String, Error> {
     let unfit = |why: String| Error::Certificate { path: path.to_owned(), why };
-    let (now, (from, until)) = (crate::now(), holder.validity()?);
+    let (now, (from, until)) = (crate::clock::now(), holder.validity()?);
     let clock = utc(now);
     if now >= until {
         let ago = span(now - until);

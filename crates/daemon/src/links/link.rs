@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -86,14 +87,12 @@ pub(crate) struct Link {
     refused: OnceLock<String>,
 }
 
-/// Answers the other end's requests.
+/// An answer that is being made.
+pub(crate) type Serving<'a> = Pin<Box<dyn Future<Output = (Answer, Bytes)> + Send + 'a>>;
+
+/// Answers the other end's requests, and hears what becomes of links: given to [`super::peers::Links`] by who builds the daemon.
 pub(crate) trait Serve: Send + Sync + 'static {
-    fn serve(
-        self: Arc<Self>,
-        peer: &Peer,
-        ask: Ask,
-        payload: Bytes,
-    ) -> impl Future<Output = (Answer, Bytes)> + Send;
+    fn serve<'a>(self: Arc<Self>, peer: &'a Peer, ask: Ask, payload: Bytes) -> Serving<'a>;
 
     /// A channel is up.
     fn met(&self, _link: &Arc<Link>) {}
@@ -128,10 +127,10 @@ pub(crate) async fn greet(
 
 impl Link {
     /// The channel, and what runs it to its end.
-    pub(crate) fn new<S: Serve>(
+    pub(crate) fn new(
         peer: Peer,
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        serve: Arc<S>,
+        serve: Arc<dyn Serve>,
     ) -> (Arc<Link>, impl Future<Output = ()> + Send) {
         let (out, queue) = mpsc::channel(QUEUE);
         let link = Arc::new(Link {
@@ -194,11 +193,11 @@ impl Link {
     }
 }
 
-async fn run<S: Serve>(
+async fn run(
     link: Arc<Link>,
     stream: impl AsyncRead + AsyncWrite + Send,
     mut queue: mpsc::Receiver<(Head, Bytes)>,
-    serve: Arc<S>,
+    serve: Arc<dyn Serve>,
 ) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let reading = hear(&link, &mut reader, serve);
@@ -265,10 +264,10 @@ fn pinging() -> Head {
     Head::Ask { id: UNANSWERED, ask: serde_json::json!("ping") }
 }
 
-async fn hear<S: Serve>(
+async fn hear(
     link: &Arc<Link>,
     reader: &mut (impl AsyncRead + Unpin),
-    serve: Arc<S>,
+    serve: Arc<dyn Serve>,
 ) -> Result<(), FrameError> {
     let room = Arc::new(Semaphore::new(WORKING));
     let mut allowance = Allowance::new();
@@ -338,12 +337,14 @@ mod tests {
     struct Echo;
 
     impl Serve for Echo {
-        async fn serve(self: Arc<Self>, peer: &Peer, ask: Ask, payload: Bytes) -> (Answer, Bytes) {
-            match ask {
-                Ask::Ad => (Answer::Ok, payload),
-                Ask::Ping => (Answer::Rejected { why: peer.hello.name.clone() }, Bytes::new()),
-                _ => std::future::pending().await,
-            }
+        fn serve<'a>(self: Arc<Self>, peer: &'a Peer, ask: Ask, payload: Bytes) -> Serving<'a> {
+            Box::pin(async move {
+                match ask {
+                    Ask::Ad => (Answer::Ok, payload),
+                    Ask::Ping => (Answer::Rejected { why: peer.hello.name.clone() }, Bytes::new()),
+                    _ => std::future::pending().await,
+                }
+            })
         }
     }
 

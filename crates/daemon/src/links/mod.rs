@@ -7,3 +7,4 @@ pub(crate) mod link;
 pub(crate) mod peers;
 pub(crate) mod refusals;
 pub(crate) mod trust;
+pub(crate) mod wire;

@@ -2,62 +2,71 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use tidecast_identity::{NodeId, Tls, placeholder_name};
+use tidecast_identity::NodeId;
 use tidecast_net::Visitor;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
-use super::link::{Link, LinkError, Peer, Serve, greet, refuse};
+use super::link::{Link, Peer, Serve, Serving, greet, refuse};
 use super::refusals::{Refusals, Whose, who};
-use crate::links::trust::Trust;
-use crate::model::message::Hello;
+use super::trust::Trust;
+use super::wire::{Handshake, PeerError, Wire, Wired, unreachable};
+use crate::model::message::{Answer, Ask, Hello};
 
-/// The protocol of control channels, as TLS agrees on it (ALPN).
-pub(crate) const PROTOCOL: &[u8] = b"tidecast-daemon/1";
 /// Channels remembered at most; further ones serve who made them, and nobody else.
 const MOST: usize = 4096;
-/// An address answers within this time: a second try a second after the first, and no waiting for a third, so that a link
-/// that comes back is used at once.
-const CONNECT: Duration = Duration::from_secs(3);
-/// Hands are shaken within this time.
-const DIAL: Duration = Duration::from_secs(5);
-
-/// Why another daemon cannot be spoken with.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PeerError {
-    #[error("{addr} cannot be reached: {why}")]
-    Unreachable { addr: SocketAddr, why: String },
-    #[error("no address of it is known")]
-    NoAddress,
-    #[error("{addr} is not trusted: {why}")]
-    Untrusted { addr: SocketAddr, why: String },
-    #[error(transparent)]
-    Link(#[from] LinkError),
-}
 
 /// The channels that are up.
-pub(crate) struct Peers {
-    tls: Tls,
+pub(crate) struct Links {
+    node: NodeId,
+    wire: Arc<dyn Wire>,
     trust: Arc<Trust>,
     hello: RwLock<Hello>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
     refusals: Refusals,
+    /// What answers requests is made after the links, and has them: a weak one, so that both can end.
+    serve: OnceLock<Weak<dyn Serve>>,
 }
 
-impl Peers {
-    pub(crate) fn new(tls: Tls, trust: Arc<Trust>, hello: Hello) -> Self {
-        Self { tls, trust, hello: RwLock::new(hello), links: Mutex::default(), refusals: Refusals::default() }
+/// Before there is anything to answer with, and after it has ended.
+struct Nothing;
+
+impl Serve for Nothing {
+    fn serve<'a>(self: Arc<Self>, _: &'a Peer, _: Ask, _: Bytes) -> Serving<'a> {
+        Box::pin(async { (Answer::NotUnderstood, Bytes::new()) })
+    }
+}
+
+impl Links {
+    pub(crate) fn new(node: NodeId, wire: Arc<dyn Wire>, trust: Arc<Trust>, hello: Hello) -> Self {
+        Self {
+            node,
+            wire,
+            trust,
+            hello: RwLock::new(hello),
+            links: Mutex::default(),
+            refusals: Refusals::default(),
+            serve: OnceLock::new(),
+        }
+    }
+
+    /// From now on this answers the requests of other daemons.
+    pub(crate) fn answer_with<S: Serve>(&self, serve: &Arc<S>) {
+        let weak: Weak<S> = Arc::downgrade(serve);
+        // Said once, by who builds the daemon.
+        let _ = self.serve.set(weak);
+    }
+
+    fn serve(&self) -> Arc<dyn Serve> {
+        self.serve.get().and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Nothing))
     }
 
     /// What this daemon says of itself.
     pub(crate) fn hello(&self) -> Hello {
-        Hello { clock: crate::now(), ..self.hello.read().clone() }
+        Hello { clock: crate::clock::now(), ..self.hello.read().clone() }
     }
 
     /// A new card, before the old one ends.
@@ -66,22 +75,18 @@ impl Peers {
     }
 
     /// The daemon at one of these addresses, whichever answers first; a channel that is up already serves.
-    pub(crate) async fn at<S: Serve>(
-        &self,
-        addresses: &[SocketAddr],
-        serve: &Arc<S>,
-    ) -> Result<Arc<Link>, PeerError> {
+    pub(crate) async fn at(&self, addresses: &[SocketAddr]) -> Result<Arc<Link>, PeerError> {
         if let Some(link) =
             self.find(|peer| addresses.contains(&peer.addr) || covers(&peer.hello.addresses, addresses))
         {
             return Ok(link);
         }
-        let mut calling = connect_all(addresses);
+        let mut calling = self.connect_all(addresses);
         let mut last = PeerError::NoAddress;
         while let Some(called) = calling.join_next().await {
             let Ok((addr, connected)) = called else { continue };
             let greeted = match connected {
-                Ok(stream) => self.greet(addr, stream, serve).await,
+                Ok(handshake) => self.greet(addr, handshake).await,
                 Err(error) => Err(error),
             };
             match greeted {
@@ -103,20 +108,15 @@ impl Peers {
     }
 
     /// A channel to this very node, which is said to be at one of these addresses.
-    pub(crate) async fn reach<S: Serve>(
-        &self,
-        node: NodeId,
-        addresses: &[SocketAddr],
-        serve: &Arc<S>,
-    ) -> Result<Arc<Link>, PeerError> {
-        let mut calling = connect_all(addresses);
+    pub(crate) async fn reach(&self, node: NodeId, addresses: &[SocketAddr]) -> Result<Arc<Link>, PeerError> {
+        let mut calling = self.connect_all(addresses);
         let mut last = PeerError::NoAddress;
         while let Some(called) = calling.join_next().await {
             if let Some(link) = self.to(node) {
                 return Ok(link);
             }
             let Ok((addr, connected)) = called else { continue };
-            let dialled = async { self.greet(addr, connected?, serve).await };
+            let dialled = async { self.greet(addr, connected?).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
                 Ok(_) => last = PeerError::Unreachable { addr, why: "another daemon is there".into() },
@@ -144,7 +144,7 @@ impl Peers {
     }
 
     /// Those who are not believed any more (a certificate was revoked, a card has ended): their channels are closed.
-    pub(crate) fn judge_again<S: Serve>(&self, serve: &Arc<S>) -> Vec<NodeId> {
+    pub(crate) fn judge_again(&self) -> Vec<NodeId> {
         let mut distrusted = Vec::new();
         for link in self.all() {
             let peer = &link.peer;
@@ -157,7 +157,7 @@ impl Peers {
                 }
                 let why = why.to_string();
                 link.turn_away(&why);
-                self.turned_away(&peer.hello, peer.node, peer.addr, &why, serve);
+                self.turned_away(&peer.hello, peer.node, peer.addr, &why);
                 distrusted.push(peer.node);
             }
         }
@@ -165,18 +165,11 @@ impl Peers {
     }
 
     /// Logs that somebody is not believed.
-    fn turned_away<S: Serve>(
-        &self,
-        hello: &Hello,
-        node: NodeId,
-        addr: SocketAddr,
-        why: &str,
-        serve: &Arc<S>,
-    ) {
+    fn turned_away(&self, hello: &Hello, node: NodeId, addr: SocketAddr, why: &str) {
         let who = who(&hello.name, addr);
         if self.refusals.note(Whose::Ours, node, &who, why) {
             tracing::warn!(peer = who, %node, why, "a daemon is not believed, and turned away");
-            serve.turned_away(&who, why);
+            self.serve().turned_away(&who, why);
         }
     }
 
@@ -199,18 +192,18 @@ impl Peers {
     }
 
     /// One who has come: greets, judges, and serves until the channel ends.
-    pub(crate) async fn welcome<S: Serve>(&self, visitor: Visitor, serve: Arc<S>) {
+    pub(crate) async fn welcome(&self, visitor: Visitor) {
         let Visitor { mut stream, node, addr, mut admitted } = visitor;
         let ours = self.hello();
         let greeted = admitted.run(greet(&mut stream, &ours)).await.unwrap_or_else(|cut| Err(cut.into()));
         let met = match greeted {
-            Ok(hello) => self.judge(hello, node, (addr, false), &serve),
+            Ok(hello) => self.judge(hello, node, (addr, false)),
             Err(error) => return tracing::debug!(%addr, %error, "a daemon that has come is not spoken with"),
         };
         match met {
             Ok(peer) => {
                 admitted.prove();
-                self.link(peer, stream, &serve).1.await;
+                self.link(peer, stream).1.await;
             }
             // It still counts as unproven while it is told why.
             Err(PeerError::Untrusted { why, .. }) => {
@@ -220,43 +213,36 @@ impl Peers {
         }
     }
 
-    async fn greet<S: Serve>(
-        &self,
-        addr: SocketAddr,
-        stream: TcpStream,
-        serve: &Arc<S>,
-    ) -> Result<Arc<Link>, PeerError> {
-        let unreachable = |why: String| unreachable(addr, why);
-        let config = self.tls.client_speaking(PROTOCOL, None).map_err(|e| unreachable(e.to_string()))?;
-        let connect = async {
-            stream.set_nodelay(true)?;
-            tidecast_net::end_when_gone(&stream);
-            TlsConnector::from(config).connect(placeholder_name(), stream).await
-        };
-        let stream = match timeout(DIAL, connect).await {
-            Err(_) => return Err(unreachable(format!("no answer within {} s", DIAL.as_secs()))),
-            Ok(connected) => connected.map_err(|e| unreachable(e.to_string()))?,
-        };
-        let node = tidecast_identity::peer_node_id(stream.get_ref().1.peer_certificates())
-            .map_err(|e| unreachable(e.to_string()))?;
-        if node == self.tls.id() {
-            return Err(unreachable("it is this daemon itself".into()));
+    /// Connects to all of these at once: some may be behind a NAT and never answer, and those that do are not kept waiting.
+    fn connect_all(&self, addresses: &[SocketAddr]) -> JoinSet<(SocketAddr, Result<Handshake, PeerError>)> {
+        let mut calling = JoinSet::new();
+        for &addr in addresses {
+            let wire = self.wire.clone();
+            calling.spawn(async move { (addr, wire.connect(addr).await) });
         }
-        let (link, run) = self.meet(Box::pin(stream), node, (addr, true), serve).await?;
+        calling
+    }
+
+    async fn greet(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {
+        let (stream, node) = handshake.await?;
+        if node == self.node {
+            return Err(unreachable(addr, "it is this daemon itself"));
+        }
+        let (link, run) = self.meet(stream, node, (addr, true)).await?;
         tokio::spawn(run);
         Ok(link)
     }
 
-    async fn meet<S: Serve>(
+    /// Says hello over a stream whose other end has proven that it is `node`; the channel, and what runs it to its end.
+    pub(crate) async fn meet(
         &self,
-        mut stream: std::pin::Pin<Box<dyn tidecast_net::Stream>>,
+        mut stream: Wired,
         node: NodeId,
         (addr, called): (SocketAddr, bool),
-        serve: &Arc<S>,
-    ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<S>), PeerError> {
+    ) -> Result<(Arc<Link>, impl Future<Output = ()> + Send + use<>), PeerError> {
         let hello = greet(&mut stream, &self.hello()).await?;
-        match self.judge(hello, node, (addr, called), serve) {
-            Ok(peer) => Ok(self.link(peer, stream, serve)),
+        match self.judge(hello, node, (addr, called)) {
+            Ok(peer) => Ok(self.link(peer, stream)),
             Err(error) => {
                 if let PeerError::Untrusted { why, .. } = &error {
                     tokio::spawn(refuse(stream, why.clone()));
@@ -267,32 +253,26 @@ impl Peers {
     }
 
     /// Whether one who has said hello is believed.
-    fn judge<S: Serve>(
+    fn judge(
         &self,
         hello: Hello,
         node: NodeId,
         (addr, called): (SocketAddr, bool),
-        serve: &Arc<S>,
     ) -> Result<Peer, PeerError> {
         match self.trust.judge(&hello, node) {
             Ok(identity) => Ok(Peer { node, identity, hello, addr, called }),
             Err(why) => {
                 let why = why.say(&hello, &self.hello.read().name);
-                self.turned_away(&hello, node, addr, &why, serve);
-                serve.distrusted(node);
+                self.turned_away(&hello, node, addr, &why);
+                self.serve().distrusted(node);
                 Err(PeerError::Untrusted { addr, why })
             }
         }
     }
 
     /// The channel to one who is believed, and what runs it to its end.
-    fn link<S: Serve>(
-        &self,
-        peer: Peer,
-        stream: std::pin::Pin<Box<dyn tidecast_net::Stream>>,
-        serve: &Arc<S>,
-    ) -> (Arc<Link>, impl Future<Output = ()> + Send + use<S>) {
-        let node = peer.node;
+    fn link(&self, peer: Peer, stream: Wired) -> (Arc<Link>, impl Future<Output = ()> + Send + use<>) {
+        let (node, serve) = (peer.node, self.serve());
         let (link, run) = Link::new(peer, stream, serve.clone());
         {
             let mut links = self.links.lock();
@@ -302,33 +282,12 @@ impl Peers {
             }
         }
         serve.met(&link);
-        let serve = serve.clone();
         let run = async move {
             run.await;
             serve.ended(node);
         };
         (link, run)
     }
-}
-
-/// Connects to all of these at once: some may be behind a NAT and never answer, and those that do are not kept waiting.
-fn connect_all(addresses: &[SocketAddr]) -> JoinSet<(SocketAddr, Result<TcpStream, PeerError>)> {
-    let mut calling = JoinSet::new();
-    for &addr in addresses {
-        calling.spawn(async move { (addr, connect(addr).await) });
-    }
-    calling
-}
-
-async fn connect(addr: SocketAddr) -> Result<TcpStream, PeerError> {
-    let connected = timeout(CONNECT, TcpStream::connect(addr)).await;
-    let connected =
-        connected.map_err(|_| unreachable(addr, format!("no answer within {} s", CONNECT.as_secs())))?;
-    connected.map_err(|error| unreachable(addr, error))
-}
-
-fn unreachable(addr: SocketAddr, why: impl ToString) -> PeerError {
-    PeerError::Unreachable { addr, why: why.to_string() }
 }
 
 /// Whether whoever has `all` addresses is the one that is said to have `some`: hosts may have one address alike that leads

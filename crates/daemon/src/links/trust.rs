@@ -45,7 +45,7 @@ impl Distrust {
 
     /// In words; where the time matters, with how far the clocks of the two hosts are apart.
     pub(crate) fn say(&self, hello: &Hello, ours: &str) -> String {
-        let (theirs, now) = (hello.clock, crate::now());
+        let (theirs, now) = (hello.clock, crate::clock::now());
         let apart = theirs.abs_diff(now);
         if !self.is_about_time() || theirs == 0 || apart < APART {
             return self.to_string();
@@ -114,7 +114,7 @@ impl Trust {
             return trust.listed(node).cloned().ok_or(Distrust::Unlisted(node));
         }
         let card = Card::decode(&BASE64.decode(card.as_bytes()).map_err(|_| Distrust::Garbled)?)?;
-        let now = crate::now();
+        let now = crate::clock::now();
         let at = if lapsed { now.min(card.not_after.saturating_sub(1)) } else { now };
         Ok(trust.verify(&card, node, at)?.identity)
     }

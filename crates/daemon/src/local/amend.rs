@@ -1,29 +1,44 @@
 //! What an owner says anew of a cache that is there already: who may read it, and how it travels. It is signed with the name and
 //! goes with each copy, so it can be changed only while there is none.
 
+use std::sync::Arc;
+
 use tidecast_depot::{Access, CacheRecord};
 use tidecast_metainfo::Manifest;
 
-use crate::assembly::Daemon;
-use crate::directory::names::held;
+use crate::directory::sources::Directory;
 use crate::host::caller::Caller;
-use crate::local::caches::READ;
-use crate::model::api_error::ApiError;
+use crate::local::records::{READ, Records};
+use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::attributes::Attributes;
+use crate::model::signed_name::held;
 use crate::model::types::Create;
+use crate::storage::audit::Audit;
+use crate::transfer::swarms::Swarms;
 
-impl Daemon {
+/// Changes what is said of caches.
+pub(crate) struct Amend {
+    pub(crate) records: Arc<Records>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) swarms: Arc<Swarms>,
+    pub(crate) audit: Arc<Audit>,
+}
+
+impl Amend {
     /// `create` of what this name means already: what is said besides holds from now on; what is not said stays as it is.
-    pub(crate) async fn say_anew(
+    pub(crate) async fn amend(
         &self,
         caller: &Caller,
         create: &Create,
         manifest: &Manifest,
     ) -> Result<(), ApiError> {
         let Some(content) = manifest.hash_v2() else { return Ok(()) };
-        let own =
-            |r: &CacheRecord| r.origin == self.config.name && r.name == create.name && r.owner == caller.name;
-        let Some(old) = self.depot.with_content(&content).into_iter().find(|r| own(r)) else { return Ok(()) };
+        let own = |r: &CacheRecord| {
+            r.origin == self.records.config.name && r.name == create.name && r.owner == caller.name
+        };
+        let Some(old) = self.records.store.depot.with_content(&content).into_iter().find(|r| own(r)) else {
+            return Ok(());
+        };
         let before = Access {
             group: old.group.clone(),
             mode: old.mode,
@@ -33,7 +48,7 @@ impl Daemon {
         };
         let mut access = changed(&old, create)?;
         if access.group != old.group {
-            access.local = self.view_of(caller, access.group.as_deref());
+            access.local = self.records.view_of(caller, access.group.as_deref());
         }
         if access == before {
             return Ok(());
@@ -46,23 +61,25 @@ impl Daemon {
                  first (tidecast cache rm {name}), or choose another name",
                 copies.join(", ")
             );
-            return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "copies", why));
+            return Err(ApiError::new(axum::http::StatusCode::CONFLICT, ErrorKind::Copies, why));
         }
         let id = old.id;
-        self.on_disk(move |depot| depot.set_access(id, &access)).await?;
+        self.records.store.on_disk(move |depot| depot.set_access(id, &access)).await?;
         self.swarms.stop(&content).await;
-        self.changed.notify_one();
-        self.note(&caller.name, "change", &name, "ok");
+        self.records.store.changed();
+        self.audit.note(&caller.name, "change", &name, "ok");
         Ok(())
     }
 
     /// The other hosts that hold a cache, or are getting it, as far as they are known.
     async fn copies(&self, held: &[u8; 32], content: &[u8; 32]) -> Vec<String> {
-        let holders = self.membership.holders(held).await.into_iter().map(|(node, _)| node);
+        let holders = self.directory.membership.holders(held).await.into_iter().map(|(node, _)| node);
         let mut holders: std::collections::BTreeSet<_> =
             holders.chain(self.swarms.newcomers(content)).collect();
-        holders.remove(&self.membership.me());
-        let name = |node| self.peers.find(|peer| peer.node == node).map(|link| link.peer.hello.name.clone());
+        holders.remove(&self.directory.membership.me());
+        let name = |node| {
+            self.directory.links.find(|peer| peer.node == node).map(|link| link.peer.hello.name.clone())
+        };
         holders.into_iter().map(|node| name(node).unwrap_or_else(|| node.to_string())).collect()
     }
 }

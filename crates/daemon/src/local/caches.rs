@@ -3,23 +3,35 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidecast_depot::{CacheId, CacheRecord, Declare, Filter, Local, Reader, State};
+use tidecast_depot::{CacheId, Declare, Filter, Reader};
 use tidecast_metainfo::Manifest;
 
-use crate::assembly::{Daemon, Mode};
-use crate::config::Serves;
+use super::amend::Amend;
+use super::records::{READ, Records};
+use super::upload::Uploads;
+use super::uses::Uses;
 use crate::host::caller::Caller;
-use crate::model::api_error::ApiError;
+use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::attributes::Attributes;
+use crate::model::error::Error;
 use crate::model::files::size_of;
 use crate::model::name::{CacheName, is_name};
 use crate::model::types::{CacheInfo, Create, Created};
 use crate::policy::ads;
+use crate::storage::run_mode::{Mode, RunMode};
+use crate::transfer::swarms::Swarms;
 
-/// Bits of a mode that say who may read; the depot keeps no others.
-pub(crate) const READ: u32 = 0o444;
+/// What is here, and what its owners do with it.
+pub(crate) struct Caches {
+    pub(crate) records: Arc<Records>,
+    pub(crate) uses: Arc<Uses>,
+    pub(crate) uploads: Arc<Uploads>,
+    pub(crate) amend: Amend,
+    pub(crate) swarms: Arc<Swarms>,
+    pub(crate) mode: Arc<RunMode>,
+}
 
-impl Daemon {
+impl Caches {
     /// The caches that `caller` may read.
     pub(crate) async fn list(
         &self,
@@ -31,18 +43,18 @@ impl Daemon {
             name.map_or((None, None, None), |n| (n.origin, Some(n.name), n.version));
         let filter =
             Filter { origin, name: cache, owner, reader: Some(caller.reader()), ..Filter::default() };
-        let mut records = self.depot.caches(&filter);
+        let mut records = self.records.store.depot.caches(&filter);
         records.retain(|r| version.is_none_or(|v| r.version == Some(v)));
         records.sort_by(|a, b| (&a.origin, &a.name, a.version).cmp(&(&b.origin, &b.name, b.version)));
-        Ok(records.iter().map(|record| self.info(record)).collect())
+        Ok(records.iter().map(|record| self.records.info(record)).collect())
     }
 
     /// One cache, with its ad.
     pub(crate) async fn show(&self, caller: &Caller, id: CacheId) -> Result<CacheInfo, ApiError> {
-        let record = self.readable(caller, id)?;
-        let ad = ads::cache(&record).map_err(crate::model::error::Error::from)?;
-        let uses = Some(self.uses_of(caller, &record));
-        Ok(CacheInfo { ad: Some(ad.to_string()), uses, ..self.info(&record) })
+        let record = self.records.readable(caller, id)?;
+        let ad = ads::cache(&record).map_err(Error::from)?;
+        let uses = Some(self.uses.uses_of(caller, &record));
+        Ok(CacheInfo { ad: Some(ad.to_string()), uses, ..self.records.info(&record) })
     }
 
     /// Makes a cache known, and room for it. What its owner may read already need not be uploaded.
@@ -52,10 +64,10 @@ impl Daemon {
         create: Create,
         manifest: Bytes,
     ) -> Result<Created, ApiError> {
-        if self.mode() != Mode::Running {
+        if self.mode.now() != Mode::Running {
             return Err(ApiError::new(
                 axum::http::StatusCode::SERVICE_UNAVAILABLE,
-                "paused",
+                ErrorKind::Paused,
                 "this daemon takes nothing new: its administrator has paused or drained it",
             ));
         }
@@ -67,7 +79,7 @@ impl Daemon {
         }
         for (what, text) in [("the policy", &create.policy), ("the requirements", &create.requirements)] {
             if let Some(text) = text {
-                ads::check(what, text).map_err(crate::model::error::Error::from)?;
+                ads::check(what, text).map_err(Error::from)?;
             }
         }
         if create.mode.is_some_and(|mode| mode & 0o022 != 0) {
@@ -84,13 +96,13 @@ impl Daemon {
             true => Create { mode: None, group: None, ..create.clone() },
             false => create.clone(),
         };
-        self.say_anew(caller, &said, &manifest).await?;
+        self.amend.amend(caller, &said, &manifest).await?;
         let declare = Declare {
-            origin: self.config.name.clone(),
+            origin: self.records.config.name.clone(),
             name: create.name.clone(),
             version: None,
             owner: caller.name.clone(),
-            local: self.view_of(caller, group.as_deref()),
+            local: self.records.view_of(caller, group.as_deref()),
             group,
             mode: create.mode.unwrap_or_else(|| if create.private { 0o700 } else { allowed(&manifest) })
                 & READ,
@@ -99,13 +111,7 @@ impl Daemon {
             size: size_of(&manifest),
             attributes: Attributes::new(&create).to_map(),
         };
-        self.begin_upload(declare, Arc::new(manifest), Reader::owner(&caller.name)).await
-    }
-
-    /// The local user and group whom the file system lets read a cache, where this daemon serves all users.
-    pub(crate) fn view_of(&self, caller: &Caller, group: Option<&str>) -> Option<Local> {
-        let gid = group.and_then(crate::host::caller::gid_of).unwrap_or(Local::NO_GROUP);
-        (self.config.serves == Serves::Everyone).then_some(Local { uid: caller.uid, gid })
+        self.uploads.begin(declare, Arc::new(manifest), Reader::owner(&caller.name)).await
     }
 
     /// A longer lease; the owner's to ask for.
@@ -115,7 +121,7 @@ impl Daemon {
         id: CacheId,
         lease: u64,
     ) -> Result<CacheInfo, ApiError> {
-        self.change(caller, id, move |depot| depot.extend(id, lease, crate::now()).map(|_| ())).await
+        self.change(caller, id, move |depot| depot.extend(id, lease, crate::clock::now()).map(|_| ())).await
     }
 
     /// Kept until it is unpinned, whatever comes; the owner's to ask for.
@@ -130,14 +136,14 @@ impl Daemon {
 
     /// Takes it away from this host; the owner's to ask for.
     pub(crate) async fn remove(&self, caller: &Caller, id: CacheId) -> Result<(), ApiError> {
-        let record = self.owned(caller, id)?;
+        let record = self.records.owned(caller, id)?;
         if let Some(content) = record.content {
             self.swarms.stop(&content).await;
         }
-        self.end_terminals(caller, id).await?;
-        let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
-        self.changed.notify_one();
-        done.map(|_| ()).map_err(|error| self.by_whom(error, caller, &record))
+        self.uses.end_terminals(caller, id).await?;
+        let done = self.records.store.on_disk(move |depot| depot.remove(id, crate::clock::now())).await;
+        self.records.store.changed();
+        done.map(|_| ()).map_err(|error| self.uses.by_whom(error, caller, &record))
     }
 
     async fn change(
@@ -146,52 +152,10 @@ impl Daemon {
         id: CacheId,
         change: impl FnOnce(&tidecast_depot::Depot) -> Result<(), tidecast_depot::Error> + Send + 'static,
     ) -> Result<CacheInfo, ApiError> {
-        self.owned(caller, id)?;
-        self.on_disk(change).await?;
-        let changed = self.readable(caller, id)?;
-        Ok(self.info(&changed))
-    }
-
-    pub(crate) fn readable(&self, caller: &Caller, id: CacheId) -> Result<Arc<CacheRecord>, ApiError> {
-        let record = self.depot.cache(id).filter(|record| record.readable_by(&caller.reader()));
-        record.ok_or_else(|| ApiError::absent(&id.to_string()))
-    }
-
-    pub(crate) fn owned(&self, caller: &Caller, id: CacheId) -> Result<Arc<CacheRecord>, ApiError> {
-        let record = self.readable(caller, id)?;
-        if record.owner == caller.name || caller.rules() {
-            return Ok(record);
-        }
-        Err(ApiError::forbidden(format!("{} belongs to {}", record.full_name(), record.owner)))
-    }
-
-    /// As people and programs see it.
-    pub(crate) fn info(&self, record: &CacheRecord) -> CacheInfo {
-        let attributes = Attributes::of(record);
-        let mode = 0o700 | (record.mode & 0o040) | (record.mode & 0o004);
-        CacheInfo {
-            name: record.full_name(),
-            cache: record.id.to_string(),
-            state: record.state.to_string().to_lowercase(),
-            owner: record.owner.clone(),
-            group: record.group.clone(),
-            // Who may read a directory may enter it.
-            mode: mode | (mode & 0o044) >> 2,
-            bytes: if record.state == State::Committed { record.bytes } else { record.declared.bytes },
-            files: record.files,
-            lease: record.lease_until,
-            pinned: record.pinned,
-            methods: attributes.methods(),
-            private: record.private,
-            replicas: attributes.replicas,
-            used: record.last_used,
-            users: u32::try_from(self.depot.uses(record.id, crate::now()).len()).unwrap_or(u32::MAX),
-            uses: None,
-            came: attributes.came.unwrap_or_default(),
-            path: self.depot.view(record.id).ok(),
-            inode: None,
-            ad: None,
-        }
+        self.records.owned(caller, id)?;
+        self.records.store.on_disk(change).await?;
+        let changed = self.records.readable(caller, id)?;
+        Ok(self.records.info(&changed))
     }
 }
 

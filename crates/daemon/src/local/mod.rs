@@ -1,7 +1,11 @@
 //! What users and administrators of this host do with caches.
 
-mod amend;
+pub(crate) mod admin;
+pub(crate) mod amend;
 pub(crate) mod caches;
-mod site;
+pub(crate) mod copies;
+pub(crate) mod get;
+pub(crate) mod records;
+pub(crate) mod site;
 pub(crate) mod upload;
 pub(crate) mod uses;

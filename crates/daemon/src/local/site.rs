@@ -1,28 +1,31 @@
-//! What an administrator has other daemons of the site do, and what this one does for an administrator elsewhere.
+//! What an administrator has other daemons of the site do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidecast_identity::Identity;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::assembly::Daemon;
+use super::admin::Admin;
 use crate::host::caller::Caller;
-use crate::http::act::wish;
-use crate::links::link::{Link, Peer};
-use crate::model::api_error::ApiError;
+use crate::links::link::Link;
+use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::message::{Answer, Ask};
 use crate::model::types::{Limit, Ruled, Status};
 
 /// A daemon has done it, or failed to, within this time.
 const OBEYED: Duration = Duration::from_millis(4500);
 
-impl Daemon {
+/// The daemons of the site, for an administrator.
+pub(crate) struct Site {
+    pub(crate) admin: Arc<Admin>,
+}
+
+impl Site {
     /// Has this daemon and others do something: one of this name, or all that are alive.
     pub(crate) async fn rule(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         what: &str,
         limit: Limit,
@@ -32,19 +35,19 @@ impl Daemon {
             return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
         }
         let mut told = Vec::new();
-        if host.is_none_or(|host| host == self.config.name) {
-            let status = self.obey(what, limit.clone())?;
-            told.push(Ruled { host: self.config.name.clone(), why: None, status: Some(status) });
+        if host.is_none_or(|host| host == self.admin.config.name) {
+            let status = self.admin.obey(what, limit.clone()).await?;
+            told.push(Ruled { host: self.admin.config.name.clone(), why: None, status: Some(status) });
         }
         let ask = Ask::Admin { who: caller.name.clone(), what: what.into(), limit };
         let mut asking = JoinSet::new();
-        if host != Some(self.config.name.as_str()) {
-            for (node, addresses) in self.membership.alive() {
-                let (daemon, ask, host) = (self.clone(), ask.clone(), host.map(str::to_owned));
+        if host != Some(self.admin.config.name.as_str()) {
+            for (node, addresses) in self.admin.membership.alive() {
+                let (links, ask, host) = (self.admin.links.clone(), ask.clone(), host.map(str::to_owned));
                 asking.spawn(async move {
                     let place = addresses.first().map_or_else(|| node.to_string(), ToString::to_string);
                     let asked = timeout(OBEYED, async {
-                        let link = daemon.peers.reach(node, &addresses, &daemon).await;
+                        let link = links.reach(node, &addresses).await;
                         let link = link.map_err(|error| (place.clone(), error.to_string()))?;
                         let name = link.peer.hello.name.clone();
                         if host.is_some_and(|host| host != name) {
@@ -71,7 +74,7 @@ impl Daemon {
         }
         if let Some(host) = host.filter(|_| told.is_empty()) {
             let why = format!("no daemon called {host} is alive");
-            return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, "absent", why));
+            return Err(ApiError::new(axum::http::StatusCode::NOT_FOUND, ErrorKind::Absent, why));
         }
         if !caller.rules() {
             // What is on its way elsewhere, and who uses what, is not for everybody to know.
@@ -83,30 +86,6 @@ impl Daemon {
         }
         told.sort_by(|a, b| a.host.cmp(&b.host));
         Ok(told)
-    }
-
-    /// An administrator elsewhere wants something. His daemon is believed about him if it is a host's (that one obeys root
-    /// only), and this daemon obeys that host; a user's daemons obey each other.
-    pub(crate) fn ruled(&self, peer: &Peer, who: &str, what: &str, limit: Limit) -> (Answer, Bytes) {
-        let admins = &self.config.admins;
-        let may = match &peer.identity {
-            Identity::Host(host) => admins.is_empty() || admins.contains(host),
-            Identity::User(user) => self.config.user.as_ref() == Some(user),
-        };
-        let who = format!("{who} at {}", peer.hello.name);
-        let told = wish(what, &limit);
-        let obeyed = if may {
-            self.obey(what, limit).map_err(|error| error.why)
-        } else {
-            Err(format!("{} does not obey {}", self.config.name, peer.hello.name))
-        };
-        if what != "status" || !may {
-            self.note(&who, &told, "", obeyed.as_ref().map_or_else(String::as_str, |_| "ok"));
-        }
-        match obeyed {
-            Ok(status) => (Answer::Ok, serde_json::to_vec(&status).unwrap_or_default().into()),
-            Err(why) => (Answer::Rejected { why }, Bytes::new()),
-        }
     }
 }
 

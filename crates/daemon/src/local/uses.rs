@@ -1,11 +1,13 @@
 //! Who uses which cache: noted when it is handed out, and told to those who may know.
 
+use std::sync::Arc;
+
 use tidecast_depot::{CacheId, CacheRecord, Depot, Process, Reader, Stat, Use};
 
-use crate::assembly::Daemon;
 use crate::host::caller::Caller;
-use crate::model::api_error::ApiError;
+use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::types::CacheUse;
+use crate::storage::store::Store;
 
 /// Uses that a status tells of.
 const TOLD: usize = 100;
@@ -19,26 +21,35 @@ pub(crate) fn begin(
     user: Use,
     reader: &Reader,
 ) -> Result<(), tidecast_depot::Error> {
-    let now = crate::now();
+    let now = crate::clock::now();
     let same: Vec<_> = depot.uses(id, now).into_iter().filter(|(_, other)| other.is_same(&user)).collect();
     depot.begin_use(id, user, reader, now)?;
     // The new one knows more: its forks, and when a terminal was at work last.
     same.into_iter().try_for_each(|(old, _)| depot.end_use(old))
 }
 
-impl Daemon {
+/// The uses of caches.
+pub(crate) struct Uses {
+    store: Arc<Store>,
+}
+
+impl Uses {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
     /// What uses a cache, as far as the caller may know.
     pub(crate) fn uses_of(&self, caller: &Caller, record: &CacheRecord) -> Vec<CacheUse> {
-        let all = self.depot.uses(record.id, crate::now()).into_iter();
+        let all = self.store.depot.uses(record.id, crate::clock::now()).into_iter();
         let told = all.filter(|(_, what)| caller.may_know(&record.owner, user_of(what)));
         told.map(|(_, what)| told_of(record.full_name(), what)).collect()
     }
 
     /// What uses caches: those of which `of` says so, by the cache's owner and the user.
     pub(crate) fn all_uses(&self, of: impl Fn(&str, Option<&str>) -> bool) -> Vec<CacheUse> {
-        let all = self.depot.all_uses(crate::now()).into_iter();
+        let all = self.store.depot.all_uses(crate::clock::now()).into_iter();
         let told = all.filter_map(|(id, what)| {
-            let record = self.depot.cache(id.cache)?;
+            let record = self.store.depot.cache(id.cache)?;
             of(&record.owner, user_of(&what)).then(|| told_of(record.full_name(), what))
         });
         told.take(TOLD).collect()
@@ -47,21 +58,22 @@ impl Daemon {
     /// Ends what the caller's own shells hold of a cache: to remove it is the same user's later wish.
     pub(crate) async fn end_terminals(&self, caller: &Caller, id: CacheId) -> Result<(), ApiError> {
         let user = caller.name.clone();
-        self.on_disk(move |depot| {
-            let uses = depot.uses(id, crate::now()).into_iter();
-            let mine = uses.filter(|(_, what)| match what {
-                Use::Process(process) => process.terminal && process.user.as_ref() == Some(&user),
-                Use::Until(_) => false,
-            });
-            mine.map(|(id, _)| id).try_for_each(|id| depot.end_use(id))
-        })
-        .await
+        self.store
+            .on_disk(move |depot| {
+                let uses = depot.uses(id, crate::clock::now()).into_iter();
+                let mine = uses.filter(|(_, what)| match what {
+                    Use::Process(process) => process.terminal && process.user.as_ref() == Some(&user),
+                    Use::Until(_) => false,
+                });
+                mine.map(|(id, _)| id).try_for_each(|id| depot.end_use(id))
+            })
+            .await
     }
 
     /// The error that a cache is in use, with who uses it.
     pub(crate) fn by_whom(&self, error: ApiError, caller: &Caller, record: &CacheRecord) -> ApiError {
         let uses = self.uses_of(caller, record);
-        if error.kind != "in_use" || record.pinned || uses.is_empty() {
+        if error.kind != ErrorKind::InUse || record.pinned || uses.is_empty() {
             return error;
         }
         let mut who: Vec<String> = uses.iter().take(NAMED).map(CacheUse::in_words).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidecast_depot::CacheRecord;
 
-use crate::directory::names::SignedName;
+use crate::model::signed_name::SignedName;
 use crate::model::types::{Came, Create, Method};
 
 /// The daemon's own attributes of a cache.
@@ -87,5 +87,57 @@ impl Attributes {
     /// How it may travel, preferred first.
     pub(crate) fn methods(&self) -> Vec<Method> {
         if self.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { self.methods.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn record(attributes: Value, private: bool) -> CacheRecord {
+        let size = serde_json::json!({ "bytes": 1, "inodes": 1 });
+        serde_json::from_value(serde_json::json!({
+            "id": 1, "origin": "head", "name": "nt", "version": 2, "owner": "alice", "mode": 0o444, "private": private,
+            "state": "COMMITTED", "declared": size, "created": 1, "last_used": 1, "lease_until": 1,
+            "attributes": attributes,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_a_newer_program_has_written_is_kept() {
+        let newer =
+            serde_json::json!({ "methods": ["direct"], "replicas": 2, "colour": { "of": "the sky" } });
+        let map = Attributes::of(&record(newer.clone(), false)).to_map();
+        assert_eq!(map.get("colour"), newer.get("colour"));
+        assert_eq!(map.get("replicas"), newer.get("replicas"));
+    }
+
+    #[test]
+    fn methods_that_are_not_known_are_passed_over_but_never_taken_for_any() {
+        let of =
+            |methods| Attributes::of(&record(serde_json::json!({ "methods": methods }), false)).methods();
+        assert_eq!(of(serde_json::json!([])), [Method::Swarm, Method::Direct]);
+        assert_eq!(of(serde_json::json!(["pigeon", "swarm"])), [Method::Swarm]);
+        assert_eq!(of(serde_json::json!(["pigeon"])), [Method::Direct]);
+    }
+
+    #[test]
+    fn a_private_cache_goes_by_direct_alone_whatever_is_written() {
+        let private = record(serde_json::json!({ "methods": ["swarm", "direct"] }), true);
+        assert_eq!(Attributes::of(&private).methods(), [Method::Direct]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_counts_as_nothing() {
+        let read = Attributes::of(&record(serde_json::json!({ "replicas": "many" }), false));
+        assert_eq!((read.replicas, read.policy), (0, None));
+    }
+
+    #[test]
+    fn a_cache_has_one_copy_at_least() {
+        assert_eq!(Attributes::new(&Create::default()).replicas, 1);
+        assert_eq!(Attributes::new(&Create { replicas: 3, ..Create::default() }).replicas, 3);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use axum::http::StatusCode;
 
-use crate::model::api_error::ApiError;
+use crate::model::api_error::{ApiError, ErrorKind};
 
 /// What can go wrong with a daemon.
 #[derive(Debug, thiserror::Error)]
@@ -80,16 +80,16 @@ impl From<tidecast_depot::Error> for ApiError {
     fn from(error: tidecast_depot::Error) -> Self {
         use tidecast_depot::Error as D;
         let (status, kind) = match &error {
-            D::NoCache(_) => (StatusCode::NOT_FOUND, "absent"),
-            D::State { .. } | D::Conflict { .. } => (StatusCode::CONFLICT, "state"),
-            D::Name { .. } | D::Unfit(_) | D::Manifest(_) => (StatusCode::BAD_REQUEST, "malformed"),
-            D::Taken { .. } => (StatusCode::FORBIDDEN, "taken"),
-            D::Exceeded { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "exceeded"),
-            D::Wrong { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "wrong"),
-            D::InUse(_) | D::Pinned(_) => (StatusCode::CONFLICT, "in_use"),
-            D::Declared { .. } => (StatusCode::TOO_MANY_REQUESTS, "denied"),
-            D::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            D::NoCache(_) => (StatusCode::NOT_FOUND, ErrorKind::Absent),
+            D::State { .. } | D::Conflict { .. } => (StatusCode::CONFLICT, ErrorKind::State),
+            D::Name { .. } | D::Unfit(_) | D::Manifest(_) => (StatusCode::BAD_REQUEST, ErrorKind::Malformed),
+            D::Taken { .. } => (StatusCode::FORBIDDEN, ErrorKind::Taken),
+            D::Exceeded { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::Exceeded),
+            D::Wrong { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorKind::Wrong),
+            D::InUse(_) | D::Pinned(_) => (StatusCode::CONFLICT, ErrorKind::InUse),
+            D::Declared { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorKind::Denied),
+            D::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, ErrorKind::Full),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Internal),
         };
         ApiError::new(status, kind, error.to_string())
     }

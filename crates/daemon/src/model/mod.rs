@@ -7,4 +7,5 @@ pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod message;
 pub mod name;
+pub(crate) mod signed_name;
 pub mod types;

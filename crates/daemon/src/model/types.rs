@@ -1,5 +1,6 @@
 //! What goes over the unix socket, as JSON. The same types serve the daemon and its clients; `openapi.json` describes them.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -458,6 +459,34 @@ pub struct Limit {
     pub busy: Option<f64>,
 }
 
+impl Limit {
+    /// An administrator's wish, with its numbers.
+    pub(crate) fn wish(&self, what: &str) -> String {
+        let mut text = what.to_owned();
+        if what != "limit" {
+            return text;
+        }
+        let whole = [
+            ("capacity", self.capacity),
+            ("transfers", self.transfers.map(u64::from)),
+            ("upload", self.upload),
+            ("download", self.download),
+            ("disk_rate", self.disk_rate),
+        ];
+        for (name, value) in whole {
+            if let Some(value) = value {
+                let _ = write!(text, " {name}={value}");
+            }
+        }
+        for (name, value) in [("cores", self.cores), ("busy", self.busy)] {
+            if let Some(value) = value {
+                let _ = write!(text, " {name}={value}");
+            }
+        }
+        text
+    }
+}
+
 /// What a daemon may take from its host at this moment; None: as much as there is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -476,4 +505,16 @@ pub struct Limits {
     pub memory: u64,
     /// Its cgroup, and what the kernel holds it to there; else why it has none.
     pub cgroup: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_told_with_its_numbers() {
+        let limit = Limit { capacity: Some(5), busy: Some(0.5), ..Limit::default() };
+        assert_eq!(limit.wish("limit"), "limit capacity=5 busy=0.5");
+        assert_eq!(limit.wish("drain"), "drain");
+    }
 }

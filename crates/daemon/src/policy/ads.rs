@@ -43,7 +43,7 @@ pub fn check_requirements(text: &str) -> Result<(), String> {
 /// that names what they do not have is UNDEFINED, which is taken: others may have it.
 fn condition(what: &'static str, text: &str, my: &Ad, target: &Ad) -> Result<(), AdError> {
     let expr = Expr::parse(text).map_err(|source| AdError::Expression { what, source })?;
-    match Context::at(signed(crate::now())).evaluate(&expr, my, Some(target))? {
+    match Context::at(signed(crate::clock::now())).evaluate(&expr, my, Some(target))? {
         Value::Undefined | Value::Bool(_) | Value::Int(_) | Value::Real(_) => Ok(()),
         value => Err(AdError::Senseless { what, value: value.to_string() }),
     }
@@ -57,7 +57,7 @@ fn usual_cache() -> Ad {
     set(&mut ad, "CacheState", "COMMITTED");
     set(&mut ad, "ReplicationMethods", methods(&[Method::Swarm, Method::Direct]).as_str());
     set(&mut ad, "DiskUsage", kilobytes(1 << 30));
-    set(&mut ad, "LeaseExpiration", signed(crate::now() + 86_400));
+    set(&mut ad, "LeaseExpiration", signed(crate::clock::now() + 86_400));
     set(&mut ad, "Private", false);
     ad
 }
@@ -66,7 +66,7 @@ fn usual_daemon() -> Ad {
     let host = Host {
         name: "name",
         machine: "machine",
-        started: crate::now(),
+        started: crate::clock::now(),
         disk: (1 << 40, 1 << 39),
         methods: &[Method::Swarm, Method::Direct],
         requirements: Some("true"),
@@ -152,4 +152,100 @@ fn kilobytes(bytes: u64) -> i64 {
 
 fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const NOW: u64 = 1_000;
+
+    fn record(attributes: serde_json::Value, bytes: u64) -> CacheRecord {
+        let size = serde_json::json!({ "bytes": bytes, "inodes": 1 });
+        serde_json::from_value(serde_json::json!({
+            "id": 1, "origin": "head", "name": "nt", "version": 2, "owner": "alice", "mode": 0o444, "state": "COMMITTED",
+            "declared": size, "created": 1, "last_used": 1, "lease_until": 2000, "content": "ab".repeat(32),
+            "attributes": attributes,
+        }))
+        .unwrap()
+    }
+
+    fn host(requirements: Option<&str>) -> Ad {
+        let host = Host {
+            name: "node1",
+            machine: "m1",
+            started: 5,
+            disk: (1 << 20, 1 << 19),
+            methods: &[Method::Direct],
+            requirements,
+        };
+        daemon(&host).unwrap()
+    }
+
+    fn matches(attributes: serde_json::Value, requirements: Option<&str>, by_policy: bool) -> bool {
+        agree(&cache(&record(attributes, 1000)).unwrap(), &host(requirements), by_policy, NOW).unwrap()
+    }
+
+    #[test]
+    fn a_cache_says_what_the_paper_has_it_say() {
+        let ad = cache(&record(serde_json::json!({ "methods": ["swarm"] }), 2049)).unwrap().to_string();
+        for part in [
+            "CacheId = \"head/nt@2\"",
+            "CacheOriginatorHost = \"head\"",
+            "DiskUsage = 3",
+            "LeaseExpiration = 2000",
+            "ReplicationMethods = \"SWARM\"",
+            "xt=urn:btmh:1220abab",
+        ] {
+            assert!(ad.contains(part), "{part} in {ad}");
+        }
+    }
+
+    #[test]
+    fn both_requirements_have_to_be_satisfied() {
+        let none = serde_json::json!({});
+        assert!(matches(none.clone(), None, false));
+        assert!(matches(none.clone(), Some("TARGET.Owner == \"alice\""), false));
+        assert!(!matches(none.clone(), Some("TARGET.Owner == \"bob\""), false));
+        let wants = |text: &str| serde_json::json!({ "requirements": text });
+        assert!(matches(wants("TARGET.Name == \"node1\""), None, false));
+        assert!(!matches(wants("TARGET.Name == \"node2\""), None, false));
+        // What is not known is not satisfied.
+        assert!(!matches(wants("TARGET.HasGpu"), None, false));
+    }
+
+    #[test]
+    fn the_policy_counts_for_copies_that_are_offered_and_not_for_those_that_are_asked_for() {
+        let only = serde_json::json!({ "policy": "TARGET.Name == \"node2\"" });
+        assert!(matches(only.clone(), None, false) && !matches(only, None, true));
+        assert!(matches(serde_json::json!({ "policy": "TARGET.FreeDisk > 1" }), None, true));
+        assert!(matches(serde_json::json!({}), None, true), "none allows all");
+    }
+
+    #[test]
+    fn a_host_without_requirements_takes_what_fits() {
+        let large = cache(&record(serde_json::json!({}), 2 << 20)).unwrap();
+        assert!(!agree(&large, &host(None), false, NOW).unwrap());
+        assert!(agree(&large, &host(Some("true")), false, NOW).unwrap());
+    }
+
+    #[test]
+    fn a_condition_that_could_never_hold_is_refused_when_it_is_given() {
+        for fine in ["true", "TARGET.FreeDisk > 100", "Unknown == 3", "TARGET.Name == \"x\" || false"] {
+            assert!(check("the policy", fine).is_ok(), "{fine}");
+        }
+        for bad in ["", "1 +", "\"text\"", "{ 1, 2 }", "error"] {
+            assert!(check("the policy", bad).is_err(), "{bad}");
+        }
+        assert!(check_requirements("TARGET.DiskUsage < 5").is_ok() && check_requirements("{").is_err());
+    }
+
+    #[test]
+    fn ads_go_as_text_and_come_back() {
+        let ad =
+            cache(&record(serde_json::json!({ "requirements": "TARGET.Name == \"node1\"" }), 10)).unwrap();
+        let again = Ad::parse_new(ad.to_string()).unwrap();
+        assert!(agree(&again, &host(None), true, NOW).unwrap());
+    }
 }

@@ -29,8 +29,14 @@ impl Audit {
         Ok(Self { path, file: Mutex::new((file, len)) })
     }
 
+    /// Writes who did what to which cache, and how it ended.
+    pub(crate) fn note(&self, who: &str, what: &str, cache: &str, outcome: &str) {
+        let [who, what, cache, outcome] = [who, what, cache, outcome].map(str::to_owned);
+        self.add(&Event { at: crate::clock::now(), who, what, cache, outcome });
+    }
+
     /// Writes an event. What cannot be written is logged: an operator without a disk must still be able to remove caches.
-    pub(crate) fn note(&self, event: &Event) {
+    fn add(&self, event: &Event) {
         if let Err(error) = self.write(event) {
             tracing::error!(%error, path = %self.path.display(), ?event, "cannot write the audit log");
         }
@@ -95,11 +101,11 @@ mod tests {
     fn events_are_found_again_also_after_a_torn_line_and_a_full_file() {
         let dir = tempfile::tempdir().unwrap();
         let audit = Audit::open(dir.path()).unwrap();
-        audit.note(&event(1, "a"));
-        audit.note(&event(2, "b"));
+        audit.add(&event(1, "a"));
+        audit.add(&event(2, "b"));
         std::fs::write(dir.path().join("audit.log.1"), b"{\"at\": 7, \"who").unwrap();
         audit.file.lock().1 = FULL - 1;
-        audit.note(&event(3, "a"));
+        audit.add(&event(3, "a"));
         let audit = Audit::open(dir.path()).unwrap();
         let found = audit.read(|event| event.cache == "a").unwrap();
         assert_eq!(found, [event(1, "a"), event(3, "a")]);

@@ -1,3 +1,8 @@
-//! What is kept on this host: the audit log.
+//! What is kept on this host: the depot for callers that must not block, what daemons and users have done, and whether the
+//! administrator has paused the daemon.
 
 pub(crate) mod audit;
+pub(crate) mod host_ad;
+pub(crate) mod run_mode;
+pub(crate) mod store;
+pub(crate) mod upload;

@@ -7,7 +7,6 @@
 //! an older version ([`Base`]), of which every piece is hashed before it counts. So nothing that the holder says here need be
 //! true, and whatever fails only makes the swarm bring more.
 
-use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
@@ -18,25 +17,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use tidecast_depot::{CacheId, CacheRecord, Depot, Filter, Reader, State};
-use tidecast_hash::{Digest, Fingerprint, LEAF};
+use tidecast_depot::{CacheRecord, Filter, Reader, State};
+use tidecast_hash::{Fingerprint, LEAF};
 use tidecast_metainfo::Manifest;
+use tidecast_net::Throttle;
 use tidecast_paths::Root;
 use tidecast_store::{Base, Patch};
 use tokio::sync::watch;
 
-use crate::assembly::Daemon;
-use crate::links::link::Peer;
-use crate::model::error::Error;
 use crate::model::message::{Answer, Ask};
+use crate::storage::store::{Store, open_view};
 use crate::transfer::grant::Grant;
-use crate::transfer::requests::Stand;
+use crate::transfer::stand::Stand;
 
-/// Leaves that one answer tells of: 64 MiB of a file, which the holder reads for it.
-const TOLD: u32 = 4096;
 /// Bytes that one answer gives.
-const GIVEN: u64 = 1 << 20;
+pub(crate) const GIVEN: u64 = 1 << 20;
 /// Files shorter than this come whole.
 const LEAST: u64 = 4 * LEAF as u64;
 /// Longer ones are compared at the same offsets only: what is known of their leaves would take too much memory.
@@ -47,41 +42,13 @@ const WORTH: usize = 8;
 const ASKED: u64 = 256 << 20;
 /// Where files are put together, beside what is brought.
 pub(crate) const PLACE: &str = ".tidecast-base";
-/// Leaves that are read and hashed at once.
-const AT_ONCE: usize = 64;
-/// Answers of [`TOLD`] leaves that are kept: 64 KiB each.
-const KEPT: usize = 1024;
 /// Files that are compared, the largest that changed.
 const FILES: usize = 256;
 /// No more is compared after so long: what is left comes whole.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const LEN: u64 = LEAF as u64;
-
-/// The root of a file, and a leaf of it.
-type Key = (Digest, u32);
-
-/// What others were told of files lately.
-#[derive(Default)]
-pub(crate) struct Told(Mutex<(HashMap<Key, Bytes>, VecDeque<Key>)>);
-
-impl Told {
-    fn get(&self, key: &Key) -> Option<Bytes> {
-        self.0.lock().0.get(key).cloned()
-    }
-
-    fn keep(&self, key: Key, told: Bytes) {
-        let mut all = self.0.lock();
-        if all.0.insert(key, told).is_none() {
-            all.1.push_back(key);
-        }
-        if all.1.len() > KEPT
-            && let Some(oldest) = all.1.pop_front()
-        {
-            all.0.remove(&oldest);
-        }
-    }
-}
+/// Bytes of a leaf.
+pub(crate) const LEN: u64 = LEAF as u64;
 
 /// An old version of a cache that is here, opened.
 struct Old {
@@ -97,19 +64,6 @@ impl Old {
     }
 }
 
-/// The directory of a cache's view, and where in it the tree or the file is.
-///
-/// # Errors
-/// What the disk reports.
-pub(crate) fn open_view(depot: &Depot, id: CacheId, manifest: &Manifest) -> Result<(Root, PathBuf), Error> {
-    let path = depot.view(id)?;
-    let (dir, home) = match path.parent().zip(path.file_name()) {
-        Some((above, name)) if manifest.is_single_file() => (above, Path::new(name)),
-        _ => (path.as_path(), Path::new("")),
-    };
-    Ok((depot.open_dir(dir)?, home.to_owned()))
-}
-
 /// What older versions give to a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
@@ -121,7 +75,8 @@ pub(crate) struct Bases {
 
 /// Finds what the version before this one has of it. Nothing is wrong if there is none.
 pub(crate) async fn bases(
-    daemon: &Arc<Daemon>,
+    store: &Arc<Store>,
+    throttle: &Throttle,
     grant: &Grant,
     manifest: &Arc<Manifest>,
     dir: &Path,
@@ -129,12 +84,12 @@ pub(crate) async fn bases(
     tell: &watch::Sender<Stand>,
 ) -> Bases {
     let mut found = Bases::default();
-    let (asked, about) = (daemon.clone(), grant.about.clone());
+    let (asked, about) = (store.clone(), grant.about.clone());
     let before = tokio::task::spawn_blocking(move || before(&asked, &about)).await;
     let Some(old) = before.ok().flatten().map(Arc::new) else { return found };
     let why = format!("comparing with the version that is here of {}", grant.about.full_name());
     tell.send_replace(Stand::Waiting { why, bytes: 0, total: manifest.total_len() });
-    let Ok(dir) = daemon.depot.open_dir(dir).map(Arc::new) else { return found };
+    let Ok(dir) = store.depot.open_dir(dir).map(Arc::new) else { return found };
     if !clear(&dir).await {
         return found;
     }
@@ -147,7 +102,7 @@ pub(crate) async fn bases(
     large.sort_by_key(|index| std::cmp::Reverse(size(index)));
     let (mut patched, until) = (false, Instant::now() + PATIENCE);
     for index in large.into_iter().take(FILES).take_while(|_| Instant::now() < until) {
-        match patch(daemon, grant, manifest, &dir, &old, index).await {
+        match patch(throttle, grant, manifest, &dir, &old, index).await {
             Ok(received) => {
                 patched |= received.is_some();
                 found.received += received.unwrap_or(0);
@@ -177,7 +132,7 @@ pub(crate) async fn clear(dir: &Arc<Root>) -> bool {
 }
 
 /// The newest other version that is here and that the owner of this one may read.
-fn before(daemon: &Daemon, about: &CacheRecord) -> Option<Old> {
+fn before(store: &Store, about: &CacheRecord) -> Option<Old> {
     let filter = Filter {
         name: Some(about.name.clone()),
         origin: Some(about.origin.clone()),
@@ -185,18 +140,18 @@ fn before(daemon: &Daemon, about: &CacheRecord) -> Option<Old> {
         reader: Some(Reader::owner(&about.owner)),
         ..Filter::default()
     };
-    let mut all = daemon.depot.caches(&filter);
+    let mut all = store.depot.caches(&filter);
     all.retain(|record| record.version != about.version);
     all.sort_by_key(|record| std::cmp::Reverse(record.version));
     let record = all.first()?;
-    let manifest = daemon.manifest(record.id, record.content?).ok()?;
-    let (root, home) = open_view(&daemon.depot, record.id, &manifest).ok()?;
+    let manifest = store.manifest(record.id, record.content?).ok()?;
+    let (root, home) = open_view(&store.depot, record.id, &manifest).ok()?;
     Some(Old { root, home })
 }
 
 /// Puts a file together of its old version, if that has enough of it; the bytes that came for it.
 async fn patch(
-    daemon: &Arc<Daemon>,
+    throttle: &Throttle,
     grant: &Grant,
     manifest: &Arc<Manifest>,
     dir: &Arc<Root>,
@@ -213,7 +168,7 @@ async fn patch(
     if room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) / 2 < len {
         return Ok(None);
     }
-    let leaves = fingerprints(daemon, grant, index, len).await?;
+    let leaves = fingerprints(throttle, grant, index, len).await?;
     let mut received = (leaves.len() * Fingerprint::LEN) as u64;
     let source = Arc::new(source);
     let (from, known) = (source.clone(), leaves.clone());
@@ -247,7 +202,7 @@ async fn patch(
     }
     for batch in batches(wanted) {
         let data = ask(
-            daemon,
+            throttle,
             grant,
             Ask::Leaves { cache: grant.granted.cache.clone(), file: index, ranges: batch.clone() },
         )
@@ -262,7 +217,7 @@ async fn patch(
 
 /// What the holder says of all leaves of a file.
 async fn fingerprints(
-    daemon: &Daemon,
+    throttle: &Throttle,
     grant: &Grant,
     file: u32,
     len: u64,
@@ -272,7 +227,8 @@ async fn fingerprints(
     while all.len() < total {
         let first = all.len() as u32;
         let data =
-            ask(daemon, grant, Ask::Fingerprints { cache: grant.granted.cache.clone(), file, first }).await?;
+            ask(throttle, grant, Ask::Fingerprints { cache: grant.granted.cache.clone(), file, first })
+                .await?;
         let (told, rest) = data.as_chunks::<{ Fingerprint::LEN }>();
         if told.is_empty() || !rest.is_empty() || all.len() + told.len() > total {
             return Err(format!("malformed reply from {}", grant.link.peer.hello.name));
@@ -282,10 +238,10 @@ async fn fingerprints(
     Ok(Arc::new(all))
 }
 
-async fn ask(daemon: &Daemon, grant: &Grant, ask: Ask) -> Result<Bytes, String> {
+async fn ask(throttle: &Throttle, grant: &Grant, ask: Ask) -> Result<Bytes, String> {
     match grant.link.ask(&ask, Bytes::new()).await {
         Ok((Answer::Ok, payload)) => {
-            daemon.limits.throttle.receive(payload.len() as u64).await;
+            throttle.receive(payload.len() as u64).await;
             Ok(payload)
         }
         Ok((answer, _)) => Err(format!("{} answers {answer:?}", grant.link.peer.hello.name)),
@@ -319,122 +275,6 @@ fn write(to: &File, ranges: &[(u64, u64)], mut data: &[u8]) -> Result<(), String
         data = rest;
     }
     Ok(())
-}
-
-impl Daemon {
-    /// What the leaves of a file are known by, from one on.
-    pub(crate) async fn fingerprints(
-        &self,
-        peer: &Peer,
-        cache: &str,
-        file: u32,
-        first: u32,
-    ) -> (Answer, Bytes) {
-        let nothing = (Answer::Absent, Bytes::new());
-        let Some((record, manifest)) = self.given_to(peer, cache) else { return nothing };
-        let Some(len) = manifest.file(file).filter(|f| !f.is_symlink()).map(|f| f.len()) else {
-            return nothing;
-        };
-        let leaves = u32::try_from(len.div_ceil(LEN)).unwrap_or(u32::MAX);
-        let last = first.saturating_add(TOLD).min(leaves);
-        if first >= last {
-            return nothing;
-        }
-        // Many ask for the same at the same time: the first of them has it read.
-        let Ok(turn) = self.comparing.acquire().await else { return nothing };
-        let key = manifest.file(file).and_then(|f| f.pieces_root()).map(|root| (root, first));
-        if let Some(told) = key.and_then(|key| self.told_before.get(&key)) {
-            drop(turn);
-            return self.give(Ok(told)).await;
-        }
-        let told = self.read(&record, &manifest, file, move |source| {
-            let (mut all, mut buffer) = (Vec::new(), vec![0; AT_ONCE * LEAF]);
-            for part in (first..last).step_by(AT_ONCE) {
-                let offset = u64::from(part) * LEN;
-                let leaves = u64::from(last - part).min(AT_ONCE as u64);
-                let data = buffer.get_mut(..(len - offset).min(leaves * LEN) as usize).unwrap_or_default();
-                source.read_exact_at(data, offset)?;
-                all.extend(Fingerprint::of_leaves(data).flat_map(Fingerprint::to_bytes));
-            }
-            Ok(all)
-        });
-        let told = told.await.map(Bytes::from);
-        drop(turn);
-        if let (Some(key), Ok(told)) = (key, &told) {
-            self.told_before.keep(key, told.clone());
-        }
-        self.give(told).await
-    }
-
-    /// Parts of a file.
-    pub(crate) async fn leaves(
-        &self,
-        peer: &Peer,
-        cache: &str,
-        file: u32,
-        ranges: Vec<(u64, u64)>,
-    ) -> (Answer, Bytes) {
-        let nothing = (Answer::Absent, Bytes::new());
-        let Some((record, manifest)) = self.given_to(peer, cache) else { return nothing };
-        let Some(len) = manifest.file(file).filter(|f| !f.is_symlink()).map(|f| f.len()) else {
-            return nothing;
-        };
-        let within =
-            |(offset, n): &(u64, u64)| *n > 0 && offset.checked_add(*n).is_some_and(|end| end <= len);
-        let total = ranges.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
-        if !ranges.iter().all(within) || total.is_none_or(|total| total == 0 || total > GIVEN) {
-            return nothing;
-        }
-        let Ok(turn) = self.comparing.acquire().await else { return nothing };
-        let told = self.read(&record, &manifest, file, move |source| {
-            let mut all = Vec::new();
-            for (offset, n) in ranges {
-                let from = all.len();
-                all.resize(from + n as usize, 0);
-                source.read_exact_at(all.get_mut(from..).unwrap_or_default(), offset)?;
-            }
-            Ok(all)
-        });
-        let told = told.await.map(Bytes::from);
-        drop(turn);
-        self.give(told).await
-    }
-
-    /// A cache that is here, for a node that it was granted to.
-    pub(crate) fn given_to(&self, peer: &Peer, cache: &str) -> Option<(Arc<CacheRecord>, Arc<Manifest>)> {
-        let record = cache.parse::<CacheId>().ok().and_then(|id| self.depot.cache(id))?;
-        let content = record.content.filter(|content| self.swarms.admits(content, peer.node))?;
-        let manifest = record.is_committed().then(|| self.manifest(record.id, content).ok()).flatten()?;
-        Some((record, manifest))
-    }
-
-    /// Reads a file of a cache.
-    async fn read(
-        &self,
-        record: &CacheRecord,
-        manifest: &Arc<Manifest>,
-        file: u32,
-        work: impl FnOnce(&File) -> std::io::Result<Vec<u8>> + Send + 'static,
-    ) -> Result<Vec<u8>, String> {
-        let (depot, id, manifest) = (self.depot.clone(), record.id, manifest.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            let (root, home) = open_view(&depot, id, &manifest).map_err(|e| e.to_string())?;
-            let file = manifest.file(file).ok_or("there is no such file")?;
-            let source = root.open_file(file.path().below(&home)).map_err(|e| e.to_string())?;
-            work(&source).map_err(|e| e.to_string())
-        });
-        reading.await.map_err(|e| e.to_string())?
-    }
-
-    async fn give(&self, told: Result<Bytes, String>) -> (Answer, Bytes) {
-        match told {
-            Ok(bytes) => {
-                self.limits.throttle.send(bytes.len() as u64).await;
-                (Answer::Ok, bytes)
-            }
-            Err(why) => (Answer::Rejected { why }, Bytes::new()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,25 @@
 //! Who may have a cache is asked, until one grants it and is believed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tidecast_depot::CacheRecord;
 use tidecast_identity::NodeKey;
+use tidecast_metainfo::Manifest;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::assembly::Daemon;
-use crate::directory::names::speaks_for;
+use crate::directory::names::{proves, speaks_for};
+use crate::directory::sources::Directory;
 use crate::links::link::{Link, LinkError};
 use crate::links::trust::Trust;
+use crate::model::api_error::ErrorKind;
 use crate::model::attributes::Attributes;
 use crate::model::message::{Answer, Ask, Granted, Want};
 use crate::model::name::CacheName;
-use crate::transfer::fetch::PATIENCE;
-use crate::transfer::requests::{Failed, Stand};
+use crate::transfer::stand::{Failed, PATIENCE, Stand};
 
 /// The next source is asked besides when the last has not answered for so long.
 const HEDGE: Duration = Duration::from_millis(400);
@@ -37,7 +39,7 @@ struct Heard {
 
 /// Asks those who may have it until one grants it.
 pub(crate) async fn ask(
-    daemon: &Arc<Daemon>,
+    directory: &Arc<Directory>,
     name: &CacheName,
     want: &Want,
     tell: &watch::Sender<Stand>,
@@ -45,7 +47,7 @@ pub(crate) async fn ask(
     let began = Instant::now();
     loop {
         let mut heard = Heard { last: None, wait: None };
-        if let Some(grant) = ask_all(daemon, name, want, &mut heard).await {
+        if let Some(grant) = ask_all(directory, name, want, &mut heard).await {
             return Ok(grant);
         }
         match heard.wait {
@@ -53,14 +55,19 @@ pub(crate) async fn ask(
                 tell.send_replace(Stand::Waiting { why, bytes: 0, total: 0 });
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
-            _ => return Err(heard.end(daemon, name).await),
+            _ => return Err(heard.end(directory, name).await),
         }
     }
 }
 
 /// Asks one after the other, the next also when the last takes long: some may be dead without anybody knowing yet.
-async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mut Heard) -> Option<Grant> {
-    let mut left = daemon.sources(name, &want.reader).await.into_iter();
+async fn ask_all(
+    directory: &Arc<Directory>,
+    name: &CacheName,
+    want: &Want,
+    heard: &mut Heard,
+) -> Option<Grant> {
+    let mut left = directory.sources(name, &want.reader).await.into_iter();
     let mut asking = JoinSet::new();
     loop {
         if let Some(link) = left.next() {
@@ -70,7 +77,7 @@ async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mu
         tokio::select! {
             Some(answered) = asking.join_next() => {
                 let Ok((answer, link)) = answered else { continue };
-                if let Some(grant) = heard.judge(daemon, name, link, answer.map(|(answer, _)| answer)) {
+                if let Some(grant) = heard.judge(directory, name, link, answer.map(|(answer, _)| answer)) {
                     return Some(grant);
                 }
             }
@@ -82,23 +89,23 @@ async fn ask_all(daemon: &Arc<Daemon>, name: &CacheName, want: &Want, heard: &mu
 
 impl Heard {
     /// Why nobody has granted it. Whoever was not spoken with, since one does not believe the other, might have.
-    async fn end(self, daemon: &Daemon, name: &CacheName) -> Failed {
+    async fn end(self, directory: &Directory, name: &CacheName) -> Failed {
         let mut last = match self.last {
             Some(last) => last,
-            None => match daemon.nobody_to_ask(name.origin.as_deref()).await {
-                Some(why) => Failed::new("absent", format!("{name} cannot be had: {why}")),
-                None => Failed::new("unreachable", format!("no host is known that has {name}")),
+            None => match directory.nobody_to_ask(name.origin.as_deref()).await {
+                Some(why) => Failed::new(ErrorKind::Absent, format!("{name} cannot be had: {why}")),
+                None => Failed::new(ErrorKind::Unreachable, format!("no host is known that has {name}")),
             },
         };
-        if matches!(last.kind, "unreachable" | "absent") {
-            last.why = daemon.peers.with_refusals(last.why);
+        if matches!(last.kind, ErrorKind::Unreachable | ErrorKind::Absent) {
+            last.why = directory.links.with_refusals(last.why);
         }
         last
     }
 
     fn judge(
         &mut self,
-        daemon: &Daemon,
+        directory: &Directory,
         name: &CacheName,
         link: Arc<Link>,
         answer: Result<Answer, LinkError>,
@@ -110,28 +117,30 @@ impl Heard {
                 let about = serde_json::from_value::<CacheRecord>(granted.about.clone());
                 let about = about.map_err(|error| format!("it talks nonsense: {error}"));
                 let believed = about.and_then(|about| {
-                    is_theirs(&link, name, &about, daemon.peers.trust(), &daemon.certified)?;
+                    is_theirs(&link, name, &about, directory.links.trust(), &directory.key)?;
                     Ok(about)
                 });
                 match believed {
                     Ok(about) => return Some(Grant { link, granted: *granted, about }),
                     Err(why) => {
                         tracing::warn!(peer, %name, why, "an answer is not believed");
-                        self.last = Some(failed("unreachable", why));
+                        self.last = Some(failed(ErrorKind::Unreachable, why));
                     }
                 }
             }
-            Ok(Answer::Absent) if self.last.as_ref().is_none_or(|last| last.kind == "unreachable") => {
+            Ok(Answer::Absent)
+                if self.last.as_ref().is_none_or(|last| last.kind == ErrorKind::Unreachable) =>
+            {
                 let why = format!("there is no cache {name}, or it is not yours to read");
-                self.last = Some(Failed::new("absent", why));
+                self.last = Some(Failed::new(ErrorKind::Absent, why));
             }
             Ok(Answer::Absent) => {}
             Ok(Answer::Wait { seconds, why }) => self.wait = Some((seconds.clamp(1, 60), why)),
-            Ok(Answer::Rejected { why }) => self.last = Some(failed("rejected", why)),
-            Ok(_) => self.last = Some(failed("unreachable", "it does not understand".into())),
+            Ok(Answer::Rejected { why }) => self.last = Some(failed(ErrorKind::Rejected, why)),
+            Ok(_) => self.last = Some(failed(ErrorKind::Unreachable, "it does not understand".into())),
             Err(error) => {
-                daemon.fetches.shun(link.peer.addr);
-                self.last = Some(Failed::new("unreachable", error.to_string()));
+                directory.shunned.add(link.peer.addr);
+                self.last = Some(Failed::new(ErrorKind::Unreachable, error.to_string()));
             }
         }
         None
@@ -152,7 +161,7 @@ fn is_theirs(
         return Ok(());
     }
     let word = Attributes::of(about).named.ok_or("it shows no word of the origin for it")?;
-    word.proves(about, trust, key)
+    proves(&word, about, trust, key)
 }
 
 /// Whether a record is that of a whole cache of this name.
@@ -166,20 +175,55 @@ pub(crate) fn is_asked_for(name: &CacheName, about: &CacheRecord) -> Result<(), 
     Err("it answers with another cache than was asked for")
 }
 
+/// The manifest of what was granted, which is the one that it was to be.
+pub(crate) async fn manifest(grant: &Grant) -> Result<Manifest, Failed> {
+    let who = || grant.link.peer.hello.name.clone();
+    let limit = tidecast_metainfo::MAX_LEN as u64;
+    if grant.granted.manifest > limit {
+        return Err(Failed::new(
+            ErrorKind::Rejected,
+            format!("its manifest has {} bytes; at most {limit}", grant.granted.manifest),
+        ));
+    }
+    let mut bytes = BytesMut::new();
+    while (bytes.len() as u64) < grant.granted.manifest {
+        let ask = Ask::Manifest { cache: grant.granted.cache.clone(), offset: bytes.len() as u64 };
+        match grant.link.ask(&ask, Bytes::new()).await {
+            Ok((Answer::Ok, payload)) if !payload.is_empty() => bytes.extend_from_slice(&payload),
+            Ok(_) => {
+                return Err(Failed::new(
+                    ErrorKind::Unreachable,
+                    format!("{} does not give the manifest", who()),
+                ));
+            }
+            Err(error) => return Err(Failed::new(ErrorKind::Unreachable, error.to_string())),
+        }
+    }
+    let manifest = Manifest::parse(&bytes)
+        .map_err(|e| Failed::new(ErrorKind::Unreachable, format!("{}: {e}", who())))?;
+    if manifest.hash_v2().is_none() || manifest.hash_v2() != grant.about.content {
+        return Err(Failed::new(
+            ErrorKind::Unreachable,
+            format!("{} gives another manifest than it named", who()),
+        ));
+    }
+    Ok(manifest)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use tidecast_identity::{Identity, NodeId};
 
     use super::*;
-    use crate::links::link::{Peer, Serve};
+    use crate::links::link::{Peer, Serve, Serving};
     use crate::model::message::Hello;
 
     struct Nobody;
 
     impl Serve for Nobody {
-        async fn serve(self: Arc<Self>, _: &Peer, _: Ask, _: Bytes) -> (Answer, Bytes) {
-            (Answer::Absent, Bytes::new())
+        fn serve<'a>(self: Arc<Self>, _: &'a Peer, _: Ask, _: Bytes) -> Serving<'a> {
+            Box::pin(async { (Answer::Absent, Bytes::new()) })
         }
     }
 

@@ -6,73 +6,85 @@
 //! place: that one makes plans for others.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidecast_depot::{CacheRecord, Depot, Reservation, Staged};
 use tidecast_metainfo::Manifest;
-use tidecast_net::Progress;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::assembly::Daemon;
+use super::arrivals::Arrivals;
+use super::mover::Serving;
+use super::seeding::Seeding;
+use super::stand::Failed;
+use super::swarms::{SwarmId, Swarms};
+use crate::model::api_error::ErrorKind;
 use crate::model::types::Came;
-use crate::transfer::requests::Failed;
-use crate::transfer::swarms::SwarmId;
+use crate::storage::store::Store;
 
 /// No peer for so long: those who lost their connection would be back.
 const ALONE: Duration = Duration::from_secs(5);
 /// Who still fetches after so long connects once more.
 const MOST: Duration = Duration::from_secs(600);
 
-/// As [`commit`](super::fetch::commit), of what a swarm has brought that serves on.
-pub(crate) async fn commit(
-    daemon: &Arc<Daemon>,
-    reservation: Reservation,
-    manifest: Arc<Manifest>,
-    came: Came,
-    (id, progress): (SwarmId, watch::Receiver<Progress>),
-) -> Result<Arc<CacheRecord>, Failed> {
-    let commit = move |_: &Depot| reservation.commit_in_use(&manifest, crate::now());
-    let (committed, staged) = match daemon.on_disk(commit).await {
-        Ok(done) => done,
-        Err(error) => {
-            daemon.swarms.stop(&id).await;
-            return Err(Failed::new("internal", error.why));
-        }
-    };
-    daemon.arrived(committed.record.id, came).await;
-    tokio::spawn(hand_over(daemon.clone(), committed.record.clone(), id, progress, staged));
-    Ok(committed.record)
+/// Commits what swarms have brought that serve on.
+pub(crate) struct Handover {
+    pub(crate) store: Arc<Store>,
+    pub(crate) swarms: Arc<Swarms>,
+    pub(crate) seeding: Arc<Seeding>,
+    pub(crate) arrivals: Arc<Arrivals>,
 }
 
-/// Waits until nobody needs the swarm that has brought a cache, and has another one serve it. `staged`: the names by which the
-/// first one reads.
-async fn hand_over(
-    daemon: Arc<Daemon>,
-    record: Arc<CacheRecord>,
-    id: SwarmId,
-    mut progress: watch::Receiver<Progress>,
-    staged: Staged,
-) {
-    let began = Instant::now();
-    while began.elapsed() < MOST {
-        let met = timeout(ALONE, progress.wait_for(|now| now.peers > 0)).await;
-        if !met.is_ok_and(|met| met.is_ok()) {
-            break;
-        }
-        let left = MOST.saturating_sub(began.elapsed());
-        let alone = timeout(left, progress.wait_for(|now| now.peers == 0)).await;
-        if !alone.is_ok_and(|alone| alone.is_ok()) {
-            break;
-        }
+impl Handover {
+    /// As [`Admission::commit`](super::admission::Admission::commit), of what a swarm has brought that serves on.
+    pub(crate) async fn commit(
+        self: &Arc<Self>,
+        reservation: Reservation,
+        manifest: Arc<Manifest>,
+        came: Came,
+        (id, progress): (SwarmId, Serving),
+    ) -> Result<Arc<CacheRecord>, Failed> {
+        let commit = move |_: &Depot| reservation.commit_in_use(&manifest, crate::clock::now());
+        let (committed, staged) = match self.store.on_disk(commit).await {
+            Ok(done) => done,
+            Err(error) => {
+                self.swarms.stop(&id).await;
+                return Err(Failed::new(ErrorKind::Internal, error.why));
+            }
+        };
+        self.arrivals.arrived(committed.record.id, came).await;
+        tokio::spawn(self.clone().hand_over(committed.record.clone(), id, progress, staged));
+        Ok(committed.record)
     }
-    // One that was stopped has made way: for the end of the daemon or of the cache, or for another swarm.
-    let runs = progress.has_changed().is_ok();
-    if runs {
-        daemon.swarms.stop(&id).await;
-    }
-    let _ = tokio::task::spawn_blocking(move || drop(staged)).await;
-    if runs && let Err(error) = daemon.serve_on(&record).await {
-        tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+
+    /// Waits until nobody needs the swarm that has brought a cache, and has another one serve it. `staged`: the names by which
+    /// the first one reads.
+    async fn hand_over(
+        self: Arc<Self>,
+        record: Arc<CacheRecord>,
+        id: SwarmId,
+        mut progress: Serving,
+        staged: Staged,
+    ) {
+        let began = Instant::now();
+        while began.elapsed() < MOST {
+            let met = timeout(ALONE, progress.wait_for(|now| now.peers > 0)).await;
+            if !met.is_ok_and(|met| met.is_ok()) {
+                break;
+            }
+            let left = MOST.saturating_sub(began.elapsed());
+            let alone = timeout(left, progress.wait_for(|now| now.peers == 0)).await;
+            if !alone.is_ok_and(|alone| alone.is_ok()) {
+                break;
+            }
+        }
+        // One that was stopped has made way: for the end of the daemon or of the cache, or for another swarm.
+        let runs = progress.has_changed().is_ok();
+        if runs {
+            self.swarms.stop(&id).await;
+        }
+        let _ = tokio::task::spawn_blocking(move || drop(staged)).await;
+        if runs && let Err(error) = self.seeding.serve_on(&record).await {
+            tracing::warn!(error, cache = record.full_name(), "it is here, but not served");
+        }
     }
 }

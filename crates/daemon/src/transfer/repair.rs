@@ -15,16 +15,21 @@ use tidecast_store::Select;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::assembly::Daemon;
-use crate::host::caller::Caller;
+use crate::directory::sources::Directory;
 use crate::links::link::Link;
-use crate::model::api_error::ApiError;
+use crate::model::api_error::{ApiError, ErrorKind};
 use crate::model::message::{Answer, Ask, Want};
 use crate::model::name::CacheName;
 use crate::model::types::{Checked, Unread};
-use crate::transfer::fetch;
-use crate::transfer::grant::Grant;
-use crate::transfer::requests::{Failed, Stand};
+use crate::storage::audit::Audit;
+use crate::storage::host_ad::HostAd;
+use crate::storage::store::Store;
+use crate::transfer::admission::Admission;
+use crate::transfer::grant::{Grant, manifest};
+use crate::transfer::mover::{Bring, Mover};
+use crate::transfer::stand::{Failed, Stand};
+use crate::transfer::swarms::Swarms;
+use crate::transfer::turns::Turns;
 
 /// All repairs after one check take no longer than this, and the time in which what is lacking comes at this rate, bytes a second.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -34,12 +39,24 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Sources that are tried for one cache.
 const TRIES: usize = 8;
 
-impl Daemon {
+/// Checks and repairs.
+pub(crate) struct Repair {
+    pub(crate) store: Arc<Store>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) mover: Arc<dyn Mover>,
+    pub(crate) swarms: Arc<Swarms>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) ad: Arc<HostAd>,
+    pub(crate) audit: Arc<Audit>,
+    /// Held by who checks the store.
+    pub(crate) checking: tokio::sync::Mutex<()>,
+}
+
+impl Repair {
     /// Verifies all that is here, and repairs from other hosts what is damaged. What nobody else has stays INVALID.
-    pub(crate) async fn fsck(self: &Arc<Self>, caller: &Caller) -> Result<Checked, ApiError> {
-        if !caller.rules() {
-            return Err(ApiError::forbidden("only the administrator of this daemon may do that"));
-        }
+    /// `who`: the administrator who wants it.
+    pub(crate) async fn fsck(&self, who: &str) -> Result<Checked, ApiError> {
         let _one = self.checking.lock().await;
         let report = self.looked_through().await?;
         // Swarms have what was damaged open.
@@ -61,28 +78,28 @@ impl Daemon {
             ..Checked::default()
         };
         for id in report.invalid {
-            self.repair_by(until, id, caller, &mut checked).await;
+            self.repair_by(until, id, who, &mut checked).await;
         }
         checked.lost = checked.damaged.saturating_sub(checked.repaired);
         checked.bad = checked.lost;
-        self.changed.notify_one();
+        self.store.changed();
         Ok(checked)
     }
 
     /// What is damaged; where manifests were, after they have been brought again.
-    async fn looked_through(self: &Arc<Self>) -> Result<Report, ApiError> {
+    async fn looked_through(&self) -> Result<Report, ApiError> {
         let check = |depot: &tidecast_depot::Depot| depot.fsck(Depth::Bytes, &mut |_, _| Ok(false));
-        let first = self.on_disk(check).await?;
+        let first = self.store.on_disk(check).await?;
         let until = Instant::now() + PATIENCE;
         let mut brought = false;
         for id in &first.invalid {
             let id = *id;
             let whole = move |depot: &tidecast_depot::Depot| Ok::<_, ApiError>(depot.lacks(id).is_ok());
-            if self.on_disk(whole).await? {
+            if self.store.on_disk(whole).await? {
                 continue;
             }
             let tried = timeout_at(until, self.bring_manifest(id)).await;
-            match tried.unwrap_or_else(|_| Err(Failed::new("wait", "it takes too long"))) {
+            match tried.unwrap_or_else(|_| Err(Failed::new(ErrorKind::Wait, "it takes too long"))) {
                 Ok(()) => brought = true,
                 Err(failed) => {
                     tracing::warn!(cache = %id, why = failed.why, "no manifest is to be had for a damaged one")
@@ -92,7 +109,7 @@ impl Daemon {
         if !brought {
             return Ok(first);
         }
-        let again = self.on_disk(check).await?;
+        let again = self.store.on_disk(check).await?;
         Ok(Report {
             mended: [first.mended, again.mended].concat(),
             views: [first.views, again.views].concat(),
@@ -103,20 +120,20 @@ impl Daemon {
     }
 
     /// Brings the manifest of a cache again, from the first who gives it.
-    async fn bring_manifest(self: &Arc<Self>, id: CacheId) -> Result<(), Failed> {
-        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
-        let record = self.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+    async fn bring_manifest(&self, id: CacheId) -> Result<(), Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
         let (name, want) = self.wanting(&record)?;
         let mut last = nobody();
-        for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
+        for link in self.directory.sources(&name, &record.owner).await.into_iter().take(TRIES) {
             let given = match self.granted(link, &record, &want).await {
-                Ok(grant) => fetch::manifest(&grant).await,
+                Ok(grant) => manifest(&grant).await,
                 Err(failed) => Err(failed),
             };
             match given {
                 Ok(manifest) => {
                     let put = move |depot: &tidecast_depot::Depot| depot.put_manifest(id, &manifest);
-                    return self.on_disk(put).await.map_err(|e| failed(&e.why));
+                    return self.store.on_disk(put).await.map_err(|e| failed(&e.why));
                 }
                 Err(failed) => last = failed,
             }
@@ -126,27 +143,21 @@ impl Daemon {
 
     /// What is asked of those who may have this cache.
     fn wanting(&self, record: &CacheRecord) -> Result<(CacheName, Want), Failed> {
-        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+        let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
         let name: CacheName = record.full_name().parse().map_err(|e| failed(&e))?;
         let want = Want {
             name: name.to_string(),
             cache: None,
             reader: record.owner.clone(),
             groups: record.group.iter().cloned().collect(),
-            ad: self.ad().map_err(|e| failed(&e))?.to_string(),
+            ad: self.ad.now().map_err(|e| failed(&e))?.to_string(),
         };
         Ok((name, want))
     }
 
     /// Repairs a cache if it can be done in time, and counts what has become of it.
-    async fn repair_by(
-        self: &Arc<Self>,
-        until: Instant,
-        id: CacheId,
-        caller: &Caller,
-        checked: &mut Checked,
-    ) {
-        let late = Err(Failed::new("wait", "it takes too long"));
+    async fn repair_by(&self, until: Instant, id: CacheId, who: &str, checked: &mut Checked) {
+        let late = Err(Failed::new(ErrorKind::Wait, "it takes too long"));
         let repaired = match Instant::now() < until {
             true => timeout_at(until, self.repair(id)).await.unwrap_or(late),
             false => late,
@@ -159,8 +170,8 @@ impl Daemon {
             }
             Err(failed) => failed.why,
         };
-        let Some(record) = self.depot.cache(id) else { return };
-        self.note(&caller.name, "repair", &record.full_name(), &outcome);
+        let Some(record) = self.store.depot.cache(id) else { return };
+        self.audit.note(who, "repair", &record.full_name(), &outcome);
         if !record.is_committed() {
             tracing::warn!(cache = record.full_name(), why = outcome, "a damaged cache is not repaired");
             checked.invalid.push(record.full_name());
@@ -175,32 +186,34 @@ impl Daemon {
     }
 
     fn names_of(&self, ids: &[CacheId]) -> Vec<String> {
-        ids.iter().map(|id| self.depot.cache(*id).map_or_else(|| id.to_string(), |r| r.full_name())).collect()
+        ids.iter()
+            .map(|id| self.store.depot.cache(*id).map_or_else(|| id.to_string(), |r| r.full_name()))
+            .collect()
     }
 
     async fn serve_no_more(&self, caches: impl Iterator<Item = CacheId>) {
         let contents: std::collections::HashSet<[u8; 32]> =
-            caches.filter_map(|id| self.depot.cache(id)?.content).collect();
+            caches.filter_map(|id| self.store.depot.cache(id)?.content).collect();
         for content in contents.iter().filter(|content| self.swarms.only_seeds(content)) {
             self.swarms.stop(content).await;
         }
     }
 
     /// Brings what a damaged cache lacks, from the first who gives it.
-    async fn repair(self: &Arc<Self>, id: CacheId) -> Result<Report, Failed> {
-        let failed = |error: &dyn std::fmt::Display| Failed::new("internal", error.to_string());
+    async fn repair(&self, id: CacheId) -> Result<Report, Failed> {
+        let failed = |error: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, error.to_string());
         // It would be the first to be evicted. That we look at it is no use of it.
-        let _busy = self.depot.busy(id, 0).map_err(|e| failed(&e))?;
-        let record = self.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
+        let _busy = self.store.depot.busy(id, 0).map_err(|e| failed(&e))?;
+        let record = self.store.depot.cache(id).ok_or_else(|| failed(&"it is gone"))?;
         let (manifest, lacking) =
-            self.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
+            self.store.on_disk(move |depot| depot.lacks(id)).await.map_err(|e| failed(&e.why))?;
         let manifest = Arc::new(manifest);
         if lacking.is_empty() {
             return self.mend(id, HashMap::new()).await;
         }
         let (name, want) = self.wanting(&record)?;
         let mut last = nobody();
-        for link in self.sources(&name, &record.owner).await.into_iter().take(TRIES) {
+        for link in self.directory.sources(&name, &record.owner).await.into_iter().take(TRIES) {
             let brought = match self.granted(link, &record, &want).await {
                 Ok(grant) => self.bring_lacking(&grant, &want, &manifest, &lacking).await,
                 Err(failed) => Err(failed),
@@ -216,7 +229,7 @@ impl Daemon {
     /// Whether somebody gives this content. Whose word stands for its name is no matter: it is known here.
     async fn granted(&self, link: Arc<Link>, record: &CacheRecord, want: &Want) -> Result<Grant, Failed> {
         let who = link.peer.hello.name.clone();
-        let failed = |why: &str| Failed::new("unreachable", format!("{who}: {why}"));
+        let failed = |why: &str| Failed::new(ErrorKind::Unreachable, format!("{who}: {why}"));
         let asked = timeout(ANSWER, link.ask(&Ask::Want(want.clone()), Bytes::new())).await;
         let granted = match asked.map_err(|_| failed("it does not answer"))? {
             Ok((Answer::Cache(granted), _)) => granted,
@@ -234,7 +247,7 @@ impl Daemon {
 
     /// Fetches these files into a directory of their own.
     async fn bring_lacking(
-        self: &Arc<Self>,
+        &self,
         grant: &Grant,
         want: &Want,
         manifest: &Arc<Manifest>,
@@ -242,17 +255,17 @@ impl Daemon {
     ) -> Result<PathBuf, Failed> {
         let content = manifest.hash_v2().unwrap_or_default();
         if self.swarms.runs(&content) && !self.swarms.only_seeds(&content) {
-            return Err(Failed::new("wait", "it is on its way already"));
+            return Err(Failed::new(ErrorKind::Wait, "it is on its way already"));
         }
-        let dir = self.on_disk(tidecast_depot::Depot::repairs).await;
-        let dir = dir.map_err(|e| Failed::new("internal", e.why))?;
-        let method = fetch::method(self, grant)?;
-        let _turn = self.fetches.turn(grant.link.peer.node).await;
-        let swarm = Ended { daemon: self.clone(), content: Some(content) };
+        let dir = self.store.on_disk(tidecast_depot::Depot::repairs).await;
+        let dir = dir.map_err(|e| Failed::new(ErrorKind::Internal, e.why))?;
+        let method = self.admission.method(&grant.about)?;
+        let _turn = self.turns.turn(grant.link.peer.node).await;
+        let swarm = Ended { swarms: self.swarms.clone(), content: Some(content) };
         let (tell, _) = watch::channel(Stand::Waiting { why: String::new(), bytes: 0, total: 0 });
         let files = Some(Select::Files(lacking.to_vec()));
-        let bring = fetch::Bring { dir: dir.clone(), missing: files, bases: Vec::new() };
-        let moved = fetch::transfer(self, grant, manifest, bring, want, method, &tell).await;
+        let bring = Bring { manifest: manifest.clone(), dir: dir.clone(), missing: files, bases: Vec::new() };
+        let moved = self.mover.bring(grant, bring, want, method, &tell).await;
         swarm.end().await;
         moved.map(|()| dir)
     }
@@ -268,24 +281,24 @@ impl Daemon {
             depot.repairs()?;
             report
         };
-        self.on_disk(mend).await.map_err(|e| Failed::new("internal", e.why))
+        self.store.on_disk(mend).await.map_err(|e| Failed::new(ErrorKind::Internal, e.why))
     }
 }
 
 fn nobody() -> Failed {
-    Failed::new("unreachable", "nobody is known who has it")
+    Failed::new(ErrorKind::Unreachable, "nobody is known who has it")
 }
 
 /// Ends a swarm that has fetched, also where its task is given up.
 struct Ended {
-    daemon: Arc<Daemon>,
+    swarms: Arc<Swarms>,
     content: Option<[u8; 32]>,
 }
 
 impl Ended {
     async fn end(mut self) {
         if let Some(content) = self.content.take() {
-            self.daemon.swarms.stop(&content).await;
+            self.swarms.stop(&content).await;
         }
     }
 }
@@ -293,8 +306,8 @@ impl Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let Some(content) = self.content else { return };
-        let daemon = self.daemon.clone();
-        tokio::spawn(async move { daemon.swarms.stop(&content).await });
+        let swarms = self.swarms.clone();
+        tokio::spawn(async move { swarms.stop(&content).await });
     }
 }
 

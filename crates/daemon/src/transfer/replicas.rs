@@ -4,20 +4,27 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidecast_depot::{CacheId, CacheRecord, Filter, State};
-use tidecast_hash::sha256;
 use tidecast_identity::NodeId;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::assembly::{Daemon, Mode};
-use crate::directory::names::held;
+use super::offer::{offer, suits};
+use super::swarms::Swarms;
+use crate::directory::sources::Directory;
 use crate::model::attributes::Attributes;
 use crate::model::message::{Answer, Ask, Want};
+use crate::model::signed_name::{SignedName, held};
 use crate::policy::ads;
+use crate::policy::replicas::{Judged, judge, lasts, rank};
+use crate::storage::audit::Audit;
+use crate::storage::host_ad::HostAd;
+use crate::storage::run_mode::{Mode, RunMode};
+use crate::storage::store::Store;
 
 /// A cache is looked at this often when nobody comes or goes, and soon after somebody did.
 const LOOK: Duration = Duration::from_secs(30);
@@ -39,12 +46,26 @@ struct Seen {
     offered: HashMap<NodeId, Instant>,
 }
 
+/// Keeps copies alive.
+pub(crate) struct Replicas {
+    pub(crate) name: String,
+    pub(crate) store: Arc<Store>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) swarms: Arc<Swarms>,
+    pub(crate) ad: Arc<HostAd>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) mode: Arc<RunMode>,
+    /// Hears of what is new here.
+    pub(crate) copies: Arc<Notify>,
+}
+
 /// Until the task is ended.
-pub(crate) async fn keep(daemon: Arc<Daemon>) {
-    let mut changes = daemon.membership.changes();
+pub(crate) async fn keep(replicas: Arc<Replicas>) {
+    let mut changes = replicas.directory.membership.changes();
     let mut all: HashMap<CacheId, Seen> = HashMap::new();
     loop {
-        let mut here = daemon.depot.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
+        let mut here =
+            replicas.store.depot.caches(&Filter { state: Some(State::Committed), ..Filter::default() });
         here.retain(|record| Attributes::of(record).replicas > 1);
         let mut before = std::mem::take(&mut all);
         let mut looking = JoinSet::new();
@@ -53,9 +74,9 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
             if looking.len() >= AT_ONCE {
                 unsettled |= settle(&mut all, looking.join_next().await);
             }
-            let (daemon, mut seen) = (daemon.clone(), before.remove(&record.id).unwrap_or_default());
+            let (replicas, mut seen) = (replicas.clone(), before.remove(&record.id).unwrap_or_default());
             looking.spawn(async move {
-                daemon.look_after(&record, &mut seen).await;
+                replicas.look_after(&record, &mut seen).await;
                 (record.id, seen)
             });
         }
@@ -66,7 +87,7 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
         let woken = async {
             tokio::select! {
                 _ = changes.changed() => {}
-                () = daemon.copies.notified() => {}
+                () = replicas.copies.notified() => {}
             }
         };
         if timeout(wait, woken).await.is_ok() {
@@ -87,49 +108,29 @@ fn settle(
     waits
 }
 
-/// The order of holders: those that keep a copy first.
-fn rank(held: &[u8; 32], node: NodeId) -> [u8; 32] {
-    sha256(&[held.as_slice(), &node.0].concat())
-}
-
-/// Whether this is so since `at` at least for `wait`.
-fn lasts(since: &mut Option<Instant>, is: bool, wait: Duration) -> bool {
-    if !is {
-        *since = None;
-        return false;
-    }
-    since.get_or_insert_with(Instant::now).elapsed() >= wait
-}
-
-impl Daemon {
-    async fn look_after(self: &Arc<Self>, record: &CacheRecord, seen: &mut Seen) {
+impl Replicas {
+    async fn look_after(&self, record: &CacheRecord, seen: &mut Seen) {
         let Some(content) = record.content else { return };
-        let (attributes, me) = (Attributes::of(record), self.membership.me());
-        let held = held(&record.full_name(), &content);
-        let mut holders = self.membership.holders(&held).await;
-        holders.retain(|(node, _)| *node != me);
-        holders.push((me, true));
-        let origin = if record.origin == self.config.name {
+        let (attributes, membership) = (Attributes::of(record), &self.directory.membership);
+        let (me, held) = (membership.me(), held(&record.full_name(), &content));
+        let holders = membership.holders(&held).await;
+        let origin = if record.origin == self.name {
             Some(me)
         } else {
-            attributes.named.as_ref().and_then(crate::directory::names::SignedName::signer)
+            attributes.named.as_ref().and_then(SignedName::signer)
         };
-        let mut complete: Vec<NodeId> =
-            holders.iter().filter(|(_, all)| *all).map(|(node, _)| *node).collect();
-        complete.sort_by_key(|node| (Some(*node) != origin, rank(&held, *node)));
         let wanted = attributes.replicas as usize;
-        let missing = wanted.saturating_sub(holders.len());
+        let Judged { complete, missing, surplus } = judge(&held, me, origin, &holders, wanted);
         // Who has taken it, or has died, is none that will.
-        let alive = self.membership.alive();
+        let alive = membership.alive();
         let may_come = |node: &NodeId| alive.contains_key(node) && !complete.contains(node);
         seen.offered.retain(|node, at| at.elapsed() < OFFERED && may_come(node));
-        let acts = complete.first() == Some(&me);
-        if lasts(&mut seen.missing, acts && missing > 0, MISSING) && self.mode() != Mode::Paused {
-            let at: Vec<NodeId> = holders.iter().map(|(node, _)| *node).collect();
+        if lasts(&mut seen.missing, missing > 0, MISSING) && self.mode.now() != Mode::Paused {
+            let others = holders.iter().map(|(node, _)| *node).filter(|node| *node != me);
+            let at: Vec<NodeId> = others.chain([me]).collect();
             self.offer_copies(record, (&held, &at), missing, seen).await;
         }
-        let place = complete.iter().position(|node| *node == me).unwrap_or(0);
-        let goes = place >= wanted && self.is_spare(record, &attributes);
+        let goes = surplus && self.is_spare(record, &attributes);
         if lasts(&mut seen.surplus, goes, SURPLUS) {
             self.drop_copy(record, complete.get(..wanted).unwrap_or_default()).await;
             seen.surplus = None;
@@ -138,13 +139,13 @@ impl Daemon {
 
     /// Offers it to members that have none, best ranked first, until as many as are missing take it.
     async fn offer_copies(
-        self: &Arc<Self>,
+        &self,
         record: &CacheRecord,
         (held, holders): (&[u8; 32], &[NodeId]),
         missing: usize,
         seen: &mut Seen,
     ) {
-        let mut others: Vec<_> = self.membership.alive().into_iter().collect();
+        let mut others: Vec<_> = self.directory.membership.alive().into_iter().collect();
         let coming = seen.offered.keys().filter(|node| !holders.contains(node)).count();
         others.retain(|(node, _)| !holders.contains(node) && !seen.offered.contains_key(node));
         others.sort_by_key(|(node, _)| rank(held, *node));
@@ -154,16 +155,17 @@ impl Daemon {
             if left == 0 {
                 return;
             }
-            let Ok(link) = self.peers.reach(node, &addresses, self).await else { continue };
-            let Ok((Answer::Ok, ad)) = link.ask(&Ask::Ad, Bytes::new()).await else { continue };
-            let Ok(ad) = tidecast_classad::Ad::parse(&ad) else { continue };
-            if !matches!(ads::agree(&cache, &ad, true, crate::now()), Ok(true)) {
+            let Ok(link) = self.directory.links.reach(node, &addresses).await else { continue };
+            if !suits(&cache, &link).await {
                 continue;
             }
-            let offered = self.offer(record, &link).await;
+            let reply = offer(record, &link).await;
+            let is_taken = reply.is_taken();
+            let offered = reply.told(link.peer.hello.name.clone());
             let outcome = offered.why.as_deref().unwrap_or(&offered.answer);
-            self.note("tidecast", "replicate", &record.full_name(), &format!("{}: {outcome}", offered.host));
-            if offered.answer == "wait" || offered.answer == "ok" {
+            let outcome = format!("{}: {outcome}", offered.host);
+            self.audit.note("tidecast", "replicate", &record.full_name(), &outcome);
+            if is_taken {
                 seen.offered.insert(node, Instant::now());
                 left -= 1;
             }
@@ -175,12 +177,12 @@ impl Daemon {
         attributes.offered
             && !record.pinned
             && record.committed.is_some_and(|at| record.last_used <= at)
-            && self.depot.uses(record.id, crate::now()).is_empty()
+            && self.store.depot.uses(record.id, crate::clock::now()).is_empty()
     }
 
     /// Lets a copy go, if all of these still have it: what is heard of them may be old.
-    async fn drop_copy(self: &Arc<Self>, record: &CacheRecord, keepers: &[NodeId]) {
-        let Ok(ad) = self.ad() else { return };
+    async fn drop_copy(&self, record: &CacheRecord, keepers: &[NodeId]) {
+        let Ok(ad) = self.ad.now() else { return };
         let want = Want {
             name: record.full_name(),
             cache: None,
@@ -188,17 +190,17 @@ impl Daemon {
             groups: Vec::new(),
             ad: ad.to_string(),
         };
-        let alive = self.membership.alive();
+        let alive = self.directory.membership.alive();
         for node in keepers {
             let Some(addresses) = alive.get(node) else { return };
-            let Ok(link) = self.peers.reach(*node, addresses, self).await else { return };
+            let Ok(link) = self.directory.links.reach(*node, addresses).await else { return };
             let asked = link.ask(&Ask::Holds(want.clone()), Bytes::new()).await;
             if !matches!(asked, Ok((Answer::Cache(_), _))) {
                 return;
             }
         }
         // It may be wanted since this was looked at.
-        let Some(record) = self.depot.cache(record.id) else { return };
+        let Some(record) = self.store.depot.cache(record.id) else { return };
         if !self.is_spare(&record, &Attributes::of(&record)) {
             return;
         }
@@ -206,9 +208,9 @@ impl Daemon {
             self.swarms.stop(&content).await;
         }
         let id = record.id;
-        let done = self.on_disk(move |depot| depot.remove(id, crate::now())).await;
-        self.changed.notify_one();
+        let done = self.store.on_disk(move |depot| depot.remove(id, crate::clock::now())).await;
+        self.store.changed();
         let outcome = done.err().map_or_else(|| "ok".into(), |error| error.why);
-        self.note("tidecast", "trim", &record.full_name(), &outcome);
+        self.audit.note("tidecast", "trim", &record.full_name(), &outcome);
     }
 }

@@ -9,24 +9,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidecast_depot::{CacheId, CacheRecord, Reader, Reservation};
 use tidecast_metainfo::Manifest;
 use tidecast_paths::{Copied, Root, fill};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::assembly::Daemon;
 use crate::client::ClientError;
-use crate::host::election::Parent;
-use crate::local::upload;
+use crate::host::election::{Election, Parent};
+use crate::host::limits::HostLimits;
+use crate::model::api_error::ErrorKind;
 use crate::model::name::CacheName;
 use crate::model::types::{CacheInfo, Came, Get, Got, Method};
-use crate::transfer::fetch::{self, Room};
+use crate::storage::store::Store;
+use crate::storage::upload;
+use crate::transfer::admission::{Admission, Room};
+use crate::transfer::arrivals::Arrivals;
 use crate::transfer::grant;
-use crate::transfer::requests::{Failed, Stand};
+use crate::transfer::stand::{Failed, Stand};
 
 /// The parent is asked again after so long, seconds; it answers within so long beyond.
 const ASK: u64 = 2;
@@ -48,7 +51,7 @@ enum Missed {
 impl From<ClientError> for Missed {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Refused { why, .. } => Missed::No(Failed::new("absent", why)),
+            ClientError::Refused { why, .. } => Missed::No(Failed::new(ErrorKind::Absent, why)),
             other => Missed::Lost(other.to_string()),
         }
     }
@@ -60,101 +63,186 @@ impl From<Failed> for Missed {
     }
 }
 
-/// From a parent that is believed, if there is one and it has the cache or can bring it. None: we have to do it.
-pub(crate) async fn from_parent(
-    daemon: &Arc<Daemon>,
-    name: &CacheName,
-    reader: &Reader,
-    tell: &watch::Sender<Stand>,
-) -> Option<(CacheId, Method)> {
-    for _ in 0..TRIES {
-        let parent = daemon.election.parent().await.filter(|parent| parent.is_believed)?;
-        match whole(daemon, &parent, name, reader, tell).await {
-            Ok(done) => return Some(done),
-            Err(Missed::No(failed)) => {
-                tracing::debug!(parent = parent.name, %name, why = failed.why, "not from the parent");
-                return None;
+/// The other daemons of this machine, as sources.
+pub(crate) struct SameHost {
+    pub(crate) election: Arc<Election>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) limits: Arc<HostLimits>,
+    /// Whose daemon this is; None: the host's.
+    pub(crate) user: Option<String>,
+}
+
+impl SameHost {
+    /// From a parent that is believed, if there is one and it has the cache or can bring it. None: we have to do it.
+    pub(crate) async fn whole_cache(
+        &self,
+        name: &CacheName,
+        reader: &Reader,
+        tell: &watch::Sender<Stand>,
+    ) -> Option<(CacheId, Method)> {
+        for _ in 0..TRIES {
+            let parent = self.election.parent().await.filter(|parent| parent.is_believed)?;
+            match self.whole(&parent, name, reader, tell).await {
+                Ok(done) => return Some(done),
+                Err(Missed::No(failed)) => {
+                    tracing::debug!(parent = parent.name, %name, why = failed.why, "not from the parent");
+                    return None;
+                }
+                Err(Missed::Lost(why)) => {
+                    tracing::info!(parent = parent.name, %name, why, "the parent has failed");
+                    self.election.give_up(&parent);
+                }
             }
+        }
+        None
+    }
+
+    /// The bytes of what everybody may read, from somebody else's daemon. None: we have to bring them.
+    pub(crate) async fn bytes(
+        &self,
+        about: &CacheRecord,
+        manifest: &Arc<Manifest>,
+        tell: &watch::Sender<Stand>,
+    ) -> Option<(CacheId, Method)> {
+        let parent = self.election.parent().await?;
+        if parent.is_believed || about.mode & 0o004 == 0 || about.private {
+            return None;
+        }
+        let user = self.user.clone()?;
+        match self.bytes_of(&parent, about, manifest, &user, tell).await {
+            Ok(done) => Some(done),
+            Err(Missed::No(_)) => None,
             Err(Missed::Lost(why)) => {
-                tracing::info!(parent = parent.name, %name, why, "the parent has failed");
-                daemon.election.give_up(&parent);
+                tracing::info!(parent = parent.name, cache = about.full_name(), why, "not from this daemon");
+                self.election.give_up(&parent);
+                None
             }
         }
     }
-    None
-}
 
-/// The bytes of what everybody may read, from somebody else's daemon. None: we have to bring them.
-pub(crate) async fn bytes(
-    daemon: &Arc<Daemon>,
-    about: &CacheRecord,
-    manifest: &Arc<Manifest>,
-    tell: &watch::Sender<Stand>,
-) -> Option<(CacheId, Method)> {
-    let parent = daemon.election.parent().await?;
-    if parent.is_believed || about.mode & 0o004 == 0 || about.private {
-        return None;
-    }
-    let user = daemon.config.user.clone()?;
-    match bytes_of(daemon, &parent, about, manifest, &user, tell).await {
-        Ok(done) => Some(done),
-        Err(Missed::No(_)) => None,
-        Err(Missed::Lost(why)) => {
-            tracing::info!(parent = parent.name, cache = about.full_name(), why, "not from this daemon");
-            daemon.election.give_up(&parent);
-            None
+    async fn bytes_of(
+        &self,
+        parent: &Parent,
+        about: &CacheRecord,
+        manifest: &Arc<Manifest>,
+        user: &str,
+        tell: &watch::Sender<Stand>,
+    ) -> Result<(CacheId, Method), Missed> {
+        let info = ready(parent, &about.full_name(), user, tell).await?;
+        let (record, _) = parent.client.manifest(&info.cache).await?;
+        if understood(&record)?.content != manifest.hash_v2() {
+            return Err(Missed::Lost("it has another content by this name".into()));
+        }
+        match self.admission.admit(about, manifest, false, tell).await? {
+            Room::Here(id) => Ok((id, Method::Direct)),
+            Room::Kept(reservation, _) => self.stream(parent, &info.cache, reservation, manifest).await,
         }
     }
-}
 
-async fn bytes_of(
-    daemon: &Arc<Daemon>,
-    parent: &Parent,
-    about: &CacheRecord,
-    manifest: &Arc<Manifest>,
-    user: &str,
-    tell: &watch::Sender<Stand>,
-) -> Result<(CacheId, Method), Missed> {
-    let info = ready(parent, &about.full_name(), user, tell).await?;
-    let (record, _) = parent.client.manifest(&info.cache).await?;
-    if understood(&record)?.content != manifest.hash_v2() {
-        return Err(Missed::Lost("it has another content by this name".into()));
+    async fn whole(
+        &self,
+        parent: &Parent,
+        name: &CacheName,
+        reader: &Reader,
+        tell: &watch::Sender<Stand>,
+    ) -> Result<(CacheId, Method), Missed> {
+        let info = ready(parent, &name.to_string(), &reader.owner, tell).await?;
+        let (record, manifest) = parent.client.manifest(&info.cache).await?;
+        let about = understood(&record)?;
+        let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("it talks nonsense: {e}"));
+        let manifest = Arc::new(Manifest::parse(&manifest).map_err(|e| nonsense(&e))?);
+        grant::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
+        if about.content.is_none() || manifest.hash_v2() != about.content || !about.readable_by(reader) {
+            return Err(nonsense(&"that is not what was asked for"));
+        }
+        self.admission.agree(&about)?;
+        let reservation = match self.admission.admit(&about, &manifest, false, tell).await? {
+            Room::Here(id) => return Ok((id, Method::Direct)),
+            Room::Kept(reservation, _) => reservation,
+        };
+        match info.path.filter(|_| parent.links) {
+            Some(view) => self.link(&view, reservation, &manifest).await,
+            None => self.stream(parent, &info.cache, reservation, &manifest).await,
+        }
     }
-    match fetch::admit(daemon, about, manifest, false, tell).await? {
-        Room::Here(id) => Ok((id, Method::Direct)),
-        Room::Kept(reservation, _) => stream(daemon, parent, &info.cache, reservation, manifest).await,
+
+    /// Links the parent's files, which are our user's as well, into our own staging directory; they become ours as they are.
+    async fn link(
+        &self,
+        view: &Path,
+        reservation: Reservation,
+        manifest: &Arc<Manifest>,
+    ) -> Result<(CacheId, Method), Missed> {
+        let reservation = cleared(reservation, manifest).await?;
+        let (from, to) = (view.parent().unwrap_or(view).to_owned(), reservation.dir());
+        let linking = manifest.clone();
+        let linked = tokio::task::spawn_blocking(move || link_all(&from, &to, &linking)).await;
+        let linked = linked.map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?;
+        let copied = linked.map_err(|e| Missed::Lost(format!("its files cannot be linked: {e}")))?;
+        reservation.take_links();
+        let link = manifest.total_len().saturating_sub(copied);
+        let came = Came { parent: copied, link, ..Came::default() };
+        let id = self.admission.commit(reservation, manifest.clone(), came).await?.id;
+        Ok((id, if copied == 0 { Method::Link } else { Method::Direct }))
+    }
+
+    /// Takes the bytes over the parent's socket, and verifies all of them.
+    async fn stream(
+        &self,
+        parent: &Parent,
+        cache: &str,
+        reservation: Reservation,
+        manifest: &Arc<Manifest>,
+    ) -> Result<(CacheId, Method), Missed> {
+        let reservation = cleared(reservation, manifest).await?;
+        let files = crate::model::files::missing(manifest, &[]);
+        let id = reservation.id();
+        let upload = upload::Upload::new(reservation, manifest.clone(), files);
+        let (chunks, queue) = mpsc::channel(upload::CHUNKS);
+        let writing = tokio::task::spawn_blocking(move || upload::write(upload, queue));
+        let sent = self.pass_on(parent, cache, chunks).await;
+        let written = writing.await.map_err(|e| Failed::new(ErrorKind::Internal, e.to_string()))?;
+        match (sent, written) {
+            (sent, Ok(record)) => {
+                let bytes = sent.unwrap_or(0);
+                self.arrivals.arrived(record.id, Came { parent: bytes, ..Came::default() }).await;
+                Ok((record.id, Method::Direct))
+            }
+            (sent, Err(error)) => {
+                // The error that is reported is the one that came first.
+                let _ = self.store.on_disk(move |depot| depot.clear_staged(id)).await;
+                sent?;
+                Err(Missed::Lost(error.why))
+            }
+        }
+    }
+
+    /// The bytes, from the parent's socket to who writes them; how many.
+    async fn pass_on(
+        &self,
+        parent: &Parent,
+        cache: &str,
+        to: mpsc::Sender<Option<Bytes>>,
+    ) -> Result<u64, ClientError> {
+        let mut content = parent.client.content(cache).await?;
+        let mut bytes = 0;
+        while let Some(chunk) = content.next().await? {
+            bytes += chunk.len() as u64;
+            self.limits.throttle.store(chunk.len() as u64).await;
+            if to.send(Some(chunk)).await.is_err() {
+                // The writer has ended, and says why.
+                return Ok(bytes);
+            }
+        }
+        let _ = to.send(None).await;
+        Ok(bytes)
     }
 }
 
 fn understood(record: &[u8]) -> Result<CacheRecord, Missed> {
     serde_json::from_slice(record).map_err(|e| Missed::Lost(format!("it talks nonsense: {e}")))
-}
-
-async fn whole(
-    daemon: &Arc<Daemon>,
-    parent: &Parent,
-    name: &CacheName,
-    reader: &Reader,
-    tell: &watch::Sender<Stand>,
-) -> Result<(CacheId, Method), Missed> {
-    let info = ready(parent, &name.to_string(), &reader.owner, tell).await?;
-    let (record, manifest) = parent.client.manifest(&info.cache).await?;
-    let about = understood(&record)?;
-    let nonsense = |e: &dyn std::fmt::Display| Missed::Lost(format!("it talks nonsense: {e}"));
-    let manifest = Arc::new(Manifest::parse(&manifest).map_err(|e| nonsense(&e))?);
-    grant::is_asked_for(name, &about).map_err(|e| nonsense(&e))?;
-    if about.content.is_none() || manifest.hash_v2() != about.content || !about.readable_by(reader) {
-        return Err(nonsense(&"that is not what was asked for"));
-    }
-    fetch::agree(daemon, &about)?;
-    let reservation = match fetch::admit(daemon, &about, &manifest, false, tell).await? {
-        Room::Here(id) => return Ok((id, Method::Direct)),
-        Room::Kept(reservation, _) => reservation,
-    };
-    match info.path.filter(|_| parent.links) {
-        Some(view) => link(daemon, &view, reservation, &manifest).await,
-        None => stream(daemon, parent, &info.cache, reservation, &manifest).await,
-    }
 }
 
 /// Waits until the parent has it.
@@ -185,26 +273,6 @@ async fn ready(
     }
 }
 
-/// Links the parent's files, which are our user's as well, into our own staging directory; they become ours as they are.
-async fn link(
-    daemon: &Arc<Daemon>,
-    view: &Path,
-    reservation: Reservation,
-    manifest: &Arc<Manifest>,
-) -> Result<(CacheId, Method), Missed> {
-    let reservation = cleared(reservation, manifest).await?;
-    let (from, to) = (view.parent().unwrap_or(view).to_owned(), reservation.dir());
-    let linking = manifest.clone();
-    let linked = tokio::task::spawn_blocking(move || link_all(&from, &to, &linking)).await;
-    let linked = linked.map_err(|e| Failed::new("internal", e.to_string()))?;
-    let copied = linked.map_err(|e| Missed::Lost(format!("its files cannot be linked: {e}")))?;
-    reservation.take_links();
-    let link = manifest.total_len().saturating_sub(copied);
-    let came = Came { parent: copied, link, ..Came::default() };
-    let id = fetch::commit(daemon, reservation, manifest.clone(), came).await?.id;
-    Ok((id, if copied == 0 { Method::Link } else { Method::Direct }))
-}
-
 /// Links each content once, or copies it where no link can be made; bytes that were copied.
 fn link_all(from: &Path, to: &Path, manifest: &Manifest) -> std::io::Result<u64> {
     let (from, to) = (Root::open(from)?, Root::open(to)?);
@@ -231,58 +299,6 @@ async fn cleared(reservation: Reservation, manifest: &Manifest) -> Result<Reserv
     let left = PathBuf::from(OsStr::from_bytes(manifest.name_bytes()));
     let clear = move || reservation.remove(&left).map(|()| reservation);
     let cleared = tokio::task::spawn_blocking(clear).await;
-    let internal = |e: &dyn std::fmt::Display| Failed::new("internal", e.to_string());
+    let internal = |e: &dyn std::fmt::Display| Failed::new(ErrorKind::Internal, e.to_string());
     cleared.map_err(|e| internal(&e))?.map_err(|e| internal(&e))
-}
-
-/// Takes the bytes over the parent's socket, and verifies all of them.
-async fn stream(
-    daemon: &Arc<Daemon>,
-    parent: &Parent,
-    cache: &str,
-    reservation: Reservation,
-    manifest: &Arc<Manifest>,
-) -> Result<(CacheId, Method), Missed> {
-    let reservation = cleared(reservation, manifest).await?;
-    let files = crate::model::files::missing(manifest, &[]);
-    let id = reservation.id();
-    let upload = upload::Upload::new(reservation, manifest.clone(), files);
-    let (chunks, queue) = mpsc::channel(upload::CHUNKS);
-    let writing = tokio::task::spawn_blocking(move || upload::write(upload, queue));
-    let sent = pass_on(daemon, parent, cache, chunks).await;
-    let written = writing.await.map_err(|e| Failed::new("internal", e.to_string()))?;
-    match (sent, written) {
-        (sent, Ok(record)) => {
-            let bytes = sent.unwrap_or(0);
-            daemon.arrived(record.id, Came { parent: bytes, ..Came::default() }).await;
-            Ok((record.id, Method::Direct))
-        }
-        (sent, Err(error)) => {
-            // The error that is reported is the one that came first.
-            let _ = daemon.on_disk(move |depot| depot.clear_staged(id)).await;
-            sent?;
-            Err(Missed::Lost(error.why))
-        }
-    }
-}
-
-/// The bytes, from the parent's socket to who writes them; how many.
-async fn pass_on(
-    daemon: &Daemon,
-    parent: &Parent,
-    cache: &str,
-    to: mpsc::Sender<Option<Bytes>>,
-) -> Result<u64, ClientError> {
-    let mut content = parent.client.content(cache).await?;
-    let mut bytes = 0;
-    while let Some(chunk) = content.next().await? {
-        bytes += chunk.len() as u64;
-        daemon.limits.throttle.store(chunk.len() as u64).await;
-        if to.send(Some(chunk)).await.is_err() {
-            // The writer has ended, and says why.
-            return Ok(bytes);
-        }
-    }
-    let _ = to.send(None).await;
-    Ok(bytes)
 }

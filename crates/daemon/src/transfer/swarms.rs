@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tidecast_identity::{NodeId, Tls};
@@ -14,6 +14,7 @@ use tidecast_net::{Door, Group, Known, PeerReport, Progress, Security, Swarm, Sw
 use tidecast_paths::Root;
 use tidecast_store::{DownloadOptions, Opened, SeedOptions, Select, Store};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// A swarm without peers lives so long.
 const IDLE: Duration = Duration::from_secs(60);

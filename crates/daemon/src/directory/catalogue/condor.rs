@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tidecast_classad::{Ad, Expr, Value};
 
-use super::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
+use super::entry::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
 
 /// A tool takes no longer, seconds: beyond that it is ended.
 const TOOL: &str = "20";

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Catalogue, CatalogueError, Entry, LIFETIME, REMEMBERED, Visit, failed, peer};
+use super::entry::{Catalogue, CatalogueError, Entry, LIFETIME, Visit, failed, peer};
+use super::found::REMEMBERED;
 
 /// All of ours begins so.
 const PREFIX: &str = "/tidecast/daemons/";

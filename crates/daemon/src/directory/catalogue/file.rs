@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Catalogue, Entry, Visit, failed};
+use super::entry::{Catalogue, Entry, Visit, failed};
 
 /// Larger ones are a mistake.
 const MOST: u64 = 4 << 20;

@@ -18,9 +18,14 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
+    /// None, and why.
+    pub(super) fn none(why: &str) -> Self {
+        Self { dir: None, controllers: Vec::new(), said: format!("none: {why}") }
+    }
+
     /// Makes one and moves into it, if that is of use.
     pub(crate) fn enter() -> Self {
-        let none = |why: &str| Self { dir: None, controllers: Vec::new(), said: format!("none: {why}") };
+        let none = |why: &str| Self::none(why);
         let Some((mount, path)) = own() else { return none("the system has no cgroup v2") };
         let is_root = rustix::process::geteuid().is_root();
         // Of a service whose cgroup is delegated: below it. Else root makes one beside the others.

@@ -1,0 +1,140 @@
+//! What users do with caches that are here.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+
+use super::site::{Host, Site, publish, user};
+use crate::host::caller::Caller;
+use crate::model::api_error::{ApiError, ErrorKind};
+use crate::model::types::{Create, Created};
+
+fn create(name: &str) -> Create {
+    Create { name: name.into(), mode: Some(0o755), ..Create::default() }
+}
+
+/// Declares a cache of one file, and sends nothing yet.
+async fn begin(host: &Host, who: &Caller, name: &str, content: &[u8]) -> Created {
+    let (manifest, _dir) = publish(name, &[("file", content)]);
+    let manifest = Bytes::from(manifest.to_bytes().to_vec());
+    host.daemon.app.caches.create(who, create(name), manifest).await.unwrap()
+}
+
+async fn send(host: &Host, who: &Caller, created: &Created, content: &[u8]) -> Result<(), ApiError> {
+    let (uploads, body) = (&host.daemon.app.uploads, Body::from(content.to_vec()));
+    uploads.take(who, created.cache.parse().unwrap(), body).await.map(drop)
+}
+
+async fn listed(host: &Host, who: &Caller) -> Vec<String> {
+    let all = host.daemon.app.caches.list(who, None, None).await.unwrap();
+    all.into_iter().map(|info| info.name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_breaks_off_leaves_nothing() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let created = begin(head, &alice, "nt", b"acgtacgt").await;
+    let error = send(head, &alice, &created, b"acgt").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert_eq!(error.why, "the upload ends in the midst of file, of which 4 of 8 bytes came");
+    assert!(listed(head, &alice).await.is_empty());
+    assert_eq!(send(head, &alice, &created, b"acgtacgt").await.unwrap_err().kind, ErrorKind::Absent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_or_other_bytes_than_the_manifest_names_are_refused() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let created = begin(head, &alice, "a", b"acgt").await;
+    assert_eq!(send(head, &alice, &created, b"acgtt").await.unwrap_err().kind, ErrorKind::Exceeded);
+    let created = begin(head, &alice, "b", b"acgt").await;
+    assert_eq!(send(head, &alice, &created, b"tgca").await.unwrap_err().kind, ErrorKind::Wrong);
+    assert!(!head.has("a") && !head.has("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_room_of_an_upload_that_never_comes_is_free_again() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let created = begin(head, &alice, "nt", &[7; 1000]).await;
+    let reserved = || head.daemon.app.admin.status().unwrap().reserved;
+    assert!(reserved() >= 1000);
+    tokio::time::sleep(Duration::from_secs(9 * 60)).await;
+    head.daemon.app.uploads.forget_stale().await;
+    assert!(reserved() >= 1000, "not yet");
+    tokio::time::sleep(Duration::from_secs(2 * 60)).await;
+    head.daemon.app.uploads.forget_stale().await;
+    assert_eq!(reserved(), 0);
+    assert!(send(head, &alice, &created, &[7; 1000]).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_goes_on_with_anothers_upload() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let created = begin(head, &alice, "nt", b"acgt").await;
+    assert!(send(head, &user("bob"), &created, b"acgt").await.is_err());
+    assert!(send(head, &alice, &created, b"acgt").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_here_already_need_not_be_sent() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    head.make(&alice, "a", "acgt").await;
+    let created = begin(head, &alice, "b", b"acgt").await;
+    assert!(created.files.is_empty());
+    // To another, who may read the first as all may, that is no secret.
+    assert!(begin(head, &user("bob"), "c", b"acgt").await.files.is_empty());
+    let own = Create { mode: Some(0o700), ..create("d") };
+    head.create(&alice, own, &[("file", b"a secret")]).await;
+    assert_eq!(begin(head, &user("bob"), "e", b"a secret").await.files.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_see_what_they_may_read() {
+    let (site, alice, bob) = (Site::new(&["head"]).await, user("alice"), user("bob"));
+    let head = site.host("head");
+    head.make(&alice, "open", "acgt").await;
+    head.create(&alice, Create { mode: Some(0o700), ..create("own") }, &[("file", b"x")]).await;
+    assert_eq!(listed(head, &alice).await, ["head/open@1", "head/own@1"]);
+    assert_eq!(listed(head, &bob).await, ["head/open@1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_owner_changes_a_cache() {
+    let (site, alice, bob) = (Site::new(&["head"]).await, user("alice"), user("bob"));
+    let caches = &site.host("head").daemon.app.caches;
+    let id = site.host("head").make(&alice, "nt", "acgt").await.cache.parse().unwrap();
+    for refused in [
+        caches.pin(&bob, id, true).await.map(drop),
+        caches.extend(&bob, id, 5).await.map(drop),
+        caches.remove(&bob, id).await,
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!((error.kind, error.why.as_str()), (ErrorKind::Forbidden, "head/nt@1 belongs to alice"));
+    }
+    assert!(caches.pin(&alice, id, true).await.unwrap().pinned);
+    assert_eq!(caches.remove(&alice, id).await.unwrap_err().kind, ErrorKind::InUse, "it is pinned");
+    assert!(!caches.pin(&alice, id, false).await.unwrap().pinned);
+    caches.remove(&alice, id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn wishes_that_make_no_sense_are_refused_before_anything_is_kept() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let private = Create { private: true, mode: Some(0o755), ..create("nt") };
+    let written = Create { mode: Some(0o777), ..create("nt") };
+    let policy = Create { policy: Some("1 +".into()), ..create("nt") };
+    for bad in [private, written, policy] {
+        let error = head.try_create(&alice, bad.clone(), &[("file", b"acgt")]).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed, "{bad:?}");
+    }
+    let group = Create { group: Some("wheel".into()), ..create("nt") };
+    let error = head.try_create(&alice, group, &[("file", b"acgt")]).await.unwrap_err();
+    assert_eq!((error.kind, error.why.as_str()), (ErrorKind::Forbidden, "you are not in the group wheel"));
+    assert!(listed(head, &alice).await.is_empty());
+}

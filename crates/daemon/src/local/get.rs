@@ -1,0 +1,164 @@
+//! A cache for a user of this host: what is here, or the newest version from elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tidecast_depot::{CacheId, CacheRecord, Filter, Reader, State, Use};
+
+use super::records::Records;
+use crate::directory::newest_version::NewestVersion;
+use crate::host::caller::{Caller, is_stranger};
+use crate::host::limits::HostLimits;
+use crate::model::api_error::{ApiError, ErrorKind};
+use crate::model::name::CacheName;
+use crate::model::types::{CacheInfo, Get, Got, Method};
+use crate::storage::run_mode::{Mode, RunMode};
+use crate::transfer::requests::Requests;
+use crate::transfer::stand::{Failed, Stand};
+
+/// Hands caches to users.
+pub(crate) struct Getting {
+    pub(crate) records: Arc<Records>,
+    pub(crate) newest: NewestVersion,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) limits: Arc<HostLimits>,
+    pub(crate) mode: Arc<RunMode>,
+}
+
+impl Getting {
+    /// Has a cache here for `caller`, and kept while a process of his (by default the caller's parent) runs.
+    pub(crate) async fn get(
+        &self,
+        caller: &Caller,
+        name: CacheName,
+        wait: Duration,
+        get: Get,
+    ) -> Result<Got, ApiError> {
+        // Another user's daemon takes the bytes itself: no process of its is minded.
+        if is_stranger(caller.uid, self.records.config.serves)
+            && (get.copy_for.is_none() || get.place.is_some())
+        {
+            return Err(ApiError::forbidden("this daemon serves its own user only"));
+        }
+        if get.place.is_some() {
+            let why = "this daemon writes into no directory of its callers: use a tidecast of its version, which makes files \
+                       itself";
+            return Err(ApiError::malformed(why));
+        }
+        let (user, reader) = match &get.copy_for {
+            None => {
+                let (who, pid, job) = (caller.clone(), get.pid, get.job.clone());
+                let found = tokio::task::spawn_blocking(move || who.process(pid, job)).await;
+                (Some(found.map_err(ApiError::internal)??), caller.reader())
+            }
+            Some(user) => (None, caller.acts_for(user)?),
+        };
+        let here = self.records.store.here(&name, &reader);
+        let (newer, mut older) = match &here {
+            Some(record) if name.version.is_none() && !get.offline => {
+                self.newest.renewed(record, &name, &reader).await
+            }
+            _ => (None, None),
+        };
+        let name = match (&here, newer) {
+            (Some(record), None) => return self.hand(caller, record.id, user, (0.0, None), older).await,
+            (_, newer) => newer.unwrap_or(name),
+        };
+        if name.origin.as_ref().is_none_or(|origin| *origin == self.records.config.name) {
+            if let Some(damaged) = self.damaged(&name, &reader) {
+                return Err(damaged);
+            }
+            if name.origin.is_some() {
+                return Err(ApiError::absent(&name.to_string()));
+            }
+        }
+        if self.mode.now() != Mode::Running {
+            let why = "this daemon takes nothing new: it is paused or drained";
+            return match here {
+                Some(record) => {
+                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, why)).await
+                }
+                None => Err(Failed::new(ErrorKind::Denied, why).into()),
+            };
+        }
+        let mut stand = match (self.requests.fetch(name.clone(), reader, false), &here) {
+            (Err(error), Some(record)) => {
+                older = not_come(record, &name, &error.why);
+                return self.hand(caller, record.id, user, (0.0, None), older).await;
+            }
+            (stand, _) => stand?,
+        };
+        let settled = stand.wait_for(|stand| !matches!(stand, Stand::Waiting { .. }));
+        let settled = tokio::time::timeout(wait, settled).await.map(|ended| ended.map(|stand| stand.clone()));
+        if let Ok(Err(_)) = settled {
+            let why = "the daemon is being stopped; ask again when it has started";
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Stopping, why));
+        }
+        let now = stand.borrow().clone();
+        match now {
+            Stand::Waiting { why, bytes, total } => Ok(Got::Wait { why, bytes, total }),
+            Stand::Failed(failed) => match here {
+                Some(record) => {
+                    self.hand(caller, record.id, user, (0.0, None), not_come(&record, &name, &failed.why))
+                        .await
+                }
+                None => Err(failed.into()),
+            },
+            Stand::Done { id, method, seconds } => {
+                self.hand(caller, id, user, (seconds, Some(method)), None).await
+            }
+        }
+    }
+
+    async fn hand(
+        &self,
+        caller: &Caller,
+        id: CacheId,
+        user: Option<Use>,
+        (seconds, method): (f64, Option<Method>),
+        older: Option<String>,
+    ) -> Result<Got, ApiError> {
+        let record = self.records.readable(caller, id)?;
+        let reader = caller.reader();
+        let inode = self
+            .records
+            .store
+            .on_disk(move |depot| {
+                match user {
+                    Some(user) => crate::local::uses::begin(depot, id, user, &reader)?,
+                    // It is about to be copied: it counts as used.
+                    None => drop(depot.busy(id, crate::clock::now())?),
+                }
+                depot.inode(id)
+            })
+            .await?;
+        self.limits.mind_jobs(&self.records.store.depot);
+        let info = CacheInfo { inode: Some(inode), ..self.records.info(&record) };
+        Ok(Got::Ready { info: Box::new(info), seconds, method, older })
+    }
+
+    /// One that was made here, and that nobody can have any more: what there is to do about it.
+    fn damaged(&self, name: &CacheName, reader: &Reader) -> Option<ApiError> {
+        let filter = Filter {
+            origin: Some(self.records.config.name.clone()),
+            name: Some(name.name.clone()),
+            state: Some(State::Invalid),
+            reader: Some(reader.clone()),
+            ..Default::default()
+        };
+        let mut all = self.records.store.depot.caches(&filter);
+        all.retain(|record| name.version.is_none_or(|version| record.version == Some(version)));
+        let found = all.into_iter().max_by_key(|record| record.version)?;
+        let why = format!(
+            "{} is damaged (INVALID), and was made at this host: remove it, and create it again from its files",
+            found.full_name()
+        );
+        Some(ApiError::new(StatusCode::CONFLICT, ErrorKind::Invalid, why))
+    }
+}
+
+/// Why an older version is given than the one that is known.
+fn not_come(here: &CacheRecord, newer: &CacheName, why: &str) -> Option<String> {
+    Some(format!("{} is not the newest version: {newer} cannot be had: {why}", here.full_name()))
+}

@@ -1,0 +1,45 @@
+//! What has come to this host, by where from.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidecast_depot::CacheId;
+
+use crate::model::attributes::Attributes;
+use crate::model::types::Came;
+use crate::storage::store::Store;
+
+/// Bytes of caches that came since the start.
+pub(crate) struct Arrivals {
+    store: Arc<Store>,
+    came: Mutex<Came>,
+}
+
+impl Arrivals {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store, came: Mutex::default() }
+    }
+
+    /// All that came since the start.
+    pub(crate) fn all(&self) -> Came {
+        *self.came.lock()
+    }
+
+    /// A cache has come.
+    pub(crate) async fn arrived(&self, id: CacheId, came: Came) {
+        {
+            let mut all = self.came.lock();
+            all.origin += came.origin;
+            all.peers += came.peers;
+            all.parent += came.parent;
+            all.link += came.link;
+        }
+        let Some(record) = self.store.depot.cache(id) else { return };
+        let mut attributes = Attributes::of(&record);
+        attributes.came = Some(came);
+        let noted = self.store.on_disk(move |depot| depot.set_attributes(id, attributes.to_map())).await;
+        if let Err(error) = noted {
+            tracing::warn!(why = error.why, "it is not noted how a cache came");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What caches will be that are on their way: for daemons that ask to join before there is a record of it.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tidecast_depot::CacheId;
+
+/// The content of each.
+#[derive(Default)]
+pub(crate) struct Contents(Mutex<HashMap<CacheId, [u8; 32]>>);
+
+impl Contents {
+    /// What a cache will be that is on its way.
+    pub(crate) fn of(&self, id: CacheId) -> Option<[u8; 32]> {
+        self.0.lock().get(&id).copied()
+    }
+
+    /// Notes what a cache will be, until the guard is dropped.
+    pub(crate) fn coming(&self, id: CacheId, content: [u8; 32]) -> Coming<'_> {
+        self.0.lock().insert(id, content);
+        Coming { contents: self, id }
+    }
+}
+
+/// A cache is on its way while this lives.
+pub(crate) struct Coming<'a> {
+    contents: &'a Contents,
+    id: CacheId,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.contents.0.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_content_is_known_as_long_as_it_comes() {
+        let (contents, id) = (Contents::default(), "1".parse().unwrap());
+        let coming = contents.coming(id, [7; 32]);
+        assert_eq!(contents.of(id), Some([7; 32]));
+        drop(coming);
+        assert_eq!(contents.of(id), None);
+    }
+}
