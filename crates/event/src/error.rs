@@ -1,0 +1,248 @@
+//! How an operation ends that does not succeed.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Totals, get, seed, verify};
+use serde::Serialize;
+
+/// Who has to act. As a number, it is the exit code of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The data, the peer or the host is at fault.
+    Fault = 1,
+    /// The options are wrong: the same call fails again.
+    Usage = 2,
+    /// It timed out or was stopped; the same call goes on from there.
+    Cut = 3,
+}
+
+impl Kind {
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Usage => "usage",
+            Self::Cut => "cut off",
+        }
+    }
+}
+
+/// How far a failed operation came: the fields of its result that are known.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Reached {
+    /// Of a download.
+    Get(Box<Totals>),
+    /// Of a seed.
+    Seed(Box<seed::Done>),
+    /// Of seeds of several manifests.
+    SeedMany(Box<seed::ManyDone>),
+    /// Of a check: what it has found.
+    Verify(Box<verify::Done>),
+}
+
+/// Why an operation failed: what, on which object, and what to do.
+///
+/// Its causes are in [`source`](StdError::source); [`in_full`](Error::in_full) has all in one line.
+#[derive(Debug, Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Debug, Clone)]
+struct Inner {
+    kind: Kind,
+    context: Option<String>,
+    cause: Option<Arc<dyn StdError + Send + Sync>>,
+    reached: Option<Reached>,
+}
+
+impl Error {
+    /// An error of this kind. One that is an [`Error`] already keeps what it is, but for its kind.
+    pub fn new(kind: Kind, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        match cause.into().downcast::<Self>() {
+            Ok(own) => Self(Arc::new(Inner { kind, ..Arc::unwrap_or_clone(own.0) })),
+            Err(cause) => {
+                Self(Arc::new(Inner { kind, context: None, cause: Some(cause.into()), reached: None }))
+            }
+        }
+    }
+
+    /// The data, the peer or the host is at fault. One that is an [`Error`] already keeps its kind.
+    pub fn fault(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        match cause.into().downcast::<Self>() {
+            Ok(own) => *own,
+            Err(cause) => Self::new(Kind::Fault, cause),
+        }
+    }
+
+    /// The options are wrong.
+    pub fn usage(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::new(Kind::Usage, cause)
+    }
+
+    /// It timed out or was stopped.
+    pub fn cut(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::new(Kind::Cut, cause)
+    }
+
+    /// The same, said as `text`; this error becomes the cause.
+    #[must_use]
+    pub fn context(self, text: impl fmt::Display) -> Self {
+        let (kind, reached) = (self.0.kind, self.0.reached.clone());
+        Self(Arc::new(Inner { kind, context: Some(text.to_string()), cause: Some(Arc::new(self)), reached }))
+    }
+
+    /// The same, with what was reached.
+    #[must_use]
+    pub fn with(self, reached: Reached) -> Self {
+        Self(Arc::new(Inner { reached: Some(reached), ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// Who has to act.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// How far the operation came, if it had begun.
+    #[must_use]
+    pub fn reached(&self) -> Option<&Reached> {
+        self.0.reached.as_ref()
+    }
+
+    /// The cause of this type, if there is one.
+    #[must_use]
+    pub fn cause<E: StdError + 'static>(&self) -> Option<&E> {
+        let mut next: Option<&(dyn StdError + 'static)> = self.0.cause.as_deref().map(|cause| cause as _);
+        while let Some(cause) = next {
+            if let Some(found) = cause.downcast_ref() {
+                return Some(found);
+            }
+            next = match cause.downcast_ref::<Self>() {
+                Some(own) => own.0.cause.as_deref().map(|cause| cause as _),
+                None => cause.source(),
+            };
+        }
+        None
+    }
+
+    /// The error and its causes in one line, but for causes that a message before them has in it.
+    #[must_use]
+    pub fn in_full(&self) -> String {
+        let (mut text, mut next) = (self.to_string(), self.source());
+        while let Some(cause) = next {
+            let said = cause.to_string();
+            if !text.contains(&said) {
+                text = format!("{text}: {said}");
+            }
+            next = cause.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.context, &self.0.cause) {
+            (Some(text), _) => f.write_str(text),
+            (None, Some(cause)) => cause.fmt(f),
+            (None, None) => f.write_str(self.0.kind.name()),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let cause = self.0.cause.as_deref();
+        // Without words of its own it is its cause.
+        if self.0.context.is_some() {
+            cause.map(|cause| cause as _)
+        } else {
+            cause.and_then(StdError::source)
+        }
+    }
+}
+
+/// Makes an [`Error`] of kind [`Kind::Fault`] of another; an [`Error`] stays what it is.
+pub trait Fault<T> {
+    /// See [`Error::fault`].
+    ///
+    /// # Errors
+    /// That of `self`.
+    fn fault(self) -> Result<T, Error>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Fault<T> for Result<T, E> {
+    fn fault(self) -> Result<T, Error> {
+        self.map_err(Error::fault)
+    }
+}
+
+/// Says what was being done when something failed.
+pub trait Context<T> {
+    /// See [`Error::context`].
+    ///
+    /// # Errors
+    /// That of `self`, as the cause of `text`.
+    fn context(self, text: impl fmt::Display) -> Result<T, Error>
+    where
+        Self: Sized,
+    {
+        self.with_context(|| text)
+    }
+
+    /// As [`Context::context`], of a text that is made only if it is needed.
+    ///
+    /// # Errors
+    /// As there.
+    fn with_context<D: fmt::Display>(self, text: impl FnOnce() -> D) -> Result<T, Error>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Context<T> for Result<T, E> {
+    fn with_context<D: fmt::Display>(self, text: impl FnOnce() -> D) -> Result<T, Error> {
+        self.map_err(|error| Error::fault(error).context(text()))
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn with_context<D: fmt::Display>(self, text: impl FnOnce() -> D) -> Result<T, Error> {
+        self.ok_or_else(|| Error::fault(text().to_string()))
+    }
+}
+
+impl From<Totals> for Reached {
+    fn from(totals: Totals) -> Self {
+        Self::Get(Box::new(totals))
+    }
+}
+
+impl From<get::Done> for Reached {
+    fn from(done: get::Done) -> Self {
+        Self::Get(Box::new(done.totals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once_and_kinds_stay() {
+        let io = || std::io::Error::other("no such file");
+        let of = |text: &str| Error::usage(io()).context(text.to_owned());
+        assert_eq!(of("cannot open x: no such file").in_full(), "cannot open x: no such file");
+        assert_eq!(
+            of("cannot open x").context("it failed").in_full(),
+            "it failed: cannot open x: no such file"
+        );
+        let wrapped: Result<(), _> = Err(of("cannot open x"));
+        let wrapped =
+            wrapped.context("it failed").err().map(|e| (e.kind(), e.cause::<std::io::Error>().is_some()));
+        assert_eq!(wrapped, Some((Kind::Usage, true)));
+        assert_eq!(Error::cut(of("x")).kind(), Kind::Cut);
+        assert_eq!(Error::fault(of("x")).kind(), Kind::Usage);
+    }
+}

@@ -1,0 +1,56 @@
+//! One event of an operation.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{Error, Phase, Progress, Resumed, Warning, round};
+
+/// An event of an operation that begins with `S` and gives `D`.
+///
+/// Serialized, it is a JSON object whose field `event` is the name of the variant.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Event<S, D> {
+    /// The work has begun. Only warnings of peers that do not answer come before it.
+    Started(S),
+    /// What is there already is being hashed.
+    Check(Progress),
+    /// How far the work is.
+    Progress(Progress),
+    /// Something is wrong, and the work goes on.
+    Warning(Warning),
+    /// Bytes move again, after a warning that none does.
+    Resumed(Resumed),
+    /// What begins, where no other event says so. Not in JSON lines.
+    #[serde(skip)]
+    #[schemars(skip)]
+    Phase(Phase),
+    /// The last event of an operation that succeeded.
+    Done(D),
+    /// The last event of an operation that failed.
+    Error(Failed),
+}
+
+/// An operation has failed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Failed {
+    /// The exit code: 1, 2 or 3.
+    pub code: u8,
+    /// Its name: `fault` (the data, the peer or the host), `usage` (the command line or the configuration) or `cut off` (timed
+    /// out or stopped).
+    pub kind: &'static str,
+    /// What failed, on which object, and what to do.
+    pub message: String,
+    /// Seconds since the start.
+    pub seconds: f64,
+}
+
+impl Failed {
+    /// What an error says, so many seconds after the start.
+    #[must_use]
+    pub fn of(error: &Error, seconds: f64) -> Self {
+        let kind = error.kind();
+        Self { code: kind as u8, kind: kind.name(), message: error.in_full(), seconds: round(seconds) }
+    }
+}

@@ -1,0 +1,34 @@
+//! What an operation says while it runs, and how it ends.
+//!
+//! Each operation has one [`Event`] type: its first event, its result, and what all have in common. Serialized, an event
+//! is the line that the program prints with `--json`; `docs/events.md` is generated from these types. An operation that
+//! fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
+//!
+//! Pure: types only. Rust fields that JSON lines do not have are marked as such.
+
+#[macro_use]
+mod path;
+
+mod error;
+mod event;
+pub mod get;
+mod progress;
+pub mod publish;
+pub mod revoke;
+pub mod seed;
+mod swarm;
+pub mod verify;
+mod warning;
+
+pub use error::{Context, Error, Fault, Kind, Reached};
+pub use event::{Event, Failed};
+pub use path::Text;
+pub use progress::{Connected, OneSwarm, Phase, Progress, Stage, Traffic};
+pub use swarm::{CpuSeconds, Peer, Started, Totals, WebSeed};
+pub use warning::{Resumed, Warning};
+
+/// Seconds as events have them: to the millisecond.
+#[must_use]
+pub fn round(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}

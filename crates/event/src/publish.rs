@@ -1,0 +1,96 @@
+//! Events of `publish`.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+/// An event of `publish`.
+pub type Event = crate::Event<Started, Done>;
+
+path_field!(path, path_base64, "What is published.");
+path_field!(
+    manifest,
+    manifest_base64,
+    "Where the manifest was written; not there if it went to standard output."
+);
+
+/// The tree is about to be walked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Started {
+    /// The command: `publish`.
+    pub command: &'static str,
+    /// What is published.
+    #[serde(flatten, serialize_with = "path::serialize")]
+    #[schemars(with = "path::Schema")]
+    pub path: PathBuf,
+}
+
+/// What a manifest says, its files left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Summary {
+    /// The name of what was published.
+    pub name: String,
+    /// Version of the format: `v1`, `v2` or `hybrid`.
+    pub version: String,
+    /// The hash of version 1, hexadecimal.
+    pub hash_v1: Option<String>,
+    /// The hash of version 2, hexadecimal.
+    pub hash_v2: Option<String>,
+    /// The magnet link.
+    pub magnet: String,
+    /// Peers may come from its trackers and from tickets only.
+    pub private: bool,
+    /// Peers need a certificate of its root.
+    pub ssl: bool,
+    /// The trackers, tier by tier.
+    pub trackers: Vec<Vec<String>>,
+    /// The web seeds.
+    pub web_seeds: Vec<String>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes without files that equal another.
+    pub unique_bytes: u64,
+    /// Files.
+    pub file_count: u32,
+    /// Bytes of a piece.
+    pub piece_length: u32,
+    /// Pieces.
+    pub pieces: u32,
+    /// Bytes of the manifest's part that is hashed.
+    pub info_bytes: usize,
+    /// The program that made it.
+    pub created_by: Option<String>,
+    /// When it was made, seconds since 1970.
+    pub creation_date: Option<i64>,
+    /// The publisher's comment.
+    pub comment: Option<String>,
+}
+
+/// The manifest is made.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Done {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// What it says.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Where it was written.
+    #[serde(flatten, serialize_with = "manifest_if_any")]
+    #[schemars(with = "Option<manifest::Schema>")]
+    pub manifest: Option<PathBuf>,
+    /// Why it is of this version.
+    pub why: String,
+    /// Bytes hashed per second.
+    pub rate: u64,
+    /// The manifest: the content of a .torrent file. Not in JSON lines.
+    #[serde(skip)]
+    pub torrent: Vec<u8>,
+}
+
+fn manifest_if_any<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match path.as_deref() {
+        Some(path) => manifest::serialize(path, to),
+        None => to.collect_map(std::iter::empty::<(&str, &Path)>()),
+    }
+}

@@ -1,0 +1,116 @@
+//! What commands that take part in a swarm have in common.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+path_field!(manifest, manifest_base64, "The manifest's file, where one process serves several.");
+
+/// This node has joined a swarm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Started {
+    /// The command: `get`, `seed` or `share`.
+    pub command: &'static str,
+    /// The name of what was published.
+    pub name: String,
+    /// The addresses at which this node listens.
+    pub listen: Vec<SocketAddr>,
+    /// Bytes of all files.
+    pub total: u64,
+    /// The magnet link of the manifest.
+    pub magnet: String,
+    /// A new ticket with which others may get it (`seed` of a private manifest, `share`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+    /// The manifest's file, where one process serves several.
+    #[serde(flatten, serialize_with = "manifest_if_any")]
+    #[schemars(with = "Option<manifest::Schema>")]
+    pub manifest: Option<PathBuf>,
+    /// Anyone who knows the manifest may join, nothing is encrypted, and the options do not say that this is meant. Not in
+    /// JSON lines.
+    #[serde(skip)]
+    pub open: bool,
+}
+
+fn manifest_if_any<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match path.as_deref() {
+        Some(path) => manifest::serialize(path, to),
+        None => to.collect_map(std::iter::empty::<(&str, &Path)>()),
+    }
+}
+
+/// What was exchanged with one peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Peer {
+    /// Its address.
+    #[schemars(with = "String")]
+    pub addr: SocketAddr,
+    /// Its node id, if it proved one.
+    pub node: Option<String>,
+    /// Its client, as it calls itself.
+    pub client: String,
+    /// Payload from it, bytes.
+    pub received: u64,
+    /// Payload to it, bytes.
+    pub sent: u64,
+}
+
+/// What was fetched from one web seed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WebSeed {
+    /// Its URL, as the manifest has it.
+    pub url: String,
+    /// Payload from it, bytes.
+    pub received: u64,
+    /// Why it gives no more, if it does not.
+    pub error: Option<String>,
+}
+
+/// CPU time by what it was spent on, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+pub struct CpuSeconds {
+    /// Sockets.
+    pub socket: f64,
+    /// TLS.
+    pub tls: f64,
+    /// Hashing.
+    pub hash: f64,
+    /// Files.
+    pub disk: f64,
+    /// Decisions.
+    pub engine: f64,
+    /// The whole process since it began, all threads.
+    pub process: f64,
+}
+
+/// What one node did in one swarm.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Totals {
+    /// Bytes verified.
+    pub bytes: u64,
+    /// Bytes wanted.
+    pub total: u64,
+    /// Pieces verified.
+    pub pieces: u32,
+    /// Pieces in all.
+    pub pieces_total: u32,
+    /// Payload received, bytes.
+    pub received: u64,
+    /// Payload sent, bytes.
+    pub sent: u64,
+    /// Payload received that was there already, bytes.
+    pub duplicate: u64,
+    /// Payload received that did not match its hash, bytes.
+    pub corrupt: u64,
+    /// Seconds in the swarm.
+    pub swarm_seconds: f64,
+    /// The peers with which payload was exchanged, and those connected at the end.
+    pub peers: Vec<Peer>,
+    /// The web seeds.
+    pub web_seeds: Vec<WebSeed>,
+    /// CPU time; where one process serves several manifests, it is told for all of them together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<CpuSeconds>,
+}

@@ -1,0 +1,182 @@
+//! Finding peers for one swarm: trackers, local discovery, the DHT, and those that the user named.
+//!
+//! Promise: a private manifest (BEP 27) uses trackers and named peers only.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidecast_discovery::announcer::{Announcer, Config, Progress, Trackers};
+use tidecast_discovery::dht::Dht;
+use tidecast_discovery::lsd::Lsd;
+use tidecast_discovery::{Found, peers, tracker};
+use tidecast_event::Error;
+use tidecast_net::Network;
+use tokio::sync::mpsc;
+
+use crate::tell::Teller;
+
+/// What others found and nobody has taken yet.
+const QUEUE: usize = 64;
+/// How long a name that the user gave may take to resolve.
+const RESOLVE: Duration = Duration::from_secs(10);
+/// It is told when it takes longer.
+const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// What to look for, and how.
+pub struct Wanted {
+    /// The swarm's 20-byte names.
+    pub hashes: Vec<[u8; 20]>,
+    /// Whom to announce to.
+    pub trackers: Trackers,
+    /// How this node calls itself.
+    pub peer_id: [u8; 20],
+    /// Where we listen.
+    pub port: u16,
+    /// Bytes that are missing here; any number but 0 if it is not known yet.
+    pub left: u64,
+    /// Only trackers may be asked.
+    pub private: bool,
+    /// Look on the local network.
+    pub lsd: bool,
+    /// Ask the DHT.
+    pub dht: bool,
+    /// The network that the user chose.
+    pub network: Option<Network>,
+}
+
+/// Those who look. Dropping it ends them without a word to the trackers.
+pub struct Finders {
+    announcer: Option<Announcer>,
+    _lsd: Option<Lsd>,
+    _dht: Option<Dht>,
+}
+
+impl Finders {
+    /// Starts looking. What cannot be started is told and done without.
+    pub async fn start(wanted: Wanted, teller: &Teller<'_>) -> (Self, mpsc::Receiver<Found>) {
+        let (found, finds) = mpsc::channel(QUEUE);
+        let Wanted { hashes, trackers, peer_id, port, left, private, lsd, dht, network } = wanted;
+        let lsd =
+            if lsd && !private { start_lsd(&hashes, port, network.as_ref(), found.clone()) } else { None };
+        let dht = if dht && private {
+            teller.warning("a private manifest does not go to the DHT; --dht is ignored");
+            None
+        } else if dht {
+            start_dht(&hashes, port, found.clone(), teller).await
+        } else {
+            None
+        };
+        let announcer = (!trackers.is_empty()).then(|| {
+            let progress = Progress { left, ..Progress::default() };
+            let options =
+                tracker::Options { bind: local_ips(network.as_ref()), ..tracker::Options::default() };
+            Announcer::start(
+                Config { trackers, hashes, peer_id, port, progress, numwant: None, options },
+                found,
+            )
+        });
+        (Self { announcer, _lsd: lsd, _dht: dht }, finds)
+    }
+
+    /// Tells the trackers where the download stands.
+    pub fn progress(&self, downloaded: u64, uploaded: u64, left: u64) {
+        if let Some(announcer) = &self.announcer {
+            announcer.progress(Progress { uploaded, downloaded, left });
+        }
+    }
+
+    /// Trackers that do not answer, and why.
+    pub fn troubles(&self) -> Vec<String> {
+        let Some(announcer) = &self.announcer else { return Vec::new() };
+        let mut all: Vec<String> = announcer
+            .status()
+            .into_iter()
+            .filter_map(|s| Some(format!("tracker {}: {}", s.url, s.error.or(s.warning)?)))
+            .collect();
+        all.dedup();
+        all
+    }
+
+    /// Says goodbye to the trackers, within two seconds.
+    pub async fn stop(self) {
+        if let Some(announcer) = self.announcer {
+            announcer.stop().await;
+        }
+    }
+}
+
+fn start_lsd(
+    hashes: &[[u8; 20]],
+    port: u16,
+    network: Option<&Network>,
+    found: mpsc::Sender<Found>,
+) -> Option<Lsd> {
+    let interfaces = match network {
+        Some(Network::Interface(name)) => vec![name.clone()],
+        _ => Vec::new(),
+    };
+    let options = tidecast_discovery::lsd::Options { interfaces, ..Default::default() };
+    match Lsd::start(&options, found) {
+        Ok(lsd) => {
+            hashes.iter().for_each(|hash| lsd.add(*hash, port));
+            Some(lsd)
+        }
+        // Nobody asked for it, so nobody is bothered.
+        Err(error) => {
+            tracing::info!(%error, "no local discovery");
+            None
+        }
+    }
+}
+
+async fn start_dht(
+    hashes: &[[u8; 20]],
+    port: u16,
+    found: mpsc::Sender<Found>,
+    teller: &Teller<'_>,
+) -> Option<Dht> {
+    match Dht::start(Default::default(), found).await {
+        Ok(mut dht) => {
+            hashes.iter().for_each(|hash| dht.add(*hash, port));
+            Some(dht)
+        }
+        Err(error) => {
+            teller.warning(format!("no DHT: {error}"));
+            None
+        }
+    }
+}
+
+/// One address a family on the chosen network; none if any will do.
+fn local_ips(network: Option<&Network>) -> Vec<std::net::IpAddr> {
+    let Some(network) = network else { return Vec::new() };
+    let all = tidecast_net::local_addresses().unwrap_or_default();
+    let on = |v4: bool| all.iter().find(|a| a.ip.is_ipv4() == v4 && network.holds(a)).map(|a| a.ip);
+    [on(true), on(false)].into_iter().flatten().collect()
+}
+
+/// The peers that the user named, each with its addresses. One that does not resolve is told and left out.
+///
+/// # Errors
+/// A malformed one is a usage error.
+pub async fn named(peers: &[String], teller: &Teller<'_>) -> Result<Vec<Vec<SocketAddr>>, Error> {
+    let mut all = Vec::new();
+    for text in peers {
+        peers::parse(text).map_err(|error| Error::usage(error).context("--peer"))?;
+        let resolving = peers::resolve(text, RESOLVE);
+        let mut resolving = std::pin::pin!(resolving);
+        let resolved = match tokio::time::timeout(UNANSWERED, &mut resolving).await {
+            Ok(resolved) => resolved,
+            Err(_) => {
+                let seconds = UNANSWERED.as_secs();
+                teller.unanswered(text, &format!("its name has not been resolved in {seconds} s"));
+                resolving.await
+            }
+        };
+        match resolved {
+            Ok(addresses) => all.push(addresses),
+            Err(error) => teller.unanswered(text, &format!("left out: {error}")),
+        }
+    }
+    Ok(all)
+}

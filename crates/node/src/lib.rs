@@ -1,0 +1,54 @@
+//! One node's part in a swarm, with everything around it: what `seed`, `share`, `get` and `mount` have in common.
+//!
+//! ```text
+//!   Source (ticket, magnet link, manifest) ──▶ Origin: the manifest, and peers
+//!                                                 │
+//!   SwarmOptions ──▶ Choices ──▶ Running::start ◀─┴─ Security (right.rs)
+//!                                  │  ▲
+//!                        Notice ───┘  └─── Finders: trackers, local discovery, DHT
+//!                          │
+//!                          └──▶ Teller ──▶ warnings, each once
+//! ```
+//!
+//! Promises: nothing is written to a terminal, and no signal is heard: whoever calls gets events through [`Tell`] and
+//! ends the work through [`Stop`]. A private manifest (BEP 27) uses trackers and named peers only.
+
+mod choices;
+mod find;
+mod manifest;
+mod notice;
+mod options;
+mod rates;
+pub mod right;
+mod running;
+mod source;
+mod stop;
+mod tell;
+mod totals;
+mod unreachable;
+
+pub use choices::{Choices, check_trackers};
+pub use find::{Finders, Wanted, named};
+pub use manifest::{id_bytes, magnet, manifest_id, read_manifest, summary};
+pub use notice::about_peer;
+pub use options::{Policy, SslFiles, SwarmOptions};
+pub use rates::Rates;
+pub use running::{Part, Running};
+pub use source::{Origin, Source, unanswered};
+pub use stop::{Stop, Stopper};
+pub use tell::{Said, Tell, Teller};
+pub use totals::{connected, efficiency, progress, totals};
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A stranger's text without what could move the cursor or change colours.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    tidecast_text::escaped(text).to_string()
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,89 @@
+//! Manifests: read from files, and what names and sums them up.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use data_encoding::HEXLOWER;
+use tidecast_event::publish::Summary;
+use tidecast_event::{Context as _, Error};
+use tidecast_identity::ManifestId;
+use tidecast_metainfo::{MAX_LEN, Magnet, Manifest};
+
+/// Reads a manifest file, of bounded size.
+///
+/// # Errors
+/// It cannot be read, is too long, or is no manifest.
+pub fn read_manifest(path: &Path) -> Result<Manifest, Error> {
+    let shown = path.display();
+    let cannot = || format!("cannot read the manifest {shown}");
+    let size = std::fs::metadata(path).with_context(cannot)?.len();
+    if size > MAX_LEN as u64 {
+        let text = format!("{shown} has {size} bytes: too long to be a manifest (limit {MAX_LEN})");
+        return Err(Error::fault(text));
+    }
+    // What has no size of its own, as a pipe, is held to the limit too.
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes))
+        .with_context(cannot)?;
+    Manifest::parse(&bytes).with_context(|| format!("{shown} is not a manifest that can be trusted"))
+}
+
+/// The manifest's v2 hash, or its v1 hash where it has no other.
+///
+/// # Errors
+/// It has neither.
+pub fn manifest_id(manifest: &Manifest) -> Result<ManifestId, Error> {
+    let v2 = manifest.hash_v2().map(ManifestId::V2);
+    v2.or(manifest.hash_v1().map(ManifestId::V1)).context("the manifest has no hash")
+}
+
+/// What names a tree: the hash of its manifest, of version 2 if it has one.
+#[must_use]
+pub fn id_bytes(manifest: &Manifest) -> Vec<u8> {
+    match (manifest.hash_v2(), manifest.hash_v1()) {
+        (Some(hash), _) => hash.to_vec(),
+        (None, hash) => hash.map_or(Vec::new(), |hash| hash.to_vec()),
+    }
+}
+
+/// The magnet link of a manifest.
+#[must_use]
+pub fn magnet(manifest: &Manifest) -> String {
+    Magnet {
+        v1: manifest.hash_v1(),
+        v2: manifest.hash_v2(),
+        name: Some(manifest.name().into_owned()),
+        trackers: manifest.trackers().iter().flatten().cloned().collect(),
+        web_seeds: manifest.web_seeds().to_vec(),
+        ..Magnet::default()
+    }
+    .to_string()
+}
+
+/// What a manifest says, its files left out.
+#[must_use]
+pub fn summary(manifest: &Manifest) -> Summary {
+    let hex = |hash: Option<&[u8]>| hash.map(|hash| HEXLOWER.encode(hash));
+    Summary {
+        name: manifest.name().into_owned(),
+        version: manifest.version().to_string(),
+        hash_v1: hex(manifest.hash_v1().as_ref().map(|hash| &hash[..])),
+        hash_v2: hex(manifest.hash_v2().as_ref().map(|hash| &hash[..])),
+        magnet: magnet(manifest),
+        private: manifest.private(),
+        ssl: manifest.ssl_cert().is_some(),
+        trackers: manifest.trackers().to_vec(),
+        web_seeds: manifest.web_seeds().to_vec(),
+        bytes: manifest.total_len(),
+        unique_bytes: manifest.unique_len(),
+        file_count: manifest.file_count(),
+        piece_length: manifest.piece_length(),
+        pieces: manifest.piece_count(),
+        info_bytes: manifest.info_bytes().len(),
+        created_by: manifest.created_by().map(str::to_owned),
+        creation_date: manifest.creation_date(),
+        comment: manifest.comment().map(str::to_owned),
+    }
+}

@@ -1,0 +1,48 @@
+//! What notices of a swarm say to people.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidecast_net::Notice;
+
+use crate::plain;
+
+/// Why a peer gives nothing, if that is what the notice says.
+pub fn about_peer(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::Banned { addr, why, .. } => Some(format!("peer {addr} is banned: {why}")),
+        Notice::Refused { addr, why } => Some(format!("peer {addr} refused this node: {why}")),
+        Notice::TurnedAway { addr, why } => Some(format!("peer {addr} was refused: {why}")),
+        Notice::Withdrew { addr } => Some(withdrew(*addr)),
+        Notice::WebSeed { url, why } => Some(web_seed(url, why)),
+        Notice::Unreachable { addr, why, .. } => Some(format!("peer {addr}: {why}")),
+        Notice::Stalled { addrs, silent, sending: false } => Some(stalled(addrs, *silent, false)),
+        _ => None,
+    }
+}
+
+pub(crate) fn web_seed(url: &str, why: &str) -> String {
+    format!("web seed {}: {}", plain(url), plain(why))
+}
+
+/// Peers are connected, and nothing moves.
+pub(crate) fn stalled(addrs: &[SocketAddr], silent: Duration, sending: bool) -> String {
+    let since = SystemTime::now().checked_sub(silent).map(clock).unwrap_or_default();
+    let addrs = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let seconds = silent.as_secs();
+    match sending {
+        true => format!("peer {addrs} has taken no byte for {seconds} s, since {since}"),
+        false => format!("no byte has come for {seconds} s, since {since}, from {addrs}"),
+    }
+}
+
+/// The time of day.
+fn clock(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) % 86_400;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+pub(crate) fn withdrew(addr: SocketAddr) -> String {
+    let host = addr.ip().to_canonical();
+    format!("peer {host} no longer has all that it offered: its copy has changed or cannot be read")
+}

@@ -1,0 +1,307 @@
+//! A swarm that runs, and those who find its peers.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidecast_discovery::Found;
+use tidecast_event::{Context as _, Error, Fault as _, Progress, Resumed, Stage, Warning};
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Group, Notice, OnVerified, Security, Summary, Swarm, SwarmOptions};
+use tidecast_store::Opened;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::choices::Choices;
+use crate::find::{Finders, Wanted};
+use crate::notice::{stalled, web_seed, withdrew};
+use crate::plain;
+use crate::tell::Teller;
+use crate::totals::progress;
+use crate::unreachable::Unreachable;
+
+/// Damaged pieces that are told one by one.
+const TOLD: u64 = 8;
+/// Different warnings that are given; a crowd of hostile peers must not flood the log.
+const WARNINGS: usize = 100;
+
+/// What this node does in a swarm, besides serving what it has.
+pub enum Part {
+    /// Nothing: it has everything.
+    Seed,
+    /// It fetches everything.
+    Get,
+    /// It fetches what is asked for; who hears of what has come, and whether it joins a plan.
+    OnDemand(OnVerified, bool),
+}
+
+/// A swarm that runs, and those who find its peers.
+pub struct Running {
+    /// The swarm.
+    pub swarm: Swarm,
+    /// What it is about.
+    pub manifest: Arc<Manifest>,
+    notices: Option<mpsc::Receiver<Notice>>,
+    finders: Option<Finders>,
+    forwarding: Option<JoinHandle<()>>,
+    damaged: u64,
+    /// Warnings that were given; the same one is not given twice.
+    said: HashSet<String>,
+    /// What was told of the last peer that no longer has what it offered.
+    withdrawn: Option<String>,
+    unreachable: Unreachable,
+    seeds: bool,
+    /// Addresses that the user or a ticket has named.
+    pub told: Vec<SocketAddr>,
+}
+
+impl Running {
+    /// Opens the sockets and starts.
+    ///
+    /// # Errors
+    /// Those of [`Swarm::start`].
+    pub fn start(opened: Opened, security: Security, choices: &Choices, part: Part) -> Result<Self, Error> {
+        let manifest = opened.store.manifest().clone();
+        // Who joins a plan gets what its maker gives.
+        let web_seeds = choices.web_seeds && matches!(part, Part::Get | Part::OnDemand(_, false));
+        let seeds = matches!(part, Part::Seed);
+        let mut swarm = Swarm::start(SwarmOptions {
+            opened,
+            listen: if choices.port.is_some() { Vec::new() } else { vec![choices.listen] },
+            listeners: Vec::new(),
+            door: None,
+            port: choices.port.clone(),
+            network: choices.network.clone(),
+            security,
+            policy: choices.policy,
+            seed_only: matches!(part, Part::Seed),
+            group: match part {
+                Part::Seed => Group::Make,
+                Part::OnDemand(_, true) => Group::Join,
+                _ => Group::None,
+            },
+            on_demand: if let Part::OnDemand(verified, _) = part { Some(verified) } else { None },
+            planned: false,
+            roots: None,
+            web_seeds,
+            throttle: choices.throttle.clone(),
+        })
+        .fault()?;
+        let notices = swarm.notices();
+        Ok(Self {
+            swarm,
+            manifest,
+            notices,
+            finders: None,
+            forwarding: None,
+            damaged: 0,
+            said: HashSet::new(),
+            withdrawn: None,
+            unreachable: Unreachable::default(),
+            seeds,
+            told: Vec::new(),
+        })
+    }
+
+    /// The port that others are told.
+    pub fn port(&self) -> u16 {
+        self.swarm.listen_addrs().first().map_or(0, SocketAddr::port)
+    }
+
+    /// Takes what the finders find from now on.
+    pub fn find(&mut self, finders: Finders, mut finds: mpsc::Receiver<Found>) {
+        let sink = self.swarm.finder();
+        self.finders = Some(finders);
+        self.forwarding = Some(tokio::spawn(async move {
+            while let Some(found) = finds.recv().await {
+                for addr in found.peers {
+                    if !sink.found(addr).await {
+                        return;
+                    }
+                }
+            }
+        }));
+    }
+
+    /// The next thing to tell; waits for ever when there will be none.
+    pub async fn notice(&mut self) -> Notice {
+        match &mut self.notices {
+            Some(notices) => match notices.recv().await {
+                Some(notice) => notice,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next thing to tell, if there is any now.
+    pub fn notice_now(&mut self) -> Option<Notice> {
+        self.notices.as_mut()?.try_recv().ok()
+    }
+
+    /// Tells a notice. An error of the store ends a download, so it is handed back.
+    pub fn tell(&mut self, notice: Notice, teller: &Teller<'_>) -> Option<Arc<tidecast_store::Error>> {
+        let who = |addr: SocketAddr, node: Option<tidecast_identity::NodeId>| match node {
+            Some(node) => format!("{addr} (node {})", node.short()),
+            None => addr.to_string(),
+        };
+        match notice {
+            Notice::Banned { addr, node, why } => {
+                teller.warning(format!("peer {} is banned: {}", who(addr, node), plain(&why)));
+            }
+            Notice::Refused { addr, why } => {
+                teller.warning(format!("peer {addr}: {}", plain(&why)));
+            }
+            // By its host alone: each try comes from another port.
+            Notice::TurnedAway { addr, why } => {
+                self.warn(format!("a node at {} was refused: {why}", addr.ip().to_canonical()), teller);
+            }
+            Notice::Withdrew { addr } => {
+                // By its host alone: it may come back from another port.
+                let text = withdrew(addr);
+                self.withdrawn = Some(text.clone());
+                self.warn(text, teller);
+            }
+            Notice::WebSeed { url, why } => {
+                let text = web_seed(&url, &why);
+                self.withdrawn = Some(text.clone());
+                self.warn(text, teller);
+            }
+            Notice::Damaged { piece } => self.tell_damage(piece, teller),
+            // A seed waits for others to come: of addresses that it was not told, many may be dead.
+            Notice::Unreachable { addr, why, told } if told || !self.seeds => {
+                self.unreachable.failed(addr, &why, told);
+            }
+            Notice::Unreachable { .. } => {}
+            Notice::Stalled { addrs, silent, sending } => {
+                let message = stalled(&addrs, silent, sending);
+                let silent = Some(silent.as_secs());
+                let sending = Some(sending);
+                let (peers, peer, reason) = (Some(addrs), None, None);
+                teller.silence(Warning { message, peer, reason, peers, silent_seconds: silent, sending });
+            }
+            Notice::Resumed { silent, sending } => {
+                teller.resumed(Resumed { silent_seconds: silent.as_secs(), sending });
+            }
+            Notice::Store { error } => return Some(error),
+        }
+        None
+    }
+
+    /// A warning, once, and not too many.
+    pub fn warn(&mut self, text: String, teller: &Teller<'_>) {
+        if self.said.len() >= WARNINGS || self.said.contains(&text) {
+            return;
+        }
+        teller.warning(text.as_str());
+        self.said.insert(text);
+        if self.said.len() == WARNINGS {
+            teller.warning("no more warnings are shown");
+        }
+    }
+
+    fn tell_damage(&mut self, piece: u32, teller: &Teller<'_>) {
+        self.damaged += 1;
+        if self.damaged <= TOLD {
+            let files: Vec<String> = self
+                .manifest
+                .spans(piece, 0, self.manifest.piece_len(piece))
+                .filter_map(|span| self.manifest.file(span.file))
+                .map(|file| file.path().to_string())
+                .take(4)
+                .collect();
+            teller.warning(format!("piece {piece} does not match the manifest, in {}", files.join(", ")));
+        } else if self.damaged == TOLD + 1 {
+            teller.warning("more pieces do not match the manifest; `tidecast verify` lists the files");
+        }
+    }
+
+    /// The last peer that no longer has what it offered, if there was one.
+    pub fn withdrawn(&self) -> Option<&str> {
+        self.withdrawn.as_deref()
+    }
+
+    /// Pieces of the source that do not match the manifest.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// How far it is, if that is known yet; the trackers are told. Rates are not in it.
+    #[must_use]
+    pub fn look(&self, stage: Stage) -> Option<Progress> {
+        let now = self.swarm.progress().borrow().clone();
+        if now.pieces == 0 && self.manifest.piece_count() > 0 {
+            return None;
+        }
+        if let Some(finders) = &self.finders {
+            let left = now.wanted_bytes.saturating_sub(now.verified_bytes);
+            finders.progress(now.received_bytes, now.sent_bytes, left);
+        }
+        Some(progress(stage, &now))
+    }
+
+    /// Looks for peers from now on.
+    pub async fn find_more(&mut self, choices: &Choices, left: u64, teller: &Teller<'_>) {
+        let manifest = &self.manifest;
+        let wanted = Wanted {
+            hashes: manifest.swarm_hashes(),
+            trackers: choices.all_trackers(manifest.trackers()),
+            peer_id: self.swarm.peer_id(),
+            port: self.port(),
+            left,
+            private: manifest.private(),
+            lsd: choices.lsd,
+            dht: choices.dht,
+            network: choices.network.clone(),
+        };
+        let (finders, finds) = Finders::start(wanted, teller).await;
+        self.find(finders, finds);
+    }
+
+    /// Goes on with those who look already, or begins to look for what is missing.
+    pub async fn go_on_finding(
+        &mut self,
+        finders: Option<(Finders, mpsc::Receiver<Found>)>,
+        choices: &Choices,
+        teller: &Teller<'_>,
+    ) {
+        match finders {
+            Some((finders, finds)) => self.find(finders, finds),
+            None => self.find_more(choices, self.manifest.total_len().max(1), teller).await,
+        }
+    }
+
+    /// Tells of trackers and peers that do not answer.
+    pub fn tell_troubles(&mut self, teller: &Teller<'_>) {
+        let connected = {
+            let progress = self.swarm.progress();
+            let now = progress.borrow();
+            now.peers + now.web_seeds > 0
+        };
+        self.unreachable.tell(connected, teller);
+        for trouble in self.finders.as_ref().map(Finders::troubles).unwrap_or_default() {
+            self.warn(trouble, teller);
+        }
+    }
+
+    /// Ends everything cleanly.
+    ///
+    /// # Errors
+    /// When the swarm had ended by itself.
+    pub async fn stop(self) -> Result<Summary, Error> {
+        if let Some(forwarding) = self.forwarding {
+            forwarding.abort();
+        }
+        let now = self.swarm.progress().borrow().clone();
+        let goodbye = async {
+            if let Some(finders) = self.finders {
+                // Trackers learn that all is there also when it came between two looks.
+                let left = now.wanted_bytes.saturating_sub(now.verified_bytes);
+                finders.progress(now.received_bytes, now.sent_bytes, left);
+                finders.stop().await;
+            }
+        };
+        let (summary, ()) = tokio::join!(self.swarm.stop(), goodbye);
+        summary.context("the swarm ended by itself")
+    }
+}
