@@ -11,6 +11,7 @@
 //! | `gate.rs` | the same for threads: a [`Pass`] for each connection, closed by a callback |
 //! | `accept.rs` | for tokio: the accept loop's step, a handshake that ends in time ([`Admitted`]) |
 //! | `limited.rs` | for tokio: a stream of which only so many bytes are read ([`Limited`]) |
+//! | `unproven.rs` | for tokio: a stream that ends in time by itself ([`UntilProven`]), for servers that own theirs |
 
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ mod half_open;
 #[cfg(feature = "tokio")]
 mod limited;
 mod source;
+#[cfg(feature = "tokio")]
+mod unproven;
 
 #[cfg(feature = "tokio")]
 pub use accept::{Admitted, Cut, accept, accept_local};
@@ -29,6 +32,8 @@ pub use half_open::{HalfOpen, Id, Limits};
 #[cfg(feature = "tokio")]
 pub use limited::{Allowance, Limited};
 pub use source::Source;
+#[cfg(feature = "tokio")]
+pub use unproven::{Unproven, UntilProven};
 
 /// All phases of a handshake together end within this time.
 pub const DEADLINE: Duration = Duration::from_secs(10);

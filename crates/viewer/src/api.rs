@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::error::Error;
-use crate::listener::Unproven;
+use crate::listener::Visitor;
 use crate::page;
 use crate::panel::{Panel, Wish};
 use crate::reduce::How;
@@ -187,11 +187,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// Refuses requests that are for another host, that do not show the token, and those that are too many.
 async fn guard(
     Shared(app): Shared<Arc<App>>,
-    ConnectInfo(unproven): ConnectInfo<Unproven>,
+    ConnectInfo(visitor): ConnectInfo<Visitor>,
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = admit(&app, &unproven, request, next).await;
+    let mut response = admit(&app, &visitor, request, next).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -199,7 +199,7 @@ async fn guard(
     response
 }
 
-async fn admit(app: &App, unproven: &Unproven, request: Request, next: Next) -> Response {
+async fn admit(app: &App, visitor: &Visitor, request: Request, next: Next) -> Response {
     let access = &app.access;
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if access.hosts.as_ref().is_some_and(|hosts| !hosts.are_named(host)) {
@@ -214,7 +214,7 @@ async fn admit(app: &App, unproven: &Unproven, request: Request, next: Next) -> 
         let as_page = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
         return stranger(as_page.is_some_and(|kinds| kinds.contains("text/html")));
     }
-    unproven.prove();
+    visitor.prove();
     let Ok(_permit) = app.requests.try_acquire() else {
         let why = format!("more than {REQUESTS} requests at once");
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "busy", why).into_response();

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use listener::{Doorway, Socket, Unproven};
+use listener::{Doorway, Socket, Visitor};
 use tidecast_socket::Bound;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -143,7 +143,7 @@ impl Viewer {
 
     /// Answers until `stop`.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let service = api::router(self.app).into_make_service_with_connect_info::<Unproven>();
+        let service = api::router(self.app).into_make_service_with_connect_info::<Visitor>();
         let serving = axum::serve(Doorway::new(self.socket), service).into_future();
         // Whoever waits for news then is let go: there is nothing to finish.
         tokio::select! {

@@ -2,13 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
-use parking_lot::Mutex;
-use tidecast_admission::{Admitted, Gate, Limited, accept, accept_local};
+use tidecast_admission::{Gate, Unproven, UntilProven, accept, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -37,11 +35,11 @@ impl Listener for Doorway {
 
     async fn accept(&mut self) -> (Connection, ()) {
         loop {
-            let (stream, admitted) = match &self.socket {
+            let connection = match &self.socket {
                 Socket::Tcp(listener) => {
                     let (stream, _, admitted) = accept(listener, &self.gate).await;
                     let _ = stream.set_nodelay(true);
-                    (Stream::Tcp(admitted.limited(stream)), admitted)
+                    Connection::Tcp(UntilProven::new(stream, admitted))
                 }
                 Socket::Unix(listener) => {
                     let (stream, cred, admitted) = accept_local(listener, &self.gate).await;
@@ -50,11 +48,10 @@ impl Listener for Doorway {
                     if user != Some(0) && user != Some(rustix::process::geteuid().as_raw()) {
                         continue;
                     }
-                    (Stream::Unix(admitted.limited(stream)), admitted)
+                    Connection::Unix(UntilProven::new(stream, admitted))
                 }
             };
-            let unproven = Unproven(Arc::new(Mutex::new(Some(admitted))));
-            return (Connection { stream, unproven, proven: false }, ());
+            return (connection, ());
         }
     }
 
@@ -63,50 +60,35 @@ impl Listener for Doorway {
     }
 }
 
-/// A connection that has not shown the token; empty when it has.
+/// A connection that has not shown the token, or has.
 #[derive(Clone, Debug)]
-pub(crate) struct Unproven(Arc<Mutex<Option<Admitted>>>);
+pub(crate) struct Visitor(Unproven);
 
-impl Unproven {
+impl Visitor {
     /// It has shown it.
     pub(crate) fn prove(&self) {
-        if let Some(admitted) = self.0.lock().take() {
-            admitted.prove();
-        }
+        self.0.prove();
     }
 }
 
-impl Connected<IncomingStream<'_, Doorway>> for Unproven {
+impl Connected<IncomingStream<'_, Doorway>> for Visitor {
     fn connect_info(stream: IncomingStream<'_, Doorway>) -> Self {
-        stream.io().unproven.clone()
+        Self(stream.io().unproven())
     }
-}
-
-enum Stream {
-    Tcp(Limited<TcpStream>),
-    Unix(Limited<UnixStream>),
 }
 
 /// A stream that ends with an error when its place is needed, or its time is over, before it has shown the token.
-pub(crate) struct Connection {
-    stream: Stream,
-    unproven: Unproven,
-    proven: bool,
+pub(crate) enum Connection {
+    Tcp(UntilProven<TcpStream>),
+    Unix(UntilProven<UnixStream>),
 }
 
 impl Connection {
-    fn poll_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.proven {
-            return Ok(());
+    fn unproven(&self) -> Unproven {
+        match self {
+            Self::Tcp(stream) => stream.unproven(),
+            Self::Unix(stream) => stream.unproven(),
         }
-        match self.unproven.0.lock().as_mut() {
-            Some(admitted) => match admitted.poll_cut(cx) {
-                Poll::Ready(cut) => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, cut)),
-                Poll::Pending => {}
-            },
-            None => self.proven = true,
-        }
-        Ok(())
     }
 }
 
@@ -116,33 +98,32 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_cut(cx)?;
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        match &mut *self {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        match &mut *self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut *self {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut *self {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

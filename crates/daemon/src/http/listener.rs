@@ -15,7 +15,7 @@ use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, getrlimit};
-use tidecast_admission::{Admitted, Gate, Limited, accept_local};
+use tidecast_admission::{Gate, Unproven, UntilProven, accept_local};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::{SocketAddr, UCred};
 use tokio::net::{UnixListener, UnixStream};
@@ -85,27 +85,12 @@ impl Listener for Shared {
                 continue;
             };
             let Ok(address) = stream.peer_addr() else { continue };
-            let stream = admitted.limited(stream);
-            let unproven = Unproven(Arc::new(Mutex::new(Some(admitted))));
-            return (Connection { stream, cred, unproven, proven: false, _seat: seat }, address);
+            return (Connection { stream: UntilProven::new(stream, admitted), cred, _seat: seat }, address);
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
-    }
-}
-
-/// A connection that has asked nothing yet; empty when it has.
-#[derive(Clone)]
-pub(super) struct Unproven(Arc<Mutex<Option<Admitted>>>);
-
-impl Unproven {
-    /// The head of a request has come.
-    pub(super) fn prove(&self) {
-        if let Some(admitted) = self.0.lock().take() {
-            admitted.prove();
-        }
     }
 }
 
@@ -116,16 +101,14 @@ pub(super) struct Cred(pub(super) Option<UCred>, pub(super) Unproven);
 impl Connected<IncomingStream<'_, Shared>> for Cred {
     fn connect_info(stream: IncomingStream<'_, Shared>) -> Self {
         let connection = stream.io();
-        Self(connection.cred, connection.unproven.clone())
+        Self(connection.cred, connection.stream.unproven())
     }
 }
 
 /// A caller's stream. It ends with an error when its place is needed, or its time is over, before it has asked something.
 pub(super) struct Connection {
-    stream: Limited<UnixStream>,
+    stream: UntilProven<UnixStream>,
     cred: Option<UCred>,
-    unproven: Unproven,
-    proven: bool,
     _seat: Seat,
 }
 
@@ -133,20 +116,6 @@ impl Connection {
     /// The socket once more, for one who goes on without HTTP.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.stream.get_ref().as_fd().try_clone_to_owned()
-    }
-
-    fn poll_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.proven {
-            return Ok(());
-        }
-        match self.unproven.0.lock().as_mut() {
-            Some(admitted) => match admitted.poll_cut(cx) {
-                Poll::Ready(cut) => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, cut)),
-                Poll::Pending => {}
-            },
-            None => self.proven = true,
-        }
-        Ok(())
     }
 }
 
@@ -156,7 +125,6 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_cut(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
@@ -204,7 +172,7 @@ mod tests {
             (there, shared.accept().await.0)
         };
         let (mut there, mut asked) = dial().await;
-        asked.unproven.prove();
+        asked.stream.unproven().prove();
         let (_silent, mut first) = dial().await;
         let mut kept = Vec::new();
         for _ in 0..tidecast_admission::PER_SOURCE {
