@@ -29,6 +29,7 @@ pub mod ssl_torrent;
 mod ticket;
 mod tls;
 mod trust;
+mod verifier;
 mod who;
 
 pub use authority::{Authority, TokenInfo};

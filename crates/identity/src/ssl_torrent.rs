@@ -15,9 +15,8 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring as provider;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
@@ -27,6 +26,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+use crate::verifier::{Judge, Judged, Signed, Verifier};
 use crate::{Error, files};
 
 /// Longest PEM text that is looked at, bytes: a manifest could carry a giant.
@@ -179,7 +179,7 @@ impl SslTorrent {
             .build()
             .map_err(tls)?;
         let key = PrivateKeyDer::from_pem_slice(peer.key_pem.as_bytes()).map_err(tls)?;
-        let verifier = Arc::new(RootVerifier { roots, inner, name: name.to_owned() });
+        let verifier = Arc::new(Verifier(RootVerifier { roots, inner, name: name.to_owned() }));
         let certs = certificates(&peer.cert_pem)?;
         let mut server = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -264,84 +264,38 @@ impl RootVerifier {
     }
 }
 
-impl ServerCertVerifier for RootVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(end_entity)?;
+impl Judge for RootVerifier {
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged {
+        let parsed = ParsedCertificate::try_from(cert)?;
         let algorithms = provider::default_provider().signature_verification_algorithms.all;
         rustls::client::verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &self.roots,
-            intermediates,
+            more,
             now,
             algorithms,
         )?;
-        self.check_name(end_entity).map(|()| ServerCertVerified::assertion())
+        self.check_name(cert)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged {
+        self.inner.verify_client_cert(cert, more, now)?;
+        self.check_name(cert)
+    }
+
+    fn tls12(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed {
         self.inner.verify_tls12_signature(message, cert, dss)
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed {
         self.inner.verify_tls13_signature(message, cert, dss)
     }
 
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+    fn schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
     }
-}
 
-impl ClientCertVerifier for RootVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+    fn roots(&self) -> &[DistinguishedName] {
         self.inner.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
-        self.check_name(end_entity).map(|()| verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
     }
 }

@@ -7,17 +7,15 @@
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring as provider};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, ServerConfig, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use crate::verifier::{Judge, Judged, Signed, Verifier};
 use crate::{Error, NodeId, NodeKey};
 
 /// Protocol name negotiated by ALPN; a peer that does not speak it is not a Tidecast node.
@@ -112,7 +110,7 @@ fn server(
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(Arc::new(KeyVerifier::new(None)))
+        .with_client_cert_verifier(Arc::new(Verifier(KeyVerifier::new(None))))
         .with_single_cert(vec![cert.clone()], key.private_der())?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would save little in a cluster and keeps state for strangers.
@@ -130,7 +128,7 @@ fn client(
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(KeyVerifier::new(expect)))
+        .with_custom_certificate_verifier(Arc::new(Verifier(KeyVerifier::new(expect))))
         .with_client_auth_cert(vec![cert.clone()], key.private_der())?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.enable_sni = false;
@@ -205,18 +203,6 @@ impl KeyVerifier {
             _ => Ok(()),
         }
     }
-
-    fn signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if dss.scheme != SignatureScheme::ED25519 {
-            return Err(other("the handshake signature is not Ed25519".into()));
-        }
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
-    }
 }
 
 fn other(why: String) -> rustls::Error {
@@ -227,76 +213,27 @@ fn other(why: String) -> rustls::Error {
 #[error("{0}")]
 struct Why(String);
 
-const NO_TLS12: &str = "TLS 1.2 is not spoken between Tidecast nodes";
-
-impl ServerCertVerifier for KeyVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
+impl Judge for KeyVerifier {
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> Judged {
+        self.check(cert, more)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(other(NO_TLS12.into()))
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], _: UnixTime) -> Judged {
+        self.check(cert, more)
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, cert, dss)
+    fn tls12(&self, _: &[u8], _: &CertificateDer<'_>, _: &DigitallySignedStruct) -> Signed {
+        Err(other("TLS 1.2 is not spoken between Tidecast nodes".into()))
     }
 
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-}
-
-impl ClientCertVerifier for KeyVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+    fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed {
+        if dss.scheme != SignatureScheme::ED25519 {
+            return Err(other("the handshake signature is not Ed25519".into()));
+        }
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
     }
 
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(other(NO_TLS12.into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+    fn schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ED25519]
     }
 }

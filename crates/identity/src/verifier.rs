@@ -1,0 +1,107 @@
+//! What rustls asks of those who judge certificates, for both directions at once.
+
+use std::fmt::Debug;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+
+/// A certificate passes, or why not.
+pub(crate) type Judged = Result<(), rustls::Error>;
+/// A signature is that of the certificate's key, or why not.
+pub(crate) type Signed = Result<HandshakeSignatureValid, rustls::Error>;
+
+/// Decides whose certificates are good. Both ends have one, and names of hosts do not count.
+pub(crate) trait Judge: Debug + Send + Sync {
+    /// Of a server: its certificate, and those that came with it.
+    fn server(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
+    /// Of a client.
+    fn client(&self, cert: &CertificateDer<'_>, more: &[CertificateDer<'_>], now: UnixTime) -> Judged;
+    /// A signature of TLS 1.2.
+    fn tls12(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed;
+    /// A signature of TLS 1.3.
+    fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signed;
+    /// Signatures that can be checked.
+    fn schemes(&self) -> Vec<SignatureScheme>;
+    /// Names of authorities that clients are told.
+    fn roots(&self) -> &[DistinguishedName] {
+        &[]
+    }
+}
+
+/// A [`Judge`] as rustls wants it, for servers and for clients.
+#[derive(Debug)]
+pub(crate) struct Verifier<J>(pub(crate) J);
+
+impl<J: Judge> ServerCertVerifier for Verifier<J> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.0.server(end_entity, intermediates, now).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Signed {
+        self.0.tls12(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Signed {
+        self.0.tls13(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.schemes()
+    }
+}
+
+impl<J: Judge> ClientCertVerifier for Verifier<J> {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.roots()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.0.client(end_entity, intermediates, now).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Signed {
+        self.0.tls12(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Signed {
+        self.0.tls13(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.schemes()
+    }
+}
