@@ -9,8 +9,7 @@
 //!   ── first message ──▶ ...
 //! ```
 //!
-//! A frame is the length of the message, that of the payload (4 bytes each, big-endian), the message in postcard's
-//! encoding, and the payload.
+//! Frames are those of `tidecast-control`, with messages in postcard's encoding.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,28 +21,24 @@ use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidecast_admission::{Admitted, Cut, DEADLINE, Gate, Limited, Progress, accept};
+use tidecast_control::{Bounds, Dialling, FrameError};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, timeout};
 use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, server};
 
 /// Version of the messages; both ends must have the same.
 const VERSION: u16 = 5;
-/// Longest message, bytes.
-const MAX_MESSAGE: usize = 16 << 20;
 /// Longest payload, bytes.
 pub const MAX_PAYLOAD: usize = 1 << 20;
-/// A buffer grows as bytes come, not as a length promises.
-const STEP: usize = 64 << 10;
+/// Longest message and payload.
+const BOUNDS: Bounds = Bounds { message: 16 << 20, payload: MAX_PAYLOAD };
 /// Everything until both ends have proven themselves must be over within this.
 const HANDSHAKE: Duration = DEADLINE;
-/// The next address is tried beside the last one after this.
-const STAGGER: Duration = Duration::from_millis(100);
 /// How often either end says something, and after how long a silence the other is taken for lost.
 pub const BEAT: Duration = Duration::from_secs(1);
 /// Last words have so long to be heard.
@@ -123,6 +118,15 @@ impl From<std::io::Error> for ChannelError {
 /// The callee's end of a connection.
 pub type Accepted = server::TlsStream<Limited<TcpStream>>;
 
+impl From<FrameError> for ChannelError {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Io(error) => error.into(),
+            FrameError::TooLong(bytes) => Self::TooLong(bytes),
+        }
+    }
+}
+
 /// What both ends must know.
 #[derive(Clone)]
 pub struct Channel {
@@ -147,22 +151,19 @@ impl Channel {
         own: NodeId,
         config: &Arc<ClientConfig>,
     ) -> Result<TlsStream<TcpStream>, (Option<SocketAddr>, ChannelError)> {
-        let mut trying = JoinSet::new();
-        for (turn, address) in (0u32..).zip(addresses) {
+        let mut dialling = Dialling::new(addresses, |address| {
             let (channel, config) = (self.clone(), config.clone());
-            trying.spawn(async move {
-                sleep(STAGGER * turn).await;
+            async move {
                 let call = async { channel.call(TcpStream::connect(address).await?, own, config).await };
-                let called = timeout(HANDSHAKE, call).await;
-                called.unwrap_or(Err(ChannelError::Late(HANDSHAKE))).map_err(|e| (Some(address), e))
-            });
-        }
+                timeout(HANDSHAKE, call).await.unwrap_or(Err(ChannelError::Late(HANDSHAKE)))
+            }
+        });
         let mut last = (None, ChannelError::Closed);
-        while let Some(tried) = trying.join_next().await {
-            match tried {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(failed)) if !last.1.is_final() => last = failed,
-                _ => {}
+        while let Some((address, called)) = dialling.staggered().await {
+            match called {
+                Ok(stream) => return Ok(stream),
+                Err(failed) if !last.1.is_final() => last = (Some(address), failed),
+                Err(_) => {}
             }
         }
         Err(last)
@@ -373,15 +374,7 @@ pub async fn write<T: Serialize>(
     payload: &[u8],
 ) -> Result<(), ChannelError> {
     let body = postcard::to_stdvec(message).map_err(|_| ChannelError::Garbage)?;
-    if body.len() > MAX_MESSAGE || payload.len() > MAX_PAYLOAD {
-        return Err(ChannelError::TooLong(body.len().max(payload.len())));
-    }
-    let lengths = [body.len(), payload.len()].map(|n| (n as u32).to_be_bytes());
-    let frame = [lengths.as_flattened(), &body, payload].concat();
-    let written = async {
-        to.write_all(&frame).await?;
-        to.flush().await
-    };
+    let written = tidecast_control::write(to, &body, payload, BOUNDS);
     Ok(timeout(SILENCE, written).await.map_err(|_| ChannelError::Late(SILENCE))??)
 }
 
@@ -398,19 +391,8 @@ pub async fn read<T: DeserializeOwned>(
 async fn read_frame<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<(T, Bytes), ChannelError> {
-    let (body, payload) = (from.read_u32().await? as usize, from.read_u32().await? as usize);
-    if body > MAX_MESSAGE || payload > MAX_PAYLOAD {
-        return Err(ChannelError::TooLong(body.max(payload)));
-    }
-    let mut bytes = Vec::new();
-    while bytes.len() < body + payload {
-        let start = bytes.len();
-        bytes.resize((body + payload).min(start + STEP), 0);
-        from.read_exact(bytes.get_mut(start..).unwrap_or_default()).await?;
-    }
-    let mut bytes = Bytes::from(bytes);
-    let payload = bytes.split_off(body);
-    match postcard::take_from_bytes(&bytes) {
+    let (body, payload) = tidecast_control::read(from, BOUNDS).await?;
+    match postcard::take_from_bytes(&body) {
         Ok((message, [])) => Ok((message, payload)),
         _ => Err(ChannelError::Garbage),
     }
@@ -451,7 +433,7 @@ mod tests {
         let carried = carry(tokio::io::join(&words[..], deaf), hear, queue, Some(0u8));
         let listen = async {
             // The inbox is full until after the first word that is not taken.
-            sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             [inbox.recv().await, inbox.recv().await, inbox.recv().await]
         };
         let (carried, heard) = tokio::join!(carried, listen);
@@ -474,7 +456,7 @@ mod tests {
         assert!(matches!(refused(&[0, 255, 0, 0, 0, 0, 0, 0, 1]).await, ChannelError::Closed));
         assert!(matches!(refused(&[]).await, ChannelError::Closed));
         let mut sink = Vec::new();
-        let long = vec![0u8; MAX_MESSAGE + 1];
+        let long = vec![0u8; BOUNDS.message + 1];
         assert!(matches!(write(&mut sink, &long, &[]).await, Err(ChannelError::TooLong(_))));
         assert!(matches!(
             write(&mut sink, &0u8, &vec![0; MAX_PAYLOAD + 1]).await,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tidecast_control::Dialling;
 use tidecast_swarm::Candidate;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::conn::establish::Established;
@@ -56,28 +56,18 @@ async fn race<T: Send + 'static, F: Future<Output = Result<T, ConnError>> + Send
 ) -> Result<(SocketAddr, T), Option<(SocketAddr, ConnError)>> {
     let pause = NEXT.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
     let turns = Arc::new(Semaphore::new(1));
-    let (mut dialling, mut waiting) = (JoinSet::new(), addresses.into_iter());
     let mut last: Option<(SocketAddr, ConnError)> = None;
-    loop {
-        if let Some(addr) = waiting.next() {
-            let dialled = dial(addr, turns.clone());
-            dialling.spawn(async move { (addr, dialled.await) });
-        }
-        let ended = tokio::select! {
-            ended = dialling.join_next() => ended,
-            () = beside(&turns, pause), if waiting.len() > 0 => continue,
-        };
-        match ended {
-            Some(Ok((addr, Ok(established)))) => return Ok((addr, established)),
-            Some(Ok((addr, Err(error)))) => {
-                if error.is_refusal() || !last.as_ref().is_some_and(|(_, error)| error.is_refusal()) {
-                    last = Some((addr, error));
-                }
+    let mut dialling = Dialling::new(addresses, |addr| dial(addr, turns.clone()));
+    while let Some((addr, dialled)) = dialling.next(|| beside(&turns, pause)).await {
+        match dialled {
+            Ok(established) => return Ok((addr, established)),
+            Err(error) if error.is_refusal() || !last.as_ref().is_some_and(|(_, e)| e.is_refusal()) => {
+                last = Some((addr, error));
             }
-            Some(Err(_)) => {}
-            None => return Err(last),
+            Err(_) => {}
         }
     }
+    Err(last)
 }
 
 /// Until the next address may be dialled beside those that are: after the pause, and while no handshake has its turn.

@@ -1,4 +1,4 @@
-//! Frames of the control channel between daemons: a JSON head and a payload of bytes, each after its length.
+//! Frames of the control channel between daemons: those of `tidecast-control`, with a head in JSON as message.
 //!
 //! JSON, because it describes itself: a daemon of the next version adds fields that this one passes over, and asks what
 //! this one answers with "not understood". Nothing large is in it: manifests are payload.
@@ -8,15 +8,12 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tidecast_control::Bounds;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
 
-/// Most bytes of a head.
-pub(crate) const MAX_HEAD: usize = 1 << 20;
-/// Most bytes of a payload.
-pub(crate) const MAX_PAYLOAD: usize = 4 << 20;
-/// Memory is taken as bytes come, so much at a time.
-const STEP: usize = 64 << 10;
+/// Most bytes of a frame.
+pub(crate) const BOUNDS: Bounds = Bounds { message: 1 << 20, payload: 4 << 20 };
 /// A frame that has begun comes, or is taken, within this time.
 const WHOLE: Duration = Duration::from_secs(30);
 
@@ -37,6 +34,15 @@ pub(crate) enum FrameError {
     Late,
 }
 
+impl From<tidecast_control::FrameError> for FrameError {
+    fn from(error: tidecast_control::FrameError) -> Self {
+        match error {
+            tidecast_control::FrameError::Io(error) => Self::Io(error),
+            tidecast_control::FrameError::TooLong(bytes) => Self::TooLong(bytes),
+        }
+    }
+}
+
 /// Writes one frame.
 pub(crate) async fn write<T: Serialize>(
     to: &mut (impl AsyncWrite + Unpin),
@@ -44,15 +50,7 @@ pub(crate) async fn write<T: Serialize>(
     payload: &[u8],
 ) -> Result<(), FrameError> {
     let head = serde_json::to_vec(head).map_err(|e| FrameError::Malformed(e.to_string()))?;
-    if head.len() > MAX_HEAD || payload.len() > MAX_PAYLOAD {
-        return Err(FrameError::TooLong(head.len().max(payload.len())));
-    }
-    let lengths = [head.len() as u32, payload.len() as u32].map(u32::to_be_bytes);
-    let frame = [lengths.as_flattened(), &head, payload].concat();
-    let written = async {
-        to.write_all(&frame).await?;
-        to.flush().await
-    };
+    let written = tidecast_control::write(to, &head, payload, BOUNDS);
     Ok(timeout(WHOLE, written).await.map_err(|_| FrameError::Late)??)
 }
 
@@ -60,41 +58,23 @@ pub(crate) async fn write<T: Serialize>(
 pub(crate) async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<(T, Bytes)>, FrameError> {
-    read_within(from, MAX_HEAD, MAX_PAYLOAD).await
+    read_within(from, BOUNDS).await
 }
 
-/// The same within other bounds: of one who is not believed yet, little is taken.
+/// The same within other bounds: of one who has not proven itself yet, little is taken.
 pub(crate) async fn read_within<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
-    max_head: usize,
-    max_payload: usize,
+    bounds: Bounds,
 ) -> Result<Option<(T, Bytes)>, FrameError> {
     let first = match from.read_u8().await {
         Ok(first) => first,
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let rest = async {
-        let mut lengths = [first, 0, 0, 0, 0, 0, 0, 0];
-        from.read_exact(&mut lengths[1..]).await?;
-        let [a, b, c, d, e, f, g, h] = lengths;
-        let head = u32::from_be_bytes([a, b, c, d]) as usize;
-        let payload = u32::from_be_bytes([e, f, g, h]) as usize;
-        if head > max_head || payload > max_payload {
-            return Err(FrameError::TooLong(head.max(payload)));
-        }
-        let mut bytes = Vec::new();
-        while bytes.len() < head + payload {
-            let start = bytes.len();
-            bytes.resize((head + payload).min(start + STEP), 0);
-            from.read_exact(bytes.get_mut(start..).unwrap_or_default()).await?;
-        }
-        let mut bytes = Bytes::from(bytes);
-        let payload = bytes.split_off(head);
-        let head = serde_json::from_slice(&bytes).map_err(|e| FrameError::Malformed(e.to_string()))?;
-        Ok(Some((head, payload)))
-    };
-    timeout(WHOLE, rest).await.map_err(|_| FrameError::Late)?
+    let rest = tidecast_control::read_rest(first, from, bounds);
+    let (head, payload) = timeout(WHOLE, rest).await.map_err(|_| FrameError::Late)??;
+    let head = serde_json::from_slice(&head).map_err(|e| FrameError::Malformed(e.to_string()))?;
+    Ok(Some((head, payload)))
 }
 
 #[cfg(test)]
@@ -123,6 +103,6 @@ mod tests {
         let refused = async |bytes: &[u8]| read::<Vec<u8>>(&mut &bytes[..]).await.unwrap_err();
         assert!(matches!(refused(&[255; 8]).await, FrameError::TooLong(_)));
         assert!(matches!(refused(&[0, 0, 0, 2, 0, 0, 0, 0, b'{', b'}']).await, FrameError::Malformed(_)));
-        assert!(write(&mut Vec::new(), &0u8, &vec![0; MAX_PAYLOAD + 1]).await.is_err());
+        assert!(write(&mut Vec::new(), &0u8, &vec![0; BOUNDS.payload + 1]).await.is_err());
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidecast_admission::{Cut, DEADLINE, MAX_READ};
+use tidecast_control::Bounds;
 use tidecast_identity::{Identity, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -117,7 +118,7 @@ pub(crate) async fn greet(
 ) -> Result<Hello, LinkError> {
     let both = async {
         frame::write(stream, ours, &[]).await?;
-        frame::read_within(stream, MAX_READ, 0).await
+        frame::read_within(stream, Bounds { message: MAX_READ, payload: 0 }).await
     };
     match timeout(HELLO, both).await.map_err(|_| LinkError::NoHello)?? {
         Some((hello, _)) => Ok(hello),

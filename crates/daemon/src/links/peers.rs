@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use tidecast_control::Dialling;
 use tidecast_identity::NodeId;
 use tidecast_net::Visitor;
-use tokio::task::JoinSet;
 
 use super::link::{Link, Peer, Serve, Serving, greet, refuse};
 use super::refusals::{Refusals, Whose, who};
 use super::trust::Trust;
-use super::wire::{Handshake, PeerError, Wire, Wired, unreachable};
+use super::wire::{Handshake, PeerError, Taking, Wire, Wired, unreachable};
 use crate::model::message::{Answer, Ask, Hello};
 
 /// Channels remembered at most; further ones serve who made them, and nobody else.
@@ -81,10 +81,9 @@ impl Links {
         {
             return Ok(link);
         }
-        let mut calling = self.connect_all(addresses);
+        let mut dialling = self.dial(addresses);
         let mut last = PeerError::NoAddress;
-        while let Some(called) = calling.join_next().await {
-            let Ok((addr, connected)) = called else { continue };
+        while let Some((addr, connected)) = dialling.staggered().await {
             let greeted = match connected {
                 Ok(handshake) => self.greet(addr, handshake).await,
                 Err(error) => Err(error),
@@ -109,13 +108,12 @@ impl Links {
 
     /// A channel to this very node, which is said to be at one of these addresses.
     pub(crate) async fn reach(&self, node: NodeId, addresses: &[SocketAddr]) -> Result<Arc<Link>, PeerError> {
-        let mut calling = self.connect_all(addresses);
+        let mut dialling = self.dial(addresses);
         let mut last = PeerError::NoAddress;
-        while let Some(called) = calling.join_next().await {
+        while let Some((addr, connected)) = dialling.staggered().await {
             if let Some(link) = self.to(node) {
                 return Ok(link);
             }
-            let Ok((addr, connected)) = called else { continue };
             let dialled = async { self.greet(addr, connected?).await };
             match dialled.await {
                 Ok(link) if link.peer.node == node => return Ok(link),
@@ -213,14 +211,13 @@ impl Links {
         }
     }
 
-    /// Connects to all of these at once: some may be behind a NAT and never answer, and those that do are not kept waiting.
-    fn connect_all(&self, addresses: &[SocketAddr]) -> JoinSet<(SocketAddr, Result<Handshake, PeerError>)> {
-        let mut calling = JoinSet::new();
-        for &addr in addresses {
-            let wire = self.wire.clone();
-            calling.spawn(async move { (addr, wire.connect(addr).await) });
-        }
-        calling
+    /// Connects to these a little after one another: some may be behind a NAT and never answer, and keep none waiting.
+    fn dial(
+        &self,
+        addresses: &[SocketAddr],
+    ) -> Dialling<Result<Handshake, PeerError>, impl FnMut(SocketAddr) -> Taking<Handshake> + use<>> {
+        let wire = self.wire.clone();
+        Dialling::new(addresses.to_vec(), move |addr| wire.clone().connect(addr))
     }
 
     async fn greet(&self, addr: SocketAddr, handshake: Handshake) -> Result<Arc<Link>, PeerError> {

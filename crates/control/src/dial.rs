@@ -1,0 +1,105 @@
+//! The addresses of one node, dialled a little after one another (RFC 8305): a dead one costs no more than that.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// The next address of a control channel is dialled this long after the one before.
+pub const STAGGER: Duration = Duration::from_millis(100);
+
+/// Addresses that are dialled one after another, each beside those before it that are still under way.
+pub struct Dialling<T, D> {
+    waiting: std::vec::IntoIter<SocketAddr>,
+    under_way: JoinSet<(SocketAddr, T)>,
+    dial: D,
+}
+
+impl<T, D, F> Dialling<T, D>
+where
+    T: Send + 'static,
+    D: FnMut(SocketAddr) -> F,
+    F: Future<Output = T> + Send + 'static,
+{
+    /// Nothing is dialled before [`Dialling::next`] is called.
+    pub fn new(addresses: Vec<SocketAddr>, dial: D) -> Self {
+        Self { waiting: addresses.into_iter(), under_way: JoinSet::new(), dial }
+    }
+
+    /// How the next of them has gone, whichever ends first; None when all have ended. Another address is begun after
+    /// every `pause`, and as soon as one has ended. To drop this ends what is under way.
+    pub async fn next<P: Future<Output = ()>>(
+        &mut self,
+        mut pause: impl FnMut() -> P,
+    ) -> Option<(SocketAddr, T)> {
+        loop {
+            if let Some(addr) = self.waiting.next() {
+                let dialled = (self.dial)(addr);
+                self.under_way.spawn(async move { (addr, dialled.await) });
+            }
+            tokio::select! {
+                ended = self.under_way.join_next() => match ended {
+                    Some(Ok(ended)) => return Some(ended),
+                    // It has panicked, and been reported.
+                    Some(Err(_)) => {}
+                    None => return None,
+                },
+                () = pause(), if self.waiting.len() > 0 => {}
+            }
+        }
+    }
+
+    /// [`Dialling::next`] with [`STAGGER`] between the addresses.
+    pub async fn staggered(&mut self) -> Option<(SocketAddr, T)> {
+        self.next(|| sleep(STAGGER)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::{Arc, Mutex};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn addresses(ports: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
+        ports.into_iter().map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_begins_after_a_pause_and_the_first_that_answers_is_first() {
+        let (start, times) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let noted = times.clone();
+        // The number of a port is when it answers, milliseconds after it was dialled.
+        let mut dialling = Dialling::new(addresses([5000, 4000, 20]), move |addr| {
+            noted.lock().unwrap().push(start.elapsed());
+            async move { sleep(Duration::from_millis(addr.port().into())).await }
+        });
+        let mut order = Vec::new();
+        while let Some((addr, ())) = dialling.staggered().await {
+            order.push(addr.port());
+        }
+        assert_eq!(order, [20, 4000, 5000]);
+        assert_eq!(*times.lock().unwrap(), [Duration::ZERO, STAGGER, 2 * STAGGER]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_ends_makes_room_at_once_and_nothing_is_dialled_after_the_last_wish() {
+        let start = Instant::now();
+        let mut dialling = Dialling::new(addresses(1..=3), |addr| async move { addr.port() == 2 });
+        assert_eq!(dialling.staggered().await.map(|(_, came)| came), Some(false));
+        assert_eq!(dialling.staggered().await.map(|(_, came)| came), Some(true));
+        assert!(start.elapsed() < STAGGER);
+        assert_eq!(dialling.waiting.len(), 1, "the third was not dialled");
+        assert!(Dialling::new(Vec::new(), |_| async {}).staggered().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn one_that_panics_does_not_end_the_others() {
+        let mut dialling = Dialling::new(addresses(1..=2), |addr| async move { assert_ne!(addr.port(), 1) });
+        assert_eq!(dialling.staggered().await.map(|(addr, ())| addr.port()), Some(2));
+    }
+}
