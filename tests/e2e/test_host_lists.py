@@ -114,6 +114,9 @@ def test_the_files_of_mpi_libraries_and_schedulers(listed, tmp_path):
     assert listed("--exclude", "a", env={"PBS_NODEFILE": str(file)}) == ["b"]
     assert listed("-x", f"@{file}", "--hosts", "[a,b]") is None, "no range"
     assert listed("-x", f"@{file}", "--hosts", "a,b") is None, "nobody is left"
+    file.write_text("# none is drained today\n")
+    for empty in ("", f"@{file}"):
+        assert listed("-x", empty, "--hosts", "a,b") == ["a", "b"], "a list of none takes none away"
 
 
 def test_a_job_of_flux_is_asked_for_its_hosts(listed, stand_in):
@@ -183,3 +186,6 @@ def test_a_topology_of_another_cluster_is_rejected(tide, tmp_path):
     assert "nosuchname" in bcast("r1 h1\nr2 h2\n", "--origin", "nosuchname", code=2)
     assert "does not name 1 of 2 hosts (h2)" in bcast("r1 h1\n", code=0)
     assert "warning" not in bcast("r1 h1\nr2 h2\n", "--origin", "h1", code=0)
+    # As Slurm takes it: leaves below two spines, a node on two leaves.
+    fat = "SwitchName=p1 Switches=s[0-1]\nSwitchName=p2 Switches=s[0-1]\nSwitchName=s0 Nodes=h1\nSwitchName=s1 Nodes=h[1-2]\n"
+    assert "h1 and 2 more hang on several switches; the first counts" in bcast(fat, code=0)

@@ -11,7 +11,7 @@ mod session;
 mod source;
 
 use std::future::Future;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,7 +90,11 @@ async fn take_part(
     let (tell, told) = meet::channel();
     let answering = tokio::spawn(reach::answer(door, key.id(), hello.pass, tell.clone()));
     let client = Client::connect(ticket, &key, &local, hello).await;
-    let client = client.map_err(|e| Error::Coordinator(format!("cannot reach the coordinator: {e}")))?;
+    let failed = |e| {
+        let at = addresses(&ticket.addresses);
+        Error::Coordinator(format!("cannot reach the coordinator at {at}: {e}"))
+    };
+    let client = client.map_err(failed)?;
     let mut line = Line::new(client, (records, placed), Errands::new(ticket.to_string()));
     let start = line.wait_for_start(tell, told).await;
     answering.abort();
@@ -104,6 +108,14 @@ async fn take_part(
     }
     line.end_errands().await;
     done
+}
+
+/// Addresses for people: a host with many networks has many.
+fn addresses(all: &[SocketAddr]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = all.len().saturating_sub(SHOWN);
+    shown.join(", ") + &if more > 0 { format!(" and {more} more addresses") } else { String::new() }
 }
 
 /// Gets the data, and the manifest before it if that comes as data.

@@ -200,8 +200,8 @@ pub(crate) struct Args {
     /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have
     #[arg(long)]
     delete: bool,
-    /// Take what an older version has that lies there on a host, a directory or file, instead of sending it; {host} stands for
-    /// its name; may be repeated
+    /// Take what an older version has that lies there on a host, a directory or file, instead of sending it, also where it moved
+    /// within a file; {host} stands for its name; may be repeated, and may be DEST itself
     #[arg(long, value_name = "PATH")]
     base: Vec<PathBuf>,
     /// Rate of a host's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
@@ -320,7 +320,10 @@ fn hosts(args: &Args) -> Result<Vec<Host>, Failure> {
         None => {
             let ask = job::Ask {
                 variable: |name: &str| std::env::var(name).ok(),
-                file: |path: &Path| read(path, LIST).map_err(std::io::Error::other),
+                // Of the error the cause alone: the job names the file.
+                file: |path: &Path| {
+                    read(path, LIST).map_err(|e| std::io::Error::other(e.root_cause().to_string()))
+                },
                 program: crate::batch::printed,
             };
             let none =
@@ -366,6 +369,10 @@ fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<M
     };
     if let Some(name) = args.origin.as_deref().filter(|name| !known(name, name) && !map.has_subnets()) {
         return usage(format!("it does not name {name} (--origin)"));
+    }
+    if let Some((first, count)) = map.repeated() {
+        let more = if count > 1 { format!(" and {} more hang", count - 1) } else { " hangs".to_owned() };
+        reporter.warning(&format!("{shown}: {first}{more} on several switches; the first counts"));
     }
     match unknown.len() {
         // An address may be known later, when the name is resolved.

@@ -63,6 +63,9 @@ pub enum HostError {
     /// Nobody to send to.
     #[error("the list names no host")]
     Empty,
+    /// All are excluded.
+    #[error("it takes every host of the list away")]
+    AllExcluded,
     /// Brackets, ranges or operators, or too many.
     #[error(transparent)]
     List(#[from] ListError),
@@ -110,14 +113,18 @@ pub fn parse(text: &str) -> Result<Vec<Host>, HostError> {
     merge(hosts)
 }
 
-/// Takes hosts away from others, by name.
+/// Takes hosts away from others, by name. A list that names no host takes none away: scripts exclude what is down today.
 ///
 /// # Errors
 /// The second list cannot be read, or nothing is left.
 pub fn without(hosts: Vec<Host>, list: &str) -> Result<Vec<Host>, HostError> {
+    let gone = match parse(list) {
+        Err(HostError::Empty) => return Ok(hosts),
+        gone => gone?,
+    };
     let mut hosts = hosts;
-    hostlist::Operator::Remove.apply(&mut hosts, parse(list)?, |host| host.name.clone());
-    if hosts.is_empty() { Err(HostError::Empty) } else { Ok(hosts) }
+    hostlist::Operator::Remove.apply(&mut hosts, gone, |host| host.name.clone());
+    if hosts.is_empty() { Err(HostError::AllExcluded) } else { Ok(hosts) }
 }
 
 /// The texts that the items of a list stand for, each with its brackets expanded: for lists whose items are no [`Host`].
@@ -273,7 +280,10 @@ mod tests {
     fn exclusion() {
         let left = |list: &str, x: &str| without(parse(list).unwrap(), x).map(|h| h.len());
         assert_eq!(left("n[1-9]", "n[2-8/2],x"), Ok(5));
-        assert_eq!(left("me@n1:2222", "n1"), Err(HostError::Empty));
+        assert_eq!(left("me@n1:2222", "n1"), Err(HostError::AllExcluded));
+        for none in ["", " \n", "# none is down today\n"] {
+            assert_eq!(left("n[1-9]", none), Ok(9), "{none:?}");
+        }
         assert_eq!(parse("n[1-3]!n[1-3]"), Err(HostError::Empty));
     }
 

@@ -15,7 +15,7 @@ use tidecast_sim::planned::{self, Knows};
 use tidecast_sim::rivals::{Algorithm, Broadcast, Mpi, Rival, Way};
 use tidecast_sim::storm::{Load, Server, Storm};
 use tidecast_sim::topology::{NodeId, Topology};
-use tidecast_swarm::plan::topology::{Form, Map};
+use tidecast_swarm::plan::topology::{Form, MARK, Map};
 use tidecast_swarm::{Limits, Policy};
 
 use super::Args;
@@ -115,6 +115,7 @@ pub(super) fn topology(args: &Args) -> Result<Topology, Failure> {
 
 /// A file of any form that a broadcast reads, too. Where nobody says how fast a node's card is, it has the usual rate.
 fn of_file(text: &str, card: Option<u64>) -> anyhow::Result<Topology> {
+    let text = text.trim_start_matches(MARK);
     match Form::of(text) {
         Form::Lab => Ok(Topology::from_text(text)?),
         _ => Ok(Topology::of_map(&Map::read(text)?, card.unwrap_or(CARD))?),

@@ -25,6 +25,9 @@ use rules::Rule;
 /// Longest text, bytes.
 pub const MAX_TEXT: usize = 16 << 20;
 
+/// The mark of byte order with which editors of other systems begin a text.
+pub const MARK: char = '\u{feff}';
+
 /// Places, and who is at which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
@@ -32,6 +35,8 @@ pub struct Map {
     names: BTreeMap<String, u32>,
     hosts: BTreeMap<String, u32>,
     rules: Vec<(Rule, u32)>,
+    /// The first host or switch that hangs on a second switch, and how many do.
+    repeated: Option<(String, usize)>,
 }
 
 /// Which of the texts one is, which its first line shows.
@@ -51,11 +56,16 @@ impl Form {
     /// The form of a text.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let lines = text
+            .trim_start_matches(MARK)
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or_default().trim());
         let first = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default().to_ascii_lowercase();
         let key = first.split(['=', ' ', '\t']).next().unwrap_or_default();
         let begins = |starts: &[&str]| starts.iter().any(|start| first.starts_with(start));
-        if first.contains('=') && matches!(key, "switchname" | "blockname" | "ringname" | "blocksizes") {
+        if first.contains('=')
+            && matches!(key, "switchname" | "blockname" | "ringname" | "blocksizes" | "allowemptyswitch")
+        {
             Self::Slurm
         } else if begins(&["---", "- ", "%yaml", "tree:", "block:", "ring:", "topology:", "[", "{"]) {
             Self::Yaml
@@ -81,8 +91,8 @@ pub enum TopologyError {
         /// What is wrong.
         why: Wrong,
     },
-    /// Switches that hang on one another in a ring, or have two above them.
-    #[error("switch {0} hangs on more than one other, or on itself")]
+    /// A switch that hangs on itself.
+    #[error("switch {0} hangs on itself")]
     Ring(String),
     /// Switches that hang on one another too deep, or in a ring of several.
     #[error("the switches are no tree: {0}")]
@@ -132,6 +142,7 @@ impl Map {
     /// # Errors
     /// See [`TopologyError`].
     pub fn read(text: &str) -> Result<Map, TopologyError> {
+        let text = text.trim_start_matches(MARK);
         match Form::of(text) {
             Form::Slurm => slurm::read(text),
             Form::Yaml => yaml::read(text),
@@ -141,7 +152,8 @@ impl Map {
     }
 
     /// Reads Slurm's `topology.conf`: lines of `SwitchName=` with `Nodes=` or `Switches=`, for trees, and
-    /// of `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and says nothing to us.
+    /// of `BlockName=` with `Nodes=`, for blocks. `LinkSpeed` has no unit and says nothing to us. As Slurm does, it takes
+    /// a host or switch that hangs on several; here the first counts ([`Map::repeated`]).
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -214,6 +226,17 @@ impl Map {
     /// Names of places, with their numbers.
     pub fn names(&self) -> impl Iterator<Item = (&str, u32)> {
         self.names.iter().map(|(name, place)| (name.as_str(), *place))
+    }
+
+    /// The first host or switch that a text of Slurm's hangs on a second switch, and how many it does: each counts below
+    /// the first.
+    #[must_use]
+    pub fn repeated(&self) -> Option<(&str, usize)> {
+        self.repeated.as_ref().map(|(first, count)| (first.as_str(), *count))
+    }
+
+    fn repeat(&mut self, name: &str) {
+        self.repeated.get_or_insert_with(|| (name.to_owned(), 0)).1 += 1;
     }
 
     /// Whether a host may be known by its address alone.

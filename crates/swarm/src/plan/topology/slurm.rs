@@ -31,12 +31,16 @@ impl Switches {
         let place = self.map.add_place(name, Place { above: Some(0), rate: 0 })?;
         for list in nodes {
             for host in hostlist::expand(list)? {
-                self.map.add_host(host, place)?;
+                match self.map.hosts.get(&host) {
+                    Some(before) if *before != place => self.map.repeat(&host),
+                    Some(_) => {}
+                    None => self.map.add_host(host, place)?,
+                }
             }
         }
         for list in below {
             let below = hostlist::expand(list)?;
-            // Each may hang on one only, so that more cannot be right.
+            // More than places cannot be right, even if some hang on several.
             if self.hanging.iter().map(|(_, _, names)| names.len()).sum::<usize>() + below.len() > MAX_PLACES
             {
                 return Err(Wrong::Many);
@@ -53,11 +57,15 @@ impl Switches {
                 let Some(switch) = self.map.named(&name) else {
                     return Err(TopologyError::Line { line, why: Wrong::Unknown });
                 };
-                let place = &mut self.map.places[switch as usize];
-                if place.above != Some(0) || switch == above {
+                if switch == above {
                     return Err(TopologyError::Ring(name));
                 }
-                place.above = Some(above);
+                let place = &mut self.map.places[switch as usize];
+                match place.above {
+                    Some(0) => place.above = Some(above),
+                    // Leaves of a fat tree hang on every spine. One will do: what counts is which hosts share a switch.
+                    _ => self.map.repeat(&name),
+                }
             }
         }
         self.map.checked()
@@ -126,7 +134,7 @@ fn pairs(line: &str) -> Option<Vec<(&str, &str)>> {
 fn read_line(switches: &mut Switches, line: usize, pairs: &[(&str, &str)]) -> Result<(), Wrong> {
     let is = |key: &str, wanted: &[&str]| wanted.iter().any(|wanted| key.eq_ignore_ascii_case(wanted));
     let Some(((key, name), rest)) = pairs.split_first() else { return Ok(()) };
-    if is(key, &["BlockSizes"]) && rest.is_empty() {
+    if is(key, &["BlockSizes", "AllowEmptySwitch"]) && rest.is_empty() {
         return Ok(());
     }
     let known = ["Nodes", "Switches", "Children", "LinkSpeed", "BlockSizes"];
