@@ -116,6 +116,21 @@ pub enum Warning {
         /// Its text.
         target: String,
     },
+    /// Symbolic links name the place that the tree was built for, as a Conda environment's do.
+    #[error(
+        "{links} symbolic link{s} lead{verb} to the place that the tree was built for ({first}`{path}` -> `{target}`): put the tree there, or use `run`, which shows it there",
+        s = if *links == 1 { "" } else { "s" },
+        verb = if *links == 1 { "s" } else { "" },
+        first = if *links == 1 { "" } else { "first " },
+    )]
+    LinksToPrefix {
+        /// How many.
+        links: u32,
+        /// The first, below the root of the tree.
+        path: String,
+        /// Its text.
+        target: String,
+    },
     /// Web seeds of another scheme.
     #[error("{0} web seeds are not used: only URLs that start with http:// or https:// are, and at most 64")]
     OtherSeeds(u32),
@@ -145,6 +160,8 @@ pub struct Manifest {
     pub(crate) unknown_extra: Option<i64>,
     /// The first symbolic link that leads out of the tree, and how many do.
     pub(crate) outside: Option<(u32, u32)>,
+    /// The first of those that lead to the place that the tree was built for instead, and how many do.
+    pub(crate) to_prefix: Option<(u32, u32)>,
     /// It is a hybrid whose halves list files in different orders, read as v1.
     pub(crate) other_order: bool,
     pub(crate) hash_v1: Option<Sha1Digest>,
@@ -455,14 +472,18 @@ impl Manifest {
             0 => {}
             n => all.push(Warning::MissingLayers(n as u32)),
         }
-        if let Some((first, links)) = self.outside {
+        let shown = |first: u32| {
             let file = FileRef::new(self, first);
             let target = printable(&file.symlink().unwrap_or_default());
-            all.push(Warning::OutsideLinks {
-                links,
-                path: printable(&file.path().inner().join(&b'/')),
-                target,
-            });
+            (printable(&file.path().inner().join(&b'/')), target)
+        };
+        if let Some((first, links)) = self.outside {
+            let (path, target) = shown(first);
+            all.push(Warning::OutsideLinks { links, path, target });
+        }
+        if let Some((first, links)) = self.to_prefix {
+            let (path, target) = shown(first);
+            all.push(Warning::LinksToPrefix { links, path, target });
         }
         let seeds = &self.outer.web_seeds;
         all.extend((seeds.unusable > 0).then_some(Warning::OtherSeeds(seeds.unusable)));

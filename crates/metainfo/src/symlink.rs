@@ -70,6 +70,18 @@ pub(crate) fn resolve<'a>(from: &[&'a [u8]], text: &'a [u8]) -> Option<Vec<&'a [
     (at.len() <= MAX_COMPONENTS).then_some(at)
 }
 
+/// Whether an absolute text leads to a path or below it, climbing nowhere.
+pub(crate) fn is_below(text: &[u8], path: &[u8]) -> bool {
+    fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+        path.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b"."))
+    }
+    let mut rest = parts(text);
+    text.starts_with(b"/")
+        && path.starts_with(b"/")
+        && parts(path).all(|part| rest.next() == Some(part))
+        && parts(text).all(|part| part != b"..")
+}
+
 /// Checks one link of a finished tree: the target at `symlink path`, and the exact text if
 /// Tidecast's key has one. Returns whether it leads out of the tree: by its own text, or maybe through another link.
 pub(crate) fn check(

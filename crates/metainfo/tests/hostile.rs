@@ -206,6 +206,30 @@ fn links_through_links() {
 }
 
 #[test]
+fn links_to_the_place_that_a_tree_was_built_for_do_not_lead_out() {
+    let told = |prefix: Option<&str>, texts: &[&str]| {
+        let tree = common::Tree::from([(b"f".to_vec(), vec![1])]);
+        let mut all = common::entries(&tree);
+        all.extend(texts.iter().enumerate().map(|(i, text)| common::symlink(&format!("l{i}"), text)));
+        let mut b = Builder::new(b"env", Version::V2, 16_384, all).unwrap();
+        b.prefix = prefix.map(|prefix| prefix.as_bytes().to_vec());
+        common::hash(&mut b, &tree, Version::V2);
+        let warnings = b.build().unwrap().warnings();
+        let links = |w: &Warning| match w {
+            Warning::OutsideLinks { links, .. } => format!("out {links}"),
+            Warning::LinksToPrefix { links, path, .. } => format!("own {links} {path}"),
+            other => other.to_string(),
+        };
+        warnings.iter().map(links).collect::<Vec<_>>().join(", ")
+    };
+    let texts =
+        ["/opt/env/lib/a", "/opt//./env", "/opt/environment", "/opt/env/../x", "/usr/bin/python3", "f"];
+    assert_eq!(told(Some("/opt/env"), &texts), "out 3, own 2 l0");
+    assert_eq!(told(None, &texts), "out 5");
+    assert_eq!(told(Some("/opt/env"), &["f"]), "");
+}
+
+#[test]
 fn sizes_and_counts() {
     refused("negative", &v1(&item(&["a"], -1), 1), "has -1 bytes");
     refused("few hashes", &v1(&item(&["a"], 16_385), 1), "make 2 pieces, but there are hashes for 1");

@@ -2,6 +2,8 @@
 
 mod older;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_group::Found;
-use tidecast_metainfo::Manifest;
+use tidecast_metainfo::{Manifest, Warning};
 use tidecast_net::{Compared, Security, Summary};
 use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
 use tokio::time::Instant;
@@ -130,7 +132,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         if !with_ticket {
             open_notice(&manifest, plain, reporter);
         }
-        for warning in manifest.warnings() {
+        let place = std::path::absolute(args.to.join(OsStr::from_bytes(manifest.name_bytes())))?;
+        let in_its_place = manifest.prefix() == Some(place.as_os_str().as_bytes());
+        let told = |warning: &Warning| !(in_its_place && matches!(warning, Warning::LinksToPrefix { .. }));
+        for warning in manifest.warnings().into_iter().filter(told) {
             reporter.warning(&warning.to_string());
         }
         let select = match args.file.is_empty() {

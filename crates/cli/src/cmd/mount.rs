@@ -11,6 +11,7 @@ pub(crate) mod launch;
 mod server;
 mod view;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -139,8 +140,14 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     );
     reporter.clear();
     let manifest = home.manifest();
+    let in_its_place = manifest.as_ref().and_then(|m| m.prefix()) == Some(at.as_os_str().as_bytes());
     for warning in manifest.iter().flat_map(Manifest::warnings) {
-        if let Warning::OutsideLinks { .. } = warning {
+        let told = match warning {
+            Warning::OutsideLinks { .. } => true,
+            Warning::LinksToPrefix { .. } => !in_its_place,
+            _ => false,
+        };
+        if told {
             reporter.warning(&warning.to_string());
         }
     }

@@ -361,12 +361,16 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
         (true, true, _) => return Err(Error::Draft("only v2 can be drafted")),
     }
     let extra = raw_extra.decode(info, &tree, &layout, version)?;
+    let prefix = extra.prefix.clone().and_then(|r| info.get(r));
     let mut outside: Option<(u32, u32)> = None;
+    let mut to_prefix: Option<(u32, u32)> = None;
     for file in 0..tree.file_count() {
         let text = extra.symlink_text(file).and_then(|r| info.get(r));
         if symlink::check(&tree, &index, info, file, text)? {
-            let (first, so_far) = outside.unwrap_or((file, 0));
-            outside = Some((first, so_far + 1));
+            let own = text.zip(prefix).is_some_and(|(text, prefix)| symlink::is_below(text, prefix));
+            let counted = if own { &mut to_prefix } else { &mut outside };
+            let (first, so_far) = counted.unwrap_or((file, 0));
+            *counted = Some((first, so_far + 1));
         }
     }
     let private = keys.private.map(|at| Cursor::at(info, at).int()).transpose()?;
@@ -382,6 +386,7 @@ fn read_keys(info: &[u8], keys: Fields, drafts: bool) -> Result<Manifest, Error>
         unknown_extra: raw_extra.unknown(),
         extra,
         outside,
+        to_prefix,
         other_order: false,
         hash_v1: None,
         hash_v2: None,

@@ -108,8 +108,9 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
     let (tree, manifest) = watch(hashing, &progress, reporter).await?;
     tree.warnings.iter().for_each(|warning| reporter.warning(&warning.to_string()));
-    let outside = manifest.warnings().into_iter().filter(|w| matches!(w, Warning::OutsideLinks { .. }));
-    outside.for_each(|warning| reporter.warning(&warning.to_string()));
+    let of_links = |w: &Warning| matches!(w, Warning::OutsideLinks { .. } | Warning::LinksToPrefix { .. });
+    let of_links = manifest.warnings().into_iter().filter(of_links);
+    of_links.for_each(|warning| reporter.warning(&warning.to_string()));
     let narrowed = open_to(&mut create, &tree)?;
     let created = declare(args, ask, &create, &manifest).await?;
     let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
