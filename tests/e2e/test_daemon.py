@@ -80,6 +80,28 @@ def test_a_cache_is_handed_out_by_every_kind_of_link(host, data, tmp_path):
     host.cache("get", "nt", "--to", tmp_path / "copy", "--link", "copy", code=1)
 
 
+def test_a_link_of_a_job_before_gives_way_to_the_cache_of_this_one(host, data, tmp_path):
+    """The directory is shared or kept: the link leads to an older version, to a store of another host, or to nothing any more."""
+    job, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
+    job.mkdir()
+    host.create("nt", data)
+    host.cache("get", "nt", "--to", job)
+    (data / "part4").write_bytes(b"a new version")
+    path = pathlib.Path(host.create("nt", data)["path"])
+    for before in (None, "/var/lib/other/depot/caches/00000000000000ff/tree/nt", path.with_name("gone")):
+        if before:
+            (job / "nt").unlink()
+            (job / "nt").symlink_to(before)
+        host.cache("get", "nt", "--to", job)
+        assert (job / "nt").readlink() == path
+    elsewhere.mkdir()
+    for theirs in (elsewhere, elsewhere / "caches/00000000000000ff/nt", elsewhere / "caches/short/tree/nt"):
+        (job / "nt").unlink()
+        (job / "nt").symlink_to(theirs)
+        host.cache("get", "nt", "--to", job, code=1)
+        assert (job / "nt").readlink() == theirs, "a link of the user's own stays"
+
+
 def test_several_files_make_one_cache(host, data):
     made = host.create("some", data / "part4", data / "part5", data / "sub")
     assert sorted(p.name for p in pathlib.Path(made["path"]).iterdir()) == ["part4", "part5", "sub"]

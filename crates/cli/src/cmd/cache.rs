@@ -45,6 +45,7 @@ Examples:
 #[derive(Subcommand, Debug)]
 enum What {
     Create(create::Args),
+    #[command(alias = "list")]
     Ls(list::LsArgs),
     Show(list::ShowArgs),
     Extend(ExtendArgs),

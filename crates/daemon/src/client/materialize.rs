@@ -124,7 +124,8 @@ pub fn sees(info: &CacheInfo) -> Result<&Path, String> {
     Ok(path)
 }
 
-/// A symbolic link to the store; one that leads there already will do.
+/// A symbolic link to the store; one that leads there already will do. One that leads to another cache in a store is
+/// replaced: it was made by a job that ran before, maybe on another host that shares the directory, or for an older version.
 ///
 /// # Errors
 /// [`Error::Exists`]; what the system reports.
@@ -135,16 +136,25 @@ pub fn symlink(target: &Path, dir: &Path, name: &OsStr, force: bool) -> Result<P
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(at("create", &path)(e)),
     }
-    if root.read_link(name).is_ok_and(|there| there == target) {
+    let there = root.read_link(name).ok().map(PathBuf::from);
+    if there.as_deref() == Some(target) {
         return Ok(path);
     }
-    if !force {
+    if !force && !there.is_some_and(|there| leads_to_a_store(&there)) {
         return Err(Error::Exists(path));
     }
     let scratch = scratch_name();
     root.symlink(target, &scratch).map_err(at("create", &path))?;
     replace(&root, &scratch, name).map_err(at("replace", &path))?;
     Ok(path)
+}
+
+/// Whether a link is one of those that are made here: to what a store calls `caches/NUMBER/tree/..`, on whatever host.
+fn leads_to_a_store(target: &Path) -> bool {
+    let parts: Vec<&[u8]> = target.components().map(|part| part.as_os_str().as_bytes()).collect();
+    let is_number = |part: &[u8]| part.len() == 16 && part.iter().all(u8::is_ascii_hexdigit);
+    target.is_absolute()
+        && parts.windows(3).any(|w| matches!(w, [b"caches", number, b"tree"] if is_number(number)))
 }
 
 /// Makes files of a cache. Waits, and blocks a thread of its own with the disk.

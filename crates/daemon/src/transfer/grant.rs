@@ -93,7 +93,10 @@ impl Heard {
         let mut last = match self.last {
             Some(last) => last,
             None => match directory.nobody_to_ask(name.origin.as_deref()).await {
-                Some(why) => Failed::new(ErrorKind::Absent, format!("{name} cannot be had: {why}")),
+                Some(why) => {
+                    let what = format!("no cache {name} that you may read is here, and {why}");
+                    Failed::new(ErrorKind::Absent, what)
+                }
                 None => Failed::new(ErrorKind::Unreachable, format!("no host is known that has {name}")),
             },
         };
