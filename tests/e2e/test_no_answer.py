@@ -1,6 +1,7 @@
 """A peer that does not answer is named, with the reason, while the command waits and in its last line."""
 import contextlib
 import hashlib
+import os
 import re
 import signal
 import socket
@@ -59,11 +60,26 @@ def closing(port):
         server.wait()
 
 
+@contextlib.contextmanager
+def another(port):
+    """A process that greets in another protocol, as sshd does."""
+    address = ("127.0.0.1", port())
+    greet = f"import socket\ns = socket.create_server({address!r})\nall = []\nwhile True:\n c = s.accept()[0]\n all.append(c)\n c.send(b'SSH-2.0-x\\r\\n')"
+    server = subprocess.Popen(["python3", "-c", greet])
+    try:
+        while subprocess.run(["python3", "-c", f"import socket; socket.create_connection({address!r})"], capture_output=True).returncode:
+            pass
+        yield "%s:%d" % address, "it does not speak BitTorrent: another program listens there"
+    finally:
+        server.kill()
+        server.wait()
+
+
 def warned(proc, of: str) -> list[dict]:
     return [e for e in proc.events() if e["event"] == "warning" and e.get("peer") == of]
 
 
-@pytest.mark.parametrize("kind", [refusing, dropping, silent, closing])
+@pytest.mark.parametrize("kind", [refusing, dropping, silent, closing, another])
 @pytest.mark.parametrize("source", ["manifest", "magnet"])
 def test_a_get_says_which_address_does_not_answer_and_why(tide, port, tmp_path, kind, source):
     if source == "manifest":
@@ -285,3 +301,13 @@ def bencoded(text: bytes) -> int:
         return at + 1
     digits = text.index(b":")
     return digits + 1 + int(text[:digits])
+
+
+def test_a_worker_that_cannot_call_back_says_which_addresses_it_tried(tide, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: a network namespace needs root")
+    data = blob(tmp_path / "data", 100)
+    apart = "unshare -n sh -c 'exec {command}'"
+    failed = tide.run("bcast", data, "--to", tmp_path / "{host}/data", "--hosts", "a", "--launch", apart, "--json").exits(1)
+    [host] = failed.last("error")["hosts"]
+    assert re.search(r"cannot reach the coordinator at (\S+:\d+)", host["reason"]), host

@@ -12,7 +12,7 @@ use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, rustls};
 
 use crate::conn::establish::{Established, LIMIT, Local, Opening, Way, establish};
 use crate::cpu::Cpu;
@@ -213,10 +213,21 @@ async fn secure(
     let intake = Intake::below_tls(Booked::socket(stream, cpu), Allowance::default());
     let connecting = TlsConnector::from(config).connect(name, intake);
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
-    let stream =
-        timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| ConnError::Tls(e.to_string()))?;
+    let stream = timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| failed(&e))?;
     let node = security.proven_node(stream.get_ref().1.peer_certificates())?;
     Ok((Transport::Tls(Box::new(stream.into())), node))
+}
+
+/// Why there is no TLS, for people: what begins with no message of TLS is most likely another program.
+fn failed(error: &std::io::Error) -> ConnError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidMessage(_)) => ConnError::Tls(
+            "the peer does not speak it: another program listens there, or a seed that anyone may join"
+                .to_owned(),
+        ),
+        _ => ConnError::Tls(error.to_string()),
+    }
 }
 
 #[cfg(test)]

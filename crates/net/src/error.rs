@@ -54,6 +54,8 @@ impl ConnError {
     /// Whose fault it was, if it was the peer's.
     pub(crate) fn fault(&self) -> Option<Fault> {
         match self {
+            // Another program listens there. It is no peer yet; a seed may come in its place.
+            ConnError::Wire(tidecast_wire::Error::Protocol { .. }) => None,
             ConnError::Wire(_) | ConnError::Protocol(_) => Some(Fault::Broke),
             ConnError::Late { .. } => Some(Fault::Stalled),
             _ => None,
@@ -74,6 +76,9 @@ impl ConnError {
                 Some("connection refused: no process listens there".to_owned())
             }
             ConnError::Io(error) => Some(plain(error)),
+            ConnError::Wire(_) => {
+                Some("it does not speak BitTorrent: another program listens there".to_owned())
+            }
             other => Some(other.to_string()),
         }
     }
