@@ -318,6 +318,14 @@ def test_what_cannot_go_to_a_pipe_is_said(here, start, ssh, tmp_path):  # noqa: 
     assert (tmp_path / "out").is_symlink()
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_standard_input_is_no_source(name, here, tmp_path):
+    """Not the link, and no empty file, in its place."""
+    said = here("copy", name, tmp_path / "copy", code=2).err
+    assert "which copy does not read" in said and "write it to a file" in said
+    assert not os.path.lexists(tmp_path / "copy")
+
+
 def test_a_special_file_in_the_destination_gives_way_to_a_file_as_with_rsync(here, tmp_path):
     """Also while somebody reads the pipe or listens at the socket."""
     needs("rsync")

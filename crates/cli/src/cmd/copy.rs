@@ -262,6 +262,13 @@ impl Args {
                 return Err(anyhow!("{} is the only path: what to copy, and where to?", to[0]));
             }
         };
+        let read = |place: &&Place| stream::is_descriptor(place) && self.flags.send.follow == Follow::None;
+        if let Some(read) = from.iter().flatten().find(read) {
+            let file = if read.path() == "-" { "; for a file of this name write ./-" } else { "" };
+            return Err(anyhow!(
+                "{read} is standard input or a pipe, which copy does not read: write it to a file and copy that{file}"
+            ));
+        }
         if from.len() > 1 && to[0].path() == "-" && matches!(to[0], Place::Local(_)) {
             return Err(anyhow!(
                 "standard output (-) takes one file; for a directory of this name write ./-"

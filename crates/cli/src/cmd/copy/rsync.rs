@@ -11,7 +11,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 pub(crate) struct Rsync;
 
 /// What is done anyway, or has no meaning here.
-const DONE: [(&str, Option<char>); 26] = [
+const DONE: [(&str, Option<char>); 28] = [
+    ("msgs2stderr", None),
+    ("no-msgs2stderr", None),
     ("i-r", None),
     ("no-i-r", None),
     ("no-W", None),
@@ -44,7 +46,9 @@ const DONE: [(&str, Option<char>); 26] = [
 const HUMAN: &str = "human-readable";
 
 /// The same with a value.
-const DONE_VALUED: [&str; 10] = [
+const DONE_VALUED: [&str; 12] = [
+    "zc",
+    "zl",
     "stderr",
     "compress-level",
     "compress-choice",

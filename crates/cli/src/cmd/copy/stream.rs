@@ -34,6 +34,17 @@ pub(super) fn end<'a>(job: &'a Job<'_>) -> Option<&'a Path> {
     (fits && (is_dash || is_file && (is_stdout(to) || is_stream(to)))).then_some(to)
 }
 
+/// Whether a source is standard input or another descriptor of this process. A copy reads names in directories, which a
+/// reader that fell behind reads again: of these it would copy the link, which leads nowhere afterwards.
+pub(super) fn is_descriptor(from: &Place) -> bool {
+    let Place::Local(path) = from else { return false };
+    let path = Path::new(path);
+    let below = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
+    path.as_os_str() == "-"
+        || path == Path::new("/dev/stdin")
+        || below.iter().any(|dir| path.parent() == Some(Path::new(dir)))
+}
+
 /// Copies, and tells of it.
 pub(super) fn run(
     to: &Path,
