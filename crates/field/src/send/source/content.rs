@@ -53,6 +53,25 @@ pub(super) fn of(path: &Path) -> Content {
     Content::Else
 }
 
+/// What a file is that people take for a field and that has to be changed first; what to do.
+pub(super) fn foreign(path: &Path) -> Option<&'static str> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut head = [0; 6];
+    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0)).ok()?;
+    match head.get(..read)? {
+        [0x1f, 0x8b, ..] => Some("it is packed by gzip: unpack it first (gunzip -k)"),
+        [b'B', b'Z', b'h', ..] => Some("it is packed by bzip2: unpack it first (bunzip2 -k)"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("it is packed by xz: unpack it first (unxz -k)"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it is packed by zstd: unpack it first (unzstd)"),
+        [b'G', b'R', b'I', b'B', ..] => {
+            Some("it is GRIB, which is not read here: make it NetCDF first (cdo -f nc copy, grib_to_netcdf)")
+        }
+        _ => None,
+    }
+}
+
 /// Whether XML is of VTK's kinds: other XML is no field.
 fn is_vtk(file: &File) -> bool {
     let mut head = [0; XML];
@@ -87,6 +106,17 @@ mod tests {
         ] {
             std::fs::write(&path, &bytes).unwrap();
             assert_eq!(of(&path), content, "{bytes:?}");
+            assert_eq!(foreign(&path), None, "{bytes:?}");
+        }
+        for (bytes, word) in [
+            (&b"\x1f\x8b\x08\0"[..], "gunzip"),
+            (b"BZh91AY", "bunzip2"),
+            (b"\xfd7zXZ\0\0", "unxz"),
+            (b"\x28\xb5\x2f\xfd\0", "unzstd"),
+            (b"GRIB\0\0\0\x02", "NetCDF"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(foreign(&path).unwrap().contains(word), "{word}");
         }
         assert_eq!(of(dir.path()), Content::Else);
         std::fs::write(dir.path().join(".zgroup"), "{}").unwrap();

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::content;
 use super::convert::convert;
 use super::{Kind, NpyHeader, Source, SourceError, Step, Wait, check, npy};
 use crate::geometry::Shape;
@@ -39,8 +40,11 @@ pub(super) fn raw(names: &[String], shape: Option<Shape>) -> Result<Box<dyn Sour
         let what = "it is a directory: name the files in it (a Zarr array is one whose name ends with .zarr)";
         return Err(SourceError::wrong(folder, what));
     }
-    let shape =
-        shape.ok_or_else(|| SourceError::wrong(first, "raw values need their shape: --shape X,Y,Z"))?;
+    let shape = shape.ok_or_else(|| {
+        // Told its shape, a file is raw values whatever its first bytes are.
+        let what = content::foreign(Path::new(first));
+        SourceError::wrong(first, what.unwrap_or("raw values need their shape: --shape X,Y,Z"))
+    })?;
     let step = shape.values() * 4;
     let mut parts = Vec::new();
     for path in names.iter().map(PathBuf::from) {
