@@ -173,7 +173,7 @@ def test_every_exception_is_still_needed(contained, monkeypatch):
 
 
 @pytest.mark.parametrize("cargo, rustc", [("1.65.0", "1.63.0"), ("1.96.0", "1.63.0"), ("1.9.0", "1.96.0"), (None, "1.96.0")])
-@pytest.mark.parametrize("what", [[], ["demo"]])
+@pytest.mark.parametrize("what", [[], ["demo"], ["programs"]])
 def test_setup_rejects_an_old_toolchain_before_it_installs_anything(tmp_path, cargo, rustc, what):
     programs, ran = tmp_path / "bin", tmp_path / "ran"
     programs.mkdir()
