@@ -428,6 +428,27 @@ def test_a_recording_is_a_zarr_array_and_a_series(recv, tmp_path):
     assert not list(directory.rglob("*.part"))
 
 
+def test_steps_wait_while_the_disk_is_busy(recv, tmp_path):
+    directory = tmp_path / "run"
+    directory.mkdir()
+    # Whoever opens it to write waits until somebody reads.
+    os.mkfifo(directory / "steps.jsonl")
+    here = recv("--streams", 2, "--record", directory)
+    sender = Sender(here.ports, SHAPE, here.key).begin()
+    volumes = [field(SHAPE, seed) for seed in range(6)]
+    for batch, values in enumerate(volumes):
+        sender.send(values, batch)
+        here.until("the step is whole", lambda: here.proc.out.count('"event":"step"') == batch + 1)  # noqa: B023
+    assert not (directory / "c").exists()
+    reader = os.open(directory / "steps.jsonl", os.O_RDONLY)
+    try:
+        done = here.stop()
+    finally:
+        os.close(reader)
+    assert (done["recorded"], done["skipped"]) == (6, 0)
+    np.testing.assert_array_equal(zarr.open_array(directory, mode="r")[:], np.stack(volumes))
+
+
 def test_a_full_disk_ends_the_recording_and_nothing_else(recv, tmp_path):
     if os.geteuid():
         pytest.skip("SKIPPED: to mount a small disk needs root")

@@ -152,7 +152,7 @@ impl Hub {
         }
     }
 
-    /// Has a step recorded, if the recorder is done with the one before.
+    /// Has a step recorded, if the recorder is not too far behind.
     pub(super) fn record(&self, run: &Run, closed: &Closed) {
         let Some(recorder) = &self.recorder else { return };
         let slabs = run.ranks.iter().map(crate::geometry::Ranks::slab);

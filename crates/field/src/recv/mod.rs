@@ -213,7 +213,7 @@ impl Receiver {
         let (told, events) = bounded(EVENTS);
         let (kick, kicked) = bounded(1);
         let (jobs, blocks) = bounded(fec::WAITING);
-        let (recorder, takes) = bounded(1);
+        let (recorder, takes) = bounded(record::COPYING);
         let recorder = options.record.is_some().then_some(recorder);
         let hub = Arc::new(Hub::new(options, name, told, kick, jobs, recorder));
         hub.begin_foreign()?;

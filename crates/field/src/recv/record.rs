@@ -1,14 +1,18 @@
 //! Recording: every step that readers see, as a chunk of a Zarr v3 array, which ParaView finds by `series.xdmf` and xarray by `series.zarr`. What has
 //! not come is NaN there, whatever readers see.
 //!
-//! A step is copied out of the volume before it is written, so that a slow disk costs steps of the recording and nothing else.
+//! A step is copied out of the volume before it is written, so that a disk that is busy for a moment costs nothing, and one that is too slow
+//! costs steps of the recording and nothing else.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::{Value, json};
 
 use super::close::Closed;
@@ -24,6 +28,12 @@ const SERIES: Duration = Duration::from_secs(1);
 const GROUP: &str = "series.zarr";
 const FIELD: &str = "field";
 
+/// Steps that wait to be copied: those that a volume may still have.
+pub(super) const COPYING: usize = 8;
+
+/// Bytes of steps that wait to be written, at most; one step waits in any case.
+const WAITING: usize = 256 << 20;
+
 /// Numbers in a chunk of a coordinate: chunks of one length, so that who reads while it grows finds a chunk as long as it was said to be.
 const NUMBERS: usize = 4096;
 
@@ -38,6 +48,12 @@ pub(super) struct Take {
     /// The planes that are here: first, and behind the last.
     pub(super) planes: (u32, u32),
     pub(super) title: String,
+}
+
+impl Take {
+    fn bytes(&self) -> usize {
+        (self.planes.1 - self.planes.0) as usize * self.shape.plane() as usize * VALUE
+    }
 }
 
 /// Makes sure that steps can be recorded here: before the first one comes, when somebody still looks.
@@ -75,21 +91,45 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
     }
 }
 
-/// The thread that records, until the receiver ends or the disk fails.
-pub(super) fn work(hub: &Hub, dir: &Path, takes: &crossbeam_channel::Receiver<Take>) {
-    let mut recording: Option<Recording> = None;
-    let mut buffer = Vec::new();
-    while let Some(take) = next(hub, takes) {
-        if !copy(&take, &mut buffer) {
-            hub.skipped.add(1);
-            continue;
+/// Records until the receiver ends or the disk fails: steps are copied here, and written by a thread of its own.
+pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
+    let (held, (copied, waiting), (used, emptied)) = (AtomicUsize::new(0), unbounded(), unbounded());
+    std::thread::scope(|threads| {
+        threads.spawn(|| write(hub, dir, &waiting, (&held, used)));
+        while let Some(take) = next(hub, takes) {
+            let waits = held.load(Relaxed);
+            let room = waits == 0 || waits + take.bytes() <= WAITING;
+            let mut buffer: Vec<u8> = emptied.try_recv().unwrap_or_default();
+            if !room || !copy(&take, &mut buffer) {
+                hub.skipped.add(1);
+                continue;
+            }
+            held.fetch_add(buffer.len(), Relaxed);
+            if copied.send((take, buffer)).is_err() {
+                break;
+            }
         }
+        drop(copied);
+    });
+}
+
+/// Writes what was copied, until there is no more or the disk fails.
+fn write(
+    hub: &Hub,
+    dir: &Path,
+    waiting: &Receiver<(Take, Vec<u8>)>,
+    (held, used): (&AtomicUsize, Sender<Vec<u8>>),
+) {
+    let mut recording: Option<Recording> = None;
+    for (take, buffer) in waiting {
         let done = match &mut recording {
             Some(recording) => recording.add(&take, &buffer),
             None => {
                 Recording::open(dir, &take).and_then(|opened| recording.insert(opened).add(&take, &buffer))
             }
         };
+        held.fetch_sub(buffer.len(), Relaxed);
+        let _ = used.send(buffer);
         match done {
             Ok(()) => hub.recorded.add(1),
             Err(error) => {
@@ -107,11 +147,11 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &crossbeam_channel::Receiver<Ta
 }
 
 /// The next step; `None` when the receiver has ended and all is taken.
-fn next(hub: &Hub, takes: &crossbeam_channel::Receiver<Take>) -> Option<Take> {
+fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
     loop {
         match takes.recv_timeout(Duration::from_millis(100)) {
             Ok(take) => return Some(take),
-            Err(_) if hub.stop.load(std::sync::atomic::Ordering::Relaxed) => return takes.try_recv().ok(),
+            Err(_) if hub.stop.load(Relaxed) => return takes.try_recv().ok(),
             Err(_) => {}
         }
     }
@@ -122,7 +162,7 @@ fn next(hub: &Hub, takes: &crossbeam_channel::Receiver<Take>) -> Option<Take> {
 fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
     let (shared, closed) = (&take.area.shared, &take.closed);
     let plane = take.shape.plane() as usize;
-    buffer.resize((take.planes.1 - take.planes.0) as usize * plane * VALUE, 0);
+    buffer.resize(take.bytes(), 0);
     if shared.sequence(closed.volume) != closed.sequence {
         return false;
     }
