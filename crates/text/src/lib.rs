@@ -6,10 +6,12 @@ mod escape;
 mod host;
 pub mod hostlist;
 mod percent;
+mod quantity;
 mod shell;
 pub mod units;
 
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
 pub use percent::{percent_decode, percent_encode};
+pub use quantity::{Rate, Size, Span, bytes_per_second, count};
 pub use shell::{UnclosedQuote, quote, quote_program, split};
