@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use crate::Peer;
 
+path_field!(manifest, manifest_base64, "The manifest's file.");
+
 /// What is being done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -100,9 +102,10 @@ pub struct Connected {
 }
 
 /// One of several manifests that one process serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OneSwarm {
     /// The manifest's file.
+    #[serde(flatten, serialize_with = "manifest::serialize")]
     pub manifest: PathBuf,
     /// What it describes.
     pub name: String,

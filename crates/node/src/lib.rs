@@ -34,12 +34,16 @@ pub use notice::about_peer;
 pub use options::{Policy, SslFiles, SwarmOptions};
 pub use rates::Rates;
 pub use running::{Part, Running};
-pub use source::{Origin, Source, unanswered};
+pub use source::{Origin, Source, read_ticket, unanswered};
 pub use stop::{Stop, Stopper};
 pub use tell::{Said, Tell, Teller};
+pub use tidecast_discovery::Found;
 pub use totals::{connected, efficiency, progress, totals};
 
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Below the state directory: what was put where, by [`tidecast_store::Replace::records`].
+pub const RECORDS: &str = "delivered";
 
 /// A stranger's text without what could move the cursor or change colours.
 #[must_use]

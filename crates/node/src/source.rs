@@ -48,7 +48,10 @@ pub struct Origin {
 }
 
 /// A ticket, which may be broken over lines; or in the first line, where others follow.
-pub(crate) fn ticket(text: &str) -> Result<Ticket, Error> {
+///
+/// # Errors
+/// A usage error: it is none, or damaged.
+pub fn read_ticket(text: &str) -> Result<Ticket, Error> {
     let first = || text.trim_start().lines().next().and_then(|line| line.parse::<Ticket>().ok());
     text.parse::<Ticket>().or_else(|error| first().ok_or(error)).map_err(Error::usage)
 }
@@ -67,7 +70,7 @@ impl FromStr for Source {
             let bad = |error| Error::usage(error).context("the magnet link cannot be used");
             return Ok(Self::Magnet(Box::new(magnet.map_err(bad)?)));
         }
-        Ok(Self::Ticket(Box::new(ticket(text)?)))
+        Ok(Self::Ticket(Box::new(read_ticket(text)?)))
     }
 }
 
@@ -321,5 +324,23 @@ pub fn unanswered(told: &[SocketAddr]) -> String {
         [] => String::new(),
         [first] => format!(" (peer {first} has not answered)"),
         [first, more @ ..] => format!(" (peer {first} and {} more have not answered)", more.len()),
+    }
+}
+
+impl From<Ticket> for Source {
+    fn from(ticket: Ticket) -> Self {
+        Self::Ticket(Box::new(ticket))
+    }
+}
+
+impl From<Magnet> for Source {
+    fn from(magnet: Magnet) -> Self {
+        Self::Magnet(Box::new(magnet))
+    }
+}
+
+impl From<Manifest> for Source {
+    fn from(manifest: Manifest) -> Self {
+        Self::File(Box::new(manifest))
     }
 }

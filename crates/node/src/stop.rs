@@ -39,3 +39,9 @@ impl Stopper {
         self.0.send_replace(true);
     }
 }
+
+impl From<watch::Receiver<bool>> for Stop {
+    fn from(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
+    }
+}

@@ -1,0 +1,157 @@
+//! `docs/events.md` is what the types say. `TIDECAST_BLESS=1` writes it again.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+use tidecast_event::{Failed, Progress, Resumed, Warning, get, publish, revoke, seed, verify};
+
+const HEAD: &str = "\
+# Events
+
+What operations of Tidecast say while they run and how they end. With `--json` the program prints each as one JSON object on
+a line of standard output; field `event` has its name. The Rust API (crate `tidecast`) gives the same as types.
+
+This file is generated from the types (`crates/event`): `TIDECAST_BLESS=1 cargo test -p tidecast-event`. The commands that are
+not here describe their events in `--help`.
+
+The first event is `started`; only warnings of peers that do not answer come before it. The last is `done` or `error`. Between
+them come `progress` (`check` while data that is there already is hashed), `warning` and `resumed`.
+
+A path is a string. One whose bytes are not UTF-8 has U+FFFD in their place, and a field `..._base64` beside it has the bytes.
+Sizes are bytes, rates bytes per second, times seconds. A field that is *optional* is left out where it has no meaning.
+
+";
+
+/// The schema of what is written, with nothing left to look up.
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    settings.for_serialize().into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// Without the alternative null.
+fn some(schema: &Value) -> &Value {
+    let several = schema.get("anyOf").and_then(Value::as_array);
+    several.and_then(|all| all.iter().find(|one| one["type"] != "null")).unwrap_or(schema)
+}
+
+fn constants(schema: &Value) -> Vec<String> {
+    let one = |value: &Value| value["const"].as_str().map(|name| format!("`{name}`"));
+    schema["oneOf"].as_array().into_iter().flatten().filter_map(one).collect()
+}
+
+fn type_of(schema: &Value) -> String {
+    let names: Vec<&str> = match &some(schema)["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let mut text = match (&some(schema)["items"], constants(some(schema))) {
+        (items @ Value::Object(_), _) => format!("array of {}", type_of(items)),
+        (_, constants) if !constants.is_empty() => constants.join(", "),
+        _ => names.join(" or "),
+    };
+    if some(schema) != schema {
+        text.push_str(" or null");
+    }
+    text
+}
+
+fn rows(schema: &Value, before: &str, out: &mut String) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let empty = Map::new();
+    for (name, field) in schema["properties"].as_object().unwrap_or(&empty) {
+        let meaning = field["description"].as_str().or(some(field)["description"].as_str());
+        let meaning = meaning.unwrap_or_else(|| panic!("{before}{name} says nothing")).replace('\n', " ");
+        let kind = match (required.contains(&Value::from(name.as_str())), type_of(field)) {
+            (true, kind) => kind,
+            // It is left out then.
+            (false, kind) => format!("{}, optional", kind.trim_end_matches(" or null")),
+        };
+        writeln!(out, "| `{before}{name}` | {kind} | {meaning} |").unwrap();
+        rows(some(field), &format!("{before}{name}."), out);
+        rows(&some(field)["items"], &format!("{before}{name}[]."), out);
+    }
+}
+
+fn event<T: JsonSchema>(level: &str, name: &str, out: &mut String) {
+    let schema = schema::<T>();
+    let what = schema["description"].as_str().unwrap().replace('\n', " ");
+    writeln!(out, "{level} `{name}`\n\n{what}\n\n| field | type | meaning |\n|---|---|---|").unwrap();
+    rows(&schema, "", out);
+    out.push('\n');
+}
+
+fn command<S: JsonSchema, D: JsonSchema>(name: &str, out: &mut String) {
+    writeln!(out, "## {name}\n").unwrap();
+    event::<S>("###", "started", out);
+    event::<D>("###", "done", out);
+}
+
+fn document() -> String {
+    let mut out = HEAD.to_owned();
+    out.push_str("## All commands\n\n");
+    event::<Progress>("###", "progress`, `check", &mut out);
+    event::<Warning>("###", "warning", &mut out);
+    event::<Resumed>("###", "resumed", &mut out);
+    event::<Failed>("###", "error", &mut out);
+    out.push_str("The fields of `done`, as far as the work came, follow those of `error`.\n\n");
+    command::<get::Started, get::Done>("`get`", &mut out);
+    command::<seed::Started, seed::Done>("`seed` of one manifest, `share`", &mut out);
+    command::<seed::Started, seed::ManyDone>("`seed` of several manifests", &mut out);
+    command::<publish::Started, publish::Done>("`publish`", &mut out);
+    command::<verify::Started, verify::Done>("`verify`", &mut out);
+    out.push_str("## `revoke`\n\n");
+    event::<revoke::Done>("###", "done", &mut out);
+    format!("{}\n", out.trim_end())
+}
+
+#[test]
+fn the_document_is_what_the_types_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md");
+    let text = document();
+    if std::env::var_os("TIDECAST_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == text, "docs/events.md is out of date: TIDECAST_BLESS=1 cargo test -p tidecast-event");
+}
+
+#[test]
+fn events_are_the_lines_of_the_program() {
+    let progress = Progress { seconds: 1.5, bytes: 3, total: 5, ..Progress::default() };
+    let started = verify::Started { command: "verify", manifest: "m".into(), path: "p".into() };
+    let line = |event: verify::Event| serde_json::to_string(&event).unwrap();
+    assert_eq!(
+        line(verify::Event::Started(started)),
+        r#"{"event":"started","command":"verify","manifest":"m","path":"p"}"#
+    );
+    assert_eq!(
+        line(verify::Event::Check(progress)),
+        r#"{"event":"check","seconds":1.5,"stage":"check","bytes":3,"total":5,"pieces":0,"pieces_total":0,"rate":0}"#
+    );
+    assert_eq!(
+        line(verify::Event::Warning(Warning::unanswered("h:1", "refused"))),
+        r#"{"event":"warning","message":"peer h:1: refused","peer":"h:1","reason":"refused"}"#
+    );
+    let failed = Failed { code: 3, kind: "cut off", message: "m".into(), seconds: 0.25 };
+    assert_eq!(
+        line(verify::Event::Error(failed)),
+        r#"{"event":"error","code":3,"kind":"cut off","message":"m","seconds":0.25}"#
+    );
+}
+
+#[test]
+fn a_path_that_is_no_utf8_has_its_bytes_beside_it() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bad = std::ffi::OsStr::from_bytes(b"a\xff");
+    let started = publish::Started { command: "publish", path: bad.into() };
+    let text = serde_json::to_string(&started).unwrap();
+    assert_eq!(text, "{\"command\":\"publish\",\"path\":\"a\u{fffd}\",\"path_base64\":\"Yf8=\"}");
+    let done = verify::Done { left_out: vec!["b".into(), bad.into()], ..Default::default() };
+    let value = serde_json::to_value(&done).unwrap();
+    assert_eq!(value["left_out_base64"], serde_json::json!([null, "Yf8="]));
+}

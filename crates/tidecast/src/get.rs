@@ -1,0 +1,272 @@
+//! `get`: fetches what was published, and serves others meanwhile.
+
+mod deadline;
+mod finish;
+mod older;
+mod select;
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_event::get::{Done, Started};
+use tidecast_event::{Context as _, Error, Fault as _, Phase, Stage};
+use tidecast_metainfo::{Manifest, Warning};
+use tidecast_net::{Compared, Security};
+use tidecast_node::{
+    Choices, Origin, Part, RECORDS, Running, Source, SwarmOptions, Teller, right, totals, unanswered,
+};
+use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
+use tidecast_text::Span;
+use tokio::time::Instant;
+
+use self::deadline::Deadline;
+use crate::operation::{Operation, Work, start};
+use crate::{begun, state};
+
+/// What [`get`] runs as.
+pub type Get = Operation<Started, Done>;
+type Doing = Work<Started, Done>;
+
+/// How to fetch; the default fetches all, and ends when it is there.
+#[derive(Debug, Clone, Default)]
+pub struct GetOptions {
+    /// Fetch only files that match: a name at any depth, or a path if it has a `/`. Default: all, or those that a magnet link
+    /// selects.
+    pub files: Vec<String>,
+    /// Go on serving others for so long when all is there.
+    pub seed_for: Option<Duration>,
+    /// Give up when not all is there after so long ([`Kind::Cut`](crate::Kind::Cut)).
+    pub timeout: Option<Duration>,
+    /// How hard to hold on to what has arrived.
+    pub durability: Durability,
+    /// Replace what stands there though it is no former version by this node's own record.
+    pub force: bool,
+    /// Remove from the tree what was delivered there and is not published any more; with `force` all that was not published.
+    pub delete: bool,
+    /// Older versions that lie here, directories or files: what they have is not fetched.
+    pub base: Vec<PathBuf>,
+    /// How to take part in the swarm.
+    pub swarm: SwarmOptions,
+    /// Where this node keeps its key and records. Default: [`default_state_dir`](crate::default_state_dir).
+    pub state_dir: Option<PathBuf>,
+    /// Threads to work with. Default: one for each core.
+    pub threads: Option<usize>,
+}
+
+/// Fetches what `source` leads to into the directory `to`, and serves others meanwhile.
+///
+/// It appears below `to` under its own name, whole and verified, or not at all. What is interrupted goes on where it was
+/// when the same is called again.
+///
+/// ```
+/// use tidecast::{GetOptions, ShareOptions, Source, SwarmOptions, get, share};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let (data, to) = (dir.path().join("data"), dir.path().join("to"));
+/// # std::fs::write(&data, "the same bytes")?;
+/// # let state_dir = Some(dir.path().join("state"));
+/// let swarm = SwarmOptions::loopback();
+/// let options = ShareOptions { swarm: swarm.clone(), state_dir: state_dir.clone(), ..Default::default() };
+/// let sharing = share(&data, options);
+/// let ticket = sharing.ready_blocking()?.ticket.unwrap_or_default();
+///
+/// let options = GetOptions { swarm, state_dir, ..Default::default() };
+/// let done = get(Source::read(&ticket)?, &to, options).wait_blocking()?;
+/// assert_eq!(std::fs::read(done.path)?, b"the same bytes");
+/// assert_eq!(done.totals.received, 14);
+/// # Ok(())
+/// # }
+/// ```
+pub fn get(source: impl Into<Source>, to: impl AsRef<Path>, options: GetOptions) -> Get {
+    let (source, to) = (source.into(), to.as_ref().to_owned());
+    start(options.threads.unwrap_or(0), async move |work| run(source, &to, &options, work).await)
+}
+
+async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> Result<Done, Error> {
+    let choices = Choices::new(&options.swarm)?;
+    let bases = open_bases(&options.base).map_err(Error::usage)?;
+    let state_dir = state::own(options.state_dir.as_deref())?;
+    let (deadline, teller) = (Deadline::new(options.timeout), Teller::new(work));
+    let asking = right::of_source(&source, &state_dir)?;
+    let by_ticket = match source.private_ticket() {
+        Some(ticket) => Some([right::holder(ticket, &state_dir)?, right::holder(ticket, &state_dir)?]),
+        None => None,
+    };
+    let (numbers, plain) = (source.selected().to_vec(), choices.plain || source.is_plain());
+    let found = source.manifest(&choices, Arc::new(asking), options.timeout, &work.stop, &teller);
+    let Origin { manifest, peers, finders } = found.await?;
+    let with_ticket = by_ticket.is_some();
+    let [security, asking] = match by_ticket {
+        Some(rights) => rights,
+        None => {
+            let right = || right::of_manifest(&manifest, choices.ssl.as_ref(), plain, &state_dir);
+            [right()?, right()?]
+        }
+    };
+    warn(&manifest, to, &teller)?;
+    let select = match options.files.is_empty() {
+        true => select::by_number(&manifest, &numbers)?,
+        false => select::select(&manifest, &options.files)?,
+    };
+    let manifest = Arc::new(manifest);
+    let comparing =
+        older::compared(&manifest, &select, (bases.clone(), to), (&peers, asking), &choices, &teller);
+    let compared = tokio::select! {
+        compared = comparing => compared,
+        () = deadline.wait() => Compared { bases, received: 0 },
+        () = work.stop.wait() => return Err(Error::cut("interrupted; the same command goes on from here")),
+    };
+    let (bases, beforehand) = (compared.bases, compared.received);
+    let replace =
+        Replace { force: options.force, delete: options.delete, records: Some(state_dir.join(RECORDS)) };
+    let download =
+        DownloadOptions { select, durability: options.durability, replace, bases, ..Default::default() };
+    let opened = open(manifest, to, download).await?;
+    let mut running = begin(opened, security, (peers, finders), &choices, &teller, |running| {
+        let open = !with_ticket && right::is_open(&running.manifest, plain);
+        work.started(begun("get", running, None, open));
+    })
+    .await?;
+    let got = match fetch(&mut running, deadline, work, &teller).await {
+        Ok(()) => finish::finish(&running, deadline, &work.stop, &teller).await,
+        Err(error) => Err(error),
+    };
+    let got = match got {
+        Ok(got) => got,
+        Err(error) => return Err(give_up(error, running).await),
+    };
+    let seconds = work.seconds();
+    serve_on(&mut running, options.seed_for, work, &teller).await;
+    let mut summary = running.stop().await?;
+    summary.progress.received_bytes += beforehand;
+    Ok(finish::done(got, &summary, &choices, (seconds, work.seconds())))
+}
+
+/// Tells what is odd about the manifest. Links to the place that the tree was built for lead right where it comes to lie
+/// there.
+fn warn(manifest: &Manifest, to: &Path, teller: &Teller<'_>) -> Result<(), Error> {
+    let place = std::path::absolute(to.join(OsStr::from_bytes(manifest.name_bytes()))).fault()?;
+    let in_its_place = manifest.prefix() == Some(place.as_os_str().as_bytes());
+    let told = |warning: &Warning| !(in_its_place && matches!(warning, Warning::LinksToPrefix { .. }));
+    let told = manifest.warnings().into_iter().filter(told);
+    told.for_each(|warning| teller.warning(warning.to_string()));
+    Ok(())
+}
+
+/// Looks at what is there already; that may take a while on a slow disk.
+async fn open(manifest: Arc<Manifest>, to: &Path, options: DownloadOptions) -> Result<Opened, Error> {
+    let to = to.to_owned();
+    let open = tokio::task::spawn_blocking(move || Store::download(manifest, &to, &options)).await;
+    open.context("a thread of Tidecast failed")?.fault()
+}
+
+type Finding = (tidecast_node::Finders, tokio::sync::mpsc::Receiver<tidecast_node::Found>);
+
+/// Joins the swarm.
+async fn begin(
+    opened: Opened,
+    security: Security,
+    (peers, finders): (Vec<Vec<SocketAddr>>, Option<Finding>),
+    choices: &Choices,
+    teller: &Teller<'_>,
+    started: impl FnOnce(&Running),
+) -> Result<Running, Error> {
+    let mut running = Running::start(opened, security, choices, Part::Get)?;
+    started(&running);
+    running.told = peers.iter().flatten().copied().collect();
+    for peer in peers {
+        running.swarm.add_peer(peer, true).await;
+    }
+    running.go_on_finding(finders, choices, teller).await;
+    Ok(running)
+}
+
+/// Until all is there and verified.
+async fn fetch(
+    running: &mut Running,
+    deadline: Deadline,
+    work: &Doing,
+    teller: &Teller<'_>,
+) -> Result<(), Error> {
+    let mut progress = running.swarm.progress();
+    let mut late = std::pin::pin!(deadline.wait());
+    loop {
+        tokio::select! {
+            complete = progress.wait_for(|p| p.complete) => {
+                let now = complete.context("the swarm ended by itself")?.clone();
+                work.progress(tidecast_node::progress(Stage::Get, &now));
+                return Ok(());
+            }
+            notice = running.notice() => {
+                if let Some(error) = running.tell(notice, teller) {
+                    return Err(Error::fault(error.to_string()));
+                }
+            }
+            () = work.stop.wait() => {
+                let hint = hint(running, teller);
+                return Err(Error::cut(format!("interrupted; the same command goes on from here{hint}")));
+            }
+            () = &mut late => {
+                let (seconds, hint) = (Span(deadline.after), hint(running, teller));
+                let text = format!("not all is there after {seconds}; the same command goes on from here{hint}");
+                return Err(Error::cut(text));
+            }
+            () = tokio::time::sleep(Duration::from_millis(50)) => {
+                running.look(Stage::Get).into_iter().for_each(|now| work.progress(now));
+                running.tell_troubles(teller);
+            }
+        }
+    }
+}
+
+/// Why it may have taken too long.
+fn hint(running: &Running, teller: &Teller<'_>) -> String {
+    let now = running.swarm.progress().borrow().clone();
+    if let Some(why) = running.withdrawn().map(str::to_owned).or_else(|| teller.why()) {
+        return format!(" ({why})");
+    }
+    let hint = match (now.peers, now.received_bytes) {
+        (0, 0) if !running.told.is_empty() => return unanswered(&running.told),
+        (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
+        (0, _) => " (no peer is left)",
+        _ => "",
+    };
+    hint.to_owned()
+}
+
+/// Serves others for a while; to be stopped ends that, and all is well.
+async fn serve_on(running: &mut Running, seed_for: Option<Duration>, work: &Doing, teller: &Teller<'_>) {
+    let Some(time) = seed_for.filter(|time| !time.is_zero()) else { return };
+    teller.phase(Phase::ServingFor(time));
+    let end = Instant::now() + time;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => return,
+            () = work.stop.wait() => return,
+            notice = running.notice() => {
+                if let Some(error) = running.tell(notice, teller) {
+                    running.warn(error.to_string(), teller);
+                }
+            }
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                running.look(Stage::Seed).into_iter().for_each(|now| work.progress(now));
+            }
+        }
+    }
+}
+
+/// Ends a swarm that did not reach its goal, and adds what it did reach.
+async fn give_up(error: Error, running: Running) -> Error {
+    let store = running.swarm.store().clone();
+    let stopped = running.stop().await;
+    store.abandon();
+    match stopped {
+        Ok(summary) => error.with(totals(&summary).into()),
+        Err(_) => error,
+    }
+}

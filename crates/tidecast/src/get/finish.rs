@@ -1,0 +1,85 @@
+//! From all pieces to the final names, and what is said of it.
+
+use std::time::Duration;
+
+use tidecast_event::get::{Action, Done};
+use tidecast_event::{Context as _, Error, Fault as _};
+use tidecast_net::Summary;
+use tidecast_node::{Choices, Running, Stop, Teller, efficiency, totals};
+use tidecast_store::Summary as Placed;
+use tidecast_text::Span;
+
+use super::deadline::Deadline;
+
+/// A wait for another process is told of when it takes longer.
+const WAIT_UNSAID: Duration = Duration::from_secs(2);
+
+/// Restores metadata and gives everything its final name.
+///
+/// Another process that writes to the same destination is waited for, until the user or the deadline ends that. What is
+/// being put into place is not cut off.
+pub(super) async fn finish(
+    running: &Running,
+    deadline: Deadline,
+    stop: &Stop,
+    teller: &Teller<'_>,
+) -> Result<Placed, Error> {
+    let store = running.swarm.store().clone();
+    let finishing = store.clone();
+    let mut finishing = tokio::task::spawn_blocking(move || finishing.finish());
+    let (mut unsaid, mut cut) = (true, None);
+    let done = loop {
+        tokio::select! {
+            done = &mut finishing => break done.context("a thread of Tidecast failed")?,
+            () = stop.wait(), if cut.is_none() => {
+                cut = Some("interrupted".to_owned());
+                store.stop_waiting();
+            }
+            () = deadline.wait(), if cut.is_none() => {
+                cut = Some(format!("not in place after {}", Span(deadline.after)));
+                store.stop_waiting();
+            }
+            () = tokio::time::sleep(WAIT_UNSAID), if unsaid => {
+                if let Some(lock) = store.waits_for() {
+                    let (to, lock) = (store.path(), lock.display().to_string());
+                    let to = to.display();
+                    teller.warning(format!("another tidecast writes to {to}; waiting for its lock {lock}"));
+                    unsaid = false;
+                }
+            }
+        }
+    };
+    let done = match (done, cut) {
+        (Err(error @ tidecast_store::Error::Waited { .. }), Some(cut)) => {
+            return Err(Error::cut(format!("{cut}: {error}")));
+        }
+        (done, _) => done.fault()?,
+    };
+    done.warnings.iter().for_each(|warning| teller.warning(warning));
+    Ok(done)
+}
+
+/// What was done: in place after `seconds`, at the end after `total`.
+pub(super) fn done(got: Placed, summary: &Summary, choices: &Choices, (seconds, total): (f64, f64)) -> Done {
+    let unchanged = got.kept == got.files && got.deleted == 0;
+    let action = match (got.fresh, unchanged) {
+        (true, _) => Action::Delivered,
+        (_, true) => Action::Unchanged,
+        _ => Action::Replaced,
+    };
+    Done {
+        seconds: total,
+        totals: totals(summary),
+        path: got.path,
+        files: got.files,
+        action,
+        files_kept: got.kept,
+        files_replaced: got.replaced,
+        files_stale: got.stale,
+        files_foreign: got.foreign,
+        files_deleted: got.deleted,
+        get_seconds: seconds,
+        efficiency: efficiency(summary, choices, seconds),
+        file_bytes: got.bytes,
+    }
+}

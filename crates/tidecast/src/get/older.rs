@@ -1,0 +1,48 @@
+//! Older versions that lie here: those that the user names, and what stands at the destination.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidecast_event::Phase;
+use tidecast_metainfo::Manifest;
+use tidecast_net::{Compare, Compared, Security, compare, local_addresses};
+use tidecast_node::{Choices, Teller};
+use tidecast_store::{Base, Select};
+
+/// What they have of the data, as a peer says that knows it.
+pub(super) async fn compared(
+    manifest: &Arc<Manifest>,
+    select: &Select,
+    (mut bases, to): (Vec<Base>, &Path),
+    (peers, security): (&[Vec<SocketAddr>], Security),
+    choices: &Choices,
+    teller: &Teller<'_>,
+) -> Compared {
+    // It is judged later whether that may be replaced.
+    bases.extend(Base::open(&to.join(OsStr::from_bytes(manifest.name_bytes()))).ok());
+    if bases.is_empty() || peers.is_empty() {
+        return Compared { bases, received: 0 };
+    }
+    teller.phase(Phase::Comparing);
+    let files = match select {
+        Select::All => (0..manifest.file_count()).collect(),
+        Select::Files(files) => files.clone(),
+    };
+    let on_network = |all: Vec<_>| match &choices.network {
+        Some(network) => all.into_iter().filter(|address| network.holds(address)).collect(),
+        None => Vec::new(),
+    };
+    let what = Compare {
+        manifest: manifest.clone(),
+        files,
+        peers: peers.iter().flatten().copied().collect(),
+        security: Arc::new(security),
+        sources: on_network(local_addresses().unwrap_or_default()),
+        fill: true,
+        throttle: choices.throttle.clone(),
+    };
+    compare(what, bases).await
+}

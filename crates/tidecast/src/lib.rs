@@ -1,0 +1,105 @@
+//! Tidecast puts the same bytes on every node of a cluster, at the speed of the network card. This is its Rust API.
+//!
+//! A file or directory is described by a *manifest*, which is a standard .torrent file. A node that has the bytes
+//! *seeds*; a node that wants them *gets*, and serves others meanwhile. Every piece is verified before it counts.
+//!
+//! | call | what it does |
+//! |---|---|
+//! | [`share`] | describes a file or directory and serves it, privately; gives a [`Ticket`] for the other nodes |
+//! | [`get`] | fetches what a ticket, a magnet link or a manifest leads to |
+//! | [`publish`] | makes the manifest alone |
+//! | [`seed`], [`seed_many`] | serve what manifests describe |
+//! | [`verify`] | compares what is there with its manifest |
+//! | [`revoke`] | makes a ticket worthless |
+//!
+//! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
+//! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
+//! [`Kind`] says who has to act, and which has what was reached. ([`revoke`] alone answers at once.)
+//!
+//! ```
+//! use tidecast::{Event, GetOptions, ShareOptions, Source, SwarmOptions, get, share};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # std::env::set_current_dir(dir.path())?;
+//! # std::fs::create_dir("genomes")?;
+//! # std::fs::write("genomes/a.fa", "ACGT")?;
+//! # let state_dir = Some(dir.path().join("state"));
+//! // On one node:
+//! let options = ShareOptions { swarm: SwarmOptions::loopback(), state_dir, ..Default::default() };
+//! let sharing = share("genomes", options);
+//! let ticket = sharing.ready_blocking()?.ticket.unwrap_or_default();
+//!
+//! // On the others:
+//! # let state_dir = Some(dir.path().join("other"));
+//! let options = GetOptions { swarm: SwarmOptions::loopback(), state_dir, ..Default::default() };
+//! let mut getting = get(Source::read(&ticket)?, "scratch", options);
+//! while let Some(event) = getting.next_blocking() {
+//!     match event {
+//!         Event::Progress(now) => println!("{} of {} bytes", now.bytes, now.total),
+//!         Event::Warning(warning) => eprintln!("{}", warning.message),
+//!         _ => {}
+//!     }
+//! }
+//! let done = getting.wait_blocking()?;
+//! assert_eq!(done.path, std::path::Path::new("scratch/genomes"));
+//!
+//! sharing.stop();
+//! assert_eq!(sharing.wait_blocking()?.totals.sent, 4);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Sizes are in bytes and rates in bytes per second, unless a field says otherwise. Events serialize to the lines that
+//! the program prints with `--json`.
+
+mod describe;
+mod feed;
+mod get;
+mod operation;
+mod publish;
+mod revoke;
+mod seed;
+mod share;
+mod state;
+mod verify;
+
+pub use describe::TreeOptions;
+pub use get::{Get, GetOptions, get};
+pub use operation::Operation;
+pub use publish::{Publish, PublishOptions, publish};
+pub use revoke::{RevokeOptions, revoke};
+pub use seed::many::{SeedMany, data_below, seed_many};
+pub use seed::{Seed, SeedOptions, TicketOptions, seed};
+pub use share::{ShareOptions, share};
+pub use state::default_state_dir;
+pub use verify::{Verify, VerifyOptions, verify};
+
+/// What operations say while they run and how they end, each command in a module of its own.
+pub use tidecast_event as event;
+pub use tidecast_event::{Error, Event, Kind, Reached};
+pub use tidecast_identity::Ticket;
+pub use tidecast_metainfo::{Magnet, Manifest};
+pub use tidecast_net::Network;
+pub use tidecast_node::{Policy, Source, SslFiles, Stopper, SwarmOptions};
+pub use tidecast_publish::Format;
+pub use tidecast_store::Durability;
+
+/// The first event of who takes part in a swarm.
+fn begun(
+    command: &'static str,
+    running: &tidecast_node::Running,
+    ticket: Option<String>,
+    open: bool,
+) -> event::get::Started {
+    event::get::Started {
+        command,
+        name: running.manifest.name().into_owned(),
+        listen: running.swarm.listen_addrs().to_vec(),
+        total: running.manifest.total_len(),
+        magnet: tidecast_node::magnet(&running.manifest),
+        ticket,
+        manifest: None,
+        open,
+    }
+}

@@ -1,0 +1,189 @@
+//! The handle of what runs, and what runs behind it.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidecast_event::{Error, Event, Failed, Progress, Stage, round};
+use tidecast_node::{Rates, Said, Stop, Stopper, Tell};
+
+use crate::feed::{Feed, State};
+
+/// An operation that runs, on threads of its own.
+///
+/// It begins with an event [`Started`](Event::Started) that has `S`, and gives `D`. Await it from any async runtime, or
+/// use the methods whose names end in `_blocking` where there is none. Events that nobody reads cost nothing: a state of
+/// the work gives way to the next one, and beyond a few hundred warnings the rest is only counted.
+///
+/// Dropping the handle stops the operation, as [`stop`](Operation::stop) does.
+pub struct Operation<S, D> {
+    feed: Arc<Feed<S, D>>,
+    stopper: Stopper,
+}
+
+impl<S: Clone, D: Clone> Operation<S, D> {
+    /// The next event; None after the last one, which is [`Done`](Event::Done) or [`Error`](Event::Error).
+    pub async fn next(&mut self) -> Option<Event<S, D>> {
+        poll_fn(|context| self.feed.poll(context, State::next)).await
+    }
+
+    /// As [`next`](Operation::next), for code that is not async.
+    pub fn next_blocking(&mut self) -> Option<Event<S, D>> {
+        self.feed.block(State::next)
+    }
+
+    /// Waits until the work has begun: of [`share`](crate::share()) and [`seed`](crate::seed()), until others can connect.
+    ///
+    /// # Errors
+    /// It ended before.
+    pub async fn ready(&self) -> Result<S, Error> {
+        poll_fn(|context| self.feed.poll(context, State::started)).await
+    }
+
+    /// As [`ready`](Operation::ready), for code that is not async.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ready_blocking(&self) -> Result<S, Error> {
+        self.feed.block(State::started)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// Why it failed. One that was stopped has the kind [`Cut`](crate::Kind::Cut), but for a seed, which ends so.
+    pub async fn wait(self) -> Result<D, Error> {
+        poll_fn(|context| self.feed.poll(context, State::end)).await
+    }
+
+    /// As [`wait`](Operation::wait), for code that is not async.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_blocking(self) -> Result<D, Error> {
+        self.feed.block(State::end)
+    }
+
+    /// Warnings that were dropped because nobody read them.
+    pub fn lost(&self) -> u64 {
+        self.feed.lost()
+    }
+}
+
+impl<S, D> Operation<S, D> {
+    /// Asks it to end cleanly, as Ctrl-C does in the program. Does not wait.
+    pub fn stop(&self) {
+        self.stopper.stop();
+    }
+
+    /// What stops it from elsewhere: a signal handler, a timer, another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+}
+
+impl<S, D> Drop for Operation<S, D> {
+    fn drop(&mut self) {
+        self.stopper.stop();
+    }
+}
+
+/// The work itself: where it says how it goes, and hears that it is to end.
+pub(crate) struct Work<S, D> {
+    feed: Arc<Feed<S, D>>,
+    pub(crate) stop: Stop,
+    began: Instant,
+    rates: RefCell<Rates>,
+}
+
+impl<S: Clone, D: Clone> Work<S, D> {
+    /// The first event.
+    pub(crate) fn started(&self, started: S) {
+        self.feed.push(Event::Started(started));
+    }
+
+    /// How far it is; time and rates are added.
+    pub(crate) fn progress(&self, mut now: Progress) {
+        now.seconds = self.seconds();
+        self.rates.borrow_mut().note(Instant::now(), &mut now);
+        self.feed.push(match now.stage {
+            Stage::Check => Event::Check(now),
+            _ => Event::Progress(now),
+        });
+    }
+
+    /// Seconds since the start, to the millisecond.
+    pub(crate) fn seconds(&self) -> f64 {
+        round(self.began.elapsed().as_secs_f64())
+    }
+
+    fn end(&self, end: Result<D, Error>) {
+        let last = match &end {
+            Ok(done) => Event::Done(done.clone()),
+            Err(error) => Event::Error(Failed::of(error, self.seconds())),
+        };
+        self.feed.end(last, end);
+    }
+}
+
+impl<S: Clone, D: Clone> Tell for Work<S, D> {
+    fn tell(&self, said: Said) {
+        self.feed.push(match said {
+            Said::Warning(warning) => Event::Warning(warning),
+            Said::Resumed(resumed) => Event::Resumed(resumed),
+            Said::Phase(phase) => Event::Phase(phase),
+        });
+    }
+}
+
+/// Whatever befalls the thread, who waits is told.
+struct Ends<S: Clone, D: Clone>(Rc<Work<S, D>>);
+
+impl<S: Clone, D: Clone> Drop for Ends<S, D> {
+    fn drop(&mut self) {
+        self.0.end(Err(Error::fault("a thread of Tidecast failed")));
+    }
+}
+
+/// Starts work on a runtime over `threads` (0: one for each core).
+pub(crate) fn start<S, D>(
+    threads: usize,
+    work: impl AsyncFnOnce(&Work<S, D>) -> Result<D, Error> + Send + 'static,
+) -> Operation<S, D>
+where
+    S: Clone + Send + 'static,
+    D: Clone + Send + 'static,
+{
+    let (stopper, stop) = Stop::new();
+    let feed = Arc::new(Feed::new());
+    let operation = Operation { feed: feed.clone(), stopper };
+    let (began, waiting) = (Instant::now(), feed.clone());
+    let body = move || {
+        // Rates are this thread's own, so all of it is made here.
+        let own = Rc::new(Work { feed, stop, began, rates: RefCell::default() });
+        let ends = Ends(own.clone());
+        let end = block_on(threads, work(&own));
+        own.end(end);
+        drop(ends);
+    };
+    if let Err(error) = std::thread::Builder::new().name("tidecast".into()).spawn(body) {
+        let error = Error::fault(error).context("cannot start threads");
+        waiting.end(Event::Error(Failed::of(&error, 0.0)), Err(error));
+    }
+    operation
+}
+
+fn block_on<T>(threads: usize, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|error| Error::fault(error).context("cannot start threads"))?;
+    let result = runtime.block_on(work);
+    // A blocking read of a dead disk must not keep the caller waiting.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    result
+}

@@ -1,0 +1,22 @@
+//! Where this node keeps its key, tickets, records and unfinished work.
+
+use std::path::{Path, PathBuf};
+
+use tidecast_event::{Context as _, Error, Fault as _};
+
+/// The directory that is used if options name none: `$XDG_STATE_HOME/tidecast`, or `~/.local/state/tidecast`. None where
+/// neither variable is set.
+#[must_use]
+pub fn default_state_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+    base.map(|base| base.join("tidecast"))
+}
+
+/// The directory, made if need be: this user's, and closed to others.
+pub(crate) fn own(dir: Option<&Path>) -> Result<PathBuf, Error> {
+    let dir = dir.map(Path::to_owned).or_else(default_state_dir);
+    let dir = dir.context("no place to keep this node's key: set HOME, or name one by --state-dir")?;
+    tidecast_identity::own_dir(&dir).fault()?;
+    Ok(dir)
+}
