@@ -1,6 +1,9 @@
 //! How a command ends when it does not succeed: the exit code and what to say.
 
 use serde_json::{Map, Value};
+use tidecast::Kind;
+
+use crate::fields::fields_of;
 
 /// Exit codes, as promised in `--help` and the manual page. 0 is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,18 @@ impl Failure {
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
+    /// An error of the library brings its code and what was reached.
     fn from(error: E) -> Self {
-        Self::new(Code::Fault, error)
+        let error = match error.into().downcast::<tidecast::Error>() {
+            Ok(own) => own,
+            Err(other) => return Self::new(Code::Fault, other),
+        };
+        let code = match error.kind() {
+            Kind::Fault => Code::Fault,
+            Kind::Usage => Code::Usage,
+            Kind::Cut => Code::Cut,
+        };
+        let fields = error.reached().map(fields_of).unwrap_or_default();
+        Self::new(code, error).with(fields)
     }
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tidecast_socket::Bound;
 
-use crate::report::{Rates, Snapshot, object, round, snapshot_json};
+use crate::report::{object, round};
 
 /// Who asks has so long to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,10 +31,8 @@ struct State {
     began: Instant,
     since: u64,
     about: Map<String, Value>,
-    rates: Rates,
-    now: Option<Snapshot>,
-    /// What is done for each of several manifests.
-    swarms: Vec<Value>,
+    /// How far it is, as JSON has it.
+    now: Map<String, Value>,
     trouble: Option<Trouble>,
     bound: Option<Bound>,
 }
@@ -57,9 +55,7 @@ impl Live {
             began: Instant::now(),
             since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             about: Map::new(),
-            rates: Rates::default(),
-            now: None,
-            swarms: Vec::new(),
+            now: Map::new(),
             trouble: None,
             bound: Some(bound),
         })));
@@ -89,15 +85,8 @@ impl Live {
     }
 
     /// How far it is.
-    pub(crate) fn progress(&self, now: &Snapshot) {
-        let mut state = self.0.lock();
-        state.rates.note(Instant::now(), now);
-        state.now = Some(now.clone());
-    }
-
-    /// What is done for each of several manifests.
-    pub(crate) fn swarms(&self, swarms: Vec<Value>) {
-        self.0.lock().swarms = swarms;
+    pub(crate) fn progress(&self, now: Map<String, Value>) {
+        self.0.lock().now = now;
     }
 
     /// Something went wrong.
@@ -122,13 +111,7 @@ impl Live {
             "seconds": round(state.began.elapsed().as_secs_f64()),
         }));
         all.extend(state.about.clone());
-        if let Some(now) = &state.now {
-            all.extend(object(snapshot_json(now, &state.rates)));
-            all.insert("connected".into(), now.connected.clone().into());
-        }
-        if !state.swarms.is_empty() {
-            all.insert("swarms".into(), state.swarms.clone().into());
-        }
+        all.extend(state.now.clone());
         let trouble = state.trouble.as_ref().map(|trouble| {
             let seconds = round(trouble.at.elapsed().as_secs_f64());
             json!({ "message": trouble.text, "seconds": seconds, "times": trouble.times })

@@ -5,6 +5,7 @@ mod cli;
 mod cmd;
 mod confine;
 mod failure;
+mod fields;
 mod help;
 mod live;
 mod logging;

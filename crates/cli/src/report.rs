@@ -7,6 +7,8 @@
 //! pipe ends the program quietly; a line for people is one line, whatever names and messages of peers are
 //! in it (`names.rs`).
 
+mod line;
+
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -17,66 +19,24 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
+use tidecast::event::{Phase, Progress, Resumed, Stage, Warning};
 
+use tidecast_node::{Said, Tell};
+
+pub(crate) use self::line::{Parallel, SYNCING, Snapshot};
+use self::line::{Rates, draw, line, snapshot, snapshot_json};
 use crate::failure::{Code, Failure, Outcome};
+pub(crate) use crate::fields::{fields_of, object, round};
 use crate::live::Live;
 use crate::names;
-use crate::units::{Size, Span, bytes_per_second, count};
+use crate::units::Span;
 
 /// Time between two plain lines of progress.
 const LINES: Duration = Duration::from_secs(2);
 /// Time between two JSON events of progress.
 const EVENTS: Duration = Duration::from_millis(250);
-/// How far back the rates look.
-const WINDOW: Duration = Duration::from_secs(4);
-
 /// Different warnings whose repetitions are counted.
 const WARNINGS: usize = 200;
-
-/// A state of the work, as often as the caller likes.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshot {
-    /// What is being done, one word: "hash", "check", "get", "seed".
-    pub(crate) stage: &'static str,
-    /// Bytes done of `total`.
-    pub(crate) bytes: u64,
-    /// Bytes to do; 0 when there is no end.
-    pub(crate) total: u64,
-    /// Pieces done.
-    pub(crate) pieces: u64,
-    /// Pieces to do.
-    pub(crate) pieces_total: u64,
-    /// Connected peers; none when the work is local.
-    pub(crate) peers: Option<usize>,
-    /// Payload received, bytes.
-    pub(crate) received: u64,
-    /// Payload sent, bytes.
-    pub(crate) sent: u64,
-    /// Of a simulation: what runs, and seconds that it has simulated.
-    pub(crate) run: Option<(String, Option<f64>)>,
-    /// Of a broadcast: hosts that have it, that have failed, and in all.
-    pub(crate) hosts: Option<(usize, usize, usize)>,
-    /// Of a copy: what it runs with.
-    pub(crate) copy: Option<Parallel>,
-    /// Some of the connected peers, as JSON has them.
-    pub(crate) connected: Vec<Value>,
-    /// The whole line for people, where what is done is not bytes of files.
-    pub(crate) said: Option<String>,
-}
-
-/// Said in place of a limit when all has come.
-pub(crate) const SYNCING: &str = "syncing";
-
-/// How many threads, connections and blocks a copy has found to be of use, and what holds it up.
-#[derive(Debug, Clone)]
-pub(crate) struct Parallel {
-    pub(crate) streams: u32,
-    pub(crate) readers: u32,
-    pub(crate) writers: u32,
-    /// Blocks in memory, at both ends.
-    pub(crate) blocks: u32,
-    pub(crate) limit: &'static str,
-}
 
 /// Says it. One a command.
 pub(crate) struct Reporter {
@@ -85,6 +45,8 @@ pub(crate) struct Reporter {
     bar: Option<ProgressBar>,
     began: Instant,
     last: Option<Instant>,
+    /// All is there, and that was said.
+    whole: bool,
     rates: Rates,
     /// JSON events that came before `started`; none once that was said.
     early: RefCell<Option<Vec<String>>>,
@@ -92,8 +54,6 @@ pub(crate) struct Reporter {
     aside: Cell<bool>,
     /// Warnings, and how many times each came again.
     said: RefCell<Vec<(String, u64)>>,
-    /// Why no peer gives anything, as told last.
-    trouble: RefCell<Option<String>>,
     /// What `tidecast status` hears.
     live: Option<Live>,
 }
@@ -107,18 +67,18 @@ impl Reporter {
             bar
         });
         let early = RefCell::new(Some(Vec::new()));
-        let (rates, said, trouble) = (Rates::default(), RefCell::default(), RefCell::default());
+        let (rates, said) = (Rates::default(), RefCell::default());
         Self {
             json,
             quiet,
             bar,
             began: Instant::now(),
             last: None,
+            whole: false,
             rates,
             early,
             aside: Cell::new(false),
             said,
-            trouble,
             live: None,
         }
     }
@@ -134,15 +94,16 @@ impl Reporter {
     }
 
     /// How far it is, for `tidecast status` alone.
-    pub(crate) fn publish(&self, now: &Snapshot) {
-        self.live.iter().for_each(|live| live.progress(now));
-    }
-
-    /// What is done for each of several manifests, for `tidecast status` alone.
-    pub(crate) fn publish_swarms(&self, swarms: impl FnOnce() -> Vec<Value>) {
-        if let Some(live) = &self.live {
-            live.swarms(swarms());
+    pub(crate) fn publish(&self, now: &Progress) {
+        let Some(live) = &self.live else { return };
+        let mut fields = fields_of(now);
+        fields.shift_remove("seconds");
+        let connected = now.traffic.as_ref().map(|traffic| traffic.connected.as_slice()).unwrap_or_default();
+        fields.insert("connected".into(), json!(connected));
+        if !now.swarms.is_empty() {
+            fields.insert("swarms".into(), json!(now.swarms));
         }
+        live.progress(fields);
     }
 
     /// True with `--json`.
@@ -162,28 +123,52 @@ impl Reporter {
 
     /// The first JSON event; warnings that came before follow it. Without `--json` nothing is said.
     pub(crate) fn started(&self, command: &str, fields: Map<String, Value>) {
+        let mut all = object(json!({ "command": command }));
+        all.extend(fields);
+        self.began(all);
+    }
+
+    /// As [`Reporter::started`], of an event that names its command.
+    pub(crate) fn began(&self, fields: Map<String, Value>) {
         self.about(&fields);
         let early = self.early.take().unwrap_or_default();
-        self.event("started", json!({ "command": command }), fields);
+        self.event("started", json!({}), fields);
         early.iter().for_each(|line| say(line));
     }
 
-    /// The last state of a stage: for programs, whatever was said a moment ago.
-    pub(crate) fn progress_at_last(&mut self, now: &Snapshot) {
-        if self.json {
+    /// Progress of an operation; most calls are passed over, but not the first that says that all is there.
+    pub(crate) fn advance(&mut self, now: &Progress) {
+        self.publish(now);
+        let rates = (now.rate as f64, now.traffic.as_ref().map_or(0, |traffic| traffic.rate_out) as f64);
+        let whole = self.json && now.bytes == now.total && (now.total > 0 || now.stage == Stage::Get);
+        if whole && !std::mem::replace(&mut self.whole, true) {
             self.last = None;
-            self.progress(now);
         }
+        self.show(&snapshot(now), rates, || fields_of(now));
     }
 
-    /// Progress; most calls are passed over. While data that is there already is checked (stage `check`), the
-    /// JSON event is called `check`, for it counts something else than `progress` after it.
+    /// Progress; most calls are passed over.
     pub(crate) fn progress(&mut self, now: &Snapshot) {
+        self.rates.note(Instant::now(), now);
+        let ((work, received, sent), seconds) = (self.rates.get(), self.seconds());
+        if let Some(live) = &self.live {
+            let mut fields = object(snapshot_json(now, (work, received, sent)));
+            fields.insert("connected".into(), json!([]));
+            live.progress(fields);
+        }
+        self.show(now, (work, sent), || {
+            let mut all = object(json!({ "seconds": round(seconds) }));
+            all.extend(object(snapshot_json(now, (work, received, sent))));
+            all
+        });
+    }
+
+    /// While data that is there already is checked (stage `check`), the JSON event is called `check`, for it counts
+    /// something else than `progress` after it.
+    fn show(&mut self, now: &Snapshot, rates: (f64, f64), fields: impl FnOnce() -> Map<String, Value>) {
         let at = Instant::now();
-        self.rates.note(at, now);
-        self.publish(now);
         if let Some(bar) = &self.bar {
-            draw(bar, now, &self.rates);
+            draw(bar, now, rates);
             return;
         }
         // What is soon over needs no line; before `started` there is no progress to tell of.
@@ -195,11 +180,10 @@ impl Reporter {
         }
         self.last = Some(at);
         if self.json {
-            let Value::Object(fields) = snapshot_json(now, &self.rates) else { return };
             let name = if now.stage == "check" { "check" } else { "progress" };
-            self.event(name, json!({ "seconds": round(self.seconds()) }), fields);
+            self.event(name, json!({}), fields());
         } else {
-            complain(&line(now, &self.rates));
+            complain(&line(now, rates));
         }
     }
 
@@ -225,14 +209,23 @@ impl Reporter {
         true
     }
 
-    /// A peer does not answer: a warning that does not wait for `started`, as nothing may start without that peer.
+    /// A peer does not answer.
     pub(crate) fn trouble(&self, peer: &str, why: &str) {
-        self.silence(&format!("peer {peer}: {why}"), object(json!({ "peer": peer, "reason": why })));
+        self.warned(&Warning::unanswered(peer, why));
     }
 
-    /// Why nothing comes or goes: as [`Reporter::trouble`], in other words.
+    /// A warning of an operation.
+    fn warned(&self, warning: &Warning) {
+        if !warning.is_silence() {
+            return self.warning(&warning.message);
+        }
+        let mut fields = fields_of(warning);
+        fields.shift_remove("message");
+        self.silence(&warning.message, fields);
+    }
+
+    /// Why nothing comes or goes: a warning that does not wait for `started`, as nothing may start without that peer.
     pub(crate) fn silence(&self, text: &str, fields: Map<String, Value>) {
-        *self.trouble.borrow_mut() = Some(text.to_owned());
         if !self.is_new(text) {
             return;
         }
@@ -245,14 +238,27 @@ impl Reporter {
         }
     }
 
-    /// Peers answer again.
-    pub(crate) fn well(&self) {
-        self.trouble.take();
+    /// Bytes move again.
+    fn resumed(&self, resumed: &Resumed) {
+        let way = if resumed.sending { "taken" } else { "received" };
+        self.note(&format!("bytes are {way} again, after {} s", resumed.silent_seconds));
+        self.happened("resumed", fields_of(resumed));
     }
 
-    /// Why no peer gives anything, if that was told and has not passed.
-    pub(crate) fn why(&self) -> Option<String> {
-        self.trouble.borrow().clone()
+    fn begins(&self, phase: &Phase) {
+        match phase {
+            Phase::AskingForManifest => self.note("asking for the manifest"),
+            Phase::Comparing => self.note("comparing with what is here"),
+            Phase::ServingFor(time) => {
+                self.note(&format!("all is there; serving others for {}", Span(*time)));
+            }
+            Phase::Serving { name, listen } => {
+                self.about(&object(json!({ "name": name })));
+                let listen = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                self.note(&format!("seeding {} at {listen}; Ctrl-C stops", names::line(name)));
+            }
+            _ => {}
+        }
     }
 
     /// What was said more than once, and how often.
@@ -378,6 +384,16 @@ impl Reporter {
     }
 }
 
+impl Tell for Reporter {
+    fn tell(&self, said: Said) {
+        match said {
+            Said::Warning(warning) => self.warned(&warning),
+            Said::Resumed(resumed) => self.resumed(&resumed),
+            Said::Phase(phase) => self.begins(&phase),
+        }
+    }
+}
+
 /// An error and its causes, but those that it names itself.
 pub(crate) fn in_full(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
@@ -419,171 +435,9 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
 }
 
-/// Milliseconds are enough for people and keep lines short.
-pub(crate) fn round(seconds: f64) -> f64 {
-    (seconds * 1000.0).round() / 1000.0
-}
-
-/// The fields of a JSON object.
-pub(crate) fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        other => Map::from_iter([("value".to_owned(), other)]),
-    }
-}
-
-/// Averages over the last few seconds; instantaneous rates jump too much to read.
-#[derive(Default)]
-pub(crate) struct Rates {
-    samples: std::collections::VecDeque<(Instant, u64, u64, u64)>,
-}
-
-impl Rates {
-    pub(crate) fn note(&mut self, at: Instant, s: &Snapshot) {
-        // Bounded: at most one sample in 50 ms, and none older than the window but one.
-        let before = self.samples.len().checked_sub(2).and_then(|i| self.samples.get(i));
-        if before.is_some_and(|(t, ..)| at - *t < Duration::from_millis(50)) {
-            self.samples.pop_back();
-        }
-        self.samples.push_back((at, s.bytes, s.received, s.sent));
-        while self.samples.get(1).is_some_and(|(t, ..)| at - *t > WINDOW) {
-            self.samples.pop_front();
-        }
-    }
-
-    /// Bytes per second of work, in, and out.
-    fn get(&self) -> (f64, f64, f64) {
-        let (Some(a), Some(b)) = (self.samples.front(), self.samples.back()) else { return (0.0, 0.0, 0.0) };
-        let seconds = (b.0 - a.0).as_secs_f64();
-        let rate =
-            |from: u64, to: u64| if seconds > 0.0 { to.saturating_sub(from) as f64 / seconds } else { 0.0 };
-        (rate(a.1, b.1), rate(a.2, b.2), rate(a.3, b.3))
-    }
-}
-
-pub(crate) fn snapshot_json(s: &Snapshot, rates: &Rates) -> Value {
-    if s.said.is_some() {
-        return json!({ "stage": s.stage, "done": s.bytes, "of": s.total, "received": s.received });
-    }
-    let (work, received, sent) = rates.get();
-    let mut all = json!({
-        "stage": s.stage, "bytes": s.bytes, "total": s.total, "pieces": s.pieces,
-        "pieces_total": s.pieces_total, "rate": work.round() as u64,
-    });
-    if let (Some(peers), Value::Object(map)) = (s.peers, &mut all) {
-        map.insert("peers".into(), peers.into());
-        map.insert("received".into(), s.received.into());
-        map.insert("sent".into(), s.sent.into());
-        map.insert("rate_in".into(), (received.round() as u64).into());
-        map.insert("rate_out".into(), (sent.round() as u64).into());
-    }
-    if let (Some((name, simulated)), Value::Object(map)) = (&s.run, &mut all) {
-        map.insert("run".into(), name.as_str().into());
-        map.extend(simulated.map(|seconds| ("simulated_seconds".into(), seconds.into())));
-    }
-    if let (Some((done, failed, hosts)), Value::Object(map)) = (s.hosts, &mut all) {
-        map.insert("hosts".into(), hosts.into());
-        map.insert("hosts_done".into(), done.into());
-        map.insert("hosts_failed".into(), failed.into());
-    }
-    if let (Some(copy), Value::Object(map)) = (&s.copy, &mut all) {
-        map.extend(object(json!({
-            "streams": copy.streams, "readers": copy.readers, "writers": copy.writers, "blocks": copy.blocks,
-            "limit": copy.limit,
-        })));
-    }
-    all
-}
-
-/// One line for people.
-fn line(s: &Snapshot, rates: &Rates) -> String {
-    if let Some(said) = &s.said {
-        return format!("{}: {said}", s.stage);
-    }
-    let (work, _, sent) = rates.get();
-    let mut parts = Vec::new();
-    let percent = s.bytes.min(s.total) as f64 * 100.0 / s.total.max(1) as f64;
-    // Never 100% before the end.
-    let percent = if s.bytes < s.total { percent.min(99.9) } else { percent };
-    if let Some((name, simulated)) = &s.run {
-        parts.push(if s.total > 0 { format!("{name}: {percent:.1}%") } else { name.clone() });
-        parts.extend(simulated.map(|seconds| format!("{seconds:.3} s simulated")));
-    } else if s.total > 0 {
-        parts.push(format!("{}: {percent:.1}% of {}", s.stage, Size(s.total)));
-        parts.push(bytes_per_second(work));
-    } else {
-        parts.push(format!("{}: {} sent", s.stage, Size(s.sent)));
-        parts.push(bytes_per_second(sent));
-    }
-    if let Some(peers) = s.peers {
-        parts.push(count(peers as u64, "peer"));
-    }
-    if let Some((done, failed, hosts)) = s.hosts {
-        parts.push(format!("{done} of {} done", count(hosts as u64, "host")));
-        if failed > 0 {
-            parts.push(format!("{failed} failed"));
-        }
-    }
-    if let Some(copy) = &s.copy {
-        let limit = if copy.limit == SYNCING { SYNCING.into() } else { format!("limit: {}", copy.limit) };
-        parts.push(format!("{}, {limit}", count(copy.streams.into(), "stream")));
-    }
-    if s.bytes < s.total && work > 0.0 {
-        let left = (s.total - s.bytes) as f64 / work;
-        parts.push(format!("{} left", Span(Duration::from_secs_f64(left.min(3.6e6)))));
-    }
-    parts.join(", ")
-}
-
-fn draw(bar: &ProgressBar, s: &Snapshot, rates: &Rates) {
-    let known = s.total > 0;
-    if bar.length().is_some() != known || bar.message().is_empty() {
-        let template = if known { "{bar:24} {msg}" } else { "{spinner} {msg}" };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("##-"));
-        }
-    }
-    if known {
-        bar.set_length(s.total);
-    } else {
-        bar.unset_length();
-    }
-    bar.set_position(s.bytes.min(s.total));
-    bar.set_message(names::line(&line(s, rates)));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_says_what_rate_peers_and_time_left() {
-        let t = Instant::now();
-        let mut rates = Rates::default();
-        let at =
-            |bytes| Snapshot { stage: "get", bytes, total: 1_000_000, peers: Some(1), ..Snapshot::default() };
-        rates.note(t, &at(0));
-        rates.note(t + Duration::from_secs(1), &at(250_000));
-        assert_eq!(line(&at(250_000), &rates), "get: 25.0% of 1.00 MB, 250 kB/s, 1 peer, 3.00 s left");
-        assert!(line(&at(999_999), &rates).contains("99.9%"), "not yet all");
-        let run = Some(("chain".to_owned(), Some(1.5)));
-        let simulating = Snapshot { run, peers: None, ..at(250_000) };
-        assert_eq!(line(&simulating, &rates), "chain: 25.0%, 1.500 s simulated, 3.00 s left");
-        let seeding = Snapshot { stage: "seed", sent: 5, peers: Some(2), ..Snapshot::default() };
-        assert_eq!(line(&seeding, &Rates::default()), "seed: 5 B sent, 0 B/s, 2 peers");
-    }
-
-    #[test]
-    fn rates_remember_a_few_seconds_only() {
-        let t = Instant::now();
-        let mut rates = Rates::default();
-        for i in 0..10_000u64 {
-            let s = Snapshot { bytes: i * 10, ..Snapshot::default() };
-            rates.note(t + Duration::from_millis(i), &s);
-        }
-        assert!(rates.samples.len() < 200, "{}", rates.samples.len());
-        assert!((rates.get().0 - 10_000.0).abs() < 500.0, "{:?}", rates.get());
-    }
 
     #[test]
     fn what_an_error_says_of_its_cause_is_not_said_twice() {

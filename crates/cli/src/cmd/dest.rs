@@ -24,15 +24,6 @@ What stands there already:
 }
 pub(crate) use standing;
 
-/// What was done to the copy, in the events of programs.
-pub(crate) fn action(nothing_there: bool, unchanged: bool) -> &'static str {
-    match (nothing_there, unchanged) {
-        (true, _) => "delivered",
-        (_, true) => "unchanged",
-        _ => "replaced",
-    }
-}
-
 /// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
 pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {
     let line = |figure: fn(&Found) -> u64, words: fn(&str, [&str; 3], &str) -> String| {

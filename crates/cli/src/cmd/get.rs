@@ -1,36 +1,22 @@
 //! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches what was published, and serves others meanwhile.
 
-mod older;
-
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
-use serde_json::{Map, Value, json};
-use tidecast_group::Found;
-use tidecast_metainfo::{Manifest, Warning};
-use tidecast_net::{Compared, Security, Summary};
-use tidecast_store::{DownloadOptions, Durability, Opened, Replace, Store, open_bases};
-use tokio::time::Instant;
+use anyhow::anyhow;
+use serde_json::json;
+use tidecast::event::Totals;
+use tidecast::event::get::{Done, LinkRateFrom};
+use tidecast::{Durability, GetOptions};
+use tidecast_group::{Found, RateSource};
 
 use super::describe::open_notice;
-use super::find::{Finders, Wanted};
-use super::seed::started;
-use super::source::{Origin, Source, right, unanswered};
-use super::swarm::{Choices, Part, Running, bound, snapshot, totals};
-use super::{Context, RECORDS, dest, member, select, show};
+use super::{Context, dest, drive, show, source};
 use crate::cli::SwarmArgs;
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::names;
-use crate::report::{Reporter, object, round};
-use crate::stop::{Stop, block_on};
+use crate::report::{Reporter, fields_of, object};
 use crate::units::{Size, Span, bytes_per_second, count};
-
-/// A wait for another process is told of when it takes longer.
-const WAIT_UNSAID: Duration = Duration::from_secs(2);
 
 /// Peers named one by one in the summary.
 const NAMED: usize = 8;
@@ -111,81 +97,25 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let choices = Choices::new(&args.swarm, context)?;
-    let timeout = args.timeout.or(context.settings.timeout).map(|t| t.0);
-    let bases = open_bases(&args.base).map_err(Failure::usage)?;
-    let durability = durability(args, context)?;
-    let source = Source::read(args.source.as_deref())?;
-    let state_dir = context.own_state_dir()?;
+    let settings = context.settings;
+    let options = GetOptions {
+        files: args.file.clone(),
+        seed_for: args.seed_for.or(settings.seed_for).map(|span| span.0),
+        timeout: args.timeout.or(settings.timeout).map(|span| span.0),
+        durability: durability(args, context)?,
+        force: args.force,
+        delete: args.delete,
+        base: args.base.clone(),
+        swarm: args.swarm.options(context)?,
+        state_dir: Some(context.state_dir()?),
+        threads: context.threads_for_operation(),
+    };
+    let source = source::read(args.source.as_deref())?;
     reporter.about(&object(json!({ "to": names::json(&args.to) })));
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        let deadline = timeout.map(|t| Instant::now() + t);
-        let security = right(&source, &state_dir)?;
-        let again = [right(&source, &state_dir)?, right(&source, &state_dir)?];
-        let numbers = source.selected().to_vec();
-        let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
-        let Origin { manifest, peers, finders } =
-            source.manifest(&choices, Arc::new(security), timeout, &stop, reporter).await?;
-        let by_manifest = || by_manifest(&manifest, &args.swarm, plain, &state_dir);
-        let [security, asking] = if with_ticket { again } else { [by_manifest()?, by_manifest()?] };
-        if !with_ticket {
-            open_notice(&manifest, plain, reporter);
-        }
-        let place = std::path::absolute(args.to.join(OsStr::from_bytes(manifest.name_bytes())))?;
-        let in_its_place = manifest.prefix() == Some(place.as_os_str().as_bytes());
-        let told = |warning: &Warning| !(in_its_place && matches!(warning, Warning::LinksToPrefix { .. }));
-        for warning in manifest.warnings().into_iter().filter(told) {
-            reporter.warning(&warning.to_string());
-        }
-        let select = match args.file.is_empty() {
-            true => select::by_number(&manifest, &numbers)?,
-            false => select::select(&manifest, &args.file)?,
-        };
-        let records = Some(state_dir.join(RECORDS));
-        let replace = Replace { force: args.force, delete: args.delete, records };
-        let manifest = Arc::new(manifest);
-        let comparing = older::compared(
-            &manifest,
-            &select,
-            (bases.clone(), &args.to),
-            (&peers, asking),
-            &choices,
-            reporter,
-        );
-        let compared = tokio::select! {
-            compared = comparing => compared,
-            () = until(deadline) => Compared { bases, received: 0 },
-            () = stop.wait() => {
-                let error = anyhow!("interrupted; the same command goes on from here");
-                return Err(Failure::new(Code::Cut, error));
-            }
-        };
-        let (bases, beforehand) = (compared.bases, compared.received);
-        let options = DownloadOptions { select, durability, replace, bases, ..Default::default() };
-        let opened = open(manifest, &args.to, options).await?;
-        let mut running = Running::start(opened, security, &choices, Part::Get)?;
-        reporter.started("get", started(&running.manifest, running.swarm.listen_addrs(), None));
-        running.told = peers.iter().flatten().copied().collect();
-        for peer in peers {
-            running.swarm.add_peer(peer, true).await;
-        }
-        find(&mut running, finders, &choices, reporter).await;
-        let fetched = fetch(&mut running, deadline, timeout, &stop, reporter).await;
-        let got = match fetched {
-            Ok(()) => finish(&running, (deadline, timeout), &stop, reporter).await,
-            Err(failure) => Err(failure),
-        };
-        let got = match got {
-            Ok(got) => got,
-            Err(failure) => return Err(give_up(failure, running, reporter).await),
-        };
-        let seconds = reporter.seconds();
-        serve_on(&mut running, args.seed_for.or(context.settings.seed_for), &stop, reporter).await;
-        let mut summary = running.stop().await?;
-        summary.progress.received_bytes += beforehand;
-        Ok(report(&got, &summary, &choices, seconds, reporter))
-    })
+    let begin = || tidecast::get(source, &args.to, options);
+    let done = drive::run(begin, reporter, |started, reporter| open_notice(started.open, reporter))?;
+    report(&done, reporter);
+    Ok(fields_of(&done))
 }
 
 fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure> {
@@ -196,271 +126,55 @@ fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure>
     }
 }
 
-/// The right that a manifest by itself gives.
-pub(crate) fn by_manifest(
-    manifest: &Manifest,
-    args: &SwarmArgs,
-    plain: bool,
-    state_dir: &Path,
-) -> Result<Security, Failure> {
-    if manifest.ssl_cert().is_some() {
-        return Ok(member::ssl(manifest, args, state_dir)?);
-    }
-    if member::needs_ticket(manifest) && !plain {
-        return Err(anyhow!(
-            "{} was published for ticket holders only: ask whoever seeds it for a ticket (tidecast get TICKET)",
-            show::plain(&manifest.name())
-        )
-        .into());
-    }
-    Ok(Security::Open)
-}
-
-/// Looks at what is there already; that may take a while on a slow disk.
-pub(crate) async fn open(
-    manifest: Arc<Manifest>,
-    to: &Path,
-    options: DownloadOptions,
-) -> Result<Opened, Failure> {
-    let to = to.to_owned();
-    let open = tokio::task::spawn_blocking(move || Store::download(manifest, &to, &options)).await;
-    Ok(open.context("a thread of Tidecast failed")??)
-}
-
-/// Goes on looking for peers, or begins to.
-pub(crate) async fn find(
-    running: &mut Running,
-    finders: Option<(Finders, tokio::sync::mpsc::Receiver<tidecast_discovery::Found>)>,
-    choices: &Choices,
-    reporter: &Reporter,
-) {
-    let (finders, finds) = match finders {
-        Some(both) => both,
-        None => {
-            let manifest = &running.manifest;
-            let wanted = Wanted {
-                hashes: manifest.swarm_hashes(),
-                trackers: choices.all_trackers(manifest.trackers()),
-                peer_id: running.swarm.peer_id(),
-                port: running.port(),
-                left: manifest.total_len().max(1),
-                private: manifest.private(),
-                lsd: choices.lsd,
-                dht: choices.dht,
-                network: choices.network.clone(),
-            };
-            Finders::start(wanted, reporter).await
-        }
-    };
-    running.find(finders, finds);
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Until all is there and verified.
-async fn fetch(
-    running: &mut Running,
-    deadline: Option<Instant>,
-    timeout: Option<Duration>,
-    stop: &Stop,
-    reporter: &mut Reporter,
-) -> Result<(), Failure> {
-    let mut progress = running.swarm.progress();
-    let late = until(deadline);
-    let mut late = std::pin::pin!(late);
-    loop {
-        tokio::select! {
-            complete = progress.wait_for(|p| p.complete) => {
-                let now = complete.context("the swarm ended by itself")?.clone();
-                reporter.progress_at_last(&snapshot("get", &now));
-                return Ok(());
-            }
-            notice = running.notice() => {
-                if let Some(error) = running.tell(notice, reporter) {
-                    return Err(anyhow!("{error}").into());
-                }
-            }
-            () = stop.wait() => {
-                let error = anyhow!("interrupted; the same command goes on from here{}", hint(running, reporter));
-                return Err(Failure::new(Code::Cut, error));
-            }
-            () = &mut late => {
-                let seconds = Span(timeout.unwrap_or_default());
-                let error = anyhow!("not all is there after {seconds}; the same command goes on from here{}", hint(running, reporter));
-                return Err(Failure { code: crate::failure::Code::Cut, error, fields: Map::new() });
-            }
-            () = tokio::time::sleep(Duration::from_millis(50)) => {
-                running.show("get", reporter);
-                running.tell_troubles(reporter);
-            }
-        }
-    }
-}
-
-/// Why it may have taken too long.
-fn hint(running: &Running, reporter: &Reporter) -> String {
-    let now = running.swarm.progress().borrow().clone();
-    if let Some(why) = running.withdrawn().map(str::to_owned).or_else(|| reporter.why()) {
-        return format!(" ({why})");
-    }
-    let hint = match (now.peers, now.received_bytes) {
-        (0, 0) if !running.told.is_empty() => return unanswered(&running.told),
-        (0, 0) => " (no peer was found: name one with --peer, or a tracker with --tracker)",
-        (0, _) => " (no peer is left)",
-        _ => "",
-    };
-    hint.to_owned()
-}
-
-/// Restores metadata and gives everything its final name.
-///
-/// Another process that writes to the same destination is waited for, until the user or the deadline ends that. What is
-/// being put into place is not cut off.
-async fn finish(
-    running: &Running,
-    (deadline, timeout): (Option<Instant>, Option<Duration>),
-    stop: &Stop,
-    reporter: &Reporter,
-) -> Result<tidecast_store::Summary, Failure> {
-    let store = running.swarm.store().clone();
-    let finishing = store.clone();
-    let mut finishing = tokio::task::spawn_blocking(move || finishing.finish());
-    let (mut unsaid, mut cut) = (true, None);
-    let done = loop {
-        tokio::select! {
-            done = &mut finishing => break done.context("a thread of Tidecast failed")?,
-            () = stop.wait(), if cut.is_none() => {
-                cut = Some(anyhow!("interrupted"));
-                store.stop_waiting();
-            }
-            () = until(deadline), if cut.is_none() => {
-                cut = Some(anyhow!("not in place after {}", Span(timeout.unwrap_or_default())));
-                store.stop_waiting();
-            }
-            () = tokio::time::sleep(WAIT_UNSAID), if unsaid => {
-                if let Some(lock) = store.waits_for() {
-                    let (to, lock) = (store.path(), lock.display().to_string());
-                    let to = to.display();
-                    reporter.warning(&format!("another tidecast writes to {to}; waiting for its lock {lock}"));
-                    unsaid = false;
-                }
-            }
-        }
-    };
-    let done = match (done, cut) {
-        (Err(error @ tidecast_store::Error::Waited { .. }), Some(cut)) => {
-            return Err(Failure::new(Code::Cut, anyhow!("{cut}: {error}")));
-        }
-        (done, _) => done?,
-    };
-    done.warnings.iter().for_each(|warning| reporter.warning(warning));
-    Ok(done)
-}
-
-/// Serves others for a while; Ctrl-C ends that, and all is well.
-async fn serve_on(running: &mut Running, seed_for: Option<Span>, stop: &Stop, reporter: &mut Reporter) {
-    let Some(Span(time)) = seed_for.filter(|span| !span.0.is_zero()) else { return };
-    reporter.note(&format!("all is there; serving others for {}", Span(time)));
-    let end = Instant::now() + time;
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep_until(end) => return,
-            () = stop.wait() => return,
-            notice = running.notice() => {
-                if let Some(error) = running.tell(notice, reporter) {
-                    running.warn(error.to_string(), reporter);
-                }
-            }
-            () = tokio::time::sleep(Duration::from_millis(100)) => {
-                running.show("seed", reporter);
-            }
-        }
-    }
-}
-
-/// Ends a swarm that did not reach its goal, and adds what it did reach.
-async fn give_up(failure: Failure, running: Running, reporter: &mut Reporter) -> Failure {
-    reporter.clear();
-    let store = running.swarm.store().clone();
-    let stopped = running.stop().await;
-    store.abandon();
-    match stopped {
-        Ok(summary) => failure.with(totals(&summary)),
-        Err(_) => failure,
-    }
-}
-
 /// Says what was done.
-fn report(
-    got: &tidecast_store::Summary,
-    summary: &Summary,
-    choices: &Choices,
-    seconds: f64,
-    reporter: &Reporter,
-) -> Map<String, Value> {
-    reporter.clear();
-    let now = &summary.progress;
-    let took = Span(Duration::from_secs_f64(seconds));
-    let files = count(got.files, "file");
-    let rate = bytes_per_second(now.received_bytes as f64 / seconds);
-    let path = got.path.display();
-    reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(got.bytes)));
-    let unchanged = got.kept == got.files && got.deleted == 0;
-    let place = path.to_string();
-    let found =
-        Found { replaced: got.replaced, stale: got.stale, foreign: got.foreign, deleted: got.deleted };
-    dest::lines(|of| (of(&found), place.clone())).iter().for_each(|line| reporter.result(line));
-    if now.received_bytes > 0 {
-        let mut from: Vec<_> = summary.peers.iter().filter(|p| p.received_bytes > 0).collect();
-        from.sort_by_key(|p| std::cmp::Reverse(p.received_bytes));
-        let webs: Vec<_> = summary.web_seeds.iter().filter(|s| s.received_bytes > 0).collect();
-        let mut sources = vec![count(from.len() as u64, "peer")];
-        sources.extend((!webs.is_empty()).then(|| count(webs.len() as u64, "web seed")));
-        let sources = sources.join(" and ");
-        reporter.result(&format!("received {} from {sources} ({rate})", Size(now.received_bytes)));
-        for peer in from.iter().take(NAMED) {
-            let client = show::plain(&peer.client);
-            reporter.result(&format!("  {} from {} {client}", Size(peer.received_bytes), peer.addr));
-        }
-        for web in webs.iter().take(NAMED) {
-            reporter.result(&format!("  {} from {}", Size(web.received_bytes), show::plain(&web.url)));
-        }
+fn report(done: &Done, reporter: &Reporter) {
+    let (path, files) = (done.path.display().to_string(), count(done.files, "file"));
+    let took = Span(Duration::from_secs_f64(done.get_seconds));
+    reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(done.file_bytes)));
+    let found = Found {
+        replaced: done.files_replaced,
+        stale: done.files_stale,
+        foreign: done.files_foreign,
+        deleted: done.files_deleted,
+    };
+    dest::lines(|of| (of(&found), path.clone())).iter().for_each(|line| reporter.result(line));
+    if done.totals.received > 0 {
+        sources(&done.totals, done.get_seconds, reporter);
     } else {
         reporter.result("nothing had to be fetched");
     }
-    if now.sent_bytes > 0 {
-        let to = summary.peers.iter().filter(|p| p.sent_bytes > 0).count();
-        reporter.result(&format!("sent {} to {}", Size(now.sent_bytes), count(to as u64, "peer")));
+    if done.totals.sent > 0 {
+        let to = done.totals.peers.iter().filter(|p| p.sent > 0).count();
+        reporter.result(&format!("sent {} to {}", Size(done.totals.sent), count(to as u64, "peer")));
     }
-    let mut fields = totals(summary);
-    fields.extend([
-        ("path".to_owned(), names::json(&got.path)),
-        ("files".to_owned(), got.files.into()),
-        ("action".to_owned(), dest::action(got.fresh, unchanged).into()),
-        ("files_kept".to_owned(), got.kept.into()),
-        ("files_replaced".to_owned(), got.replaced.into()),
-        ("files_stale".to_owned(), got.stale.into()),
-        ("files_foreign".to_owned(), got.foreign.into()),
-        ("files_deleted".to_owned(), got.deleted.into()),
-        ("get_seconds".to_owned(), round(seconds).into()),
-    ]);
-    let bound = bound(now.received_bytes, summary, choices).filter(|_| now.received_bytes > 0);
-    if let Some((bound, from)) = bound {
-        let efficiency = bound.as_secs_f64() / seconds;
+    if let Some(of) = &done.efficiency {
+        let from = match of.link_rate_from {
+            LinkRateFrom::Told => RateSource::Told,
+            LinkRateFrom::Driver => RateSource::Driver,
+        };
         reporter.result(&format!(
             "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",
-            efficiency * 100.0,
+            of.efficiency * 100.0,
             from.words(),
-            Span(bound)
+            Span(Duration::from_secs_f64(of.bound_seconds))
         ));
-        fields.insert("link_rate_from".to_owned(), from.name().into());
-        fields.insert("bound_seconds".to_owned(), round(bound.as_secs_f64()).into());
-        fields.insert("efficiency".to_owned(), round(efficiency).into());
     }
-    fields
+}
+
+/// Says from whom it came.
+fn sources(totals: &Totals, seconds: f64, reporter: &Reporter) {
+    let mut from: Vec<_> = totals.peers.iter().filter(|p| p.received > 0).collect();
+    from.sort_by_key(|p| std::cmp::Reverse(p.received));
+    let webs: Vec<_> = totals.web_seeds.iter().filter(|s| s.received > 0).collect();
+    let mut sources = vec![count(from.len() as u64, "peer")];
+    sources.extend((!webs.is_empty()).then(|| count(webs.len() as u64, "web seed")));
+    let (sources, rate) = (sources.join(" and "), bytes_per_second(totals.received as f64 / seconds));
+    reporter.result(&format!("received {} from {sources} ({rate})", Size(totals.received)));
+    for peer in from.iter().take(NAMED) {
+        let client = show::plain(&peer.client);
+        reporter.result(&format!("  {} from {} {client}", Size(peer.received), peer.addr));
+    }
+    for web in webs.iter().take(NAMED) {
+        reporter.result(&format!("  {} from {}", Size(web.received), show::plain(&web.url)));
+    }
 }

@@ -3,19 +3,18 @@
 use std::fs::{DirBuilder, Metadata};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::json;
-use tidecast_discovery::TrackerUrl;
+use tidecast::event::publish::Done;
+use tidecast::{Manifest, PublishOptions};
 use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
-use tidecast_metainfo::{Manifest, clean_web_seed};
 
-use super::describe::{Describe, Extras, describe, open_notice};
-use super::{Context, show};
+use super::describe::{Describe, open_notice};
+use super::{Context, drive, show};
 use crate::failure::{Failure, Outcome};
-use crate::names;
 use crate::output::{FOR_ALL, FOR_OWNER, Output};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 use crate::stop::{Stop, block_on};
 use crate::units::{Size, Span, bytes_per_second, count};
 
@@ -56,50 +55,57 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let trackers = trackers(&args.tracker, context)?;
-    let web_seeds = web_seeds(&args.web_seed)?;
-    block_on(context.threads(), async {
+    let trackers = if args.tracker.is_empty() { &context.settings.tracker } else { &args.tracker };
+    let options = PublishOptions {
+        output: None,
+        tree: args.describe.options(context)?,
+        private: args.private,
+        trackers: trackers.clone(),
+        web_seeds: args.web_seed.clone(),
+        state_dir: Some(context.state_dir()?),
+        threads: context.threads_for_operation(),
+    };
+    block_on(1, async {
         let stop = Stop::listen()?;
         let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
-        reporter.started("publish", object(json!({ "path": names::json(&args.path) })));
-        let extras = Extras { trackers, private: args.private };
-        let published = describe(&args.path, &args.describe, extras, None, context, reporter, &stop).await?;
-        let manifest = published.manifest.with_web_seeds(&web_seeds);
+        let operation = tidecast::publish(&args.path, options);
+        let mut done = drive::drive(operation, &stop, reporter, |_, _| ()).await?;
+        let manifest = Manifest::parse(&done.torrent).context("the manifest just made is damaged")?;
         let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
         let output = output.unwrap_or_else(named);
         // That of a private swarm, whose names and hashes are for ticket holders, is for its owner alone.
-        let mode = if super::member::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
-        output.write(&manifest.to_bytes(), mode, Some(&stop))?;
+        let mode = if tidecast_node::right::needs_ticket(&manifest) { FOR_OWNER } else { FOR_ALL };
+        output.write(&done.torrent, mode, Some(&stop))?;
         if let Some(dir) = &args.ssl_export {
             let root = SslRoot::load_or_create(&context.own_state_dir()?)?;
             export(dir, &root.issue(&manifest.name())?, &stop)?;
         }
-        let seconds = reporter.seconds();
-        reporter.clear();
-        open_notice(&manifest, args.plain || context.settings.plain == Some(true), reporter);
-        let rate = manifest.total_len() as f64 / seconds;
-        reporter.result(&format!(
-            "{}: {} in {}, {} of {}, in {} ({})",
-            output,
-            Size(manifest.total_len()),
-            count(manifest.file_count().into(), "file"),
-            count(manifest.piece_count().into(), "piece"),
-            Size(manifest.piece_length().into()),
-            Span(std::time::Duration::from_secs_f64(seconds)),
-            bytes_per_second(rate),
-        ));
-        reporter.result(&format!("format: {}", published.why));
-        // A wrong directory is seen by the address of a file.
-        let first = manifest.files().find(|f| !f.is_empty()).map_or(0, |f| f.index());
-        for url in manifest.web_seeds().iter().filter_map(|seed| manifest.web_url(seed, first)) {
-            reporter.result(&format!("web seed: clients fetch {} from {url}", path_of(&manifest, first)));
-        }
-        let mut fields = show::summary(&manifest);
-        fields.extend(output.path().map(|path| ("manifest".to_owned(), names::json(path))));
-        fields.insert("why".into(), published.why.into());
-        fields.insert("rate".into(), (rate.round() as u64).into());
-        Ok(fields)
+        done.manifest = output.path().cloned();
+        let plain = args.plain || context.settings.plain == Some(true);
+        open_notice(tidecast_node::right::is_open(&manifest, plain), reporter);
+        report(&done, &manifest, &output, reporter);
+        Ok(fields_of(&done))
     })
+}
+
+/// Says what was made.
+fn report(done: &Done, manifest: &Manifest, output: &Output, reporter: &Reporter) {
+    reporter.result(&format!(
+        "{}: {} in {}, {} of {}, in {} ({})",
+        output,
+        Size(manifest.total_len()),
+        count(manifest.file_count().into(), "file"),
+        count(manifest.piece_count().into(), "piece"),
+        Size(manifest.piece_length().into()),
+        Span(Duration::from_secs_f64(done.seconds)),
+        bytes_per_second(done.rate as f64),
+    ));
+    reporter.result(&format!("format: {}", done.why));
+    // A wrong directory is seen by the address of a file.
+    let first = manifest.files().find(|f| !f.is_empty()).map_or(0, |f| f.index());
+    for url in manifest.web_seeds().iter().filter_map(|seed| manifest.web_url(seed, first)) {
+        reporter.result(&format!("web seed: clients fetch {} from {url}", path_of(manifest, first)));
+    }
 }
 
 /// Writes `peer.crt` and `peer.key` for a stock client's `set_ssl_certificate`; no Diffie-Hellman file is needed.
@@ -123,28 +129,6 @@ fn export(dir: &Path, peer: &SslPeer, stop: &Stop) -> Result<(), Failure> {
         Output::Path(path).write(text.as_bytes(), FOR_OWNER, Some(stop))?;
     }
     Ok(())
-}
-
-/// The trackers of flags, or else of settings; each checked.
-pub(crate) fn trackers(flags: &[String], context: &Context<'_>) -> Result<Vec<String>, Failure> {
-    let urls = if flags.is_empty() { &context.settings.tracker } else { flags };
-    for url in urls {
-        TrackerUrl::parse(url).map_err(Failure::usage)?;
-    }
-    Ok(urls.to_vec())
-}
-
-/// The web seeds of flags, each checked.
-fn web_seeds(flags: &[String]) -> Result<Vec<String>, Failure> {
-    flags.iter().map(|url| web_seed(url).map_err(Failure::usage)).collect()
-}
-
-fn web_seed(text: &str) -> anyhow::Result<String> {
-    let bad = |why: String| anyhow::anyhow!("--web-seed {}: {why}", show::plain(text));
-    let url = clean_web_seed(text.as_bytes());
-    let url = url.ok_or_else(|| bad("not an http:// or https:// URL of at most 2048 bytes".into()))?;
-    TrackerUrl::parse(&url).map_err(|e| bad(e.to_string()))?;
-    Ok(url)
 }
 
 fn path_of(manifest: &Manifest, file: u32) -> String {

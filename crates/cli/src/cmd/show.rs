@@ -6,15 +6,15 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use data_encoding::HEXLOWER;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tidecast::Source;
 use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
-use tidecast_metainfo::{FileRef, Magnet, Manifest, Version};
+use tidecast_metainfo::{FileRef, Manifest, Version};
 use tidecast_text::escaped_bytes;
 
-use super::source::Source;
-use super::{Context, now};
+use super::{Context, now, source};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of, object};
 use crate::units::{Size, Span, count};
 
 /// Show what a manifest describes, or what a ticket is good for
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let manifest = match Source::read(args.manifest.as_deref())? {
+    let manifest = match source::read(args.manifest.as_deref())? {
         Source::File(manifest) => *manifest,
         Source::Ticket(ticket) => return show_ticket(&ticket, context, reporter),
         Source::Magnet(_) => {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             reporter.result(&file_line(file));
         }
     }
-    let mut fields = summary(&manifest);
+    let mut fields = fields_of(&tidecast_node::summary(&manifest));
     let mut files: Vec<Value> = manifest.files().map(file_json).collect();
     for (number, file) in manifest.listed().into_iter().enumerate() {
         if let Some(Value::Object(fields)) = file.and_then(|file| files.get_mut(file as usize)) {
@@ -124,44 +124,6 @@ fn utc(at: u64) -> String {
     format!("{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", year + era * 400 + next)
 }
 
-/// The facts of a manifest, its files left out: for the last event of other commands too.
-pub(crate) fn summary(manifest: &Manifest) -> Map<String, Value> {
-    let hex = |hash: Option<&[u8]>| hash.map(|h| HEXLOWER.encode(h));
-    object(json!({
-        "name": manifest.name(),
-        "version": manifest.version().to_string(),
-        "hash_v1": hex(manifest.hash_v1().as_ref().map(|h| &h[..])),
-        "hash_v2": hex(manifest.hash_v2().as_ref().map(|h| &h[..])),
-        "magnet": magnet(manifest),
-        "private": manifest.private(),
-        "ssl": manifest.ssl_cert().is_some(),
-        "trackers": manifest.trackers(),
-        "web_seeds": manifest.web_seeds(),
-        "bytes": manifest.total_len(),
-        "unique_bytes": manifest.unique_len(),
-        "file_count": manifest.file_count(),
-        "piece_length": manifest.piece_length(),
-        "pieces": manifest.piece_count(),
-        "info_bytes": manifest.info_bytes().len(),
-        "created_by": manifest.created_by(),
-        "creation_date": manifest.creation_date(),
-        "comment": manifest.comment(),
-    }))
-}
-
-/// The magnet link of a manifest.
-pub(crate) fn magnet(manifest: &Manifest) -> String {
-    Magnet {
-        v1: manifest.hash_v1(),
-        v2: manifest.hash_v2(),
-        name: Some(manifest.name().into_owned()),
-        trackers: manifest.trackers().iter().flatten().cloned().collect(),
-        web_seeds: manifest.web_seeds().to_vec(),
-        ..Magnet::default()
-    }
-    .to_string()
-}
-
 fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     let version = match m.version() {
         Version::V1 => "v1 (SHA-1)",
@@ -181,7 +143,7 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
     }
     rows.extend(m.hash_v2().map(|h| ("v2 hash", HEXLOWER.encode(&h))));
     rows.extend(m.hash_v1().map(|h| ("v1 hash", HEXLOWER.encode(&h))));
-    rows.push(("magnet", magnet(m)));
+    rows.push(("magnet", tidecast_node::magnet(m)));
     if m.private() {
         rows.push(("private", "yes: peers only from its trackers, tickets or --peer".into()));
     }

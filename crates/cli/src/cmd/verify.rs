@@ -1,19 +1,14 @@
 //! `tidecast verify MANIFEST PATH`: lists each damaged, missing or extra file.
 
-use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::anyhow;
-use serde_json::{Map, Value, json};
-use tidecast_publish::{Progress, Report, verify};
+use tidecast::event::verify::Done;
+use tidecast::{Reached, VerifyOptions};
 
-use super::describe::watch;
-use super::{Context, read_manifest};
-use crate::failure::{Failure, Outcome};
-use crate::names;
-use crate::report::{Reporter, object};
-use crate::stop::{Stop, block_on};
+use super::{Context, drive};
+use crate::failure::Outcome;
+use crate::report::{Reporter, fields_of};
 use crate::units::{Size, Span, count};
 
 /// Compare a file or directory with its manifest
@@ -30,61 +25,34 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let manifest = Arc::new(read_manifest(&args.manifest)?);
-    let threads = NonZero::new(context.threads());
-    let path = args.path.clone();
-    let report = block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        reporter.started(
-            "verify",
-            object(json!({ "manifest": names::json(&args.manifest), "path": names::json(&args.path) })),
-        );
-        let progress = Arc::new(Progress::new());
-        let counters = progress.clone();
-        let work = move || verify(&manifest, &path, threads, &counters);
-        watch("verify", &progress, reporter, &stop, work).await
-    })?;
-    reporter.clear();
-    for problem in &report.problems {
-        reporter.result(&problem.to_string());
-    }
-    if !report.left_out.is_empty() {
-        let all = count(report.left_out.len() as u64, "entry");
-        let first = report.left_out.first().map(|path| path.display().to_string()).unwrap_or_default();
-        reporter.note(&format!("{all} not compared: left out when this was published, such as {first}"));
-    }
-    let fields = fields(&report);
+    let options = VerifyOptions { threads: context.threads_for_operation() };
+    let begin = || tidecast::verify(&args.manifest, &args.path, options);
+    let done = match drive::run(begin, reporter, |_, _| ()) {
+        Ok(done) => done,
+        Err(failure) => {
+            let error = failure.error.downcast_ref::<tidecast::Error>();
+            if let Some(Reached::Verify(found)) = error.and_then(tidecast::Error::reached) {
+                report(found, reporter);
+            }
+            return Err(failure);
+        }
+    };
+    report(&done, reporter);
+    let seconds = Span(Duration::from_secs_f64(done.seconds));
+    let files = count(done.file_count.into(), "file");
     let shown = args.path.display();
-    if !report.is_good() {
-        let problems = count(report.problems.len() as u64, "problem");
-        // What cannot be read may be all right.
-        let unknown = |p: &tidecast_publish::Problem| matches!(p.what.word(), "unreadable" | "unchecked");
-        let error = match report.problems.iter().all(unknown) {
-            true => anyhow!("{shown} cannot be compared with the manifest as a whole: {problems}"),
-            false => anyhow!("{shown} is not what the manifest says: {problems}"),
-        };
-        return Err(Failure::from(error).with(fields));
-    }
-    let seconds = Span(std::time::Duration::from_secs_f64(reporter.seconds()));
-    let files = count(report.files.into(), "file");
     reporter.result(&format!(
         "{shown} is what the manifest says: {}, {files}, verified in {seconds}",
-        Size(report.bytes)
+        Size(done.bytes)
     ));
-    Ok(fields)
+    Ok(fields_of(&done))
 }
 
-/// `damaged`, `missing`, `extra` and so on, each a list of paths; what was left out; and all problems with their details.
-fn fields(report: &Report) -> Map<String, Value> {
-    let mut all = object(json!({ "bytes": report.bytes, "file_count": report.files }));
-    for word in ["damaged", "missing", "extra", "unreadable", "unchecked"] {
-        let of_kind = report.problems.iter().filter(|p| p.what.word() == word);
-        let paths: Vec<Value> = of_kind.map(|p| p.path.to_string_lossy().into()).collect();
-        all.insert(word.to_owned(), paths.into());
+/// Says what is wrong, and what was not compared.
+fn report(done: &Done, reporter: &Reporter) {
+    done.problems.iter().for_each(|problem| reporter.result(problem));
+    if let Some(first) = done.left_out.first() {
+        let (all, first) = (count(done.left_out.len() as u64, "entry"), first.display());
+        reporter.note(&format!("{all} not compared: left out when this was published, such as {first}"));
     }
-    let left_out = report.left_out.iter().map(|path| names::json(path)).collect();
-    all.insert("left_out".to_owned(), left_out);
-    let problems = report.problems.iter().map(|p| Value::from(p.to_string())).collect();
-    all.insert("problems".to_owned(), problems);
-    all
 }

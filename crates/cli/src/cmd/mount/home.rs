@@ -8,8 +8,8 @@ use anyhow::{Context as _, anyhow};
 use data_encoding::HEXLOWER;
 use rustix::fs::statvfs;
 use tidecast_metainfo::Manifest;
+use tidecast_node::{Source, id_bytes};
 
-use super::super::source::{Source, manifest_id};
 use super::super::{Context, read_manifest};
 use super::TreeArgs;
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ impl Home {
             return None;
         }
         let manifest = read_manifest(&path).ok()?;
-        (HEXLOWER.encode(&manifest_id(&manifest)) == self.id).then_some(manifest)
+        (HEXLOWER.encode(&id_bytes(&manifest)) == self.id).then_some(manifest)
     }
 
     /// Keeps the manifest for the next process.

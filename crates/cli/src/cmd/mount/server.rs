@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tidecast_event::Stage;
 use tidecast_metainfo::Manifest;
 use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Held, Keep, Options, Packets, Service};
 use tidecast_net::{Demand, Notice, Progress};
-use tidecast_store::{DownloadOptions, Durability, Opened};
+use tidecast_node::{Choices, Origin, Part, Rates, Running, Source, Teller, about_peer, progress, right};
+use tidecast_store::{DownloadOptions, Durability, Opened, Store};
 use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
-use super::super::get::{by_manifest, find, open};
-use super::super::source::{Given, Origin, Source, right};
-use super::super::swarm::{Choices, Part, Running, about_peer, snapshot};
+use super::super::source::{self, Given};
 use super::keeper::RESTART;
 use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
@@ -62,11 +62,11 @@ pub(crate) fn run(
     // Its other end is the keeper's.
     let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
     let keeper = Arc::new(Packets::inherited(keeper));
-    let choices = Choices::new(&args.swarm, context)?;
+    let choices = Choices::new(&args.swarm.options(context)?)?;
     reporter.go_live("mount");
     let source = match secret::inherited()? {
         Some(ticket) => Given::Text(ticket).parse()?,
-        None => Source::read(named)?,
+        None => source::read(named)?,
     };
     let home = Home::of(&source, args, context)?;
     block_on(context.threads(), async {
@@ -126,18 +126,24 @@ async fn begin(
 ) -> Result<(Running, Arc<Service>, Vec<SocketAddr>), Failure> {
     let timeout = args.timeout.or(context.settings.timeout).map_or(TIMEOUT, |t| t.0);
     let state_dir = context.own_state_dir()?;
-    let (security, again) = (right(&source, &state_dir)?, right(&source, &state_dir)?);
+    let (security, again) = (right::of_source(&source, &state_dir)?, right::of_source(&source, &state_dir)?);
     let (with_ticket, plain) = (source.private_ticket().is_some(), choices.plain || source.is_plain());
+    let teller = Teller::new(&*reporter);
     let kept = if matches!(source, Source::File(_)) { None } else { home.manifest() };
     let Origin { manifest, peers, finders } = match kept {
-        Some(manifest) => source.with(manifest, choices, reporter).await?,
+        Some(manifest) => source.with(manifest, choices, &teller).await?,
         None => {
-            let origin = source.manifest(choices, Arc::new(security), Some(timeout), stop, reporter).await?;
+            let origin =
+                source.manifest(choices, Arc::new(security), Some(timeout), &stop.shared(), &teller).await?;
             home.keep(&origin.manifest)?;
             origin
         }
     };
-    let security = if with_ticket { again } else { by_manifest(&manifest, &args.swarm, plain, &state_dir)? };
+    let security = if with_ticket {
+        again
+    } else {
+        right::of_manifest(&manifest, choices.ssl.as_ref(), plain, &state_dir)?
+    };
     let manifest = Arc::new(manifest);
     let opened = cache(&manifest, &home.data(&manifest)?).await?;
     let arrivals = Arrivals::default();
@@ -166,7 +172,7 @@ async fn begin(
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
-    find(&mut running, finders, choices, reporter).await;
+    running.go_on_finding(finders, choices, &teller).await;
     if group {
         // What is wanted before would be asked of the origin by each node for itself.
         let mut progress = running.swarm.progress();
@@ -180,11 +186,16 @@ async fn cache(manifest: &Arc<Manifest>, at: &Path) -> Result<Opened, Failure> {
     let until = Instant::now() + PATIENCE;
     loop {
         let options = DownloadOptions { durability: Durability::None, on_demand: true, ..Default::default() };
-        match open(manifest.clone(), at, options).await {
+        match open(manifest.clone(), at.to_owned(), options).await {
             Err(failure) if Instant::now() < until && is_busy(&failure) => tokio::time::sleep(MOMENT).await,
             opened => return opened,
         }
     }
+}
+
+async fn open(manifest: Arc<Manifest>, at: PathBuf, options: DownloadOptions) -> Result<Opened, Failure> {
+    let open = tokio::task::spawn_blocking(move || Store::download(manifest, &at, &options)).await;
+    Ok(open.context("a thread of Tidecast failed")??)
 }
 
 fn is_busy(failure: &Failure) -> bool {
@@ -220,6 +231,7 @@ async fn until_the_end(
     stop: &Stop,
     reporter: &Reporter,
 ) -> Event {
+    let (teller, mut rates) = (Teller::new(reporter), Rates::default());
     let lonely = tokio::time::sleep(LONELY);
     tokio::pin!(lonely);
     loop {
@@ -239,10 +251,10 @@ async fn until_the_end(
                 if let Some(why) = about_peer(&notice).filter(|_| !vain) {
                     mounts.service.heard_of_peer(why);
                 }
-                if let Some(error) = running.tell(notice, reporter) {
+                if let Some(error) = running.tell(notice, &teller) {
                     let cache = running.swarm.store().path();
                     mounts.service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
-                    running.warn(format!("{error}; reads are tried again"), reporter);
+                    running.warn(format!("{error}; reads are tried again"), &teller);
                 }
             }
             () = stop.wait() => {
@@ -253,8 +265,10 @@ async fn until_the_end(
             () = &mut lonely, if !lonely.is_elapsed() => if mounts.close(true) { return Event::Stop },
             () = tokio::time::sleep(LOOK) => {
                 let now = running.swarm.progress().borrow().clone();
-                reporter.publish(&snapshot("mount", &now));
-                running.tell_troubles(reporter);
+                let mut now = progress(Stage::Mount, &now);
+                rates.note(Instant::now(), &mut now);
+                reporter.publish(&now);
+                running.tell_troubles(&teller);
             }
         }
     }

@@ -1,0 +1,76 @@
+//! An operation of the library as a command: its events are said, Ctrl-C and SIGTERM stop it.
+
+use tidecast::{Event, Operation};
+use tidecast_node::{Said, Tell as _};
+
+use super::Context;
+use crate::failure::Failure;
+use crate::report::{Reporter, fields_of};
+use crate::stop::{Stop, block_on, hangups};
+
+/// Runs a command that serves others: SIGHUP does not end it.
+pub(crate) fn serve<S: Clone + serde::Serialize, D: Clone>(
+    begin: impl FnOnce() -> Operation<S, D>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+) -> Result<D, Failure> {
+    block_on(1, async {
+        let stop = Stop::listen()?;
+        let _hangups = hangups()?;
+        drive(begin(), &stop, reporter, started).await
+    })
+}
+
+/// Runs a command that has an end.
+pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
+    begin: impl FnOnce() -> Operation<S, D>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+) -> Result<D, Failure> {
+    block_on(1, async {
+        let stop = Stop::listen()?;
+        drive(begin(), &stop, reporter, started).await
+    })
+}
+
+/// Says what an operation says, until its end; `started` says more when it has begun.
+pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone>(
+    mut operation: Operation<S, D>,
+    stop: &Stop,
+    reporter: &mut Reporter,
+    mut started: impl FnMut(&S, &Reporter),
+) -> Result<D, Failure> {
+    let mut asked = false;
+    loop {
+        let event = tokio::select! {
+            event = operation.next() => event,
+            () = stop.wait(), if !asked => {
+                asked = true;
+                operation.stop();
+                continue;
+            }
+        };
+        match event {
+            Some(Event::Started(of)) => {
+                started(&of, reporter);
+                reporter.began(fields_of(&of));
+            }
+            Some(Event::Progress(now) | Event::Check(now)) => reporter.advance(&now),
+            Some(Event::Warning(warning)) => reporter.tell(Said::Warning(warning)),
+            Some(Event::Resumed(resumed)) => reporter.tell(Said::Resumed(resumed)),
+            Some(Event::Phase(phase)) => reporter.tell(Said::Phase(phase)),
+            // How it ended is said last of all.
+            Some(_) => {}
+            None => break,
+        }
+    }
+    reporter.clear();
+    Ok(operation.wait().await?)
+}
+
+impl Context<'_> {
+    /// Threads for an operation; none is one for each core.
+    pub(crate) fn threads_for_operation(&self) -> Option<usize> {
+        Some(self.threads()).filter(|threads| *threads > 0)
+    }
+}
