@@ -5,16 +5,16 @@
 //!
 //! | call | what it does |
 //! |---|---|
-//! | [`share`] | describes a file or directory and serves it, privately; gives a [`Ticket`] for the other nodes |
-//! | [`get`] | fetches what a ticket, a magnet link or a manifest leads to |
-//! | [`publish`] | makes the manifest alone |
-//! | [`seed`], [`seed_many`] | serve what manifests describe |
-//! | [`verify`] | compares what is there with its manifest |
-//! | [`revoke`] | makes a ticket worthless |
+//! | [`share()`] | describes a file or directory and serves it, privately; gives a [`Ticket`] for the other nodes |
+//! | [`get()`] | fetches what a ticket, a magnet link or a manifest leads to |
+//! | [`publish()`] | makes the manifest alone |
+//! | [`seed()`], [`seed_many`] | serve what manifests describe |
+//! | [`verify()`] | compares what is there with its manifest |
+//! | [`revoke()`] | makes a ticket worthless |
 //!
 //! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
 //! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
-//! [`Kind`] says who has to act, and which has what was reached. ([`revoke`] alone answers at once.)
+//! [`Kind`] says who has to act, and which has what was reached. ([`revoke()`] alone answers at once.)
 //!
 //! ```
 //! use tidecast::{Event, GetOptions, ShareOptions, Source, SwarmOptions, get, share};
