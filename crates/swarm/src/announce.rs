@@ -13,13 +13,12 @@
 //! before it, and is shorter for it: what has gathered makes longer ranges, or bits, and some of it the
 //! neighbours have got elsewhere.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::api::{Action, PeerId, Time};
 use crate::bitset::to_ranges;
 use crate::engine::Engine;
-use crate::peer::Peer;
+use crate::state::peer::Peer;
 
 /// Pause between batches.
 const BATCH: Duration = Duration::from_millis(20);
@@ -38,43 +37,18 @@ const PLANNED_SHARE: u64 = 256;
 const UNPAID: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Pieces that Tidecast peers have not heard of.
-#[derive(Debug, Default)]
-pub(crate) struct Announcer {
-    waiting: Vec<u32>,
-    /// One of them is not common.
-    rare: bool,
-    last: Option<Time>,
-    /// What batches have cost, bytes on the wire.
-    spent: u64,
-}
-
-impl Announcer {
-    /// Pieces that wait to be told.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-}
-
-/// Bytes of a message that tells of these pieces: a head, and ranges or bits (docs/wire-extension.md).
-fn cost(pieces: &[Range<u32>]) -> u64 {
-    let span = pieces.last().map_or(0, |r| r.end) - pieces.first().map_or(0, |r| r.start);
-    14 + (8 * pieces.len() as u64).min(u64::from(span) / 8)
-}
-
 impl Engine {
     /// A piece has become ours.
     pub(crate) fn announce_piece(&mut self, piece: u32) {
-        self.announcer.waiting.push(piece);
-        self.announcer.rare |= self.availability.copies(piece) < COMMON;
+        self.announcer.add(piece, self.selection.copies(piece) < COMMON);
         for peer in self.peers.values() {
             let tell = peer.is_stock() && !peer.closing;
             if tell {
                 let pieces = vec![piece..piece + 1];
-                self.out.push_back(Action::Announce { peer: peer.id, pieces });
+                self.outbox.push(Action::Announce { peer: peer.id, pieces });
             }
         }
-        if self.announcer.waiting.len() >= BATCH_MOST && self.announcements_paid() {
+        if self.announcer.waiting() >= BATCH_MOST && self.announcements_paid() {
             self.flush_announcements();
         }
     }
@@ -82,18 +56,16 @@ impl Engine {
     /// Payload has paid for the batches so far.
     fn announcements_paid(&self) -> bool {
         let part = if self.planned() { PLANNED_SHARE } else { SHARE.0 };
-        self.announcer.spent <= self.totals.received / part + SHARE.1
+        self.announcer.spent() <= self.totals.received() / part + SHARE.1
     }
 
     /// A piece is ours no more. Whoever was told that it is would go on asking for it, and take us for
     /// one who claims what he does not have. One that still waits to be told has reached stock peers
     /// only: a new peer hears of everything, but then nothing is left waiting.
     pub(crate) fn announce_lost(&mut self, piece: u32) {
-        let before = self.announcer.waiting.len();
-        self.announcer.waiting.retain(|&p| p != piece);
-        let batched = self.announcer.waiting.len() == before;
+        let batched = self.announcer.withdraw(piece);
         for peer in self.peers.values().filter(|p| !p.closing && (batched || p.is_stock())) {
-            self.out.push_back(Action::AnnounceLost { peer: peer.id, piece });
+            self.outbox.push(Action::AnnounceLost { peer: peer.id, piece });
         }
     }
 
@@ -101,17 +73,17 @@ impl Engine {
     pub(crate) fn tell_again(&mut self, id: PeerId, piece: u32) {
         let tell = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.closing);
         if tell && self.pieces.verified(piece) {
-            self.out.push_back(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });
+            self.outbox.push(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });
         }
     }
 
     /// When the next batch is due.
     pub(crate) fn announce_at(&self) -> Option<Time> {
-        if self.announcer.waiting.is_empty() {
+        if self.announcer.waiting() == 0 {
             return None;
         }
-        let Some(last) = self.announcer.last else { return Some(Time(0)) };
-        let soonest = last.after(match (self.planned(), self.announcer.rare) {
+        let Some(last) = self.announcer.last() else { return Some(Time(0)) };
+        let soonest = last.after(match (self.planned(), self.announcer.is_rare()) {
             (true, _) => PLANNED_BATCH,
             (false, true) => BATCH,
             (false, false) => COMMON_BATCH,
@@ -124,21 +96,17 @@ impl Engine {
 
     /// Tells Tidecast peers what has gathered, if it is time.
     pub(crate) fn announce_due(&mut self) {
-        if self.announce_at().is_some_and(|at| at <= self.now) {
+        if self.announce_at().is_some_and(|at| at <= self.env.now()) {
             self.flush_announcements();
         }
     }
 
     /// Tells Tidecast peers what has gathered.
     pub(crate) fn flush_announcements(&mut self) {
-        let mut news = std::mem::take(&mut self.announcer.waiting);
+        let mut news = self.announcer.take(self.env.now());
         if news.is_empty() {
             return;
         }
-        self.announcer.last = Some(self.now);
-        self.announcer.rare = false;
-        news.sort_unstable();
-        news.dedup();
         news.retain(|&piece| self.pieces.verified(piece));
         for peer in self.peers.values() {
             if peer.is_stock() || peer.closing {
@@ -153,34 +121,33 @@ impl Engine {
             let news = news.iter().copied();
             let pieces = to_ranges(news.filter(|&p| told || !peer.have.has(p) || fetched(p)));
             if !pieces.is_empty() {
-                self.announcer.spent += cost(&pieces);
-                self.out.push_back(Action::Announce { peer: peer.id, pieces });
+                self.announcer.pay(&pieces);
+                self.outbox.push(Action::Announce { peer: peer.id, pieces });
             }
         }
     }
 
     /// The peer is our parent in some stripe.
     fn is_fed_by(&self, peer: &Peer) -> bool {
-        let mut parents = self.course.iter().flat_map(|c| &c.role.stripes).filter_map(|edges| edges.parent);
-        parents.any(|parent| peer.member == Some(parent))
+        self.plan.course().is_some_and(|c| peer.member.is_some_and(|member| c.is_parent(member)))
     }
 
     /// The piece was offered to us.
     fn by_plan(&self, piece: u32) -> bool {
-        self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some())
+        self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some())
     }
 
     /// Some of what an earlier run has left is not judged yet.
     fn judging(&self) -> bool {
-        self.judged < self.pieces.count()
+        self.announcer.judged() < self.pieces.count()
     }
 
     /// More is judged of what an earlier run has left: what is right is told before the rest may be offered.
     pub(crate) fn on_judged(&mut self, below: u32) {
         self.flush_announcements();
-        self.judged = below;
+        self.announcer.judge(below);
         for peer in self.peers.values().filter(|p| !p.is_stock() && !p.closing) {
-            self.out.push_back(Action::OfferBelow { peer: peer.id, below });
+            self.outbox.push(Action::OfferBelow { peer: peer.id, below });
         }
     }
 
@@ -191,7 +158,7 @@ impl Engine {
         for peer in self.peers.values() {
             let tell = !peer.is_stock() && !peer.closing;
             if tell && !all.is_empty() {
-                self.out.push_back(Action::Announce { peer: peer.id, pieces: all.clone() });
+                self.outbox.push(Action::Announce { peer: peer.id, pieces: all.clone() });
             }
         }
     }
@@ -204,8 +171,8 @@ impl Engine {
         }
         self.flush_announcements();
         for &peer in peers {
-            self.announcer.spent += cost(&pieces);
-            self.out.push_back(Action::Announce { peer, pieces: pieces.clone() });
+            self.announcer.pay(&pieces);
+            self.outbox.push(Action::Announce { peer, pieces: pieces.clone() });
         }
     }
 
@@ -214,9 +181,9 @@ impl Engine {
         // Whoever was here before is told first, so that nobody hears of a piece twice.
         self.flush_announcements();
         if self.judging() && self.peers.get(&id).is_some_and(|p| !p.is_stock()) {
-            self.out.push_back(Action::OfferBelow { peer: id, below: self.judged });
+            self.outbox.push(Action::OfferBelow { peer: id, below: self.announcer.judged() });
         }
         let have = self.pieces.verified_ranges();
-        self.out.push_back(Action::AnnounceAll { peer: id, have });
+        self.outbox.push(Action::AnnounceAll { peer: id, have });
     }
 }

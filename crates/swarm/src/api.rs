@@ -13,28 +13,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::plan::Role;
 
-/// A point in time: nanoseconds since a start of the driver's choice. Never runs backwards; the
-/// engine clamps a time earlier than the last one it saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time(pub u64);
-
-impl Time {
-    /// This time plus `d`, saturating.
-    #[must_use]
-    pub fn after(self, d: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
-    /// How long after `earlier` this is; zero if it is not.
-    #[must_use]
-    pub fn since(self, earlier: Time) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-}
+pub use crate::plan::Complaint;
+pub use crate::time::Time;
 
 /// One live connection, named by the driver. A number is never used again in one engine's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -394,15 +377,4 @@ pub enum Reason {
     Useless,
     /// A better neighbour takes its place, or the limit is reached.
     TooMany,
-}
-
-/// What is wrong with a member of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Complaint {
-    /// No connection to it, or it has ended.
-    Gone,
-    /// A connection, and nothing comes.
-    Silent,
-    /// Much less comes than from others.
-    Slow,
 }

@@ -6,110 +6,24 @@
 //!   alone, one that was not in it if there is one. If it fails again, that peer is the culprit; if
 //!   it matches, the driver compares what it kept and names the culprit by `BlockBad`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
-use crate::api::{Action, Block, Candidate, PeerId, Reason};
+use crate::api::{Action, Block, PeerId, Reason};
 use crate::engine::Engine;
-use crate::neighbours::End;
-use crate::partial::NOBODY;
-use crate::peer::Peer;
-use crate::pieces::State;
 use crate::planted::{Bug, planted};
+use crate::state::counts::Fate;
+use crate::state::neighbours::End;
+use crate::state::partial::{NOBODY, Partial};
+use crate::state::peer::Peer;
+use crate::state::pieces::State;
 
 /// Pieces under suspicion that are looked at for one request.
 pub(crate) const SOLO_SCAN: usize = 32;
-/// Suspects remembered for one piece.
-const SUSPECTS: usize = 64;
-/// Connections that have ended and whose address is remembered, should proof come later.
-const DEPARTED: usize = 1024;
-
-/// A piece that must come from one peer.
-#[derive(Debug, Default)]
-pub(crate) struct Solo {
-    /// Who is asked for it now.
-    pub(crate) peer: Option<PeerId>,
-    /// Who was in it when it failed.
-    pub(crate) suspects: BTreeSet<PeerId>,
-}
-
-/// See the head of the file.
-#[derive(Debug, Default)]
-pub(crate) struct Blame {
-    solo: BTreeMap<u32, Solo>,
-    departed: VecDeque<(PeerId, Candidate)>,
-    pub(crate) banned: u64,
-}
-
-impl Blame {
-    pub(crate) fn is_solo(&self, piece: u32) -> bool {
-        !self.solo.is_empty() && self.solo.contains_key(&piece)
-    }
-
-    /// Suspicions, and peers remembered.
-    pub(crate) fn footprint(&self) -> usize {
-        let suspects: usize = self.solo.values().map(|s| 1 + s.suspects.len()).sum();
-        suspects + self.departed.len()
-    }
-
-    pub(crate) fn solo(&self) -> &BTreeMap<u32, Solo> {
-        &self.solo
-    }
-
-    /// Whether blocks of `piece` may be asked of `peer`.
-    pub(crate) fn allows(&self, piece: u32, peer: PeerId) -> bool {
-        self.solo.is_empty() || self.solo.get(&piece).is_none_or(|s| s.peer == Some(peer))
-    }
-
-    pub(crate) fn assign(&mut self, piece: u32, peer: PeerId) {
-        if let Some(solo) = self.solo.get_mut(&piece) {
-            solo.peer = Some(peer);
-        }
-    }
-
-    /// What `peer` was asked for of `piece` was taken back.
-    pub(crate) fn abandoned(&mut self, piece: u32, peer: PeerId) {
-        if let Some(solo) = self.solo.get_mut(&piece)
-            && solo.peer == Some(peer)
-        {
-            solo.peer = None;
-        }
-    }
-
-    pub(crate) fn suspect(&mut self, piece: u32, senders: &[PeerId]) {
-        let solo = self.solo.entry(piece).or_default();
-        solo.peer = None;
-        solo.suspects.extend(senders.iter().take(SUSPECTS));
-        while solo.suspects.len() > SUSPECTS {
-            solo.suspects.pop_first();
-        }
-    }
-
-    /// The piece is verified, or not wanted any more.
-    pub(crate) fn cleared(&mut self, piece: u32) {
-        self.solo.remove(&piece);
-    }
-
-    pub(crate) fn departed(&mut self, peer: PeerId, candidate: Option<Candidate>) {
-        let Some(candidate) = candidate else { return };
-        if self.departed.len() >= DEPARTED {
-            self.departed.pop_front();
-        }
-        self.departed.push_back((peer, candidate));
-    }
-
-    fn address_of(&self, peer: PeerId) -> Option<Candidate> {
-        self.departed.iter().find(|d| d.0 == peer).map(|d| d.1)
-    }
-}
-
 impl Engine {
     /// Wrong bytes, proven against this peer.
     pub(crate) fn on_block_bad(&mut self, id: PeerId, block: Block) {
         self.settled(block.len);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.counts.bad += u64::from(block.len);
-        }
-        self.totals.bad += u64::from(block.len);
+        self.count(id, Fate::Bad, u64::from(block.len));
         if self.pieces.sound(block) {
             let cells = self.pieces.cells(block);
             self.with_piece(block.piece, |p| p.spoil(id, block.piece, cells));
@@ -137,7 +51,7 @@ impl Engine {
             many => {
                 // Out of the picker first: from now on one peer alone is asked.
                 self.with_place(piece, |e| e.blame.suspect(piece, many));
-                self.changed();
+                self.rounds.changed();
             }
         }
     }
@@ -150,7 +64,7 @@ impl Engine {
     }
 
     /// Cancels every request of a piece that is settled one way or the other.
-    pub(crate) fn nothing_awaited(&mut self, piece: u32, partial: &crate::partial::Partial) {
+    pub(crate) fn nothing_awaited(&mut self, piece: u32, partial: &Partial) {
         let mut asked: BTreeMap<PeerId, Vec<u32>> = BTreeMap::new();
         for (peer, cell) in partial.requests() {
             asked.entry(peer).or_default().push(cell);
@@ -158,7 +72,7 @@ impl Engine {
         for (peer, mut cells) in asked {
             cells.sort_unstable();
             self.not_awaited(peer, piece, &cells, true);
-            self.hungry.push(peer);
+            self.rounds.add(peer);
         }
     }
 
@@ -166,20 +80,20 @@ impl Engine {
     pub(crate) fn ban(&mut self, id: PeerId, reason: Reason) {
         let Some(peer) = self.peers.get(&id) else {
             if let Some(candidate) = self.blame.address_of(id) {
-                let end = (self.now, End::Banned);
-                self.neighbours.down(self.now, candidate, id, end, &mut self.rng);
+                let end = (self.env.now(), End::Banned);
+                self.neighbours.down(self.env.now(), candidate, id, end, &mut self.rng);
             }
             return;
         };
         let (candidate, closing) = (peer.candidate, peer.closing);
         if let Some(candidate) = candidate {
-            let end = (self.now, End::Banned);
-            self.neighbours.down(self.now, candidate, id, end, &mut self.rng);
+            let end = (self.env.now(), End::Banned);
+            self.neighbours.down(self.env.now(), candidate, id, end, &mut self.rng);
         }
         if !closing {
-            self.blame.banned += 1;
+            self.blame.ban();
             self.retire(id);
-            self.out.push_back(Action::Ban { peer: id, reason });
+            self.outbox.push(Action::Ban { peer: id, reason });
         }
     }
 
@@ -193,13 +107,13 @@ impl Engine {
         };
         let open = self.blame.solo().iter().take(SOLO_SCAN);
         let mut open = open.filter(|(piece, _)| free(**piece) && peer.have.has(**piece));
-        open.find(|(piece, solo)| match solo.peer {
+        open.find(|(piece, solo)| match solo.chosen() {
             Some(chosen) if chosen == id => true,
             Some(chosen) if self.may_deliver(chosen, **piece) => false,
             _ => {
-                let clean = |p: &&Peer| !solo.suspects.contains(&p.id);
+                let clean = |p: &&Peer| !solo.suspects(p.id);
                 let mut able = self.peers.values().filter(|p| self.may_deliver(p.id, **piece));
-                !solo.suspects.contains(&id) || !able.any(|p| clean(&p))
+                !solo.suspects(id) || !able.any(|p| clean(&p))
             }
         })
         .map(|(&piece, _)| piece)

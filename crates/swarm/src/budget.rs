@@ -6,12 +6,10 @@
 //! budget costs is bounded, whoever is out of reach for whom. What nobody else has is served at once, and what
 //! stock clients ask for, which get nothing by the plan.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::api::{Block, PeerId, Time};
+use crate::api::{Block, PeerId};
 use crate::engine::Engine;
-use crate::push::without;
 
 /// How long a request waits for others to serve it.
 const WAIT: Duration = Duration::from_millis(500);
@@ -20,57 +18,17 @@ const WAIT_STAYS: Duration = Duration::from_secs(2);
 /// Who found no help is served at once for so long.
 const NEEDY: Duration = Duration::from_secs(8);
 
-/// Requests that wait for others to serve them, by when they have waited long enough.
-#[derive(Debug, Default)]
-pub(crate) struct Spared(VecDeque<(Time, PeerId, Block)>);
-
-impl Spared {
-    /// Requests that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// When the first has waited long enough.
-    pub(crate) fn due(&self) -> Option<Time> {
-        self.0.front().map(|entry| entry.0)
-    }
-
-    /// A peer no longer wants what lies within this block.
-    pub(crate) fn cancel(&mut self, id: PeerId, block: Block) {
-        let gone = block.begin..block.begin.saturating_add(block.len);
-        let touches = |(_, peer, own): &(Time, PeerId, Block)| (*peer, own.piece) == (id, block.piece);
-        if !self.0.iter().any(touches) {
-            return;
-        }
-        for entry in std::mem::take(&mut self.0) {
-            let (at, peer, own) = entry;
-            if !touches(&entry) {
-                self.0.push_back(entry);
-                continue;
-            }
-            let whole = own.begin..own.begin.saturating_add(own.len);
-            let rest = without(whole, std::slice::from_ref(&gone)).into_iter();
-            self.0.extend(rest.map(|r| (at, peer, Block { begin: r.start, len: r.end - r.start, ..own })));
-        }
-    }
-
-    /// A peer is gone.
-    pub(crate) fn forget(&mut self, id: PeerId) {
-        self.0.retain(|(_, peer, _)| *peer != id);
-    }
-}
-
 impl Engine {
     /// We are a source of a plan and have sent all copies of the data, or of our share of it, that we are to send.
     pub(crate) fn over_budget(&self) -> bool {
-        let Some(course) = self.course.as_ref().filter(|c| c.is_source()) else { return false };
-        if self.policy.on_demand {
+        let Some(course) = self.plan.course().filter(|c| c.is_source()) else { return false };
+        if self.env.policy().on_demand {
             // What was touched has been given: only what is lost on the way is asked for.
             return true;
         }
-        let sources = &course.role.sources;
-        let ours = sources.iter().filter(|s| **s == course.role.member).count() as u64;
-        self.totals.served >= self.budget / sources.len() as u64 * ours
+        let role = course.role();
+        let ours = role.sources.iter().filter(|s| **s == role.member).count() as u64;
+        self.budget.spent(self.totals.served(), ours, role.sources.len() as u64)
     }
 
     /// Whether this request waits for others to serve it.
@@ -82,27 +40,28 @@ impl Engine {
             }
             self.touch(block.piece, true, None);
         }
-        let others = self.availability.holders(block.piece) > 0 || self.policy.stays && self.finished > 0;
+        let stays = self.env.policy().stays;
+        let others = self.selection.holders(block.piece) > 0 || stays && self.budget.any_finished();
         let claimed = others && self.over_budget();
         // A full list sends nobody away.
-        if !claimed || self.spared.len() >= self.limits.queued_requests {
+        if !claimed || self.budget.waiting() >= self.env.limits().queued_requests {
             return false;
         }
-        let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && p.needy <= self.now);
+        let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && p.needy <= self.env.now());
         if waits {
-            self.spared.0.push_back((self.now.after(self.spared_for()), id, block));
+            self.budget.wait(self.env.now().after(self.spared_for()), id, block);
         }
         waits
     }
 
     fn spared_for(&self) -> Duration {
-        if self.policy.stays { WAIT_STAYS } else { WAIT }
+        if self.env.policy().stays { WAIT_STAYS } else { WAIT }
     }
 
     /// Who has waited long enough is served.
     pub(crate) fn spared_due(&mut self) {
-        let (now, wait) = (self.now, self.spared_for());
-        while let Some((_, id, block)) = self.spared.0.pop_front_if(|entry| entry.0 <= now) {
+        let (now, wait) = (self.env.now(), self.spared_for());
+        while let Some((id, block)) = self.budget.next_due(now) {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             if now.since(peer.grew) >= wait {
                 peer.needy = now.after(NEEDY);
@@ -115,10 +74,11 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::{Action, Event, Limits, Policy, Protocol, Setup};
+    use crate::api::{Action, Event, Limits, Policy, Protocol, Setup, Time};
     use crate::plan::{Edges, Role};
 
     const LEN: u32 = 64 << 10;
@@ -130,8 +90,12 @@ mod tests {
 
     impl Origin {
         fn new() -> Self {
-            let limits = Limits { origin_copies: 10, ..Limits::default() };
-            let (lengths, policy) = (vec![LEN; 10].into(), Policy::TIDECAST);
+            Self::with(10, false)
+        }
+
+        fn with(origin_copies: u32, stays: bool) -> Self {
+            let limits = Limits { origin_copies, ..Limits::default() };
+            let (lengths, policy) = (vec![LEN; 10].into(), Policy { stays, ..Policy::TIDECAST });
             let setup = Setup { lengths, have: vec![0..10], want: vec![], policy, limits, seed: 1 };
             let mut origin = Origin(Engine::new(setup, Time(0)).unwrap(), 0);
             let stripes = vec![Edges { parent: None, children: vec![9] }];
@@ -217,8 +181,7 @@ mod tests {
     #[test]
     fn who_has_left_with_everything_is_waited_for_where_members_stay() {
         for stays in [false, true] {
-            let mut origin = Origin::new();
-            origin.0.policy.stays = stays;
+            let mut origin = Origin::with(10, stays);
             let member = PeerId(3);
             origin.up(member);
             origin.give(Event::Member { peer: member, member: 8, distance: 0 });
@@ -233,10 +196,7 @@ mod tests {
     #[test]
     fn a_newcomer_is_pushed_only_what_nobody_has() {
         for (copies, all) in [(10, false), (0, true)] {
-            let mut origin = Origin::new();
-            if copies == 0 {
-                origin.0.budget = u64::MAX;
-            }
+            let mut origin = Origin::with(copies, false);
             // A child that took everything, and is gone.
             let (child, next) = (PeerId(3), PeerId(4));
             origin.up(child);

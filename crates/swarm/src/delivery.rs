@@ -1,29 +1,23 @@
 //! What becomes of payload that peers send us.
 
-use std::time::Duration;
-
-use crate::api::{Action, Block, PeerId, Reason};
+use crate::api::{Block, PeerId, Reason};
 use crate::engine::Engine;
-use crate::partial::Runs;
-use crate::pieces::State;
+use crate::state::counts::Fate;
+use crate::state::partial::Runs;
+use crate::state::pieces::State;
 
 /// Bytes that a peer may send without having been asked, beyond those taken back: a reject and its
 /// block can cross.
 const UNASKED_MOST: u64 = 1 << 20;
 
-/// The rate of all that comes in is measured over at least this long.
-pub(crate) const INTAKE: Duration = Duration::from_millis(250);
-
 impl Engine {
     /// Payload has come off the socket.
     pub(crate) fn on_received(&mut self, id: PeerId, block: Block) {
-        self.unsettled += u64::from(block.len);
-        self.totals.received += u64::from(block.len);
-        let now = self.now;
+        let now = self.env.now();
         let asked = self.peers.get(&id).and_then(|p| p.asked_at(block.piece)).unwrap_or_default();
-        self.intake.add_asked(now, block.len, INTAKE, asked);
+        self.intake.received(now, block.len, asked);
+        self.count(id, Fate::Received, u64::from(block.len));
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.counts.received += u64::from(block.len);
         peer.hear(now);
         if !self.pieces.sound(block) {
             return self.disconnect(id, Reason::Protocol("sent a block that cannot be asked for"));
@@ -35,11 +29,10 @@ impl Engine {
         peer.patience.delivered(now);
         peer.window.received(now, block.len);
         let unasked = u64::from(block.len).saturating_sub(mine);
-        if unasked > peer.stray + UNASKED_MOST {
+        if !peer.strays(unasked, UNASKED_MOST) {
             return self.disconnect(id, Reason::Protocol("sent what was not asked for"));
         }
-        peer.stray = peer.stray.saturating_sub(unasked);
-        self.hungry.push(id);
+        self.rounds.add(id);
         self.note_moved(id, block);
     }
 
@@ -51,11 +44,11 @@ impl Engine {
             let bytes = self.pieces.block(piece, run.clone()).len;
             if Some(peer) == from {
                 mine += u64::from(bytes);
-                self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+                self.intake.gone(u64::from(bytes));
                 self.note_answer(peer, piece, bytes);
             } else {
                 self.run_not_awaited(peer, piece, run, true);
-                self.hungry.push(peer);
+                self.rounds.add(peer);
             }
         }
         mine
@@ -63,7 +56,7 @@ impl Engine {
 
     /// `bytes` of a request have come: measures the delay when they are its first.
     fn note_answer(&mut self, id: PeerId, piece: u32, bytes: u32) {
-        let now = self.now;
+        let now = self.env.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(entry) = peer.note_gone(piece, bytes)
             && entry.fresh
@@ -72,22 +65,25 @@ impl Engine {
         }
     }
 
+    /// Counts bytes of this peer, and of all.
+    pub(crate) fn count(&mut self, id: PeerId, fate: Fate, bytes: u64) {
+        self.totals.add(fate, bytes);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.counts.add(fate, bytes);
+        }
+    }
+
     /// A verdict has come for `len` bytes received.
     pub(crate) fn settled(&mut self, len: u32) {
-        self.unsettled = self.unsettled.saturating_sub(u64::from(len));
-        if self.paused && self.unsettled < self.limits.unsettled {
-            self.paused = false;
-            self.hungry.extend(self.peers.keys().copied());
+        if self.intake.settled(len, self.env.limits().unsettled) {
+            self.rounds.add_all(self.peers.keys().copied());
         }
     }
 
     /// It is on disk.
     pub(crate) fn on_stored(&mut self, id: PeerId, block: Block, proven: bool) {
         self.settled(block.len);
-        self.totals.stored += u64::from(block.len);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.counts.stored += u64::from(block.len);
-        }
+        self.count(id, Fate::Stored, u64::from(block.len));
         if self.pieces.sound(block) {
             let cells = self.pieces.cells(block);
             let asked = self.with_piece(block.piece, |p| p.store(id, block.piece, cells));
@@ -103,10 +99,7 @@ impl Engine {
     /// It was there already.
     pub(crate) fn on_duplicate(&mut self, id: PeerId, block: Block) {
         self.settled(block.len);
-        self.totals.duplicate += u64::from(block.len);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.counts.duplicate += u64::from(block.len);
-        }
+        self.count(id, Fate::Duplicate, u64::from(block.len));
         if self.pieces.sound(block) {
             let cells = self.pieces.cells(block);
             let asked = self.with_piece(block.piece, |p| p.store_known(id, block.piece, cells));
@@ -124,7 +117,7 @@ impl Engine {
             self.nothing_awaited(piece, &partial);
         }
         self.blame.cleared(piece);
-        self.deadlines.remove(&piece);
+        self.selection.clear_deadline(piece);
         self.announce_piece(piece);
         self.pass_on(piece);
         self.check_complete();
@@ -153,29 +146,6 @@ impl Engine {
             }
             self.announce_lost(piece);
             self.wanting_again();
-        }
-    }
-
-    /// Says so when nothing is left, once each time.
-    pub(crate) fn check_complete(&mut self) {
-        let complete = self.pieces.left() == 0;
-        if complete && !self.complete {
-            self.announce_complete();
-            self.out.push_back(Action::Complete);
-            self.restless = true;
-        }
-        self.complete = complete;
-    }
-
-    /// Something is left to fetch that was not before.
-    pub(crate) fn wanting_again(&mut self) {
-        let was = self.complete;
-        self.check_complete();
-        if !self.complete {
-            self.hungry.extend(self.peers.keys().copied());
-        }
-        if was && !self.complete {
-            self.neighbours.rouse(self.now);
         }
     }
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use crate::api::{Action, PeerId};
 use crate::bitset::to_ranges;
 use crate::engine::Engine;
-use crate::pieces::CELL;
-use crate::slow::chunks;
+use crate::ranges::chunks;
+use crate::state::pieces::CELL;
 
 impl Engine {
     /// Asks `id` for blocks that others were asked for; false when there are none.
     pub(crate) fn endgame(&mut self, id: PeerId, room: u64) -> bool {
-        let over = self.picker.count() == 0 && self.pieces.open().is_empty();
-        if !self.policy.endgame || !over {
+        let over = self.selection.count() == 0 && self.pieces.open().is_empty();
+        if !self.env.policy().endgame || !over {
             return false;
         }
         let most = (room / u64::from(CELL)).max(1) as usize;
@@ -34,15 +34,15 @@ impl Engine {
                 taken.entry(piece).or_default().push(cell);
             }
         }
-        let now = self.now;
+        let now = self.env.now();
         for (&piece, cells) in &taken {
             for run in to_ranges(cells.iter().copied()) {
                 let block = self.pieces.block(piece, run);
-                self.count_asked(u64::from(block.len));
+                self.intake.asked(now, u64::from(block.len));
                 let Some(peer) = self.peers.get_mut(&id) else { continue };
                 peer.note_asked(piece, block.len, now);
                 let requests = chunks(block, peer.request_size());
-                self.out.extend(requests.map(|block| Action::Request { peer: id, block }));
+                self.outbox.extend(requests.map(|block| Action::Request { peer: id, block }));
             }
         }
         !taken.is_empty()

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Action, Block, Complaint, PeerId, Reason, Time};
-use crate::course::{Course, Flow, SILENT, patience};
+use crate::bitset::to_ranges;
 use crate::engine::Engine;
-use crate::peer::Peer;
-use crate::pieces::State;
 use crate::plan::Role;
+use crate::state::course::{Flow, SILENT, patience};
+use crate::state::peer::Peer;
+use crate::state::pieces::{CELL, State};
 
 /// Nothing at all has come for so long: the plan has failed.
 const ADRIFT: Duration = Duration::from_secs(2);
@@ -37,46 +38,41 @@ const OFFERS: usize = 1 << 14;
 impl Engine {
     /// There is a plan, and it works.
     pub(crate) fn planned(&self) -> bool {
-        self.course.as_ref().is_some_and(|c| !c.adrift)
+        self.plan.course().is_some_and(|c| !c.is_adrift())
     }
 
     /// Whether the piece comes of its own accord.
     pub(crate) fn is_awaited(&self, piece: u32) -> bool {
-        self.course.as_ref().is_some_and(|c| c.awaits(piece))
+        self.plan.course().is_some_and(|c| c.awaits(piece))
     }
 
     /// A new epoch.
     pub(crate) fn on_plan(&mut self, role: Arc<Role>) {
-        let (now, count) = (self.now, self.pieces.count());
-        let before = self.course.as_ref().map(|c| c.role.clone());
-        self.expects = None;
-        match &mut self.course {
-            Some(course) if course.role.epoch >= role.epoch => return,
-            Some(course) if course.lines.len() == role.stripes.len() => course.renew(role, now),
-            old => {
-                let mut course = Course::new(role, count, self.policy.stays, now);
-                course.take_open(old.take());
-                *old = Some(course);
-            }
+        let before = self.plan.course().map(|c| c.role().clone());
+        self.rounds.hold(None);
+        if !self.plan.begin(role, self.pieces.count(), self.env.policy().stays, self.env.now()) {
+            return;
         }
         self.await_rest();
         self.tell_parents(before.as_deref());
-        for (member, id) in self.members.clone() {
+        for (member, id) in self.plan.members() {
             self.meet(id, member);
         }
-        self.restless = true;
+        self.upkeep.arm();
     }
 
     /// Those who feed us a stripe that another fed us until now hear all that we have, and go on with what we lack.
     fn tell_parents(&mut self, before: Option<&Role>) {
-        let Some(course) = &self.course else { return };
+        let Some(course) = self.plan.course() else { return };
         let until_now = |stripe: usize| before.and_then(|b| b.stripes.get(stripe)).and_then(|e| e.parent);
-        let stripes = course.role.stripes.iter().enumerate();
-        let mut new: Vec<u32> =
-            stripes.filter(|(s, e)| e.parent != until_now(*s)).filter_map(|(_, e)| e.parent).collect();
+        let mut new: Vec<u32> = course
+            .stripes()
+            .filter(|(s, e)| e.parent != until_now(*s))
+            .filter_map(|(_, e)| e.parent)
+            .collect();
         new.sort_unstable();
         new.dedup();
-        let new: Vec<PeerId> = new.iter().filter_map(|member| self.members.get(member)).copied().collect();
+        let new: Vec<PeerId> = new.iter().filter_map(|&member| self.plan.peer_of(member)).collect();
         self.announce_anew(&new);
     }
 
@@ -88,11 +84,8 @@ impl Engine {
         if self.on_demand() {
             return self.await_untouched();
         }
-        let Some(course) = &mut self.course else { return };
-        course.adrift = false;
-        let whole = if course.is_source() { count } else { course.rear() };
-        let from = course.released.min(whole);
-        course.released = whole;
+        let Some(course) = self.plan.course_mut() else { return };
+        let (from, whole) = course.resume(count);
         for piece in from..count {
             self.await_piece(piece, piece >= whole);
         }
@@ -101,7 +94,7 @@ impl Engine {
     /// Awaits a piece, or no longer, and moves it out of the picker or into it.
     pub(crate) fn await_piece(&mut self, piece: u32, awaited: bool) {
         self.with_place(piece, |e| {
-            if let Some(course) = &mut e.course {
+            if let Some(course) = e.plan.course_mut() {
                 course.set_awaited(piece, awaited);
             }
         });
@@ -109,26 +102,21 @@ impl Engine {
 
     /// A peer sends this piece of its own accord.
     pub(crate) fn on_offered(&mut self, id: PeerId, piece: u32, stripe: u16) {
-        let now = self.now;
+        let now = self.env.now();
         if piece >= self.pieces.count() {
             return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
         }
         let from = self.peers.get(&id).and_then(|p| p.member);
         let room = self.has_room(id);
-        if let Some(course) = self.course.as_mut().filter(|c| from.is_some() && !c.is_source()) {
+        if let Some(course) = self.plan.course_mut().filter(|c| from.is_some() && !c.is_source()) {
             // What is declined for want of room is fetched later, and by then our children fetch it too: it would
             // come to them twice.
             if room {
                 course.assign(piece, stripe);
             }
-            let parent = course.role.stripes.get(usize::from(stripe)).and_then(|e| e.parent);
-            if let Some(line) = course.lines.get_mut(usize::from(stripe)).filter(|_| parent == from) {
-                line.moved(now, course.since);
-                line.front = line.front.max(piece + 1);
-                // The first took longer than we had patience: to go on as a swarm would cost the source more copies.
-                if course.adrift {
-                    self.await_rest();
-                }
+            // The first took longer than we had patience: to go on as a swarm would cost the source more copies.
+            if course.offered(piece, stripe, from, now) && course.is_adrift() {
+                self.await_rest();
             }
         }
         if from.is_some() && self.on_demand() {
@@ -141,12 +129,12 @@ impl Engine {
 
     /// More may be awaited from this peer.
     fn has_room(&self, id: PeerId) -> bool {
-        self.peers.get(&id).is_some_and(|p| p.asked.len() < OFFERS)
+        self.peers.get(&id).is_some_and(|p| p.asked().len() < OFFERS)
     }
 
     /// What is offered counts as asked for, as far as nobody else was asked; the rest is declined.
     fn accept(&mut self, id: PeerId, piece: u32) {
-        let (now, all) = (self.now, 0..u32::MAX);
+        let (now, all) = (self.env.now(), 0..u32::MAX);
         let whole = Block { piece, begin: 0, len: self.pieces.length(piece) };
         // A disk that cannot keep up slows the sockets: what is declined here is on its way already, and
         // would come twice.
@@ -158,7 +146,7 @@ impl Engine {
         let partial = self.pieces.partial(piece);
         let free: Vec<u32> = match partial {
             _ if !wanted || !self.blame.allows(piece, id) => Vec::new(),
-            None => (0..whole.len.div_ceil(crate::pieces::CELL)).collect(),
+            None => (0..whole.len.div_ceil(CELL)).collect(),
             Some(partial) => partial.free_cells().collect(),
         };
         // What we have asked of the peer itself would be cancelled with the rest.
@@ -167,13 +155,13 @@ impl Engine {
             return;
         }
         if free.is_empty() {
-            return self.out.push_back(Action::Cancel { peer: id, block: whole });
+            return self.outbox.push(Action::Cancel { peer: id, block: whole });
         }
-        let runs = crate::bitset::to_ranges(free.iter().copied());
+        let runs = to_ranges(free.iter().copied());
         // What is here, or comes from others, need not come from it.
         let rest = partial.map(|p| p.not_from(id)).unwrap_or_default();
-        for run in crate::bitset::to_ranges(rest) {
-            self.out.push_back(Action::Cancel { peer: id, block: self.pieces.block(piece, run) });
+        for run in to_ranges(rest) {
+            self.outbox.push(Action::Cancel { peer: id, block: self.pieces.block(piece, run) });
         }
         self.with_piece(piece, |p| p.ask(id, piece, all));
         for run in runs {
@@ -181,14 +169,14 @@ impl Engine {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.note_asked(piece, bytes, now);
             }
-            self.count_asked(u64::from(bytes));
+            self.intake.asked(now, u64::from(bytes));
         }
     }
 
     /// What others owe of a piece who have not all of it themselves, or of whom nothing comes, may come from who offers
     /// it now: two who wait for each other's rest would wait for ever.
     fn take_over(&mut self, id: PeerId, piece: u32) {
-        let now = self.now;
+        let now = self.env.now();
         let doubtful = |p: &Peer| !p.have.has(piece) || now >= p.heard.after(patience(p.pause, SILENT));
         let owe =
             |p: &&Peer| p.id != id && p.asked_at(piece).is_some() && doubtful(p) && self.may_duplicate(p);
@@ -200,21 +188,17 @@ impl Engine {
     /// A block has come from a member.
     pub(crate) fn note_moved(&mut self, id: PeerId, block: Block) {
         let from = self.peers.get(&id).and_then(|p| p.member);
-        let Some(course) = self.course.as_mut().filter(|_| from.is_some()) else { return };
-        let Some(stripe) = course.stripe_of(block.piece).map(usize::from) else { return };
-        let parent = course.role.stripes.get(stripe).and_then(|e| e.parent);
-        if let Some(line) = course.lines.get_mut(stripe).filter(|_| parent == from) {
-            line.moved(self.now, course.since);
-            line.bytes += u64::from(block.len);
+        if let Some(course) = self.plan.course_mut().filter(|_| from.is_some()) {
+            course.came(block.piece, block.len, from, self.env.now());
         }
     }
 
     /// Looks whether the stripes flow; called a few times a second.
     pub(crate) fn mind_parents(&mut self) {
-        if !self.planned() || self.complete {
+        if !self.planned() || self.pieces.is_complete() {
             return;
         }
-        self.restless = true;
+        self.upkeep.arm();
         self.blame_parents();
         self.mind_wishes();
         self.release_due();
@@ -223,44 +207,43 @@ impl Engine {
 
     /// What no live stripe will bring is fetched.
     fn release_due(&mut self) {
-        let (now, count) = (self.now, self.pieces.count());
+        let (now, count) = (self.env.now(), self.pieces.count());
         // On demand, pieces come in no order, and nothing may come for long.
-        let Some(course) =
-            self.course.as_ref().filter(|c| !c.adrift && !c.is_source() && !self.policy.on_demand)
-        else {
-            return;
-        };
-        let stripes = course.role.stripes.iter().enumerate();
-        let live = stripes
+        let on_demand = self.env.policy().on_demand;
+        let course = self.plan.course().filter(|c| !c.is_adrift() && !c.is_source() && !on_demand);
+        let Some(course) = course else { return };
+        let live = course
+            .stripes()
             .filter(|(s, e)| e.parent.is_some_and(|p| course.flow(*s, self.heard(p), now) == Flow::Live));
-        let low = live.filter_map(|(s, _)| course.lines.get(s).map(|l| l.front)).min();
+        let low = live.filter_map(|(s, _)| course.front_of(s)).min();
         let adrift = low.is_none() && now.since(course.last_moved()) >= course.patient(ADRIFT);
-        let (from, to) = (course.released, low.unwrap_or(course.front()).min(count));
-        for piece in from..to {
-            self.await_piece(piece, false);
-        }
-        let Some(course) = &mut self.course else { return };
-        course.released = from.max(to);
+        self.release_until(low.unwrap_or(course.front()).min(count));
         if adrift {
-            let from = course.released;
-            course.released = count;
-            for piece in from..count {
-                self.await_piece(piece, false);
-            }
-            if let Some(course) = &mut self.course {
-                course.adrift = true;
+            self.release_until(count);
+            if let Some(course) = self.plan.course_mut() {
+                course.drift();
             }
             self.turns.follow_plan(false);
+        }
+    }
+
+    /// Pieces below this one are no longer awaited.
+    fn release_until(&mut self, piece: u32) {
+        let released = self.plan.course_mut().map(|course| course.release(piece));
+        for piece in released.into_iter().flatten() {
+            self.await_piece(piece, false);
         }
     }
 
     /// Where nothing is on its way to us, what a neighbour has is fetched: it was left out, as the last pieces
     /// of a broken stripe are, which nothing comes after.
     fn release_left_out(&mut self) {
-        let Some(course) = self.course.as_ref().filter(|c| !c.adrift && !c.is_source()) else { return };
+        let Some(course) = self.plan.course().filter(|c| !c.is_adrift() && !c.is_source()) else { return };
         let ended = self.peers.values().any(|p| !p.closing && p.have.is_all() && !self.is_source(p));
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
-        if self.outstanding > 0 || self.now.since(course.last_moved().max(course.wishes.last())) < pause {
+        if self.intake.outstanding() > 0
+            || self.env.now().since(course.last_moved().max(course.wishes().last())) < pause
+        {
             return;
         }
         if self.on_demand() {
@@ -279,32 +262,29 @@ impl Engine {
     /// Complains about parents that are not there, are silent or slow, and takes back what the silent
     /// owe.
     fn blame_parents(&mut self) {
-        let now = self.now;
-        let Some(course) = self.course.as_ref().filter(|c| !c.is_source()) else { return };
-        let mut bytes: Vec<u64> = course.lines.iter().map(|l| l.bytes).collect();
-        bytes.sort_unstable();
-        let middle = bytes.get(bytes.len() / 2).copied().unwrap_or(0);
-        let judge = now.since(course.since) >= JUDGE && middle >= JUDGE_BYTES;
+        let now = self.env.now();
+        let Some(course) = self.plan.course().filter(|c| !c.is_source()) else { return };
+        let middle = course.middle_bytes();
+        let judge = now.since(course.since()) >= JUDGE && middle >= JUDGE_BYTES;
         let flows = now.since(course.last_moved()) < Duration::from_millis(300);
         let mut found: Vec<(u32, usize, Complaint)> = Vec::new();
-        for (stripe, (edges, line)) in course.role.stripes.iter().zip(&course.lines).enumerate() {
-            let Some(parent) = edges.parent.filter(|p| !course.blamed.contains(p)) else { continue };
+        for (stripe, edges) in course.stripes() {
+            let Some(parent) = edges.parent.filter(|&p| !course.is_blamed(p)) else { continue };
             match course.flow(stripe, self.heard(parent), now) {
                 Flow::Gone => found.push((parent, stripe, Complaint::Gone)),
                 Flow::Silent if flows => found.push((parent, stripe, Complaint::Silent)),
                 Flow::Dry if flows && self.withholds(parent) => {
                     found.push((parent, stripe, Complaint::Silent))
                 }
-                Flow::Live if judge && line.bytes < middle / 4 && self.lags(parent) => {
+                Flow::Live if judge && course.bytes(stripe) < middle / 4 && self.lags(parent) => {
                     found.push((parent, stripe, Complaint::Slow));
                 }
                 _ => {}
             }
         }
         for (member, stripe, why) in found {
-            if let Some(course) = self.course.as_mut().filter(|c| !c.blamed.contains(&member)) {
-                course.blamed.push(member);
-                self.out.push_back(Action::Complain { member, stripe: stripe as u16, why });
+            if self.plan.course_mut().is_some_and(|course| course.blame(member)) {
+                self.outbox.push(Action::Complain { member, stripe: stripe as u16, why });
             }
             if why == Complaint::Silent {
                 self.give_up_on(member, stripe as u16);
@@ -314,10 +294,10 @@ impl Engine {
 
     /// When a member was last heard, and its usual pause; none where it is not connected.
     fn heard(&self, member: u32) -> Option<(Time, Duration)> {
-        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
+        let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         // Who has all and owes nothing has nothing to say.
-        peer.map(|p| match p.outstanding {
-            0 if p.have.is_all() || self.on_demand() => (self.now, p.pause),
+        peer.map(|p| match p.outstanding() {
+            0 if p.have.is_all() || self.on_demand() => (self.env.now(), p.pause),
             // It owes nothing: it may have nothing.
             0 => (p.heard, p.pause.max(IDLE)),
             _ => (p.heard, p.pause),
@@ -327,7 +307,7 @@ impl Engine {
     /// A member has much less than we, or much that it has not passed on to us. Who lacks nothing but what
     /// a stripe should bring waits for it as we do.
     fn lags(&self, member: u32) -> bool {
-        let peer = self.members.get(&member).and_then(|id| self.peers.get(id));
+        let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         let count = self.pieces.count();
         peer.is_some_and(|p| {
             let (theirs, ours) = (p.have.count(count), self.pieces.verified_count());
@@ -340,10 +320,10 @@ impl Engine {
     /// would offer in vain. What we have never heard of, below the front of every stripe that flows, goes by none of these.
     fn withholds(&self, member: u32) -> bool {
         // On demand, what it has and we lack may be on its way to us by another stripe.
-        let Some(course) = self.course.as_ref().filter(|_| !self.on_demand()) else { return false };
-        let Some(peer) = self.members.get(&member).and_then(|id| self.peers.get(id)) else { return false };
+        let Some(course) = self.plan.course().filter(|_| !self.on_demand()) else { return false };
+        let Some(peer) = self.plan.peer_of(member).and_then(|id| self.peers.get(&id)) else { return false };
         let last = course.moved_by(member).max(peer.patience.last());
-        if self.now.since(last) < course.patient(OWED) {
+        if self.env.now().since(last) < course.patient(OWED) {
             return false;
         }
         let of_others = |piece| {
@@ -351,15 +331,15 @@ impl Engine {
             asked.any(|(id, _)| id != peer.id)
         };
         let held = |piece| peer.have.has(piece) && self.pieces.lacks(piece);
-        (0..course.released).any(|p| course.stripe_of(p).is_none() && held(p) && !of_others(p))
+        (0..course.released()).any(|p| course.stripe_of(p).is_none() && held(p) && !of_others(p))
     }
 
     /// What a silent parent owes of its stripe is asked of others, where others have it.
     fn give_up_on(&mut self, member: u32, stripe: u16) {
-        let Some(&id) = self.members.get(&member) else { return };
+        let Some(id) = self.plan.peer_of(member) else { return };
         let Some(peer) = self.peers.get(&id) else { return };
         for piece in peer.asked_pieces() {
-            let its = self.course.as_ref().is_some_and(|c| c.stripe_of(piece) == Some(stripe));
+            let its = self.plan.course().is_some_and(|c| c.stripe_of(piece) == Some(stripe));
             if its && self.need_not_come_from(id, piece) {
                 self.take_back(id, piece, 0..u32::MAX, true);
             }
@@ -368,12 +348,12 @@ impl Engine {
 
     /// The peer is our child in the plan.
     pub(crate) fn feeds(&self, peer: &Peer) -> bool {
-        self.course.as_ref().is_some_and(|c| !c.adrift && c.orders.contains_key(&peer.id))
+        self.plan.course().is_some_and(|c| !c.is_adrift() && c.feeds(peer.id))
     }
 
     /// The peer is a source of the plan.
     pub(crate) fn is_source(&self, peer: &Peer) -> bool {
-        self.course.as_ref().is_some_and(|c| peer.member.is_some_and(|m| c.role.is_source(m)))
+        self.plan.course().is_some_and(|c| peer.member.is_some_and(|m| c.role().is_source(m)))
     }
 
     /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody else has, by
@@ -383,7 +363,7 @@ impl Engine {
         if self.spares_web(id, piece) {
             return true;
         }
-        let fed = || self.course.as_ref().is_some_and(|c| self.now.since(c.last_moved()) < LEFT_OUT.1);
+        let fed = || self.plan.course().is_some_and(|c| self.env.now().since(c.last_moved()) < LEFT_OUT.1);
         let source = || self.peers.get(&id).is_some_and(|p| self.is_source(p));
         self.planned() && source() && (fed() || self.others_have(piece) && self.others_give(piece))
     }
@@ -398,12 +378,12 @@ impl Engine {
 
     /// Somebody else than the sources has the piece.
     pub(crate) fn others_have(&self, piece: u32) -> bool {
-        let sources = self.course.as_ref().map_or(&[][..], |c| &c.role.sources);
+        let sources = self.plan.course().map_or(&[][..], |c| &c.role().sources);
         // The first stands for those that are lost, too.
         let there = |(turn, member): &(usize, &u32)| *turn == 0 || Some(*member) != sources.first();
-        let peers = sources.iter().enumerate().filter(there).filter_map(|(_, m)| self.members.get(m));
-        let having = peers.filter_map(|id| self.peers.get(id)).filter(|p| p.have.has(piece)).count();
-        self.availability.holders(piece) as usize > having
+        let peers = sources.iter().enumerate().filter(there).filter_map(|(_, &m)| self.plan.peer_of(m));
+        let having = peers.filter_map(|id| self.peers.get(&id)).filter(|p| p.have.has(piece)).count();
+        self.selection.holders(piece) as usize > having
     }
 }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::api::{Action, PeerId, Reason};
 use crate::engine::Engine;
-use crate::peer::Peer;
-use crate::pieces::State;
+use crate::state::peer::Peer;
+use crate::state::pieces::State;
 
 /// Pieces of one `Has` that are looked at to see whether it changes what can be asked.
 const LOOK: u32 = 256;
@@ -18,7 +18,7 @@ const RELAPSES: u32 = 16;
 impl Engine {
     /// Pieces that we lack and the peer has.
     pub(crate) fn lacking(&self, peer: &Peer) -> u32 {
-        if peer.have.is_all() { self.pieces.left() } else { peer.lacking }
+        peer.have.lacking(self.pieces.left())
     }
 
     fn sound_pieces(&mut self, id: PeerId, pieces: &Range<u32>) -> bool {
@@ -37,8 +37,8 @@ impl Engine {
         self.has_none(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.have.become_all();
-            self.availability.add_seed();
-            self.restless = true;
+            self.selection.add_seed();
+            self.upkeep.arm();
         }
         self.after_news(id);
         self.introduced(id);
@@ -47,10 +47,9 @@ impl Engine {
     /// The peer has none; what it claimed before counts no more.
     pub(crate) fn has_none(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.lacking = 0;
         peer.current = None;
         if peer.have.is_all() {
-            self.availability.remove_seed();
+            self.selection.remove_seed();
         }
         let had = peer.have.become_none();
         for piece in had.iter() {
@@ -59,10 +58,7 @@ impl Engine {
     }
 
     fn one_copy_less(&mut self, piece: u32) {
-        let (from, to) = self.availability.remove(piece);
-        if from != to {
-            self.picker.relevel(piece, self.pieces.priority(piece), from, to);
-        }
+        self.selection.remove_copy(piece, self.pieces.priority(piece));
     }
 
     /// The peer has exactly these.
@@ -117,7 +113,7 @@ impl Engine {
         let useful = pieces.len() > LOOK as usize
             || look.clone().any(|p| match self.pieces.state(p) {
                 State::Missing => true,
-                State::InFlight => self.pieces.open().contains(&p) || self.policy.endgame,
+                State::InFlight => self.pieces.open().contains(&p) || self.env.policy().endgame,
                 _ => false,
             });
         for piece in look.clone() {
@@ -133,7 +129,7 @@ impl Engine {
     /// Somebody is the first to have `piece`. If we are fetching it from the same source, we are walking
     /// in his steps and would collide piece after piece: our walk there begins anew elsewhere.
     fn mind_collision(&mut self, piece: u32) {
-        if self.pieces.state(piece) != State::InFlight || self.availability.copies(piece) > 0 {
+        if self.pieces.state(piece) != State::InFlight || self.selection.copies(piece) > 0 {
             return;
         }
         let Some(partial) = self.pieces.partial(piece) else { return };
@@ -151,25 +147,20 @@ impl Engine {
     }
 
     fn add_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
-        let (now, count) = (self.now, self.pieces.count());
+        let (now, count) = (self.env.now(), self.pieces.count());
         let Some(peer) = self.peers.get_mut(&id) else { return };
         for piece in pieces {
-            if !peer.have.add(piece, count) {
+            if !peer.have.add(piece, count, self.pieces.lacks(piece)) {
                 continue;
             }
             peer.grew = now;
-            peer.lacking += u32::from(self.pieces.lacks(piece));
-            let (from, to) = self.availability.add(piece);
-            if from != to {
-                self.picker.relevel(piece, self.pieces.priority(piece), from, to);
-            }
+            self.selection.add_copy(piece, self.pieces.priority(piece));
         }
-        if peer.relapses == 0 && !peer.have.is_all() && peer.have.count(count) == count {
+        if !peer.have.has_relapsed() && !peer.have.is_all() && peer.have.count(count) == count {
             // All pieces one by one: a seed like any other.
             let had = peer.have.become_all();
-            peer.lacking = 0;
-            self.availability.add_seed();
-            self.restless = true;
+            self.selection.add_seed();
+            self.upkeep.arm();
             for piece in had.iter() {
                 self.one_copy_less(piece);
             }
@@ -185,23 +176,17 @@ impl Engine {
         self.web_has_not(id, piece);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.have.is_all() {
-            peer.relapses += 1;
-            if peer.relapses > RELAPSES {
+            if peer.have.relapse() > RELAPSES {
                 return self.disconnect(id, Reason::Protocol("has all and loses some in turn"));
             }
-            peer.have.spell_out(count);
-            peer.lacking = self.pieces.left();
-            self.availability.remove_seed();
+            peer.have.spell_out(count, self.pieces.left());
+            self.selection.remove_seed();
             for piece in 0..count {
-                let (from, to) = self.availability.add(piece);
-                if from != to {
-                    self.picker.relevel(piece, self.pieces.priority(piece), from, to);
-                }
+                self.selection.add_copy(piece, self.pieces.priority(piece));
             }
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.have.remove(piece) {
-            peer.lacking -= u32::from(self.pieces.lacks(piece));
+        if peer.have.remove(piece, self.pieces.lacks(piece)) {
             self.one_copy_less(piece);
             self.take_back(id, piece, 0..u32::MAX, true);
             self.mind_interest(id);
@@ -215,7 +200,7 @@ impl Engine {
             peer.dry = None;
         }
         self.mind_interest(id);
-        self.hungry.push(id);
+        self.rounds.add(id);
     }
 
     /// Says that we want something of the peer's as soon as it is so; that we do not is said later,
@@ -223,15 +208,15 @@ impl Engine {
     pub(crate) fn mind_interest(&mut self, id: PeerId) {
         let left = self.pieces.left();
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let want = if peer.have.is_all() { left > 0 } else { peer.lacking > 0 };
+        let want = peer.have.lacking(left) > 0;
         if want {
-            peer.useful = self.now;
+            peer.useful = self.env.now();
         }
         if want == peer.we_want || peer.closing {
             return;
         }
         if !want {
-            self.restless = true;
+            self.upkeep.arm();
             return;
         }
         self.say_interested(id, true);
@@ -240,7 +225,7 @@ impl Engine {
     pub(crate) fn say_interested(&mut self, id: PeerId, interested: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.we_want = interested;
-            self.out.push_back(Action::Interested { peer: id, interested });
+            self.outbox.push(Action::Interested { peer: id, interested });
         }
     }
 
@@ -256,7 +241,7 @@ impl Engine {
         for piece in asked {
             let gone = self.take_back(id, piece, 0..u32::MAX, false);
             if let Some(peer) = self.peers.get_mut(&id) {
-                peer.stray += gone;
+                peer.may_stray(gone);
             }
         }
     }
@@ -265,7 +250,7 @@ impl Engine {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.chokes_us = false;
             peer.dry = None;
-            self.hungry.push(id);
+            self.rounds.add(id);
         }
     }
 
@@ -274,14 +259,14 @@ impl Engine {
         if piece < self.pieces.count() && peer.allowed_fast.len() < ALLOWED_FAST {
             peer.allowed_fast.insert(piece);
             peer.dry = None;
-            self.hungry.push(id);
+            self.rounds.add(id);
         }
     }
 
     pub(crate) fn on_interested(&mut self, id: PeerId, interested: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.wants_ours = interested;
-            self.restless = true;
+            self.upkeep.arm();
             self.fill_slots();
         }
     }
@@ -289,7 +274,7 @@ impl Engine {
     pub(crate) fn on_upload_only(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.upload_only = true;
-            self.restless = true;
+            self.upkeep.arm();
         }
     }
 }

@@ -9,25 +9,30 @@
 //! sleep_until(engine.wakeup());
 //! ```
 //!
-//! One mechanism a file, named as the protocol names it:
+//! One mechanism a file, named as the protocol names it. What it keeps is in a file of `state`, private there; what it
+//! decides is in a file here, as methods of `Engine`, which read everything and change a state by its own methods only.
 //!
-//! | what | where |
-//! |---|---|
-//! | events, actions, policy, limits | `api` |
-//! | the ways in and out, and the bookkeeping that keeps indexes true; the peers | `engine`, `peer`, `peers` |
-//! | where a piece stands; its blocks on their way | `pieces`, `partial` |
-//! | who has what; how rare it is; which to take next | `holdings`, `availability`, `picker` |
-//! | how much to ask of whom, and when | `window`, `requests` |
-//! | payload and its verdicts; who is to blame | `delivery`, `blame` |
-//! | the slow, the silent, and who helps instead | `slow` |
-//! | servers of HTTP that many nodes share | `web` |
-//! | requests of peers; fair turns, few at a time; telling what we have | `serve`, `upload`, `lanes`, `announce` |
-//! | whom to dial; who makes room for another | `neighbours`, `rotate` |
-//! | who feeds whom: the trees of a broadcast | `plan` |
-//! | the plan under way: feeding children, minding parents, sparing the origin | `course`, `push`, `follow`, `budget` |
-//! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` |
-//! | numbers, and whether the invariants hold | `stats`, `report` |
-//! | bugs to test the tester with | `planted` |
+//! | what | decided in | kept in `state` |
+//! |---|---|---|
+//! | events, actions, policy, limits | `api` | `env`, `outbox` |
+//! | the ways in and out; what keeps several states true | `dispatch`, `engine` | |
+//! | connections: whom to dial, who is let go, who makes room | `connections`, `rotate` | `peers`, `peer`, `neighbours` |
+//! | what is wanted, and whether it is here | `wants` | `pieces`, `partial` |
+//! | who has what; how rare it is; which to take next | `holdings` | `selection`, `availability`, `picker` |
+//! | how much to ask of whom, and when | `requests` | `rounds`, `intake`, `window`, `meter` |
+//! | payload and its verdicts; who is to blame | `delivery`, `blame` | `intake`, `counts`, `blame` |
+//! | the slow, the silent, and who helps instead | `slow`, `upkeep` | `patience`, `upkeep` |
+//! | servers of HTTP that many nodes share | `web` | `webs` |
+//! | requests of peers; fair turns, few at a time | `serve` | `upload`, `lanes` |
+//! | telling what we have | `announce` | `announcer` |
+//! | who feeds whom: the trees of a broadcast | `plan` | |
+//! | the plan under way: feeding children, minding parents | `push`, `follow` | `membership`, `course`, `order` |
+//! | a plan on demand; sparing the origin | `touch`, `budget` | `wishes`, `budget` |
+//! | the textbook's mechanisms, for comparison | `choker`, `superseed`, `endgame` | `choker`, `given` |
+//! | numbers, and whether the invariants hold | `stats`, `report` | |
+//! | bugs to test the tester with | `planted` | |
+//!
+//! The file `layers` says which module may use which, and `scripts/layers` checks it.
 //!
 //! Integers only, ordered maps only, one seeded generator: the same seed and events give the same
 //! actions on every machine.
@@ -37,39 +42,35 @@
 
 mod announce;
 mod api;
-mod availability;
 mod bitset;
 mod blame;
 mod budget;
 mod choker;
-mod course;
+mod connections;
 mod delivery;
+mod dispatch;
 mod endgame;
 mod engine;
 mod follow;
 mod holdings;
-mod lanes;
-mod neighbours;
-mod partial;
-mod peer;
-mod peers;
-mod picker;
-mod pieces;
 pub mod plan;
 mod planted;
 mod push;
+mod ranges;
 mod report;
 mod requests;
 mod rng;
 mod rotate;
 mod serve;
 mod slow;
+mod state;
 mod stats;
 mod superseed;
+mod time;
 mod touch;
-mod upload;
+mod upkeep;
+mod wants;
 mod web;
-mod window;
 
 pub use api::*;
 pub use engine::{Engine, SetupError};

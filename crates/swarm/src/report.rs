@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::api::PeerId;
 use crate::engine::Engine;
-use crate::peer::Peer;
-use crate::pieces::State;
+use crate::state::peer::Peer;
 use crate::stats::{PeerStats, Stats};
 
 impl Engine {
@@ -36,8 +35,8 @@ impl Engine {
     /// As the source of a plan, this node has given every piece to a stripe: nothing new will go by it.
     #[must_use]
     pub fn has_given_all(&self) -> bool {
-        let course = self.course.as_ref().filter(|c| c.is_source());
-        course.is_some_and(|c| (c.given..self.pieces.count()).all(|p| c.stripe_of(p).is_some()))
+        let course = self.plan.course().filter(|c| c.is_source());
+        course.is_some_and(|c| c.has_given_all(self.pieces.count()))
     }
 
     /// Totals and the state of now. O(peers).
@@ -45,13 +44,13 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let live = || self.peers.values().filter(|p| !p.closing);
         Stats {
-            received: self.totals.received,
-            stored: self.totals.stored,
-            duplicate: self.totals.duplicate,
-            bad: self.totals.bad,
-            served: self.totals.served,
-            outstanding: self.outstanding,
-            unsettled: self.unsettled,
+            received: self.totals.received(),
+            stored: self.totals.stored(),
+            duplicate: self.totals.duplicate(),
+            bad: self.totals.bad(),
+            served: self.totals.served(),
+            outstanding: self.intake.outstanding(),
+            unsettled: self.intake.unsettled(),
             serving: self.turns.in_flight(),
             peers: live().count(),
             seeds: live().filter(|p| p.have.is_all()).count(),
@@ -61,7 +60,7 @@ impl Engine {
             wanted_left: self.pieces.left(),
             wanted_left_bytes: self.pieces.left_bytes(),
             in_flight: self.pieces.in_flight_count(),
-            banned: self.blame.banned,
+            banned: self.blame.banned(),
         }
     }
 
@@ -70,11 +69,11 @@ impl Engine {
     pub fn peer_stats(&self) -> Vec<PeerStats> {
         let stats = |p: &Peer| PeerStats {
             peer: p.id,
-            received: p.counts.received,
-            stored: p.counts.stored,
-            duplicate: p.counts.duplicate,
-            served: p.counts.served,
-            outstanding: p.outstanding,
+            received: p.counts.received(),
+            stored: p.counts.stored(),
+            duplicate: p.counts.duplicate(),
+            served: p.counts.served(),
+            outstanding: p.outstanding(),
             window: p.window.size(),
             rate: p.window.rate(),
             upload_rate: p.queue.rate(),
@@ -91,12 +90,13 @@ impl Engine {
     /// and pieces in flight).
     #[must_use]
     pub fn footprint(&self) -> usize {
-        let of_peer = |p: &Peer| 1 + p.asked.len() + p.queue.len() + p.allowed_fast.len();
+        let of_peer = |p: &Peer| 1 + p.asked().len() + p.queue.len() + p.allowed_fast.len();
         let peers: usize = self.peers.values().map(of_peer).sum();
         let cells: usize = self.pieces.in_flight().map(|(_, partial)| partial.footprint()).sum();
-        let waiting = self.out.len() + self.hungry.len() + self.announcer.waiting() + self.deadlines.len();
-        let orders = self.course.as_ref().map_or(0, |c| c.footprint());
-        let waiting = waiting + self.spared.len();
+        let waiting =
+            self.outbox.len() + self.rounds.len() + self.announcer.waiting() + self.selection.deadlines();
+        let orders = self.plan.course().map_or(0, |c| c.footprint());
+        let waiting = waiting + self.budget.waiting();
         peers + cells + waiting + orders + self.neighbours.len() + self.blame.footprint() + self.given.len()
     }
 
@@ -113,7 +113,7 @@ impl Engine {
         let mut serving = 0;
         for peer in self.peers.values() {
             self.check_peer(peer)?;
-            outstanding += peer.outstanding;
+            outstanding += peer.outstanding();
             serving += peer.queue.in_flight();
         }
         for (piece, partial) in self.pieces.in_flight() {
@@ -124,30 +124,25 @@ impl Engine {
                 }
             }
         }
-        if (outstanding, serving) != (self.outstanding, self.turns.in_flight()) {
+        if (outstanding, serving) != (self.intake.outstanding(), self.turns.in_flight()) {
             return Err("totals over the peers are wrong".into());
         }
         Ok(())
     }
 
     fn check_picker(&self) -> Result<(), String> {
-        let mut missing = 0;
+        let (mut missing, mut due) = (0, 0);
         for piece in 0..self.pieces.count() {
-            let pick = self.pieces.state(piece) == State::Missing
-                && !self.blame.is_solo(piece)
-                && !self.is_awaited(piece);
-            let level = crate::availability::level(self.availability.copies(piece));
-            let there = self.picker.contains(piece, self.pieces.priority(piece), level);
-            if pick != there {
-                return Err(format!("piece {piece}: missing {pick}, but in the picker {there}"));
-            }
-            missing += u32::from(pick);
+            let place = self.place(piece);
+            self.selection.check(piece, self.pieces.priority(piece), place)?;
+            missing += u32::from(place.is_some());
+            due += usize::from(place.is_some() && self.selection.has_deadline(piece));
             let holders = self.peers.values().filter(|p| p.have.has(piece)).count();
-            if holders != self.availability.holders(piece) as usize {
+            if holders != self.selection.holders(piece) as usize {
                 return Err(format!("piece {piece} has {holders} holders, counted otherwise"));
             }
         }
-        match missing == self.picker.count() {
+        match (missing, due) == (self.selection.count(), self.selection.due()) {
             true => Ok(()),
             false => Err("the picker holds pieces that are not missing".into()),
         }
@@ -155,7 +150,7 @@ impl Engine {
 
     fn check_peer(&self, peer: &Peer) -> Result<(), String> {
         let id = peer.id;
-        let asked: u64 = peer.asked.iter().map(|a| u64::from(a.bytes)).sum();
+        let asked: u64 = peer.asked().iter().map(|a| u64::from(a.bytes)).sum();
         let (mut cells, mut bytes) = (0, 0);
         for (piece, partial) in self.pieces.in_flight() {
             for cell in partial.asked_of(id) {
@@ -163,8 +158,8 @@ impl Engine {
                 bytes += u64::from(self.pieces.block(piece, cell..cell + 1).len);
             }
         }
-        if (asked, cells) != (peer.outstanding, peer.cells) || bytes != asked {
-            let Peer { outstanding, cells: counted, .. } = peer;
+        if (asked, cells) != (peer.outstanding(), peer.cells()) || bytes != asked {
+            let (outstanding, counted) = (peer.outstanding(), peer.cells());
             return Err(format!(
                 "{id:?} owes {asked}, {outstanding} or {bytes} bytes, {counted} or {cells} cells"
             ));
@@ -174,7 +169,7 @@ impl Engine {
         if lacking != self.lacking(peer) {
             return Err(format!("{id:?} has {lacking} pieces that we lack, counted otherwise"));
         }
-        if peer.queue.len() > self.limits.queued_requests {
+        if peer.queue.len() > self.env.limits().queued_requests {
             return Err(format!("{id:?} has more requests queued than allowed"));
         }
         if peer.closing && (asked > 0 || peer.queue.len() > 0 || peer.have.count(1) > 0) {

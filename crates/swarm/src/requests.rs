@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use crate::api::{Action, PeerId};
 use crate::engine::Engine;
-use crate::peer::Peer;
-use crate::pieces::{CELL, State};
 use crate::planted::{Bug, about, planted};
-use crate::slow::chunks;
+use crate::ranges::chunks;
+use crate::state::peer::Peer;
+use crate::state::pieces::{CELL, State};
 
 /// Pieces in one request.
 const RUN_MOST: u32 = 64;
@@ -33,37 +33,33 @@ const SHARE_LEAST: u64 = 64 << 10;
 impl Engine {
     /// Asks every peer that may have room.
     pub(crate) fn refill(&mut self) {
-        if self.expects.is_some_and(|until| self.now < until) {
+        if self.rounds.held_until().is_some_and(|until| self.env.now() < until) {
             return;
         }
-        if self.expects.take().is_some() {
-            self.hungry.extend(self.peers.keys());
+        if self.rounds.release() {
+            self.rounds.add_all(self.peers.keys().copied());
         }
-        if self.stirred {
-            self.stirred = false;
-            let epoch = self.epoch;
+        if self.rounds.take_stirred() {
+            let epoch = self.rounds.epoch();
             let dry = |p: &&Peer| p.dry.is_some_and(|at| at != epoch);
-            self.hungry.extend(self.peers.values().filter(dry).map(|p| p.id));
+            self.rounds.add_all(self.peers.values().filter(dry).map(|p| p.id));
         }
-        let mut hungry = std::mem::take(&mut self.hungry);
+        let mut hungry = self.rounds.take();
         // Who was silent or rejected gets what the others leave: what was taken from it would go back to it.
         let doubtful = |id: &PeerId| self.peers.get(id).is_some_and(|p| p.patience.doubtful());
         hungry.sort_by_key(doubtful);
         for id in hungry.drain(..) {
             self.refill_peer(id);
         }
-        // Asking may have made others hungry; they are served by the next event.
-        hungry.append(&mut self.hungry);
-        self.hungry = hungry;
+        self.rounds.keep(hungry);
     }
 
     fn refill_peer(&mut self, id: PeerId) {
         for _ in 0..ROUNDS {
-            if self.unsettled >= self.limits.unsettled {
-                self.paused = true;
+            if self.intake.pauses(self.env.limits().unsettled) {
                 return;
             }
-            let epoch = self.epoch;
+            let epoch = self.rounds.epoch();
             let Some(peer) = self.peers.get(&id) else { return };
             if peer.dry == Some(epoch) || self.lacking(peer) == 0 {
                 return;
@@ -79,7 +75,7 @@ impl Engine {
                 if let Some(peer) = self.peers.get_mut(&id) {
                     peer.dry = Some(epoch);
                     peer.current = None;
-                    self.restless |= self.outstanding > peer.outstanding;
+                    self.upkeep.arm_if(self.intake.outstanding() > peer.outstanding());
                 }
                 return;
             }
@@ -88,8 +84,8 @@ impl Engine {
 
     /// Room in the peer's window, within its share of what is left to ask for.
     fn fair_room(&self, peer: &Peer) -> u64 {
-        let room = peer.room(self.now);
-        let left = self.pieces.missing_bytes() + self.outstanding;
+        let room = peer.room(self.env.now());
+        let left = self.pieces.missing_bytes() + self.intake.outstanding();
         let pieces_left = u64::from(self.pieces.left()).max(1);
         if room == 0 || left > peer.window.size().saturating_mul(self.peers.len() as u64) {
             return room;
@@ -99,7 +95,7 @@ impl Engine {
         let holders: u64 = useful.map(|p| u64::from(self.lacking(p))).sum();
         let share = (left * pieces_left / holders.max(pieces_left)).max(SHARE_LEAST);
         let share = if planted(Bug::FloatSum) { about(share) } else { share };
-        room.min(share.saturating_sub(peer.outstanding))
+        room.min(share.saturating_sub(peer.outstanding()))
     }
 
     /// Whether `piece` may be asked of `id` as things are.
@@ -136,7 +132,7 @@ impl Engine {
         let most = RUN_MOST.min(peer.spare_requests());
         let run = match peer.in_order() {
             true => self.next_in_order(peer, most),
-            false => self.picker.pick(&peer.have, peer.cursor, most, &mut self.rng),
+            false => self.selection.pick(peer.have.holding(), peer.cursor, most, &mut self.rng),
         };
         let Some(run) = run.filter(|r| !self.spares_source(id, r.start)) else { return false };
         let first = run.start;
@@ -158,7 +154,7 @@ impl Engine {
     /// Nobody but peers that have everything has this piece: one of them gives it whole.
     fn only_there(&self, peer: &Peer, piece: u32) -> bool {
         let short = self.pieces.length(piece) <= RESERVED_LENGTH;
-        peer.have.is_all() && short && self.availability.copies(piece) == 0
+        peer.have.is_all() && short && self.selection.copies(piece) == 0
     }
 
     /// Asks a peer that has everything for one more piece that nobody else has, beyond its window.
@@ -168,19 +164,23 @@ impl Engine {
     /// (`relieve`). Bounded by what we take in in a second, and by our share of what is left.
     fn reserve(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
-        let patience = peer.patience.stalled() || peer.patience.resting(self.now) || peer.chokes_us;
-        let most = (self.pieces.left() / self.availability.seeds().max(1)).min(RESERVED);
-        if peer.is_stock() || peer.in_order() || peer.closing || patience || peer.asked.len() >= most as usize
+        let patience = peer.patience.stalled() || peer.patience.resting(self.env.now()) || peer.chokes_us;
+        let most = (self.pieces.left() / self.selection.seeds().max(1)).min(RESERVED);
+        if peer.is_stock()
+            || peer.in_order()
+            || peer.closing
+            || patience
+            || peer.asked().len() >= most as usize
         {
             return false;
         }
         if peer.spare_requests() == 0 {
             return false;
         }
-        if peer.outstanding > self.intake.rate().max(peer.window.size()) || !peer.have.is_all() {
+        if peer.outstanding() > self.intake.rate().max(peer.window.size()) || !peer.have.is_all() {
             return false;
         }
-        let run = self.picker.pick(&peer.have, peer.cursor, 1, &mut self.rng);
+        let run = self.selection.pick(peer.have.holding(), peer.cursor, 1, &mut self.rng);
         let Some(run) = run.filter(|r| self.only_there(peer, r.start)) else { return false };
         self.ask_pieces(id, run);
         true
@@ -188,7 +188,7 @@ impl Engine {
 
     /// Asks a Tidecast peer for whole missing pieces.
     fn ask_pieces(&mut self, id: PeerId, pieces: Range<u32>) {
-        let now = self.now;
+        let now = self.env.now();
         for piece in pieces.clone() {
             debug_assert_eq!(self.pieces.state(piece), State::Missing);
             let len = self.pieces.length(piece);
@@ -196,12 +196,12 @@ impl Engine {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.note_asked(piece, len, now);
             }
-            self.count_asked(u64::from(len));
+            self.intake.asked(now, u64::from(len));
         }
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.cursor = Some(pieces.end);
         }
-        self.out.push_back(Action::RequestPieces { peer: id, pieces });
+        self.outbox.push(Action::RequestPieces { peer: id, pieces });
     }
 
     /// Asks for free cells of one piece, as many as there is room for.
@@ -222,26 +222,18 @@ impl Engine {
         true
     }
 
-    /// Counts what is asked for; a pause before it does not count as slowness.
-    pub(crate) fn count_asked(&mut self, bytes: u64) {
-        if self.outstanding == 0 {
-            self.intake.resume(self.now);
-        }
-        self.outstanding += bytes;
-    }
-
     /// Asks for cells that nobody is asked for.
     pub(crate) fn ask_cells(&mut self, id: PeerId, piece: u32, cells: Range<u32>) {
         let asked = self.with_piece(piece, |p| p.ask(id, piece, cells.clone()));
         debug_assert_eq!(asked as usize, cells.len(), "cells of piece {piece} were not free");
         self.blame.assign(piece, id);
         let block = self.pieces.block(piece, cells);
-        let now = self.now;
-        self.count_asked(u64::from(block.len));
+        let now = self.env.now();
+        self.intake.asked(now, u64::from(block.len));
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.note_asked(piece, block.len, now);
         let requests = chunks(block, peer.request_size());
-        self.out.extend(requests.map(|block| Action::Request { peer: id, block }));
+        self.outbox.extend(requests.map(|block| Action::Request { peer: id, block }));
     }
 
     /// Asks for blocks of a piece that others are delivering.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::api::{PeerId, Reason, Time};
 use crate::engine::Engine;
-use crate::neighbours::End;
-use crate::peer::Peer;
+use crate::state::neighbours::End;
+use crate::state::peer::Peer;
 
 /// Between two that go; a neighbour has as long to show what it has.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -19,20 +19,20 @@ impl Engine {
     /// When to look whether one should go: while something is wanted, nobody is being tried, and there is
     /// somebody to be tried in its place.
     pub(crate) fn rotate_at(&self) -> Option<Time> {
-        let idle = !self.complete && self.neighbours.dialing() == 0;
-        let barred = self.neighbours.barred(self.limits.peers > self.peers.len()).filter(|_| idle)?;
-        Some(barred.max(self.intake.last().after(PAUSE)).max(self.rotated.after(PAUSE)))
+        let idle = !self.pieces.is_complete() && self.neighbours.dialing() == 0;
+        let barred = self.neighbours.barred(self.env.limits().peers > self.peers.len()).filter(|_| idle)?;
+        Some(barred.max(self.intake.last().after(PAUSE)).max(self.neighbours.rotated().after(PAUSE)))
     }
 
     /// Nobody has anything for us: lets one go, so that the next can be dialled.
     pub(crate) fn rotate_due(&mut self) {
-        if self.rotate_at().is_none_or(|at| at > self.now) {
+        if self.rotate_at().is_none_or(|at| at > self.env.now()) {
             return;
         }
         let hope = |p: &Peer| !p.closing && self.lacking(p) > 0 && !p.patience.doubtful();
         let hopeless = !self.peers.values().any(hope);
         let dialled = self.neighbours.random_full();
-        self.rotated = self.now;
+        self.neighbours.rotate(self.env.now());
         if let Some(id) = self.idlest(dialled, true).filter(|_| hopeless) {
             self.part(id);
         }
@@ -41,11 +41,11 @@ impl Engine {
     /// Whether one could go for `newcomer`, who is one too many: an idle one, and for one that was `told`
     /// whichever was not.
     pub(crate) fn make_room(&mut self, newcomer: PeerId, told: bool) -> bool {
-        let may = told || self.now >= self.rotated.after(PAUSE);
+        let may = told || self.env.now() >= self.neighbours.rotated().after(PAUSE);
         let untold = self.peers.values().filter(|p| told && !p.told && !p.closing && p.id != newcomer);
-        let least = untold.min_by_key(|p| p.counts.received + p.counts.served).map(|p| p.id);
+        let least = untold.min_by_key(|p| p.counts.received() + p.counts.served()).map(|p| p.id);
         let Some(id) = self.idlest(false, false).filter(|_| may).or(least) else { return false };
-        self.rotated = self.now;
+        self.neighbours.rotate(self.env.now());
         self.part(id);
         true
     }
@@ -55,13 +55,13 @@ impl Engine {
     fn idlest(&self, dialled: bool, silent: bool) -> Option<PeerId> {
         let may_go = |p: &&Peer| self.may_go(p, silent) && (p.candidate.is_some() || !dialled);
         let idle = self.peers.values().filter(may_go);
-        idle.min_by_key(|p| (p.counts.stored + p.counts.served, p.since)).map(|p| p.id)
+        idle.min_by_key(|p| (p.counts.stored() + p.counts.served(), p.since)).map(|p| p.id)
     }
 
     fn may_go(&self, peer: &Peer, silent: bool) -> bool {
-        let idle = peer.outstanding == 0 && peer.queue.len() == 0 && !peer.wants_ours;
+        let idle = peer.outstanding() == 0 && peer.queue.len() == 0 && !peer.wants_ours;
         let nothing = idle && self.lacking(peer) == 0;
-        let settled = self.now >= peer.since.after(PAUSE);
+        let settled = self.env.now() >= peer.since.after(PAUSE);
         let spent = peer.patience.hopeless() || silent && peer.patience.stalled();
         !peer.closing && !peer.told && settled && (nothing || spent)
     }

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use crate::api::{Action, Block, PeerId, Protocol, Reason};
 use crate::engine::Engine;
-use crate::peer::STOCK_BLOCK_MOST;
-use crate::upload::Step;
+use crate::state::counts::Fate;
+use crate::state::peer::STOCK_BLOCK_MOST;
+use crate::state::upload::Step;
 
 impl Engine {
     /// A peer asks for a block.
@@ -23,7 +24,7 @@ impl Engine {
         let choked = peer.we_choke;
         if choked || !self.pieces.servable(block.piece) {
             if peer.rejects() {
-                self.out.push_back(Action::Reject { peer: id, block });
+                self.outbox.push(Action::Reject { peer: id, block });
             }
             return;
         }
@@ -35,23 +36,24 @@ impl Engine {
     /// A request that may be served waits for its turn.
     pub(crate) fn queue_request(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.queue.len() >= self.limits.queued_requests {
+        if peer.queue.len() >= self.env.limits().queued_requests {
             return self.refuse(id, block);
         }
         peer.queue.push(block);
         self.turns.enter(id, &mut peer.queue);
         // A child that begins to fetch a piece itself is not sent it a second time.
-        let orders = self.course.as_mut().and_then(|c| c.orders.get_mut(&id)).filter(|_| block.begin == 0);
-        orders.into_iter().flatten().for_each(|order| order.pending.retain(|&p| p != block.piece));
+        if let Some(course) = self.plan.course_mut().filter(|_| block.begin == 0) {
+            course.child_fetches(id, block.piece);
+        }
     }
 
     /// The queue is full: a peer that understands a reject gets one, as long as it does not go on.
     fn refuse(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.refused += 1;
-        let patient = peer.rejects() && peer.refused <= self.limits.queued_requests;
+        let patient = peer.rejects() && peer.refused <= self.env.limits().queued_requests;
         if patient {
-            self.out.push_back(Action::Reject { peer: id, block });
+            self.outbox.push(Action::Reject { peer: id, block });
         } else {
             self.disconnect(id, Reason::Flooding);
         }
@@ -63,14 +65,14 @@ impl Engine {
         if pieces.is_empty() || pieces.end > self.pieces.count() || peer.is_stock() {
             return self.disconnect(id, Reason::Protocol("asked for pieces that cannot be"));
         }
-        if peer.queue.len() + pieces.len() > self.limits.queued_requests {
+        if peer.queue.len() + pieces.len() > self.env.limits().queued_requests {
             return self.disconnect(id, Reason::Flooding);
         }
         let choked = peer.we_choke;
         for piece in pieces {
             let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
             if !self.pieces.servable(piece) || choked {
-                self.out.push_back(Action::Reject { peer: id, block });
+                self.outbox.push(Action::Reject { peer: id, block });
             } else if !self.spare(id, block) {
                 self.queue_request(id, block);
             }
@@ -81,27 +83,27 @@ impl Engine {
     pub(crate) fn on_canceled(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let gone = peer.queue.cancel(block);
-        self.spared.cancel(id, block);
+        self.budget.cancel(id, block);
         self.declined(id, block);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.is_stock() && peer.rejects() {
             // BEP 6: every request is answered, by its block or by a reject.
-            self.out.extend(gone.into_iter().map(|block| Action::Reject { peer: id, block }));
+            self.outbox.extend(gone.into_iter().map(|block| Action::Reject { peer: id, block }));
         }
-        if peer.queue.len() > self.limits.queued_requests {
+        if peer.queue.len() > self.env.limits().queued_requests {
             self.disconnect(id, Reason::Flooding);
         }
     }
 
     /// Hands out what may be handed out.
     pub(crate) fn serve(&mut self) {
-        self.turns.regulate(self.now);
-        let (distribution, complete) = (self.policy.distribution, self.complete);
+        self.turns.regulate(self.env.now());
+        let (distribution, complete) = (self.env.policy().distribution, self.pieces.is_complete());
         let new_first = complete && !distribution;
         while let Some((id, waited)) = self.turns.next() {
             let Some(peer) = self.peers.get(&id) else { continue };
-            let (share, availability) = (peer.share(&self.limits), &self.availability);
-            let next = || self.turns.next_piece(&peer.queue, |p| availability.copies(p));
+            let (share, selection) = (peer.share(self.env.limits()), &self.selection);
+            let next = || self.turns.next_piece(&peer.queue, |p| selection.copies(p));
             let next = if distribution && complete { next() } else { None };
             let held = next.is_some_and(|piece| self.held_back(id, piece));
             let Some(peer) = self.peers.get_mut(&id) else { continue };
@@ -109,7 +111,7 @@ impl Engine {
                 peer.queue.leave_ring();
                 continue;
             }
-            let copies = |p| self.availability.copies(p);
+            let copies = |p| self.selection.copies(p);
             if waited != peer.queue.release() {
                 // It was in the ring again, and stays there.
                 continue;
@@ -117,7 +119,7 @@ impl Engine {
             if new_first && !waited && !peer.queue.is_fed() && self.turns.hold(id, &mut peer.queue, copies) {
                 continue;
             }
-            let step = self.turns.step(self.now, id, &mut peer.queue, share, copies);
+            let step = self.turns.step(self.env.now(), id, &mut peer.queue, share, copies);
             match step {
                 Step::Serve(block) => self.serve_block(id, block),
                 Step::Full => break,
@@ -131,15 +133,15 @@ impl Engine {
         // A piece that is not verified is passed on in a plan only, leaf by leaf.
         let passed =
             || self.pieces.passable(block.piece, block.begin) >= block.begin.saturating_add(block.len);
-        let here = self.course.is_some() && passed();
+        let here = self.plan.course().is_some() && passed();
         if here || self.pieces.servable(block.piece) {
-            self.out.push_back(Action::Serve { peer: id, block });
+            self.outbox.push(Action::Serve { peer: id, block });
             return;
         }
         // Lost since it was asked for.
-        self.turns.sent(self.now, id, &mut peer.queue, block.len);
+        self.turns.sent(self.env.now(), id, &mut peer.queue, block.len);
         if peer.rejects() {
-            self.out.push_back(Action::Reject { peer: id, block });
+            self.outbox.push(Action::Reject { peer: id, block });
         }
     }
 
@@ -147,11 +149,10 @@ impl Engine {
     pub(crate) fn on_sent(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let before = peer.queue.in_flight();
-        self.turns.sent(self.now, id, &mut peer.queue, block.len);
+        self.turns.sent(self.env.now(), id, &mut peer.queue, block.len);
         let bytes = before - peer.queue.in_flight();
-        peer.counts.served += bytes;
-        self.totals.served += bytes;
         peer.refused = 0;
+        self.count(id, Fate::Served, bytes);
         self.feed(id);
     }
 }

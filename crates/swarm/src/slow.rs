@@ -14,25 +14,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::api::{Action, PeerId, Reason, Time};
-use crate::delivery::INTAKE;
+use crate::api::{Action, Block, PeerId, Reason, Time};
+use crate::bitset::to_ranges;
 use crate::engine::Engine;
-use crate::peer::Peer;
-use crate::pieces::CELL;
 use crate::planted::{Bug, planted};
+use crate::ranges::chunks;
+use crate::state::patience::PATIENCE_MOST;
+use crate::state::peer::Peer;
+use crate::state::pieces::CELL;
 
-/// Silence that is never held against a peer, and silence that always is.
-const PATIENCE_LEAST: Duration = Duration::from_secs(2);
-const PATIENCE_MOST: Duration = Duration::from_secs(60);
-/// Before a peer has shown its rate.
-const PATIENCE_FIRST: Duration = Duration::from_secs(4);
-/// Silences in a row, each twice as long, after which a peer is let go: 62 s at least.
-const SILENCES: u32 = 5;
-/// Rejects in a row, each with a pause, after which a peer that claims the pieces is let go.
-const REJECTS: u32 = 16;
-/// First pause after a reject, and the longest.
-const REST: Duration = Duration::from_millis(50);
-const REST_MOST: Duration = Duration::from_secs(10);
 /// Stealing saves at least this much, or is not worth a message.
 const WORTH: Duration = Duration::from_millis(50);
 /// Silence of a peer that has delivered nothing yet, after which others may take its work.
@@ -42,130 +32,8 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 const DUPLICATES: (u64, u64) = (128, 2 << 20);
 /// Silence after which that does not matter.
 const SILENT: Duration = Duration::from_secs(15);
-/// Who sends a part of a block now and then is borne with for so long.
-const BLOCK_MOST: Duration = Duration::from_mins(15);
 /// Idle peers that steal in one round.
 const THIEVES: usize = 16;
-
-/// How long a peer has kept us waiting.
-#[derive(Clone, Debug)]
-pub(crate) struct Patience {
-    /// Its last delivery, or the first request after a pause.
-    last: Time,
-    /// When a part of a block came last.
-    part: Time,
-    /// Since when the current silence is counted, and since when it was not interrupted.
-    silent_since: Time,
-    woken: Time,
-    /// When all that it still owed was taken from it.
-    robbed: Option<Time>,
-    silences: u32,
-    rejects: u32,
-    rest_until: Time,
-}
-
-impl Patience {
-    pub(crate) fn new(now: Time) -> Self {
-        Patience {
-            last: now,
-            part: now,
-            silent_since: now,
-            woken: now,
-            robbed: None,
-            silences: 0,
-            rejects: 0,
-            rest_until: Time(0),
-        }
-    }
-
-    /// Requests go out to a peer that had none. A silence that ended because others were asked instead goes
-    /// on: peers that send nothing would else rob one another in turn, each with a fresh start, for ever.
-    pub(crate) fn wake(&mut self, now: Time) {
-        let pause = self.robbed.take().map(|at| now.since(at)).filter(|&pause| pause < PATIENCE_MOST);
-        self.last = pause.map_or(now, |pause| self.last.after(pause));
-        self.silent_since = pause.map_or(now, |pause| self.silent_since.after(pause));
-        self.woken = now;
-    }
-
-    /// All that it still owed was taken from it.
-    pub(crate) fn rob(&mut self, now: Time) {
-        self.robbed = Some(now);
-    }
-
-    /// How long it had been silent when all that it owed was taken from it.
-    fn unanswered(&self) -> Duration {
-        self.robbed.map_or(Duration::ZERO, |at| at.since(self.last))
-    }
-
-    pub(crate) fn delivered(&mut self, now: Time) {
-        *self = Patience::new(now);
-    }
-
-    /// Part of a block has come.
-    fn coming(&mut self, now: Time) {
-        if now.since(self.last) < BLOCK_MOST {
-            (self.part, self.silent_since, self.woken, self.silences) = (now, now, now, 0);
-        }
-    }
-
-    /// How long nothing whatever has come.
-    fn silence(&self, now: Time) -> Duration {
-        now.since(self.last.max(self.part))
-    }
-
-    pub(crate) fn last(&self) -> Time {
-        self.last
-    }
-
-    /// It has been silent for too long, and has delivered nothing since.
-    pub(crate) fn stalled(&self) -> bool {
-        self.silences > 0
-    }
-
-    /// It has rejected and is not asked for a while.
-    pub(crate) fn resting(&self, now: Time) -> bool {
-        now < self.rest_until
-    }
-
-    /// It has rejected a request. Several rejects during one pause are one.
-    pub(crate) fn rejected(&mut self, now: Time) {
-        if !self.resting(now) {
-            let pause = REST.saturating_mul(1 << self.rejects.min(12)).min(REST_MOST);
-            self.rejects += 1;
-            self.rest_until = now.after(pause);
-        }
-    }
-
-    /// Whether the silence is over its bound now; the next one is twice as long. `explained`: by the
-    /// peer's own rate; `drain`: how long all that is asked of everyone takes.
-    fn overdue(&mut self, now: Time, explained: Option<Duration>, drain: Duration) -> bool {
-        let base = match explained {
-            Some(time) => time.saturating_mul(8).clamp(PATIENCE_LEAST, PATIENCE_MOST),
-            None => PATIENCE_FIRST,
-        };
-        let base = base.max(drain.saturating_mul(4)).min(PATIENCE_MOST);
-        let bound = base.saturating_mul(1 << self.silences.min(8)).min(PATIENCE_MOST);
-        let over = now.since(self.silent_since) >= bound;
-        if over {
-            // What others deliver in the end is no proof that it never would have: only a silence of which
-            // nobody took a part is held against it for good.
-            let whole = now.since(self.woken) >= bound;
-            self.silences = if whole { self.silences + 1 } else { self.silences.max(1) };
-            (self.silent_since, self.woken) = (now, now);
-        }
-        over
-    }
-
-    /// Its last answers were silence or a reject.
-    pub(crate) fn doubtful(&self) -> bool {
-        self.silences > 0 || self.rejects > 0
-    }
-
-    /// It has had all the patience there is.
-    pub(crate) fn hopeless(&self) -> bool {
-        self.silences >= SILENCES || self.rejects >= REJECTS
-    }
-}
 
 /// How long until the last of what `peer` was asked for comes, as far as can be told.
 fn eta(peer: &Peer, now: Time, drain: Duration) -> Option<Duration> {
@@ -173,7 +41,7 @@ fn eta(peer: &Peer, now: Time, drain: Duration) -> Option<Duration> {
         return Some(PATIENCE_MOST);
     }
     let silence = now.since(peer.patience.last());
-    let times = (peer.window.time_for(peer.block_size()), peer.window.time_for(peer.outstanding));
+    let times = (peer.window.time_for(peer.block_size()), peer.window.time_for(peer.outstanding()));
     let (Some(block), Some(all)) = times else {
         // Nothing has come from it yet.
         return (silence > UNKNOWN.max(drain * 2)).then(|| silence * 4);
@@ -192,12 +60,12 @@ fn may_lose_head(peer: &Peer, now: Time, cost: Duration, drain: Duration) -> boo
 impl Engine {
     /// Looks at every peer that owes us something; called a few times a second.
     pub(crate) fn look_for_slow(&mut self) {
-        let now = self.now;
+        let now = self.env.now();
         let mut late = Vec::new();
         let drain = self.drain_time();
         for peer in self.peers.values_mut().filter(|p| !p.closing) {
             let explained = peer.window.time_for(peer.block_size());
-            if peer.outstanding > 0 && peer.patience.overdue(now, explained, drain) {
+            if peer.outstanding() > 0 && peer.patience.overdue(now, explained, drain) {
                 late.push(peer.id);
             }
         }
@@ -210,7 +78,7 @@ impl Engine {
 
     /// Part of a block has come from a peer. In a plan it is still judged by the rate of its stripe.
     pub(crate) fn on_coming(&mut self, id: PeerId) {
-        let (now, planned) = (self.now, self.planned());
+        let (now, planned) = (self.env.now(), self.planned());
         if let Some(peer) = self.peers.get_mut(&id).filter(|_| !planned) {
             peer.patience.coming(now);
         }
@@ -218,19 +86,19 @@ impl Engine {
 
     /// How long all that is asked of everyone takes at the rate at which all comes in.
     fn drain_time(&self) -> Duration {
-        self.intake.time_for_at_best(self.outstanding, INTAKE).unwrap_or_default()
+        self.intake.drain_time()
     }
 
     /// Whether taking back what `peer` may still send is worth the risk that it comes twice.
     pub(crate) fn may_duplicate(&self, peer: &Peer) -> bool {
-        let budget = self.totals.received / DUPLICATES.0 + DUPLICATES.1;
-        self.totals.duplicate <= budget || peer.patience.silence(self.now) >= SILENT
+        let budget = self.totals.received() / DUPLICATES.0 + DUPLICATES.1;
+        self.totals.duplicate() <= budget || peer.patience.silence(self.env.now()) >= SILENT
     }
 
     /// Whether others have the piece, or this peer itself has not all of it and only offered to pass it on.
     pub(crate) fn need_not_come_from(&self, id: PeerId, piece: u32) -> bool {
         let has = self.peers.get(&id).is_some_and(|p| p.have.has(piece));
-        !has || self.availability.holders(piece) > 1
+        !has || self.selection.holders(piece) > 1
     }
 
     /// What need not come from this peer is no longer awaited from it.
@@ -259,17 +127,17 @@ impl Engine {
 
     /// Idle peers take over the tails of slow ones; in a plan, which has its own way with those, of the silent.
     fn steal(&mut self) {
-        if self.policy.endgame {
+        if self.env.policy().endgame {
             return;
         }
-        let (now, planned) = (self.now, self.planned());
+        let (now, planned) = (self.env.now(), self.planned());
         let drain = self.drain_time();
         let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
         let usable = |p: &&Peer| !p.chokes_us && !p.in_order() && self.lacking(p) > 0;
         let thieves: Vec<PeerId> =
             self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
         for thief in thieves {
-            let others = self.peers.values().filter(|p| p.id != thief && p.outstanding > 0);
+            let others = self.peers.values().filter(|p| p.id != thief && p.outstanding() > 0);
             let others = others.filter(|p| !planned || p.patience.stalled());
             let slowest = others.filter_map(|p| Some((eta(p, now, drain)?, p.id))).max();
             if let Some((eta, victim)) = slowest {
@@ -280,24 +148,24 @@ impl Engine {
 
     /// Moves up to half of what `victim` owes, from its tail, to `thief`, if that is much faster.
     fn steal_from(&mut self, thief: PeerId, victim: PeerId, eta: Duration) {
-        let now = self.now;
+        let now = self.env.now();
         let (Some(t), Some(v)) = (self.peers.get(&thief), self.peers.get(&victim)) else { return };
         let known = t.window.rate() > 0 || v.patience.stalled();
         if !known || !self.may_duplicate(v) {
             return;
         }
-        let mut left = v.outstanding.div_ceil(2).max(v.block_size()).min(t.room(now));
+        let mut left = v.outstanding().div_ceil(2).max(v.block_size()).min(t.room(now));
         let delay = t.window.delay().unwrap_or_default();
         let drain = self.drain_time();
-        let cost = delay + t.window.time_for(t.outstanding + left).unwrap_or_default();
+        let cost = delay + t.window.time_for(t.outstanding() + left).unwrap_or_default();
         let cost = cost.max(drain).max(t.patience.unanswered());
         let sent = v.block_size() + v.window.on_the_way();
         let keep = if may_lose_head(v, now, cost, drain) { 0 } else { sent };
-        left = left.min(v.outstanding.saturating_sub(keep));
+        left = left.min(v.outstanding().saturating_sub(keep));
         if left == 0 || eta < cost * 2 + WORTH {
             return;
         }
-        let mut pieces: Vec<u32> = v.asked.iter().rev().map(|a| a.piece).collect();
+        let mut pieces: Vec<u32> = v.asked().iter().rev().map(|a| a.piece).collect();
         pieces.dedup();
         for piece in pieces {
             while left > 0 && self.may_ask(thief, piece) && !self.spares_source(thief, piece) {
@@ -325,22 +193,22 @@ impl Engine {
         if self.planned() {
             return;
         }
-        let (now, len) = (self.now, u64::from(self.pieces.length(piece)));
-        let partial = self.pieces.partial(piece).filter(|_| !self.policy.endgame);
+        let (now, len) = (self.env.now(), u64::from(self.pieces.length(piece)));
+        let partial = self.pieces.partial(piece).filter(|_| !self.env.policy().endgame);
         let Some(source) = partial.and_then(|p| p.sole_source()) else { return };
         let (Some(helper), Some(seed)) = (self.peers.get(&id), self.peers.get(&source)) else {
             return;
         };
         // What is at the head of its queue has been handed to the connection: a cancel is too late.
-        let ahead = seed.asked.iter().take_while(|a| a.piece != piece);
+        let ahead = seed.asked().iter().take_while(|a| a.piece != piece);
         let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
         let room = helper.room(now);
-        let free = room >= len || (room > 0 && helper.outstanding == 0);
+        let free = room >= len || (room > 0 && helper.outstanding() == 0);
         let able = free && !helper.patience.stalled() && !helper.chokes_us;
         if !able
             || !(seed.have.is_all() || seed.is_web())
             || helper.have.is_all()
-            || helper.outstanding >= seed.outstanding
+            || helper.outstanding() >= seed.outstanding()
             || ahead < seed.block_size() + seed.window.on_the_way()
             || !self.may_duplicate(seed)
         {
@@ -353,26 +221,26 @@ impl Engine {
         if self.may_ask(id, piece) {
             self.ask_part(id, piece, room);
         }
-        self.hungry.push(source);
+        self.rounds.add(source);
     }
 
     /// The peer will not send what we asked for.
-    pub(crate) fn on_rejected(&mut self, id: PeerId, block: crate::api::Block) {
+    pub(crate) fn on_rejected(&mut self, id: PeerId, block: Block) {
         if !self.pieces.sound(block) || planted(Bug::IgnoreReject) {
             return;
         }
         let cells = self.pieces.cells(block);
         let bytes = self.take_back(id, block.piece, cells, false);
-        let now = self.now;
+        let now = self.env.now();
         if let Some(peer) = self.peers.get_mut(&id)
             && bytes > 0
             && !peer.chokes_us
         {
             peer.patience.rejected(now);
             peer.current = None;
-            self.restless = true;
+            self.upkeep.arm();
         }
-        self.hungry.push(id);
+        self.rounds.add(id);
     }
 
     /// Takes back what `id` was asked for among `cells`; the bytes taken back. `tell`: send a cancel.
@@ -380,11 +248,11 @@ impl Engine {
         let gone = self.with_piece(piece, |p| p.release(id, piece, cells));
         if self.blame.is_solo(piece) {
             self.blame.abandoned(piece, id);
-            self.changed();
+            self.rounds.changed();
         }
         let bytes = self.not_awaited(id, piece, &gone, tell);
-        let now = self.now;
-        if let Some(peer) = self.peers.get_mut(&id).filter(|p| tell && bytes > 0 && p.outstanding == 0) {
+        let now = self.env.now();
+        if let Some(peer) = self.peers.get_mut(&id).filter(|p| tell && bytes > 0 && p.outstanding() == 0) {
             peer.patience.rob(now);
         }
         bytes
@@ -392,7 +260,7 @@ impl Engine {
 
     /// Notes that `id` is no longer asked for these cells, and tells it.
     pub(crate) fn not_awaited(&mut self, id: PeerId, piece: u32, cells: &[u32], tell: bool) -> u64 {
-        let runs = crate::bitset::to_ranges(cells.iter().copied());
+        let runs = to_ranges(cells.iter().copied());
         runs.into_iter().map(|run| self.run_not_awaited(id, piece, run, tell)).sum()
     }
 
@@ -402,26 +270,16 @@ impl Engine {
         let bytes = u64::from(block.len);
         let Some(peer) = self.peers.get_mut(&id) else { return bytes };
         peer.note_gone(piece, block.len);
-        self.outstanding = self.outstanding.saturating_sub(bytes);
+        self.intake.gone(bytes);
         if tell {
-            peer.stray += bytes;
+            peer.may_stray(bytes);
             let size = peer.request_size();
             if !peer.closing {
-                self.out.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
+                self.outbox.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
             }
         }
         bytes
     }
-}
-
-/// A block in requests of at most `size` bytes.
-pub(crate) fn chunks(block: crate::api::Block, size: u32) -> impl Iterator<Item = crate::api::Block> {
-    let end = block.begin + block.len;
-    (block.begin..end).step_by(size as usize).map(move |begin| crate::api::Block {
-        piece: block.piece,
-        begin,
-        len: size.min(end - begin),
-    })
 }
 
 #[cfg(test)]
@@ -526,29 +384,5 @@ mod tests {
         }
         let given_up = (300..320).find(|&s| taken_back(give(s, Event::Tick)));
         assert_eq!(given_up, Some(303));
-    }
-
-    #[test]
-    fn the_silent_do_not_gain_time_by_being_robbed() {
-        let at = |tenths: u64| Time(tenths * S / 10);
-        let mut patience = Patience::new(at(0));
-        let explained = Some(Duration::from_millis(1));
-        // Asked for a tenth of a second, robbed, asked again two tenths later.
-        let overdue = (0..100).find(|round| {
-            patience.wake(at(round * 3));
-            let over = patience.overdue(at(round * 3 + 1), explained, Duration::ZERO);
-            patience.rob(at(round * 3 + 1));
-            over
-        });
-        assert_eq!(overdue, Some(19), "two seconds of silence");
-        assert!(patience.stalled() && !patience.hopeless());
-        assert_eq!(patience.unanswered(), Duration::from_secs(2));
-        // Long after, or when it has answered, it begins anew.
-        patience.wake(at(10_000));
-        assert_eq!(patience.last(), at(10_000));
-        patience.rob(at(10_001));
-        patience.delivered(at(10_002));
-        patience.wake(at(10_003));
-        assert_eq!(patience.last(), at(10_003));
     }
 }

@@ -11,114 +11,33 @@
 //! others come it does not: the piece may be on its way, and would be given to a whole tree once more.) A relay that
 //! takes a wish on wants the piece itself, so that each wish is minded at each place it has come to.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::time::Duration;
 
-use crate::api::{Action, PeerId, Reason, Time};
-use crate::course::Course;
+use crate::api::{Action, PeerId, Reason};
 use crate::engine::Engine;
-use crate::pieces::State;
-
-/// A wish that was not heard for so long was perhaps lost.
-const AGAIN: Duration = Duration::from_secs(2);
-/// The member a wish has gone up to when no parent is there.
-const NOBODY: u32 = u32::MAX;
-/// Pieces in a row that are wished for by the same tree: few messages.
-const RUN: u32 = 64;
-
-/// A piece that is to come.
-#[derive(Clone, Copy, Debug)]
-struct Wish {
-    /// Somebody waits for it.
-    urgent: bool,
-    /// The tree it goes up, when it did so last, or could not, and to whom.
-    stripe: u16,
-    sent: Option<(Time, u32)>,
-    /// How often it has come by another tree since.
-    moves: u16,
-}
-
-/// What is touched and has not come.
-#[derive(Debug, Default)]
-pub(crate) struct Wishes {
-    /// A source: what is given to no stripe yet. Others: what nobody has offered yet.
-    open: BTreeMap<u32, Wish>,
-    /// Of those, the ones to be passed up, and whether it may be possible now.
-    unsent: BTreeSet<u32>,
-    stirred: bool,
-    /// When the last was passed up.
-    last: Time,
-    /// A source: `open` in the order of touch; what somebody waits for, and what nobody does yet.
-    due: [VecDeque<u32>; 2],
-}
-
-impl Wishes {
-    /// There may be a way up for wishes that had none.
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
-    }
-
-    /// When the last was passed up.
-    pub(crate) fn last(&self) -> Time {
-        self.last
-    }
-
-    /// Entries.
-    pub(crate) fn len(&self) -> usize {
-        self.open.len() + self.unsent.len() + self.due.iter().map(VecDeque::len).sum::<usize>()
-    }
-
-    /// A piece is on its way, or here.
-    fn forget(&mut self, piece: u32) {
-        self.open.remove(&piece);
-        self.unsent.remove(&piece);
-    }
-
-    /// What went up to this member is lost with it.
-    pub(crate) fn lost(&mut self, member: u32) {
-        let its = self.open.iter_mut().filter(|(_, w)| w.sent.is_some_and(|(_, to)| to == member));
-        self.unsent.extend(its.map(|(&piece, _)| piece));
-        self.stirred = true;
-    }
-}
+use crate::state::course::Course;
+use crate::state::pieces::State;
 
 impl Engine {
     /// There is a plan, on demand.
     pub(crate) fn on_demand(&self) -> bool {
-        self.policy.on_demand && self.course.is_some()
+        self.env.policy().on_demand && self.plan.course().is_some()
     }
 
     /// A piece is wanted by us, or by a child that has said so in the tree of this stripe. `urgent`: somebody waits
     /// for it.
     pub(crate) fn touch(&mut self, piece: u32, urgent: bool, stripe: Option<u16>) {
-        let (urgent, state) = (urgent || self.deadlines.contains_key(&piece), self.pieces.state(piece));
-        let Some(course) = self.course.as_mut().filter(|_| self.policy.on_demand) else { return };
-        let (source, stripes) = (course.is_source(), course.role.stripes.len() as u32);
+        let (urgent, state) = (urgent || self.selection.has_deadline(piece), self.pieces.state(piece));
+        let on_demand = self.env.policy().on_demand;
+        let Some(course) = self.plan.course_mut().filter(|_| on_demand) else { return };
+        let (source, stripes) = (course.is_source(), course.role().stripes.len() as u32);
         let due = if source { State::Verified } else { State::Missing };
         if state != due || course.stripe_of(piece).is_some() || stripes == 0 {
             return;
         }
-        let usual = (piece / RUN % stripes) as u16;
-        let wishes = &mut course.wishes;
-        let old = wishes.open.get(&piece).copied();
-        // Each tree once: where relays lack parents, the way up may lead back to us.
-        let moved =
-            |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe) && u32::from(old.moves) < stripes;
-        if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {
-            return;
-        }
-        let stripe = stripe.or(old.map(|old| old.stripe)).unwrap_or(usual);
-        let urgent = urgent || old.is_some_and(|old| old.urgent);
-        let moves = old.map_or(0, |old| old.moves.saturating_add(1));
-        wishes.open.insert(piece, Wish { urgent, stripe, sent: None, moves });
-        if source {
-            wishes.due[usize::from(!urgent)].push_back(piece);
-        } else {
-            wishes.unsent.insert(piece);
-            wishes.stirred = true;
+        if course.wishes_mut().touch(piece, urgent, stripe, stripes, source) {
             // From now on it is minded.
-            self.restless = true;
+            self.upkeep.arm();
         }
     }
 
@@ -128,14 +47,13 @@ impl Engine {
             return self.disconnect(id, Reason::Protocol("wished for pieces that cannot be"));
         }
         let member = self.peers.get(&id).and_then(|p| p.member);
-        let Some(course) = self.course.as_ref().filter(|_| member.is_some() && self.policy.on_demand) else {
-            return;
-        };
-        let (source, stripes) = (course.is_source(), course.role.stripes.len());
+        let on_demand = self.env.policy().on_demand;
+        let Some(course) = self.plan.course().filter(|_| member.is_some() && on_demand) else { return };
+        let (source, stripes) = (course.is_source(), course.role().stripes.len());
         let stripe = Some(stripe).filter(|s| usize::from(*s) < stripes);
         let mut here = Vec::new();
         for piece in pieces {
-            let given = self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some());
+            let given = self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some());
             if self.pieces.verified(piece) && (given || !source) {
                 here.push(piece);
                 continue;
@@ -151,18 +69,10 @@ impl Engine {
     /// A child lacks what is here: it came to it too late, or was lost on the way.
     fn give_again(&mut self, id: PeerId, stripe: Option<u16>, urgent: bool, here: &[u32]) {
         let most = self.pieces.count() as usize;
-        let orders = self.course.as_mut().and_then(|c| c.orders.get_mut(&id));
-        let mut orders = orders.into_iter().flatten().filter(|order| !order.last);
-        let Some(order) = orders.find(|order| stripe.is_none_or(|s| s == order.stripe)) else { return };
-        if order.pending.len() > most {
-            // It has asked for everything already.
-            return;
+        let Some(course) = self.plan.course_mut() else { return };
+        if course.give_again(id, stripe, urgent, here, most) {
+            self.feed(id);
         }
-        match urgent {
-            true => here.iter().rev().for_each(|piece| order.pending.push_front(*piece)),
-            false => order.pending.extend(here),
-        }
-        self.feed(id);
     }
 
     /// Wants a piece that is wanted elsewhere.
@@ -175,36 +85,19 @@ impl Engine {
 
     /// Passes wishes up.
     pub(crate) fn send_wishes(&mut self) {
-        let Engine { course: Some(course), members, peers, out, now, .. } = self else { return };
-        let Course { role, wishes, .. } = course;
-        if !std::mem::take(&mut wishes.stirred) || wishes.unsent.is_empty() {
-            return;
-        }
-        let parent = |stripe: usize| {
-            let member = role.stripes.get(stripe)?.parent?;
-            let id = *members.get(&member)?;
-            peers.get(&id).filter(|p| !p.closing).map(|_| (stripe as u16, member, id))
-        };
-        let stripes = role.stripes.len();
+        let (now, peers) = (self.env.now(), &self.peers);
         let mut runs: Vec<(PeerId, u16, bool, Range<u32>)> = Vec::new();
-        for piece in std::mem::take(&mut wishes.unsent) {
-            let Some(wish) = wishes.open.get_mut(&piece) else { continue };
-            let first = usize::from(wish.stripe);
-            // Of those whose parent is there, the next.
-            let Some((stripe, member, id)) = (first..stripes).chain(0..first).find_map(parent) else {
-                wish.sent.get_or_insert((*now, NOBODY));
-                wishes.unsent.insert(piece);
-                continue;
-            };
-            (wish.stripe, wish.sent, wishes.last) = (stripe, Some((*now, member)), *now);
-            match runs.last_mut() {
-                Some((to, s, u, run)) if (*to, *s, *u, run.end) == (id, stripe, wish.urgent, piece) => {
+        self.plan.send_wishes(
+            now,
+            |id| peers.get(&id).is_some_and(|p| !p.closing),
+            |piece, id, stripe, urgent| match runs.last_mut() {
+                Some((to, s, u, run)) if (*to, *s, *u, run.end) == (id, stripe, urgent, piece) => {
                     run.end += 1
                 }
-                _ => runs.push((id, stripe, wish.urgent, piece..piece + 1)),
-            }
-        }
-        out.extend(runs.into_iter().map(|(peer, stripe, urgent, pieces)| Action::Wish {
+                _ => runs.push((id, stripe, urgent, piece..piece + 1)),
+            },
+        );
+        self.outbox.extend(runs.into_iter().map(|(peer, stripe, urgent, pieces)| Action::Wish {
             peer,
             pieces,
             stripe,
@@ -214,27 +107,18 @@ impl Engine {
 
     /// The piece that the source gives next: what somebody waits for before all else.
     pub(crate) fn next_touched(&mut self) -> Option<u32> {
-        let Engine { course: Some(course), pieces, .. } = self else { return None };
-        for queue in 0..2 {
-            while let Some(&piece) = course.wishes.due[queue].front() {
-                if pieces.verified(piece) && course.stripe_of(piece).is_none() {
-                    return Some(piece);
-                }
-                course.wishes.due[queue].pop_front();
-                course.wishes.forget(piece);
-            }
-        }
-        None
+        let pieces = &self.pieces;
+        self.plan.course_mut()?.next_touched(|piece| pieces.verified(piece))
     }
 
     /// A parent offers a piece: it is taken, whether somebody here wants it yet or not.
     pub(crate) fn take_touched(&mut self, piece: u32) {
-        if self.course.as_ref().is_some_and(Course::is_source) {
+        if self.plan.course().is_some_and(Course::is_source) {
             return;
         }
         self.want(piece);
-        if let Some(course) = &mut self.course {
-            course.wishes.forget(piece);
+        if let Some(course) = self.plan.course_mut() {
+            course.wishes_mut().forget(piece);
         }
         // Should it not come, it is fetched.
         self.await_piece(piece, false);
@@ -242,23 +126,9 @@ impl Engine {
 
     /// Wishes that were not heard go up again; called a few times a second.
     pub(crate) fn mind_wishes(&mut self) {
-        let Engine { course: Some(course), pieces, now, .. } = self else { return };
-        let stuck = now.since(course.last_moved()) >= AGAIN;
-        let (stripes, wishes) = (course.role.stripes.len() as u16, &mut course.wishes);
-        let mut released = Vec::new();
-        wishes.open.retain(|&piece, wish| {
-            let missing = pieces.state(piece) == State::Missing;
-            let sent = wish.sent.filter(|(at, _)| missing && now.since(*at) >= AGAIN);
-            if let Some((_, to)) = sent {
-                if stuck || to == NOBODY {
-                    (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
-                    wishes.unsent.insert(piece);
-                    wishes.stirred = true;
-                }
-                released.extend((stuck || wish.urgent).then_some(piece));
-            }
-            missing
-        });
+        let (now, pieces) = (self.env.now(), &self.pieces);
+        let Some(course) = self.plan.course_mut() else { return };
+        let released = course.mind_wishes(now, |piece| pieces.state(piece) == State::Missing);
         for piece in released {
             self.await_piece(piece, false);
         }
@@ -266,19 +136,19 @@ impl Engine {
 
     /// What others have and nothing brings to us, though we wish for it, is fetched.
     pub(crate) fn left_out_of_wishes(&self) -> Vec<u32> {
-        let open = self.course.iter().flat_map(|c| c.wishes.open.keys().copied());
+        let open = self.plan.course().into_iter().flat_map(|c| c.wishes().open());
         open.filter(|&p| self.is_awaited(p) && self.others_have(p)).collect()
     }
 
     /// A new epoch: what was given to no stripe, as far as we know, is awaited, and wished for where it is wanted.
     pub(crate) fn await_untouched(&mut self) {
-        let Some(course) = &mut self.course else { return };
+        let Some(course) = self.plan.course_mut() else { return };
         let source = course.is_source();
         if !source {
-            (course.wishes.open, course.wishes.unsent) = (BTreeMap::new(), BTreeSet::new());
+            course.wishes_mut().clear();
         }
         for piece in 0..self.pieces.count() {
-            let known = self.course.as_ref().is_some_and(|c| c.stripe_of(piece).is_some());
+            let known = self.plan.course().is_some_and(|c| c.stripe_of(piece).is_some());
             // What is asked for already may be asked for again.
             let asked = self.pieces.lacks(piece) && self.pieces.state(piece) != State::Missing;
             self.await_piece(piece, !source && !known && !asked);
@@ -292,10 +162,11 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::{Block, Event, Limits, Policy, Protocol, Setup};
+    use crate::api::{Block, Event, Limits, Policy, Protocol, Setup, Time};
     use crate::plan::{Edges, Role};
 
     const MS: u64 = 1_000_000;
@@ -402,7 +273,7 @@ mod tests {
                 give(&mut relay, ms, Event::Wished { peer: CHILDREN[0], pieces: 0..200, stripe: 0, urgent });
             }
         }
-        assert!(relay.course.as_ref().unwrap().footprint() <= 3 * 200, "all of it is asked for already");
+        assert!(relay.plan.course().unwrap().footprint() <= 3 * 200, "all of it is asked for already");
     }
 
     #[test]
@@ -488,6 +359,6 @@ mod tests {
         assert_eq!(told(&mut source, wished(CHILDREN[0], 9..10, true)), [9, 100, 101]);
         assert_eq!(told(&mut source, wished(CHILDREN[1], 9..10, true)), []);
         assert_eq!(told(&mut source, wished(CHILDREN[1], 9..11, true)), [10]);
-        assert!(source.course.as_ref().is_some_and(|c| c.wishes.len() == 0));
+        assert!(source.plan.course().is_some_and(|c| c.wishes().len() == 0));
     }
 }

@@ -7,49 +7,21 @@
 //! from their owners.
 //!
 //! What the owner does not bring is fetched all the same: a node that has its own chunks, and is waiting for peers, takes
-//! over those of which it is the next owner after [`IDLE`], then twice as many ranks each time. What a peer has already is
+//! over those of which it is the next owner after two seconds, then twice as many ranks each time. What a peer has already is
 //! not asked of a web seed while peers together give half of what the web seed does.
 //!
 //! A server that ignores ranges gives each file from its start: it is asked in order, by one node for all.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
-use crate::api::{PeerId, Protocol, Time};
-use crate::bitset::to_ranges;
+use crate::api::{PeerId, Protocol};
 use crate::engine::Engine;
-use crate::peer::Peer;
+use crate::state::peer::Peer;
+use crate::state::webs::Doing;
 
-/// How long a node waits for what others fetch before it takes over some of it.
-const IDLE: Duration = Duration::from_secs(2);
 /// Bytes of a chunk, and the least number of chunks.
 const CHUNK: u64 = 4 << 20;
 const CHUNKS: u32 = 64;
-
-/// One web seed.
-#[derive(Debug)]
-struct Web {
-    /// What the server has.
-    has: Vec<Range<u32>>,
-    /// It is asked in order, and not divided.
-    whole: bool,
-    /// Chunks of which we are the owner of this rank, or a better one, are ours to fetch.
-    rank: usize,
-    /// Since when we have nothing to ask of it that is ours, and what we had received then, bytes.
-    idle: Option<(Time, u64)>,
-}
-
-/// See the head of the file.
-#[derive(Debug, Default)]
-pub(crate) struct Webs {
-    all: BTreeMap<PeerId, Web>,
-    /// This node's key, and those of its peers.
-    own: u64,
-    keys: BTreeMap<PeerId, u64>,
-    /// Who takes part in the division now, ascending, without us.
-    sharers: Vec<u64>,
-}
 
 impl Engine {
     /// A connection that is a web seed.
@@ -57,8 +29,7 @@ impl Engine {
         let Some(Protocol::Web { key, in_order, .. }) = self.peers.get(&id).map(|p| p.protocol) else {
             return;
         };
-        self.webs.own = key;
-        self.webs.all.insert(id, Web { has: Vec::new(), whole: in_order, rank: 1, idle: None });
+        self.webs.up(id, key, in_order);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.upload_only = true;
         }
@@ -66,42 +37,34 @@ impl Engine {
 
     /// Both ends of this connection know its peer by this number.
     pub(crate) fn on_key(&mut self, id: PeerId, key: u64) {
-        self.webs.keys.insert(id, key);
-        self.restless |= !self.webs.all.is_empty();
+        self.webs.set_key(id, key);
+        self.upkeep.arm_if(!self.webs.is_empty());
     }
 
     pub(crate) fn web_down(&mut self, id: PeerId) {
-        self.webs.keys.remove(&id);
-        self.webs.all.remove(&id);
+        self.webs.down(id);
     }
 
     /// What the server of a web seed has; false if the peer is none.
     pub(crate) fn web_has(&mut self, id: PeerId, pieces: &[Range<u32>]) -> bool {
-        let Some(web) = self.webs.all.get_mut(&id) else { return false };
-        web.has = pieces.to_vec();
-        self.webs.sharers = self.sharers();
-        self.divide(id);
-        true
+        let is_web = self.webs.contains(id);
+        if is_web {
+            self.webs.set_has(id, pieces);
+            self.divide_anew();
+            self.divide(id);
+        }
+        is_web
     }
 
     /// The server has not this piece.
     pub(crate) fn web_has_not(&mut self, id: PeerId, piece: u32) {
-        let Some(web) = self.webs.all.get_mut(&id) else { return };
-        let Some(at) = web.has.iter().position(|r| r.contains(&piece)) else { return };
-        let range = web.has.remove(at);
-        for part in [piece + 1..range.end, range.start..piece].into_iter().filter(|r| !r.is_empty()) {
-            web.has.insert(at, part);
-        }
+        self.webs.has_not(id, piece);
     }
 
-    /// Keys of the peers that fetch from the same web seeds as we do.
-    fn sharers(&self) -> Vec<u64> {
+    /// The peers that fetch from the same web seeds as we do divide them with us; whether these are others than before.
+    fn divide_anew(&mut self) -> bool {
         let fetches = |p: &Peer| !p.closing && !p.have.is_all() && !p.upload_only;
-        let keys = self.webs.keys.iter().filter(|(id, _)| self.peers.get(id).is_some_and(fetches));
-        let mut keys: Vec<u64> = keys.map(|(_, key)| *key).filter(|key| *key != self.webs.own).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        self.webs.divide_with(|id| self.peers.get(&id).is_some_and(fetches))
     }
 
     /// Pieces in a chunk; the same at every node.
@@ -113,56 +76,24 @@ impl Engine {
 
     /// Makes our part of what the server has the pieces of the peer.
     fn divide(&mut self, id: PeerId) {
-        let Some(web) = self.webs.all.get(&id) else { return };
-        let chunk = if web.whole { u32::MAX } else { self.chunk() };
-        let (own, sharers) = (self.webs.own, &self.webs.sharers);
-        let ours = match own == 0 || web.rank > sharers.len() {
-            true => web.has.clone(),
-            false => {
-                let mut last = (u32::MAX, false);
-                let mut is_ours = |piece: &u32| {
-                    let number = piece / chunk;
-                    if last.0 != number {
-                        last = (number, rank(own, sharers, number) < web.rank);
-                    }
-                    last.1
-                };
-                to_ranges(web.has.iter().cloned().flatten().filter(|p| is_ours(p)))
-            }
-        };
-        self.has_exactly(id, ours);
+        if let Some(ours) = self.webs.ours(id, self.chunk()) {
+            self.has_exactly(id, ours);
+        }
     }
 
     /// Divides again when others have come or gone, and takes over what they do not bring.
     pub(crate) fn mind_webs(&mut self) {
-        if self.webs.all.is_empty() || self.pieces.left() == 0 {
+        if self.webs.is_empty() || self.pieces.left() == 0 {
             return;
         }
         // Looked at again even if nothing may be requested.
-        self.restless = true;
-        let (now, sharers) = (self.now, self.sharers());
-        let changed = sharers != self.webs.sharers;
-        self.webs.sharers = sharers;
-        for id in self.webs.all.keys().copied().collect::<Vec<_>>() {
+        self.upkeep.arm();
+        let changed = self.divide_anew();
+        for id in self.webs.ids() {
             let Some(peer) = self.peers.get(&id).filter(|p| !p.closing) else { continue };
-            let idle = peer.outstanding == 0 && self.lacking(peer) == 0;
-            let (half, ranks, received) =
-                (peer.window.rate() / 2, self.webs.sharers.len(), self.totals.received);
-            let Some(web) = self.webs.all.get_mut(&id) else { continue };
-            if changed {
-                (web.rank, web.idle) = (1, None);
-            }
-            let (since, had) = *web.idle.filter(|_| idle).get_or_insert((now, received));
-            let waited = now.since(since);
-            // Those who give half of what the web seed does are not helped.
-            let gained = u128::from(received - had) * 1000;
-            let fed = gained > 0 && gained >= u128::from(half) * waited.as_millis();
-            let over = idle && waited >= IDLE && !fed && web.rank <= ranks;
-            web.idle = (idle && !over).then_some(if waited >= IDLE { (now, received) } else { (since, had) });
-            if over {
-                web.rank = web.rank.saturating_mul(2);
-            }
-            if over || changed {
+            let idle = peer.outstanding() == 0 && self.lacking(peer) == 0;
+            let doing = Doing { idle, rate: peer.window.rate(), received: self.totals.received() };
+            if self.webs.mind(id, doing, changed, self.env.now()) {
                 self.divide(id);
             }
         }
@@ -181,7 +112,7 @@ impl Engine {
 
     /// Peers together give at least half of what this web seed does.
     fn fed(&self, web: &Peer) -> bool {
-        let gives = |p: &&Peer| !p.is_web() && !p.closing && p.outstanding > 0;
+        let gives = |p: &&Peer| !p.is_web() && !p.closing && p.outstanding() > 0;
         let rates: u64 = self.peers.values().filter(gives).map(|p| p.window.rate()).sum();
         rates > 0 && rates >= web.window.rate() / 2
     }
@@ -196,25 +127,12 @@ impl Engine {
     }
 }
 
-/// How many of the others come before `own` as owners of a chunk.
-fn rank(own: u64, others: &[u64], chunk: u32) -> usize {
-    let mine = (mix(own, chunk), own);
-    others.iter().filter(|key| (mix(**key, chunk), **key) > mine).count()
-}
-
-/// A hash of both (the finalizer of splitmix64).
-fn mix(key: u64, chunk: u32) -> u64 {
-    let mut z = key ^ u64::from(chunk).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::api::{Action, Block, Event, Limits, Policy, Setup};
+    use crate::api::{Action, Block, Event, Limits, Policy, Setup, Time};
+    use crate::bitset::to_ranges;
 
     const LEN: u32 = 64 << 10;
     const PIECES: u32 = 200;

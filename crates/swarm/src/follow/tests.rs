@@ -123,8 +123,8 @@ fn a_plan_that_works_after_all_is_followed_again() {
     give(&mut relay, 3000, Event::Offered { peer: PARENT, piece: 0, stripe: 0 });
     assert!(relay.planned());
     // It took three seconds to come; the next may, too.
-    let rest = relay.outstanding;
-    assert_eq!((asked(&mut relay, 3000..7000), relay.outstanding), (vec![], rest));
+    let rest = relay.intake.outstanding();
+    assert_eq!((asked(&mut relay, 3000..7000), relay.intake.outstanding()), (vec![], rest));
 }
 
 const OTHER: PeerId = PeerId(4);

@@ -4,8 +4,6 @@
 
 use thiserror::Error;
 
-use super::places::{self, Tree};
-
 /// Most members of a broadcast.
 pub const MAX_MEMBERS: usize = 200_000;
 /// Most places of a topology.
@@ -49,32 +47,6 @@ impl Epoch {
             (0..).zip(&self.members).filter(|(number, m)| m.part.is_source() && *number != self.source);
         let there = |(number, m): (u32, &Member)| if m.part == Part::Source { number } else { self.source };
         std::iter::once(self.source).chain(beside.map(there)).take(usize::from(self.stripes)).collect()
-    }
-
-    /// Refuses what no plan can be made of; finds how deep each place lies.
-    pub(super) fn check(&self) -> Result<Tree, PlanError> {
-        if self.members.len() > MAX_MEMBERS {
-            return Err(PlanError::Members(self.members.len()));
-        }
-        if self.places.len() > MAX_PLACES {
-            return Err(PlanError::Places(self.places.len()));
-        }
-        if self.stripes == 0 || self.stripes > MAX_STRIPES {
-            return Err(PlanError::Stripes(self.stripes));
-        }
-        if self.members.len() * usize::from(self.stripes) > MAX_EDGES {
-            return Err(PlanError::Edges { members: self.members.len(), stripes: self.stripes });
-        }
-        match self.members.get(self.source as usize) {
-            Some(source) if source.part.is_fed() => {}
-            _ => return Err(PlanError::Source(self.source)),
-        }
-        for (i, member) in self.members.iter().enumerate() {
-            if member.place as usize >= self.places.len() {
-                return Err(PlanError::Nowhere { member: i, place: member.place });
-            }
-        }
-        places::Tree::new(&self.places)
     }
 }
 

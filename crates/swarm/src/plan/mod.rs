@@ -44,6 +44,7 @@
 //! A wrong topology costs speed and nothing else.
 
 mod callers;
+mod complaint;
 mod count;
 mod epoch;
 mod lay;
@@ -57,6 +58,7 @@ pub mod topology;
 mod tree;
 mod units;
 
+pub use complaint::Complaint;
 pub use count::stripes_for;
 pub use epoch::{
     Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Member, Part, Place, PlanError,

@@ -3,7 +3,7 @@
 //! Whoever draws the topology puts a spine or a site's router at the top. Data comes from the source, so
 //! the tree is hung up at the source's place instead: the first place above it becomes one below it.
 
-use super::epoch::{Epoch, MAX_LEVELS, Place, PlanError};
+use super::epoch::{Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Place, PlanError};
 
 /// The places as they were given: for each how many are above it.
 #[derive(Clone, Debug)]
@@ -57,6 +57,34 @@ impl Tree {
             steps += 1;
         }
         steps
+    }
+}
+
+impl Epoch {
+    /// Refuses what no plan can be made of; finds how deep each place lies.
+    pub(super) fn check(&self) -> Result<Tree, PlanError> {
+        if self.members.len() > MAX_MEMBERS {
+            return Err(PlanError::Members(self.members.len()));
+        }
+        if self.places.len() > MAX_PLACES {
+            return Err(PlanError::Places(self.places.len()));
+        }
+        if self.stripes == 0 || self.stripes > MAX_STRIPES {
+            return Err(PlanError::Stripes(self.stripes));
+        }
+        if self.members.len() * usize::from(self.stripes) > MAX_EDGES {
+            return Err(PlanError::Edges { members: self.members.len(), stripes: self.stripes });
+        }
+        match self.members.get(self.source as usize) {
+            Some(source) if source.part.is_fed() => {}
+            _ => return Err(PlanError::Source(self.source)),
+        }
+        for (i, member) in self.members.iter().enumerate() {
+            if member.place as usize >= self.places.len() {
+                return Err(PlanError::Nowhere { member: i, place: member.place });
+            }
+        }
+        Tree::new(&self.places)
     }
 }
 

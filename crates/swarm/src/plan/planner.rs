@@ -18,10 +18,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::complaint::Complaint;
 use super::epoch::{Epoch, Member, Part, PlanError};
 use super::shapes::Shape;
 use super::table::Plan;
-use crate::api::{Complaint, Time};
+use crate::time::Time;
 
 /// Least time from one epoch to the next.
 pub const EVERY: Duration = Duration::from_millis(250);

@@ -3,7 +3,7 @@
 use tidecast_text::hostlist::{self, ListError};
 
 use super::super::epoch::MAX_MEMBERS;
-use super::Wrong;
+use super::error::Wrong;
 
 /// All names of a list, in order. Each word of it is there: an empty one is half of something.
 pub(super) fn expand(list: &str) -> Result<Vec<String>, Wrong> {

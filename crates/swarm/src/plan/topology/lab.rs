@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::epoch::{MAX_MEMBERS, Place};
-use super::{Map, TopologyError, Wrong, lines, number_of, rate};
+use super::error::{TopologyError, Wrong};
+use super::line::{lines, number_of, rate};
+use super::map::Map;
 
 /// Most links.
 const MAX_LINKS: usize = 500_000;
@@ -29,7 +31,7 @@ fn read_line(map: &mut Map, links: &mut BTreeMap<u32, Vec<(u32, u64)>>, words: &
             let place = map.named(at).ok_or(Wrong::Unknown)?;
             let count = number_of(count).filter(|&n| n <= MAX_MEMBERS as u64).ok_or(Wrong::Many)?;
             for _ in 0..count {
-                map.add_host(format!("n{:03}", map.hosts.len()), place)?;
+                map.add_host(format!("n{:03}", map.hosts()), place)?;
             }
             Ok(())
         }
@@ -49,27 +51,28 @@ fn read_line(map: &mut Map, links: &mut BTreeMap<u32, Vec<(u32, u64)>>, words: &
 
 /// Hangs every switch on the one through which the first of its part is nearest.
 fn hang(map: &mut Map, links: &BTreeMap<u32, Vec<(u32, u64)>>) {
-    let mut seen = vec![false; map.places.len()];
-    let mut ring = vec![false; map.places.len()];
+    let mut seen = vec![false; map.places().len()];
+    let mut ring = vec![false; map.places().len()];
     let mut queue = VecDeque::new();
-    for first in 1..map.places.len() {
+    for first in 1..map.places().len() {
         if !std::mem::replace(&mut seen[first], true) {
             queue.push_back(first as u32);
         }
         while let Some(at) = queue.pop_front() {
             for &(next, speed) in links.get(&at).into_iter().flatten() {
                 if !std::mem::replace(&mut seen[next as usize], true) {
-                    map.places[next as usize] = Place { above: Some(at), rate: speed };
+                    map.hang(next, at);
+                    map.set_rate(next, speed);
                     queue.push_back(next);
-                } else if map.places[at as usize].above != Some(next) {
+                } else if map.places()[at as usize].above != Some(next) {
                     // Another way round: what one link carries says little.
                     ring[at as usize] = true;
-                    ring[next as usize] |= map.places[next as usize].above != Some(at);
+                    ring[next as usize] |= map.places()[next as usize].above != Some(at);
                 }
             }
         }
     }
-    for (place, _) in map.places.iter_mut().zip(ring).filter(|(_, ring)| *ring) {
-        place.rate = 0;
+    for (place, _) in (0..).zip(ring).filter(|(_, ring)| *ring) {
+        map.set_rate(place, 0);
     }
 }

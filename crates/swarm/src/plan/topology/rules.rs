@@ -1,49 +1,15 @@
-//! Rules that say at which place a host is, by its name or its address.
+//! The text of rules: a path, and who is there, by name or address.
 
 use std::net::IpAddr;
 
 use tidecast_text::Host;
 
-use super::super::epoch::{MAX_LEVELS, MAX_PLACES, Place};
-use super::{Map, TopologyError, Wrong, hostlist, lines, rate};
-
-/// Whom a rule is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
-    /// Names that fit, `*` being any run of characters.
-    Pattern(String),
-    /// Addresses whose first `bits` are those of `net`.
-    Subnet { net: IpAddr, bits: u32 },
-}
-
-impl Rule {
-    pub(super) fn fits(&self, host: &str, address: Option<IpAddr>) -> bool {
-        match (self, address) {
-            (Rule::Pattern(pattern), _) => fits(pattern, host),
-            (&Rule::Subnet { net, bits }, Some(address)) => match (net, address.to_canonical()) {
-                (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
-                (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
-                _ => false,
-            },
-            (Rule::Subnet { .. }, None) => false,
-        }
-    }
-}
-
-/// Whether a name fits a pattern: its parts between stars occur in order, the ends at the ends.
-fn fits(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(start) else { return false };
-    let mut parts = rest.split('*').peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return name.ends_with(part);
-        }
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    false
-}
+use super::super::epoch::{MAX_LEVELS, Place};
+use super::error::{TopologyError, Wrong};
+use super::hostlist;
+use super::line::{lines, number_of, rate};
+use super::map::Map;
+use super::rule::Rule;
 
 pub(super) fn read(text: &str) -> Result<Map, TopologyError> {
     let mut map = Map::empty(text)?;
@@ -57,13 +23,10 @@ fn read_line(map: &mut Map, words: &[&str]) -> Result<(), Wrong> {
     let place = path(map, words[0])?;
     for word in &words[1..] {
         if let Some(speed) = word.strip_prefix("rate=") {
-            map.places[place as usize].rate = rate(speed)?;
+            map.set_rate(place, rate(speed)?);
         } else if word.contains('/') || word.contains('*') {
-            if map.rules.len() >= MAX_PLACES {
-                return Err(Wrong::Many);
-            }
             let rule = if word.contains('/') { subnet(word)? } else { Rule::Pattern((*word).to_owned()) };
-            map.rules.push((rule, place));
+            map.add_rule(rule, place)?;
         } else {
             for host in hostlist::expand(word)? {
                 let named =
@@ -102,28 +65,6 @@ fn subnet(word: &str) -> Result<Rule, Wrong> {
     let (net, bits) = word.split_once('/').ok_or(Wrong::Subnet)?;
     let net: IpAddr = net.parse().map_err(|_| Wrong::Subnet)?;
     let most = if net.is_ipv4() { 32 } else { 128 };
-    let bits = super::number_of(bits).filter(|&b| !bits.is_empty() && b <= most).ok_or(Wrong::Subnet)?;
+    let bits = number_of(bits).filter(|&b| !bits.is_empty() && b <= most).ok_or(Wrong::Subnet)?;
     Ok(Rule::Subnet { net, bits: bits as u32 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fits;
-
-    #[test]
-    fn stars() {
-        for (pattern, name, fit) in [
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("*", "", true),
-            ("a*", "a", true),
-            ("a*b", "ab", true),
-            ("ab*b", "ab", false),
-            ("n*-ib*", "n12-ib0", true),
-            ("*x*y", "axbxcy", true),
-            ("*x*y", "axbxc", false),
-        ] {
-            assert_eq!(fits(pattern, name), fit, "{pattern} {name}");
-        }
-    }
 }

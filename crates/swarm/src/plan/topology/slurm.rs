@@ -1,7 +1,9 @@
 //! Slurm's `topology.conf`, and what it has in common with `topology.yaml`.
 
 use super::super::epoch::{MAX_PLACES, Place};
-use super::{Map, TopologyError, Wrong, hostlist};
+use super::error::{TopologyError, Wrong};
+use super::hostlist;
+use super::map::Map;
 
 /// A switch and the names of those that hang on it, until all are known.
 type Hanging = Vec<(u32, usize, Vec<String>)>;
@@ -31,8 +33,8 @@ impl Switches {
         let place = self.map.add_place(name, Place { above: Some(0), rate: 0 })?;
         for list in nodes {
             for host in hostlist::expand(list)? {
-                match self.map.hosts.get(&host) {
-                    Some(before) if *before != place => self.map.repeat(&host),
+                match self.map.host(&host) {
+                    Some(before) if before != place => self.map.repeat(&host),
                     Some(_) => {}
                     None => self.map.add_host(host, place)?,
                 }
@@ -60,9 +62,8 @@ impl Switches {
                 if switch == above {
                     return Err(TopologyError::Ring(name));
                 }
-                let place = &mut self.map.places[switch as usize];
-                match place.above {
-                    Some(0) => place.above = Some(above),
+                match self.map.places().get(switch as usize).and_then(|place| place.above) {
+                    Some(0) => self.map.hang(switch, above),
                     // Leaves of a fat tree hang on every spine. One will do: what counts is which hosts share a switch.
                     _ => self.map.repeat(&name),
                 }

@@ -4,8 +4,9 @@
 
 use saphyr_parser::{Event, Parser};
 
+use super::error::{TopologyError, Wrong};
+use super::map::Map;
 use super::slurm::Switches;
-use super::{Map, TopologyError, Wrong};
 
 /// Deepest nesting; the format has six levels.
 const MAX_DEPTH: usize = 16;

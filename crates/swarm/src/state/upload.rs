@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
-use crate::lanes::Lanes;
 use crate::planted::{Bug, planted};
-use crate::window::Meter;
+use crate::state::lanes::Lanes;
+use crate::state::meter::Meter;
 
 /// Bytes that a waiting peer gains at each turn: as long as the longest piece, but between these. While a swarm
 /// begins, whoever has no piece yet can help nobody: nobody gets a second one before.

@@ -5,7 +5,7 @@
 //! walk over all peers is the same in every run.
 
 use crate::api::PeerId;
-use crate::peer::Peer;
+use crate::state::peer::Peer;
 
 /// See the head of the file.
 #[derive(Debug, Default)]

@@ -1,15 +1,19 @@
 //! What the engine knows of one live connection. All of it goes when the connection goes.
+//!
+//! What must agree with something else is private, here (what it was asked for) or in a part with a file of its own; the
+//! open fields are facts that stand alone, each noted by the mechanism that learns it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::api::{Candidate, Limits, PeerId, Protocol, Time};
-use crate::availability::Holding;
-use crate::neighbours::End;
-use crate::pieces::CELL;
-use crate::slow::Patience;
-use crate::upload::{Queue, Share, block_size};
-use crate::window::Window;
+use crate::state::claims::Claims;
+use crate::state::counts::Counts;
+use crate::state::neighbours::End;
+use crate::state::patience::Patience;
+use crate::state::pieces::CELL;
+use crate::state::upload::{Queue, Share, block_size};
+use crate::state::window::Window;
 
 /// Requests outstanding at a stock client that has not said how many it queues.
 const STOCK_QUEUE: u32 = 250;
@@ -34,16 +38,6 @@ pub(crate) struct Asked {
     pub(crate) idle: bool,
 }
 
-/// Bytes moved, by what became of them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) received: u64,
-    pub(crate) stored: u64,
-    pub(crate) duplicate: u64,
-    pub(crate) bad: u64,
-    pub(crate) served: u64,
-}
-
 /// See the head of the file.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -62,15 +56,11 @@ pub(crate) struct Peer {
     /// What its address is good for when it is gone.
     pub(crate) end: End,
 
-    pub(crate) have: Holding,
+    pub(crate) have: Claims,
     /// It has said what it has: nothing is sent unasked before.
     pub(crate) introduced: bool,
     /// Pieces below it may be offered to it.
     pub(crate) offer_below: u32,
-    /// Pieces it has that we lack; kept for peers that do not have all.
-    pub(crate) lacking: u32,
-    /// How often it had all and then lost one: each time costs a walk over all pieces.
-    pub(crate) relapses: u32,
     pub(crate) chokes_us: bool,
     pub(crate) wants_ours: bool,
     /// It has said that it downloads nothing any more.
@@ -85,13 +75,13 @@ pub(crate) struct Peer {
     pub(crate) needy: Time,
 
     /// What it was asked for, oldest first.
-    pub(crate) asked: VecDeque<Asked>,
-    pub(crate) outstanding: u64,
+    asked: VecDeque<Asked>,
+    outstanding: u64,
     /// In cells, the last of a piece being short.
-    pub(crate) cells: u32,
+    cells: u32,
     /// Bytes taken back that may come all the same.
-    pub(crate) stray: u64,
-    pub(crate) queue_limit: u32,
+    stray: u64,
+    queue_limit: u32,
     pub(crate) window: Window,
     /// Where the last run asked of it ended.
     pub(crate) cursor: Option<u32>,
@@ -129,11 +119,9 @@ impl Peer {
             member: None,
             closing: false,
             end: End::Lost,
-            have: Holding::default(),
+            have: Claims::default(),
             introduced: false,
             offer_below: u32::MAX,
-            lacking: 0,
-            relapses: 0,
             chokes_us: stock,
             wants_ours: false,
             upload_only: false,
@@ -246,6 +234,35 @@ impl Peer {
             true => room.min(u64::from(self.spare_requests()) * u64::from(CELL)),
             false => room,
         }
+    }
+
+    /// What it was asked for, oldest first.
+    pub(crate) fn asked(&self) -> &VecDeque<Asked> {
+        &self.asked
+    }
+
+    /// Bytes asked of it and not yet here.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Likewise in cells, the last of a piece being short.
+    pub(crate) fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// These bytes were taken back and may come all the same.
+    pub(crate) fn may_stray(&mut self, bytes: u64) {
+        self.stray += bytes;
+    }
+
+    /// So many bytes came that it is not asked for; false when they are more than what may, and `beyond`.
+    pub(crate) fn strays(&mut self, bytes: u64, beyond: u64) -> bool {
+        let may = bytes <= self.stray + beyond;
+        if may {
+            self.stray = self.stray.saturating_sub(bytes);
+        }
+        may
     }
 
     /// Notes that `bytes` of `piece` were asked for.

@@ -77,6 +77,8 @@ pub(crate) struct Neighbours {
     /// Random addresses dialled or live.
     random_busy: usize,
     random_known: usize,
+    /// When a neighbour last made room for another, or was looked for.
+    rotated: Time,
 }
 
 impl Neighbours {
@@ -92,7 +94,17 @@ impl Neighbours {
             dialing: 0,
             random_busy: 0,
             random_known: 0,
+            rotated: Time(0),
         }
+    }
+
+    /// When a neighbour last made room for another, or was looked for.
+    pub(crate) fn rotated(&self) -> Time {
+        self.rotated
+    }
+
+    pub(crate) fn rotate(&mut self, now: Time) {
+        self.rotated = now;
     }
 
     pub(crate) fn len(&self) -> usize {

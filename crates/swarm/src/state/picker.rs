@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::api::Time;
-use crate::availability::{Holding, LEVELS};
 use crate::bitset::BitSet;
 use crate::planted::{Bug, any_below, planted};
 use crate::rng::Rng;
+use crate::state::availability::{Holding, LEVELS};
 
 /// Deadlines looked at for one pick; the rest waits for the next one.
 const DUE_SCAN: usize = 64;
@@ -102,6 +102,16 @@ impl Picker {
         }
         self.remove(piece, priority, from, None);
         self.insert(piece, priority, to, None);
+    }
+
+    /// Whether the piece is in with this deadline.
+    pub(crate) fn is_due(&self, piece: u32, at: Option<Time>) -> bool {
+        at.is_some_and(|at| self.due.contains(&(at, piece)))
+    }
+
+    /// Pieces with a deadline.
+    pub(crate) fn due(&self) -> usize {
+        self.due.len()
     }
 
     pub(crate) fn contains(&self, piece: u32, priority: u8, level: u8) -> bool {

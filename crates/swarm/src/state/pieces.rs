@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::{Block, PeerId};
-use crate::partial::{Partial, Runs};
 use crate::planted::{Bug, planted};
+use crate::state::partial::{Partial, Runs};
 
 /// The unit in which the state of a piece in flight is kept: 16 KiB, as stock clients request.
 pub(crate) const CELL: u32 = 16_384;
@@ -47,6 +47,8 @@ pub(crate) struct Pieces {
     /// Bytes of the pieces in state `Missing`.
     missing_bytes: u64,
     verified: u32,
+    /// Nothing was left when this was last looked at, and those who are to know it were told.
+    complete: bool,
 }
 
 impl Pieces {
@@ -63,6 +65,7 @@ impl Pieces {
             left_bytes: 0,
             missing_bytes: 0,
             verified: 0,
+            complete: false,
         }
     }
 
@@ -117,6 +120,17 @@ impl Pieces {
 
     pub(crate) fn left(&self) -> u32 {
         self.left
+    }
+
+    /// Looks whether nothing is left; true when that is new.
+    pub(crate) fn note_complete(&mut self) -> bool {
+        let was = std::mem::replace(&mut self.complete, self.left == 0);
+        self.complete && !was
+    }
+
+    /// Nothing was left at the last `note_complete`. Within an event `left` may be ahead of it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     pub(crate) fn left_bytes(&self) -> u64 {

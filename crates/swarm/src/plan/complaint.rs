@@ -1,0 +1,12 @@
+//! What members complain of.
+
+/// What is wrong with a member of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Complaint {
+    /// No connection to it, or it has ended.
+    Gone,
+    /// A connection, and nothing comes.
+    Silent,
+    /// Much less comes than from others.
+    Slow,
+}

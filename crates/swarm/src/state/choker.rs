@@ -1,0 +1,43 @@
+//! When slots are given out anew, and who has the one that chance gives.
+
+use crate::api::{PeerId, Time};
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Choker {
+    next: Option<Time>,
+    round: u32,
+    optimistic: Option<PeerId>,
+}
+
+impl Choker {
+    /// When the next rechoke is due.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// The first peer is here: rechokes begin, unless they have.
+    pub(crate) fn begin(&mut self, next: Time) {
+        self.next.get_or_insert(next);
+    }
+
+    /// A rechoke is due no more; the next one is, or none where nobody is there.
+    pub(crate) fn schedule(&mut self, next: Option<Time>) {
+        self.next = next;
+    }
+
+    /// Another round; whether in this one of so many chance chooses anew.
+    pub(crate) fn is_turn(&mut self, every: u32) -> bool {
+        self.round = self.round.wrapping_add(1);
+        self.round.is_multiple_of(every)
+    }
+
+    /// Whom chance has unchoked.
+    pub(crate) fn optimistic(&self) -> Option<PeerId> {
+        self.optimistic
+    }
+
+    pub(crate) fn set_optimistic(&mut self, peer: Option<PeerId>) {
+        self.optimistic = peer;
+    }
+}

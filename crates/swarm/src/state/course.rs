@@ -1,0 +1,480 @@
+//! The plan under way, as one member sees it: which piece goes by which stripe, what our children are
+//! still to get, how far each stripe has come, which pieces will come of their own accord.
+//!
+//! `push` feeds the children, `follow` minds the parents.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::{Block, PeerId, Time};
+use crate::bitset::BitSet;
+use crate::plan::{Edges, Role};
+use crate::state::order::Order;
+use crate::state::wishes::Wishes;
+
+/// The stripe of a piece that is not known.
+const UNKNOWN: u16 = u16::MAX;
+
+/// A stripe is given up for a while when nothing has come by it for eight times its usual pause, between
+/// these; and a parent, when nothing whatever has come from it: who waits itself still tells what it gets
+/// by other stripes.
+const STALL: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_secs(5));
+pub(crate) const SILENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// A parent has this long to be connected at the start of an epoch.
+const MEET: Duration = Duration::from_secs(1);
+/// So many times as patient are members of a plan that whoever fetches joins: on busy hosts, by slow links.
+const BUSY: u32 = 4;
+
+/// How one stripe comes to us.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    /// Its pieces, in the order in which we heard of them.
+    log: Vec<u32>,
+    /// One more than the highest piece offered to us.
+    front: u32,
+    /// Its last offer or block, and the usual pause between two.
+    last: Time,
+    gap: Duration,
+    /// Bytes: of the source, given to it in all; of others, come from its parent in this epoch.
+    bytes: u64,
+    /// The parent has been connected in this epoch.
+    met: bool,
+}
+
+impl Line {
+    /// Something of it has come, in an epoch that came at `since`. What took long to come first may take as long
+    /// again: a relay that passes on whole pieces waits for each.
+    fn moved(&mut self, now: Time, since: Time) {
+        let pause = now.since(self.last.max(since)).min(STALL.1);
+        self.gap = if self.gap.is_zero() { pause } else { (self.gap * 7 + pause) / 8 };
+        self.last = now;
+    }
+}
+
+/// How a stripe comes to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It comes, or may yet.
+    Live,
+    /// Nothing comes, but its parent lives: it waits itself.
+    Dry,
+    /// Nothing whatever comes from its parent.
+    Silent,
+    /// Its parent is not connected.
+    Gone,
+}
+
+/// Eight times the usual pause, within bounds.
+pub(crate) fn patience(pause: Duration, (least, most): (Duration, Duration)) -> Duration {
+    (pause * 8).clamp(least, most)
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Course {
+    role: Arc<Role>,
+    /// By that role: asked for at every event.
+    source: bool,
+    /// When this epoch came.
+    since: Time,
+    /// One for each stripe of the role.
+    lines: Vec<Line>,
+    /// Of children that are connected.
+    orders: BTreeMap<PeerId, Vec<Order>>,
+    stripe_of: Vec<u16>,
+    /// Pieces that will come of their own accord and are not to be asked for.
+    awaited: BitSet,
+    /// Pieces below it are no longer awaited.
+    released: u32,
+    /// A source: pieces below it are given to stripes, by us or others.
+    given: u32,
+    /// The plan has failed; until the next epoch this is a swarm like any other.
+    adrift: bool,
+    /// Members complained about in this epoch.
+    blamed: Vec<u32>,
+    /// What is touched, where the plan is on demand.
+    wishes: Wishes,
+    /// By how much the waits are longer.
+    patience: u32,
+}
+
+impl Course {
+    /// `busy`: its members have other things to do.
+    pub(crate) fn new(role: Arc<Role>, pieces: u32, busy: bool, now: Time) -> Self {
+        Course {
+            source: role.is_source(role.member),
+            since: now,
+            lines: vec![Line::default(); role.stripes.len()],
+            orders: BTreeMap::new(),
+            stripe_of: vec![UNKNOWN; pieces as usize],
+            awaited: BitSet::new(pieces),
+            released: 0,
+            given: 0,
+            adrift: false,
+            blamed: Vec::new(),
+            wishes: Wishes::default(),
+            patience: if busy { BUSY } else { 1 },
+            role,
+        }
+    }
+
+    /// The next epoch; what is known of the stripes stays.
+    pub(crate) fn renew(&mut self, role: Arc<Role>, now: Time) {
+        self.source = role.is_source(role.member);
+        self.role = role;
+        self.since = now;
+        // Our share is larger when another source is lost.
+        self.given = 0;
+        self.blamed.clear();
+        let source = self.is_source();
+        for line in &mut self.lines {
+            line.bytes = if source { line.bytes } else { 0 };
+            line.met = false;
+        }
+    }
+
+    /// There are other stripes now: what was being sent is sent to its end, as it was offered.
+    pub(crate) fn take_open(&mut self, old: Option<Course>) {
+        for (peer, mut orders) in old.into_iter().flat_map(|old| old.orders) {
+            orders.retain_mut(Order::end);
+            if !orders.is_empty() {
+                self.orders.insert(peer, orders);
+            }
+        }
+    }
+
+    /// Who feeds whom in this epoch, and who we are.
+    pub(crate) fn role(&self) -> &Arc<Role> {
+        &self.role
+    }
+
+    /// When this epoch came.
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// The plan has failed; until the next epoch this is a swarm like any other.
+    pub(crate) fn is_adrift(&self) -> bool {
+        self.adrift
+    }
+
+    /// It has failed.
+    pub(crate) fn drift(&mut self) {
+        self.adrift = true;
+    }
+
+    /// The stripes, each with its parent and children.
+    pub(crate) fn stripes(&self) -> impl Iterator<Item = (usize, &Edges)> {
+        self.role.stripes.iter().enumerate()
+    }
+
+    /// Who feeds us this stripe.
+    fn parent(&self, stripe: usize) -> Option<u32> {
+        self.role.stripes.get(stripe)?.parent
+    }
+
+    /// The member feeds us some stripe.
+    pub(crate) fn is_parent(&self, member: u32) -> bool {
+        self.role.stripes.iter().any(|edges| edges.parent == Some(member))
+    }
+
+    /// Bytes of a stripe: of the source, given to it in all; of others, come from its parent in this epoch.
+    pub(crate) fn bytes(&self, stripe: usize) -> u64 {
+        self.lines.get(stripe).map_or(0, |l| l.bytes)
+    }
+
+    /// We have the data and give each piece, or each of our share, to a stripe.
+    pub(crate) fn is_source(&self) -> bool {
+        self.source
+    }
+
+    pub(crate) fn stripe_of(&self, piece: u32) -> Option<u16> {
+        self.stripe_of.get(piece as usize).copied().filter(|&s| s != UNKNOWN)
+    }
+
+    /// The piece goes by this stripe, if none was known: our children in it are to get it, those too who
+    /// were fed by another when it came the first time.
+    pub(crate) fn assign(&mut self, piece: u32, stripe: u16) {
+        let Some(known) = self.stripe_of.get_mut(piece as usize) else { return };
+        let Some(line) = self.lines.get_mut(usize::from(stripe)) else { return };
+        if *known == UNKNOWN {
+            *known = stripe;
+            line.log.push(piece);
+        }
+        for order in self.orders.values_mut().flatten().filter(|o| o.stripe() == stripe) {
+            order.add(piece);
+        }
+    }
+
+    /// What children that are connected are to get.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = (PeerId, &[Order])> {
+        self.orders.iter().map(|(&peer, orders)| (peer, orders.as_slice()))
+    }
+
+    /// The peer is our child.
+    pub(crate) fn feeds(&self, peer: PeerId) -> bool {
+        self.orders.contains_key(&peer)
+    }
+
+    /// Takes out what a child is to get, to work on it; `put_back` ends that.
+    pub(crate) fn take_orders(&mut self, peer: PeerId) -> Option<Vec<Order>> {
+        self.orders.get_mut(&peer).map(std::mem::take)
+    }
+
+    /// Puts back what is left of the orders of a child.
+    pub(crate) fn put_back(&mut self, peer: PeerId, mut orders: Vec<Order>) {
+        orders.retain(|order| !order.is_over());
+        match self.orders.get_mut(&peer) {
+            Some(kept) if !orders.is_empty() => *kept = orders,
+            _ => drop(self.orders.remove(&peer)),
+        }
+    }
+
+    /// A child begins to fetch a piece itself: it is not sent it a second time.
+    pub(crate) fn child_fetches(&mut self, peer: PeerId, piece: u32) {
+        self.orders.get_mut(&peer).into_iter().flatten().for_each(|order| order.remove(piece));
+    }
+
+    /// A child does not want this part of a piece, or what is left of the `whole`; false where the peer is no child.
+    pub(crate) fn decline(&mut self, peer: PeerId, block: Block, whole: bool) -> bool {
+        let Some(orders) = self.orders.get_mut(&peer) else { return false };
+        orders.iter_mut().for_each(|order| order.decline(block, whole));
+        true
+    }
+
+    /// A child, in this stripe or any, gets these pieces once more; false where it is none, or has asked for `most` already.
+    pub(crate) fn give_again(
+        &mut self,
+        peer: PeerId,
+        stripe: Option<u16>,
+        urgent: bool,
+        pieces: &[u32],
+        most: usize,
+    ) -> bool {
+        let mut orders = self.orders.get_mut(&peer).into_iter().flatten().filter(|order| !order.is_last());
+        let order = orders.find(|order| stripe.is_none_or(|s| s == order.stripe()));
+        let Some(order) = order.filter(|order| order.pending() <= most) else { return false };
+        order.add_again(pieces, urgent);
+        true
+    }
+
+    /// The connection is gone, with what was to go over it.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.orders.remove(&peer);
+    }
+
+    /// A member is there: its stripes have met their parent in this epoch.
+    pub(crate) fn meets(&mut self, member: u32) {
+        for (line, edges) in self.lines.iter_mut().zip(&self.role.stripes) {
+            line.met |= edges.parent == Some(member);
+        }
+    }
+
+    /// A source gives a piece of `len` bytes to a stripe.
+    pub(crate) fn give(&mut self, piece: u32, stripe: u16, len: u32) {
+        self.assign(piece, stripe);
+        if let Some(line) = self.lines.get_mut(usize::from(stripe)) {
+            line.bytes += u64::from(len);
+        }
+    }
+
+    /// The first piece of a source, among the next few that it is to give, that is `here` and that no stripe has.
+    pub(crate) fn next_to_give(
+        &mut self,
+        pieces: u32,
+        few: usize,
+        here: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let me = Some(self.role.member);
+        while self.given < pieces
+            && (self.stripe_of(self.given).is_some() || self.role.giver(self.given) != me)
+        {
+            self.given += 1;
+        }
+        let mut ours = (self.given..pieces).filter(|&p| self.role.giver(p) == me).take(few);
+        ours.find(|&p| here(p) && self.stripe_of(p).is_none())
+    }
+
+    /// Every piece is given to a stripe.
+    pub(crate) fn has_given_all(&self, pieces: u32) -> bool {
+        (self.given..pieces).all(|p| self.stripe_of(p).is_some())
+    }
+
+    /// The piece that a source of a plan on demand gives next; `here`: it can be given.
+    pub(crate) fn next_touched(&mut self, here: impl Fn(u32) -> bool) -> Option<u32> {
+        let Course { wishes, stripe_of, .. } = self;
+        let unknown = |piece: u32| stripe_of.get(piece as usize).is_none_or(|&s| s == UNKNOWN);
+        wishes.next_due(|piece| here(piece) && unknown(piece))
+    }
+
+    /// What is touched and has not come.
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    pub(crate) fn wishes_mut(&mut self) -> &mut Wishes {
+        &mut self.wishes
+    }
+
+    /// Wishes that were not heard go up again; what is now to be fetched from whoever has it.
+    pub(crate) fn mind_wishes(&mut self, now: Time, missing: impl Fn(u32) -> bool) -> Vec<u32> {
+        let (last, stripes) = (self.last_moved(), self.role.stripes.len() as u16);
+        self.wishes.mind(now, last, stripes, missing)
+    }
+
+    /// A member has offered a piece of a stripe; true where it is the stripe's parent.
+    pub(crate) fn offered(&mut self, piece: u32, stripe: u16, from: Option<u32>, now: Time) -> bool {
+        let (stripe, since) = (usize::from(stripe), self.since);
+        let parent = self.parent(stripe);
+        let Some(line) = self.lines.get_mut(stripe).filter(|_| parent == from) else { return false };
+        line.moved(now, since);
+        line.front = line.front.max(piece + 1);
+        true
+    }
+
+    /// So many bytes of a piece have come from a member.
+    pub(crate) fn came(&mut self, piece: u32, bytes: u32, from: Option<u32>, now: Time) {
+        let Some(stripe) = self.stripe_of(piece).map(usize::from) else { return };
+        let (parent, since) = (self.parent(stripe), self.since);
+        if let Some(line) = self.lines.get_mut(stripe).filter(|_| parent == from) {
+            line.moved(now, since);
+            line.bytes += u64::from(bytes);
+        }
+    }
+
+    /// Pieces below it are no longer awaited.
+    pub(crate) fn released(&self) -> u32 {
+        self.released
+    }
+
+    /// Those below `to` are not either; those that are released with it.
+    pub(crate) fn release(&mut self, to: u32) -> Range<u32> {
+        let from = self.released;
+        self.released = from.max(to);
+        from..self.released
+    }
+
+    /// The plan works, or may, over so many pieces: from where pieces may be awaited again, and from where they are.
+    pub(crate) fn resume(&mut self, pieces: u32) -> (u32, u32) {
+        self.adrift = false;
+        let whole = if self.source { pieces } else { self.rear() };
+        let from = self.released.min(whole);
+        self.released = whole;
+        (from, whole)
+    }
+
+    /// Bytes that the middle one of the stripes has brought.
+    pub(crate) fn middle_bytes(&self) -> u64 {
+        let mut bytes: Vec<u64> = self.lines.iter().map(|l| l.bytes).collect();
+        bytes.sort_unstable();
+        bytes.get(bytes.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// A complaint about this member was sent in this epoch.
+    pub(crate) fn is_blamed(&self, member: u32) -> bool {
+        self.blamed.contains(&member)
+    }
+
+    /// One is sent now; false where one was already.
+    pub(crate) fn blame(&mut self, member: u32) -> bool {
+        let new = !self.is_blamed(member);
+        if new {
+            self.blamed.push(member);
+        }
+        new
+    }
+
+    /// One more than the highest piece that a stripe has offered to us.
+    pub(crate) fn front_of(&self, stripe: usize) -> Option<u32> {
+        self.lines.get(stripe).map(|l| l.front)
+    }
+
+    /// Sets what a member that is connected is to get, by our role. `old`: whether it is to get a piece of
+    /// which we have heard before it was our child.
+    pub(crate) fn open_orders(&mut self, peer: PeerId, member: u32, old: impl Fn(u32) -> bool) {
+        let mut orders = self.orders.remove(&peer).unwrap_or_default();
+        for order in &mut orders {
+            let edges = self.role.stripes.get(usize::from(order.stripe()));
+            order.set_last(!edges.is_some_and(|e| e.children.contains(&member)));
+        }
+        orders.retain(|o| !o.is_over());
+        for (stripe, edges) in self.role.stripes.iter().enumerate() {
+            let stripe = stripe as u16;
+            let there = orders.iter().any(|o| o.stripe() == stripe && !o.is_last());
+            if edges.children.contains(&member) && !there {
+                let log = self.lines.get(usize::from(stripe)).map(|l| l.log.iter().copied());
+                let pending = log.into_iter().flatten().filter(|&p| old(p)).collect();
+                orders.push(Order::new(stripe, pending));
+            }
+        }
+        if !orders.is_empty() {
+            self.orders.insert(peer, orders);
+        }
+    }
+
+    /// Connected children in a stripe.
+    pub(crate) fn children(&self, stripe: u16) -> Vec<PeerId> {
+        let fed = |o: &&Vec<Order>| o.iter().any(|o| o.stripe() == stripe);
+        self.orders.iter().filter(|(_, o)| fed(o)).map(|(&peer, _)| peer).collect()
+    }
+
+    pub(crate) fn awaits(&self, piece: u32) -> bool {
+        !self.adrift && self.awaited.get(piece)
+    }
+
+    /// Awaits the piece, or no longer.
+    pub(crate) fn set_awaited(&mut self, piece: u32, awaited: bool) {
+        if awaited {
+            self.awaited.set(piece)
+        } else {
+            self.awaited.clear(piece)
+        };
+    }
+
+    /// How a stripe does. `heard`: when its parent was last heard, and its usual pause; none where it is
+    /// not connected.
+    pub(crate) fn flow(&self, stripe: usize, heard: Option<(Time, Duration)>, now: Time) -> Flow {
+        let Some(line) = self.lines.get(stripe) else { return Flow::Gone };
+        let silent = |pause| patience(pause, (self.patient(SILENT.0), SILENT.1));
+        match heard {
+            None if !line.met && now.since(self.since) < self.patient(MEET) => Flow::Live,
+            None => Flow::Gone,
+            Some((last, pause)) if now >= last.max(self.since).after(silent(pause)) => Flow::Silent,
+            Some(_) if now < line.last.max(self.since).after(patience(line.gap, STALL)) => Flow::Live,
+            Some(_) => Flow::Dry,
+        }
+    }
+
+    /// A wait, longer where members are busy.
+    pub(crate) fn patient(&self, wait: Duration) -> Duration {
+        wait * self.patience
+    }
+
+    /// When anything came last by any stripe from a parent.
+    pub(crate) fn moved_by(&self, parent: u32) -> Time {
+        let its = self.lines.iter().zip(&self.role.stripes).filter(|(_, e)| e.parent == Some(parent));
+        its.map(|(line, _)| line.last).max().unwrap_or_default().max(self.since)
+    }
+
+    /// One more than the highest piece offered to us.
+    pub(crate) fn front(&self) -> u32 {
+        self.lines.iter().map(|l| l.front).max().unwrap_or(0)
+    }
+
+    /// One more than the highest piece that every stripe has passed.
+    pub(crate) fn rear(&self) -> u32 {
+        self.lines.iter().map(|l| l.front).min().unwrap_or(0)
+    }
+
+    /// The last time that anything came by the plan.
+    pub(crate) fn last_moved(&self) -> Time {
+        self.lines.iter().map(|l| l.last).max().unwrap_or_default().max(self.since)
+    }
+
+    /// Entries in tables and queues that grow and shrink.
+    pub(crate) fn footprint(&self) -> usize {
+        self.wishes.len() + self.orders.values().flatten().map(|o| 1 + o.pending()).sum::<usize>()
+    }
+}

@@ -1,0 +1,58 @@
+//! Pieces that a source of textbook BitTorrent has given to one peer and not yet seen there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::api::{PeerId, Time};
+
+/// How long a piece is kept for the peer that it was given to.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    to: BTreeMap<u32, (PeerId, Time)>,
+    /// When somebody who waits may be served after all.
+    recheck: Option<Time>,
+}
+
+impl Given {
+    pub(crate) fn len(&self) -> usize {
+        self.to.len()
+    }
+
+    /// When somebody who waits may be served after all.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.recheck
+    }
+
+    /// Whether `piece` is kept for another than `id` for now; if not, it is given to `id`.
+    pub(crate) fn held_back(&mut self, id: PeerId, piece: u32, now: Time) -> bool {
+        let (first, at) = *self.to.entry(piece).or_insert((id, now));
+        let until = at.after(KEPT);
+        let held = first != id && now < until;
+        if held {
+            self.recheck = Some(self.recheck.map_or(until, |old| old.min(until)));
+        } else if first != id {
+            self.to.insert(piece, (id, now));
+        }
+        held
+    }
+
+    /// The piece was seen at a peer; whether somebody was waiting for that.
+    pub(crate) fn seen(&mut self, piece: u32) -> bool {
+        self.to.remove(&piece).is_some()
+    }
+
+    /// A peer is gone, with what it was given; whether it was given something.
+    pub(crate) fn departed(&mut self, id: PeerId) -> bool {
+        let before = self.to.len();
+        self.to.retain(|_, (peer, _)| *peer != id);
+        self.to.len() != before
+    }
+
+    /// All who wait are looked at now.
+    pub(crate) fn checked(&mut self) {
+        self.recheck = None;
+    }
+}

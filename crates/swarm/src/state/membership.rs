@@ -1,0 +1,91 @@
+//! This node as a member of a plan: the course of the plan under way, and which connections lead to which members.
+//!
+//! Promise: an epoch is followed by later ones only; a member has one connection at most, the newest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::api::{PeerId, Time};
+use crate::plan::Role;
+use crate::state::course::Course;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    course: Option<Course>,
+    /// The members that are connected.
+    members: BTreeMap<u32, PeerId>,
+}
+
+impl Membership {
+    /// The plan under way, if there is one.
+    pub(crate) fn course(&self) -> Option<&Course> {
+        self.course.as_ref()
+    }
+
+    pub(crate) fn course_mut(&mut self) -> Option<&mut Course> {
+        self.course.as_mut()
+    }
+
+    /// Begins an epoch; false if it is none that follows. `busy`: members have other things to do.
+    pub(crate) fn begin(&mut self, role: Arc<Role>, pieces: u32, busy: bool, now: Time) -> bool {
+        match &mut self.course {
+            Some(course) if course.role().epoch >= role.epoch => return false,
+            Some(course) if course.role().stripes.len() == role.stripes.len() => course.renew(role, now),
+            old => {
+                let mut course = Course::new(role, pieces, busy, now);
+                course.take_open(old.take());
+                *old = Some(course);
+            }
+        }
+        true
+    }
+
+    /// A connection turns out to be this member's.
+    pub(crate) fn join(&mut self, member: u32, id: PeerId) {
+        self.members.insert(member, id);
+    }
+
+    /// A connection is gone, with what was to go over it; `member`: whose it was.
+    pub(crate) fn leave(&mut self, id: PeerId, member: Option<u32>) {
+        if let Some(member) = member.filter(|member| self.members.get(member) == Some(&id)) {
+            self.members.remove(&member);
+        }
+        if let Some(course) = &mut self.course {
+            course.forget(id);
+            if let Some(member) = member {
+                course.wishes_mut().lost(member);
+            }
+        }
+    }
+
+    /// The connection of a member.
+    pub(crate) fn peer_of(&self, member: u32) -> Option<PeerId> {
+        self.members.get(&member).copied()
+    }
+
+    /// The members that are connected, ascending.
+    pub(crate) fn members(&self) -> Vec<(u32, PeerId)> {
+        self.members.iter().map(|(&member, &id)| (member, id)).collect()
+    }
+
+    /// Passes wishes up (`Wishes::send`). `there`: the connection can be used.
+    pub(crate) fn send_wishes(
+        &mut self,
+        now: Time,
+        there: impl Fn(PeerId) -> bool,
+        tell: impl FnMut(u32, PeerId, u16, bool),
+    ) {
+        let Membership { course: Some(course), members } = self else { return };
+        if !course.wishes_mut().take_stirred() {
+            return;
+        }
+        let role = course.role().clone();
+        let parent = |stripe: usize| {
+            let member = role.stripes.get(stripe)?.parent?;
+            let id = *members.get(&member)?;
+            there(id).then_some((member, id))
+        };
+        course.wishes_mut().send(now, role.stripes.len(), parent, tell);
+    }
+}

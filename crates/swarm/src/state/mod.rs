@@ -1,0 +1,49 @@
+//! What the mechanisms of the engine keep: each state private to its file, changed by methods that keep its invariants.
+//!
+//! Nothing here decides for the engine: the mechanisms (`crate::announce` and its neighbours) do, and call these.
+//!
+//! | what | where |
+//! |---|---|
+//! | the time, the policy, the limits; what the driver is to do | `env`, `outbox` |
+//! | where a piece stands; its blocks on their way | `pieces`, `partial` |
+//! | how rare it is, when it is due; which is next | `selection`, `availability`, `picker` |
+//! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `claims`, `window`, `meter`, `patience` |
+//! | who is to be asked; what is on its way to us | `rounds`, `intake` |
+//! | when to look again | `upkeep` |
+//! | requests of peers, and whose turn it is | `upload`, `lanes` |
+//! | what is to be told | `announcer` |
+//! | addresses | `neighbours` |
+//! | suspicions; web seeds; the textbook's mechanisms | `blame`; `webs`; `choker`, `given` |
+//! | the plan under way: who is who, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
+//! | what the source of a plan may send; bytes moved | `budget`; `counts` |
+
+pub(crate) mod announcer;
+pub(crate) mod availability;
+pub(crate) mod blame;
+pub(crate) mod budget;
+pub(crate) mod choker;
+pub(crate) mod claims;
+pub(crate) mod counts;
+pub(crate) mod course;
+pub(crate) mod env;
+pub(crate) mod given;
+pub(crate) mod intake;
+pub(crate) mod lanes;
+pub(crate) mod membership;
+pub(crate) mod meter;
+pub(crate) mod neighbours;
+pub(crate) mod order;
+pub(crate) mod outbox;
+pub(crate) mod partial;
+pub(crate) mod patience;
+pub(crate) mod peer;
+pub(crate) mod peers;
+pub(crate) mod picker;
+pub(crate) mod pieces;
+pub(crate) mod rounds;
+pub(crate) mod selection;
+pub(crate) mod upkeep;
+pub(crate) mod upload;
+pub(crate) mod webs;
+pub(crate) mod window;
+pub(crate) mod wishes;

@@ -1,0 +1,183 @@
+//! What is touched in a plan on demand and has not come.
+//!
+//! Promise: a piece is open once, however many wish for it, and goes up again only when it was lost or not heard.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::api::Time;
+
+/// A wish that was not heard for so long was perhaps lost.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The member a wish has gone up to when no parent is there.
+const NOBODY: u32 = u32::MAX;
+/// Pieces in a row that are wished for by the same tree: few messages.
+const RUN: u32 = 64;
+
+/// A piece that is to come.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    /// Somebody waits for it.
+    urgent: bool,
+    /// The tree it goes up, when it did so last, or could not, and to whom.
+    stripe: u16,
+    sent: Option<(Time, u32)>,
+    /// How often it has come by another tree since.
+    moves: u16,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    /// A source: what is given to no stripe yet. Others: what nobody has offered yet.
+    open: BTreeMap<u32, Wish>,
+    /// Of those, the ones to be passed up, and whether it may be possible now.
+    unsent: BTreeSet<u32>,
+    stirred: bool,
+    /// When the last was passed up.
+    last: Time,
+    /// A source: `open` in the order of touch; what somebody waits for, and what nobody does yet.
+    due: [VecDeque<u32>; 2],
+}
+
+impl Wishes {
+    /// There may be a way up for wishes that had none.
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
+    }
+
+    /// Some may be passed up now that could not before; it is said once.
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.stirred) && !self.unsent.is_empty()
+    }
+
+    /// When the last was passed up.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.unsent.len() + self.due.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// What nobody has offered yet, ascending.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u32> + '_ {
+        self.open.keys().copied()
+    }
+
+    /// A piece is touched, in a plan of so many stripes: by us, or below us in the tree of this stripe. True when it is to
+    /// be passed up.
+    pub(crate) fn touch(
+        &mut self,
+        piece: u32,
+        urgent: bool,
+        stripe: Option<u16>,
+        stripes: u32,
+        source: bool,
+    ) -> bool {
+        let usual = (piece / RUN % stripes.max(1)) as u16;
+        let old = self.open.get(&piece).copied();
+        // Each tree once: where relays lack parents, the way up may lead back to us.
+        let moved =
+            |old: &Wish| !source && stripe.is_some_and(|s| s != old.stripe) && u32::from(old.moves) < stripes;
+        if old.is_some_and(|old| !moved(&old) && (old.urgent || !urgent)) {
+            return false;
+        }
+        let stripe = stripe.or(old.map(|old| old.stripe)).unwrap_or(usual);
+        let urgent = urgent || old.is_some_and(|old| old.urgent);
+        let moves = old.map_or(0, |old| old.moves.saturating_add(1));
+        self.open.insert(piece, Wish { urgent, stripe, sent: None, moves });
+        if source {
+            self.due[usize::from(!urgent)].push_back(piece);
+        } else {
+            self.unsent.insert(piece);
+            self.stirred = true;
+        }
+        !source
+    }
+
+    /// Passes up what is to be passed up, ascending, each to where `parent` leads: of the stripes whose parent is there, its
+    /// own or the next. `tell` hears of each piece, its parent, stripe and urgency.
+    pub(crate) fn send<P>(
+        &mut self,
+        now: Time,
+        stripes: usize,
+        parent: impl Fn(usize) -> Option<(u32, P)>,
+        mut tell: impl FnMut(u32, P, u16, bool),
+    ) {
+        for piece in std::mem::take(&mut self.unsent) {
+            let Some(wish) = self.open.get_mut(&piece) else { continue };
+            let first = usize::from(wish.stripe);
+            let there = |stripe: usize| parent(stripe).map(|(member, peer)| (stripe as u16, member, peer));
+            let Some((stripe, member, peer)) = (first..stripes).chain(0..first).find_map(there) else {
+                wish.sent.get_or_insert((now, NOBODY));
+                self.unsent.insert(piece);
+                continue;
+            };
+            (wish.stripe, wish.sent, self.last) = (stripe, Some((now, member)), now);
+            tell(piece, peer, stripe, wish.urgent);
+        }
+    }
+
+    /// The piece that a source gives next, what somebody waits for before all else; `may`: it can be given.
+    pub(crate) fn next_due(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        for queue in 0..self.due.len() {
+            while let Some(piece) = self.due.get(queue).and_then(|queue| queue.front()).copied() {
+                if may(piece) {
+                    return Some(piece);
+                }
+                self.due.get_mut(queue).map(VecDeque::pop_front);
+                self.forget(piece);
+            }
+        }
+        None
+    }
+
+    /// A piece is on its way, or here.
+    pub(crate) fn forget(&mut self, piece: u32) {
+        self.open.remove(&piece);
+        self.unsent.remove(&piece);
+    }
+
+    /// What went up to this member is lost with it.
+    pub(crate) fn lost(&mut self, member: u32) {
+        let its = self.open.iter_mut().filter(|(_, w)| w.sent.is_some_and(|(_, to)| to == member));
+        self.unsent.extend(its.map(|(&piece, _)| piece));
+        self.stirred = true;
+    }
+
+    /// Keeps those of which `missing` is true. Those that were passed up long ago and not heard go up again by the next of
+    /// so many trees, if there was no parent, or nothing else comes either (the last at `moved`); what is then to be fetched
+    /// from whoever has it, ascending.
+    pub(crate) fn mind(
+        &mut self,
+        now: Time,
+        moved: Time,
+        stripes: u16,
+        missing: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        let stuck = now.since(moved) >= AGAIN;
+        let mut released = Vec::new();
+        let (unsent, stirred) = (&mut self.unsent, &mut self.stirred);
+        self.open.retain(|&piece, wish| {
+            let missing = missing(piece);
+            let sent = wish.sent.filter(|(at, _)| missing && now.since(*at) >= AGAIN);
+            if let Some((_, to)) = sent {
+                if stuck || to == NOBODY {
+                    (wish.stripe, wish.sent, wish.moves) = ((wish.stripe + 1) % stripes.max(1), None, 0);
+                    unsent.insert(piece);
+                    *stirred = true;
+                }
+                released.extend((stuck || wish.urgent).then_some(piece));
+            }
+            missing
+        });
+        released
+    }
+
+    /// A new epoch: what is still wanted is wished for again.
+    pub(crate) fn clear(&mut self) {
+        (self.open, self.unsent) = (BTreeMap::new(), BTreeSet::new());
+    }
+}

@@ -1,0 +1,74 @@
+//! What is looked at a few times a second: the slow, parents, web seeds, and those who need nothing of one another.
+
+use std::time::Duration;
+
+use crate::api::Reason;
+use crate::engine::Engine;
+use crate::state::neighbours::End;
+use crate::state::peer::Peer;
+
+/// A Tidecast peer that has had nothing for us for so long is told that we want nothing of it: who passes on
+/// what it gets has something new all the time.
+const BORED: Duration = Duration::from_secs(1);
+/// Two that need nothing of each other part after this long.
+const USELESS: Duration = Duration::from_secs(2);
+
+impl Engine {
+    pub(crate) fn upkeep_due(&mut self) {
+        if !self.upkeep.begins(self.env.now()) {
+            return;
+        }
+        self.look_for_slow();
+        self.mind_parents();
+        self.mind_webs();
+        let (now, complete) = (self.env.now(), self.pieces.is_complete());
+        let (mut bored, mut useless) = (Vec::new(), Vec::new());
+        for peer in self.peers.values().filter(|p| !p.closing) {
+            let lacking = self.lacking(peer);
+            if lacking == 0 && peer.we_want {
+                // A stock client may hold a slot for us.
+                if complete || peer.is_stock() || now.since(peer.useful) >= BORED {
+                    bored.push(peer.id);
+                } else {
+                    // Looked at again, though nothing may be requested.
+                    self.upkeep.arm_if(self.intake.outstanding() == 0);
+                }
+            } else if self.is_useless(peer) && peer.queue.len() == 0 {
+                if now.since(peer.since) >= USELESS && now.since(peer.patience.last()) >= USELESS {
+                    useless.push(peer.id);
+                } else {
+                    self.upkeep.arm();
+                }
+            }
+            self.upkeep.arm_if(peer.patience.resting(now));
+        }
+        let left = self.pieces.left();
+        for peer in self.peers.values_mut().filter(|p| !p.closing && p.room(now) > 0) {
+            if peer.have.lacking(left) > 0 {
+                // Whatever was overlooked when it was found dry is found now.
+                peer.dry = None;
+                self.rounds.add(peer.id);
+                self.upkeep.arm();
+            }
+        }
+        for id in bored {
+            self.say_interested(id, false);
+            self.upkeep.arm();
+        }
+        for id in useless {
+            self.flush_announcements();
+            self.disconnect(id, Reason::Useless);
+        }
+    }
+
+    /// Sets the time of the next upkeep, if there is anything to keep up.
+    pub(crate) fn plan_upkeep(&mut self) {
+        self.upkeep.plan(self.env.now(), self.intake.outstanding() > 0);
+    }
+
+    /// Neither side will have anything more for the other.
+    pub(crate) fn is_useless(&self, peer: &Peer) -> bool {
+        let sated = peer.have.is_all() || peer.upload_only && !peer.wants_ours;
+        self.pieces.is_complete() && sated && peer.end == End::Lost && !self.on_demand()
+    }
+}
