@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::council::Letter;
 use crate::message::{Down, Enter, Hello, Part, What};
 
 /// On one host nothing but this window of the data lies in shared memory, bytes.
 pub(crate) const RING: u64 = 32 << 20;
+
+/// A message for a rank.
+pub(crate) type Letter = (u32, Down, Bytes);
 
 /// A call: gathering until all have come, then running.
 #[derive(Debug)]

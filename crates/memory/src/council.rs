@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::call::{Call, Running};
+use crate::call::{Call, Letter, Running};
 use crate::message::{Down, Enter, Hello, Up, What};
-
-/// A message for a rank.
-pub(crate) type Letter = (u32, Down, Bytes);
 
 /// How a rank stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

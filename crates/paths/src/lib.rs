@@ -31,6 +31,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attributes;
+mod entries;
 mod file;
 mod meta;
 mod output;

@@ -13,8 +13,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::Meta;
+use crate::entries::entries;
 use crate::resolve::{self, How};
-use crate::{Meta, tree};
 
 /// An open directory. Whatever is done by its methods is done beneath it.
 #[derive(Debug)]
@@ -222,7 +223,7 @@ impl Root {
     /// What the system reports.
     pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let dir = self.resolve(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        Ok(tree::entries(&dir)?.into_iter().map(|(name, _)| name).collect())
+        Ok(entries(&dir)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Makes a directory, less what the umask takes of its mode.

@@ -2,13 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
+use crate::entries::entries;
 use crate::resolve::{self, How};
 use crate::{Meta, Root, own};
 
@@ -19,21 +19,6 @@ const OPEN: usize = 16;
 const TRIES: usize = 16;
 
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-
-/// Names in an open directory, and what the file system says that they are.
-pub(crate) fn entries(dir: impl AsFd) -> io::Result<Vec<(OsString, FileType)>> {
-    let mut buf = Vec::with_capacity(32 << 10);
-    let mut all = Vec::new();
-    let mut raw = RawDir::new(dir, buf.spare_capacity_mut());
-    while let Some(entry) = raw.next() {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name != "." && name != ".." {
-            all.push((name.to_owned(), entry.file_type()));
-        }
-    }
-    Ok(all)
-}
 
 /// A directory on the way down.
 struct Level {

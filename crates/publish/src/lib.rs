@@ -9,6 +9,7 @@ mod built;
 mod engine;
 mod error;
 mod exclude;
+mod job;
 mod progress;
 mod publish;
 mod report;

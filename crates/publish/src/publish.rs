@@ -18,7 +18,8 @@ use tidecast_metainfo::{
 use tidecast_paths::Meta;
 
 use crate::base::{Base, output};
-use crate::engine::{self, Job, Piece, Target};
+use crate::engine;
+use crate::job::{self, Job, Piece, Target};
 use crate::scan::identity;
 use crate::state::{self, Known, State};
 use crate::tree::{Content, Identity, Node, Tree};
@@ -346,7 +347,7 @@ impl<'a> Hasher<'a> {
 
     /// Whether a piece and its twin, whose bytes are the same, have the same hashes too: v1 may pad them differently.
     fn are_alike(&self, piece: u32, twin: u32) -> bool {
-        let wire_len = |piece| engine::wire_len(self.layout, self.version, piece);
+        let wire_len = |piece| job::wire_len(self.layout, self.version, piece);
         wire_len(piece) == wire_len(twin)
     }
 

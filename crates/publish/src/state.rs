@@ -20,7 +20,7 @@ use tidecast_metainfo::{Layout, Version};
 use tidecast_paths::Root;
 
 use crate::base::output;
-use crate::engine::{self, Piece};
+use crate::job::{self, Piece};
 use crate::tree::{Identity, Node};
 use crate::{Content, Error};
 
@@ -219,9 +219,9 @@ pub(crate) fn key(
     let len = layout.piece_len(piece);
     let mut text = Vec::with_capacity(256);
     text.extend([u8::from(version.has_v1()), u8::from(version.has_v2())]);
-    text.extend(engine::wire_len(layout, version, piece).to_le_bytes());
+    text.extend(job::wire_len(layout, version, piece).to_le_bytes());
     if version.has_v2() {
-        text.extend((engine::width(layout, piece) as u64).to_le_bytes());
+        text.extend((job::width(layout, piece) as u64).to_le_bytes());
     }
     for span in layout.spans(piece, 0, len) {
         text.extend(span.len.to_le_bytes());

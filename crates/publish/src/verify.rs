@@ -19,8 +19,9 @@ use tidecast_metainfo::{Manifest, Version, merkle};
 use tidecast_paths::Meta;
 
 use crate::base::Base;
-use crate::engine::{self, Job, Piece, Target};
+use crate::engine;
 use crate::exclude::Exclude;
+use crate::job::{Job, Piece, Target};
 use crate::report::{Kind, Problem, Report, What};
 use crate::scan::leads_out;
 use crate::{Error, Progress};

@@ -14,7 +14,7 @@ use tidecast_hash::{Digest, LEAF, Sha1, Sha1Digest, Sha1Lanes, leaves};
 use tidecast_metainfo::{Layout, Span, merkle};
 
 use crate::Error;
-use crate::engine::{Job, Piece, Target, width, wire_len};
+use crate::job::{Job, Piece, Target, width, wire_len};
 
 /// Bytes a thread reads and hashes at a time: many leaves for the lanes of the hash, few enough to stay in its cache.
 const CHUNK: usize = 512 << 10;
