@@ -13,7 +13,6 @@ mod names;
 mod output;
 mod repeat;
 mod report;
-mod secret;
 mod settings;
 mod stop;
 mod units;
@@ -22,6 +21,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tidecast_secret as secret;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Code, Failure, Outcome};
@@ -29,6 +29,7 @@ use crate::report::Reporter;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
+    secret::warn_by(|text| report::complain(&format!("tidecast: warning: {text}")));
     secret::hide();
     stop::outlive_file_size_limit();
     // HTCondor calls a plugin by its name, with flags of its own kind.

@@ -3,7 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
-use tidecast_text::escaped;
+use tidecast_text::{count, escaped};
+
+/// What an error asks of the caller: the exit code of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The data, this host or the other end is at fault.
+    Fault,
+    /// What was asked for is.
+    Usage,
+    /// It was ended, or nothing came: the same again goes on.
+    CutOff,
+}
 
 /// Why a copy ended before its time, or did not begin.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +74,43 @@ pub enum Error {
     /// The caller has cancelled it.
     #[error("cut off")]
     Cancelled,
+    /// The caller has ended what waits for a reader.
+    #[error("interrupted")]
+    Interrupted,
+    /// A pipe has no reader any more.
+    #[error("cannot write to {}: its reader has closed it before all was written", escaped(.0))]
+    ReaderGone(PathBuf),
+    /// The program that takes files from memory has gone.
+    #[error("{0}: the rest was not copied")]
+    ConsumerGone(&'static str),
+    /// So many names failed, and all else was done.
+    #[error("{} could not be copied or deleted; the rest is done", count(*.0, "name"))]
+    Missing(u64),
+    /// So many names lack attributes, and all else was done.
+    #[error("{} did not keep all attributes; all data is there", count(*.0, "name"))]
+    AttributesLost(u64),
+    /// The key file of a server.
+    #[error("{0}")]
+    Key(String),
+    /// This process cannot serve as the user that it should.
+    #[error("{0}")]
+    User(String),
     /// Keys and TLS.
     #[error(transparent)]
     Identity(#[from] tidecast_identity::Error),
 }
 
 impl Error {
+    /// What it asks of the caller.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Usage(_) => Kind::Usage,
+            Self::Cancelled | Self::Interrupted | Self::Silent(_) => Kind::CutOff,
+            _ => Kind::Fault,
+        }
+    }
+
     /// What is said of it to the other end, which says itself that it comes from there.
     #[must_use]
     pub fn why(&self) -> String {

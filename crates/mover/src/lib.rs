@@ -18,6 +18,7 @@
 pub mod back;
 pub mod block;
 mod chmod;
+mod cpus;
 pub mod digest;
 pub mod end;
 pub mod entry;
@@ -28,6 +29,8 @@ pub mod job;
 pub mod lineage;
 pub mod part;
 pub mod queue;
+pub mod server;
+pub mod session;
 pub mod share;
 pub mod sink;
 pub mod source;
@@ -35,4 +38,5 @@ pub mod spec;
 mod xattr;
 
 pub use chmod::Chmod;
-pub use error::Error;
+pub use cpus::Cpus;
+pub use error::{Error, Kind};

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 
 /// Most bytes of all names that one item stands for.
 const MAX_BYTES: usize = 32 << 20;
+/// Most hosts of a list, whatever is written.
+pub const MAX_HOSTS: usize = 65_536;
 /// Most digits of a number.
 const MAX_DIGITS: usize = 19;
 
@@ -24,6 +26,9 @@ pub enum ListError {
     /// An operator without a list on one of its sides.
     #[error("{1:?} needs a list on both sides, in {0:?}")]
     Operator(String, char),
+    /// A list of nothing.
+    #[error("the list names no host")]
+    Empty,
     /// More names than allowed.
     #[error("more than {0} hosts")]
     TooMany(usize),
@@ -73,6 +78,15 @@ impl Operator {
             }
         }
     }
+}
+
+/// The texts that the items of a list stand for, at least one and at most [`MAX_HOSTS`], each with its brackets expanded.
+///
+/// # Errors
+/// See [`ListError`].
+pub fn items(list: &str) -> Result<Vec<String>, ListError> {
+    let all = names(list, MAX_HOSTS)?;
+    if all.is_empty() { Err(ListError::Empty) } else { Ok(all) }
 }
 
 /// The items of a list, each with the operator before it. One may begin the list, where the caller has others before it.

@@ -2,6 +2,7 @@
 //!
 //! Pure: it does no I/O and knows nothing of the rest of the workspace.
 
+mod causes;
 mod escape;
 mod host;
 pub mod hostlist;
@@ -10,6 +11,7 @@ mod quantity;
 mod shell;
 pub mod units;
 
+pub use causes::with_causes;
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
 pub use percent::{percent_decode, percent_encode};

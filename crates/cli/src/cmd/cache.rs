@@ -173,7 +173,7 @@ async fn remove(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
 }
 
 async fn replicate(args: &ReplicateArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let lists = args.to.iter().map(|list| tidecast_group::hosts::items(list));
+    let lists = args.to.iter().map(|list| tidecast_text::hostlist::items(list));
     let to =
         lists.collect::<Result<Vec<_>, _>>().map_err(|e| Failure::usage(anyhow::anyhow!("--to: {e}")))?;
     let offered: Vec<Offered> = ask.change(&args.name, "/replicate", &Replicate { to: to.concat() }).await?;

@@ -1,33 +1,26 @@
 //! `tidecast copy SRC... DEST`: any mix of files from host to host.
 
-mod cpus;
-mod explain;
 mod filter;
 mod flags;
-mod list;
-mod many;
 mod memory;
-mod place;
 mod rsync;
-mod session;
-mod stream;
+mod run;
 mod tell;
 
 use std::ffi::OsString;
-use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::builder::RangedU64ValueParser;
-use tidecast_mover::back::{MAX_STREAMS, Options, congestion};
+use tidecast_mover::Cpus;
+use tidecast_mover::back::{MAX_STREAMS, Options};
+use tidecast_mover::end::ServerKey;
 use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
-use tidecast_mover::spec::{Durable, Follow, InPlace, ReceiveSpec, SendSpec};
+use tidecast_mover::session::{Copy, How, Launcher, Memory, Reach, Reading};
+use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 
-pub(crate) use self::cpus::Cpus;
 use self::filter::Filter;
 use self::flags::Flags;
-pub(crate) use self::place::PORT;
-use self::place::Place;
 use self::rsync::Rsync;
 use super::Context;
 use crate::failure::{Failure, Outcome};
@@ -103,28 +96,6 @@ const MAX_READERS: u64 = 256;
 /// The least pool: one block is on its way while the other is filled.
 const MIN_POOL: u64 = 2 * BLOCK as u64;
 
-/// From where to where, of each pair of hosts.
-type Pairs = Vec<(Place, Place)>;
-
-/// A program and its first words, as a shell would read them.
-#[derive(Clone, Debug)]
-pub(crate) struct Command {
-    program: String,
-    words: Vec<String>,
-}
-
-impl FromStr for Command {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut words = tidecast_text::split(text).map_err(|e| e.to_string())?.into_iter();
-        match words.next() {
-            Some(program) if !program.is_empty() => Ok(Self { program, words: words.collect() }),
-            _ => Err("names no program".into()),
-        }
-    }
-}
-
 /// How the ends are reached.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Connections")]
@@ -136,8 +107,8 @@ pub(crate) struct WayArgs {
     #[arg(long, value_name = "WAY", value_parser = ["auto", "ssh"], default_value = "auto")]
     via: String,
     /// Key of the copy-servers whose URL has none: @FILE has it, - reads it from standard input [default: $TIDECAST_COPY_KEY]
-    #[arg(long, value_name = "@FILE|-")]
-    key: Option<place::Key>,
+    #[arg(long, value_name = "@FILE|-", value_parser = ServerKey::given)]
+    key: Option<ServerKey>,
     /// How to start the other end: a program and its words, in quotes where they have blanks
     #[arg(
         short = 'e',
@@ -147,7 +118,7 @@ pub(crate) struct WayArgs {
         env = "TIDECAST_SSH",
         default_value = "ssh"
     )]
-    ssh: Command,
+    ssh: Launcher,
     /// What tidecast is called there
     #[arg(long, value_name = "PROGRAM", default_value = "tidecast")]
     remote_program: String,
@@ -197,43 +168,16 @@ pub(crate) struct TuneArgs {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let (pairs, sources) = args.places().map_err(Failure::usage)?;
-    let (from, to) = pairs[0].clone();
-    args.way.check_congestion(&from, &to, reporter)?;
-    let [sends, mut receives] =
-        args.filter.rules(args.flags.delete_excluded, args.flags.nul, reporter).map_err(Failure::usage)?;
-    if let Some(backups) = args.flags.backups() {
-        Rule::add(&mut receives, &backups, false).map_err(Failure::usage)?;
-    }
-    let job = session::Job {
-        send: args.send(sources, sends).map_err(Failure::usage)?,
-        receive: args.receive(&to, receives),
-        options: args.options(),
-        way: &args.way,
-        from,
-        to,
-        share: None,
-        memory: None,
-        stream: None,
-    };
+    let copy = args.copy(reporter).map_err(Failure::usage)?;
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
     reporter.go_live("copy");
-    if let Some(budget) = args.to_memory {
-        return memory::run(job, budget, args.blocks, context, reporter);
-    }
-    if args.tune.explain {
-        return explain::run(&job, context, reporter);
+    if args.to_memory.is_some() {
+        return memory::run(copy, context, reporter);
     }
     let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
-    if pairs.len() > 1 {
-        return many::run(&job, &pairs, shown, context, reporter);
-    }
-    if let Some(to) = stream::end(&job) {
-        return stream::run(to, &job, context, reporter);
-    }
-    session::run(&job, shown, context, reporter)
+    run::run(copy, shown, context, reporter)
 }
 
 impl Args {
@@ -242,100 +186,48 @@ impl Args {
         self.to_memory.is_some()
     }
 
-    /// From where to where, at least one pair, and the paths of the sources.
-    fn places(&self) -> anyhow::Result<(Pairs, Vec<OsString>)> {
-        let (to, from) = match &self.to_memory {
-            Some(_) => (vec![Place::Local(OsString::new())], self.paths.as_slice()),
-            None => {
-                let last = self.paths.split_last();
-                let (to, from) = last.ok_or_else(|| anyhow!("what to copy, and where to?"))?;
-                (Place::all(to)?, from)
-            }
-        };
-        let from = from.iter().map(|path| Place::all(path)).collect::<anyhow::Result<Vec<_>>>()?;
-        let sources = from.iter().map(|places| places[0].path().to_owned()).collect();
-        let nothing = vec![Place::Local(OsString::new())];
-        let first = match from.first() {
-            Some(first) => first,
-            None if self.tune.from_null.is_some() => &nothing,
-            None => {
-                return Err(anyhow!("{} is the only path: what to copy, and where to?", to[0]));
-            }
-        };
-        let read = |place: &&Place| stream::is_descriptor(place) && self.flags.send.follow == Follow::None;
-        if let Some(read) = from.iter().flatten().find(read) {
-            let file = if read.path() == "-" { "; for a file of this name write ./-" } else { "" };
-            return Err(anyhow!(
-                "{read} is standard input or a pipe, which copy does not read: write it to a file and copy that{file}"
-            ));
-        }
-        if from.len() > 1 && to[0].path() == "-" && matches!(to[0], Place::Local(_)) {
-            return Err(anyhow!(
-                "standard output (-) takes one file; for a directory of this name write ./-"
-            ));
-        }
-        let same = |other: &&Vec<Place>| {
-            other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
-        };
-        if let Some(other) = from.iter().find(|other| !same(other)) {
-            let (other, first) = (&other[0], &first[0]);
-            return Err(anyhow!("all sources must be on one host, and {other} is not where {first} is"));
-        }
-        let pairs: Pairs = (0..first.len().max(to.len()))
-            .map(|n| (first[n % first.len()].clone(), to[n % to.len()].clone()))
-            .collect();
-        let null = self.tune.to_null || self.tune.from_null.is_some();
-        let alone = self.tune.explain || null || self.to_memory.is_some();
-        if pairs.len() > 1 && (alone || self.way.via == "ssh") {
-            return Err(anyhow!(
-                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts"
-            ));
-        }
-        if self.flags.send.remove {
-            if pairs.len() > 1 || alone {
-                return Err(anyhow!("--remove-source-files is for a copy of files by one pair of hosts"));
-            }
-            if self.flags.receive.in_place == InPlace::Append {
-                return Err(anyhow!(
-                    "--remove-source-files with --append would remove what was never compared: use --append-verify"
-                ));
-            }
-            if self.flags.send.follow != Follow::None {
-                return Err(anyhow!(
-                    "--remove-source-files would remove what links lead to: leave out -L and -k, or name the files themselves"
-                ));
-            }
-        }
-        let elsewhere = |place: &Place| !matches!(place, Place::Local(_));
-        if self.way.via == "ssh" && (first[0].is_server() || to[0].is_server()) {
-            return Err(anyhow!("--via ssh is for host:path; to a server nothing goes by ssh"));
-        }
-        if self.way.via == "ssh" && elsewhere(&first[0]) && elsewhere(&to[0]) {
-            return Err(anyhow!("--via ssh is between this host and another, not between two others"));
-        }
-        let listening = if first[0].is_server() && !to[0].is_server() { first.len() } else { to.len() };
-        if listening > 1 && !self.way.address.is_empty() && self.way.address != ["all"] {
-            return Err(anyhow!(
-                "a list of addresses is of one host, and {listening} listen here: --address all takes those that each has"
-            ));
-        }
-        Ok((pairs, sources))
-    }
-
-    fn send(&self, sources: Vec<OsString>, filter: Vec<Rule>) -> anyhow::Result<SendSpec> {
+    /// What is asked for.
+    fn copy(&self, reporter: &Reporter) -> anyhow::Result<Copy> {
         let null = self.tune.from_null.as_deref().map(noise).transpose()?;
-        let (checksum, relative) = (self.checksum, list::relative(&self.flags, sources.len())?);
-        Ok(SendSpec { sources, relative, filter, checksum, null, ..self.flags.send.clone() })
+        let mut copy = match (self.to_memory, null, self.paths.split_last()) {
+            (Some(memory::Budget(budget)), ..) => {
+                let memory = Memory { budget: budget.map(|size| size.0), blocks: self.blocks };
+                Copy::to_memory(&self.paths, memory)?
+            }
+            (None, Some(null), Some((to, from))) => Copy::of_noise(null, from, to)?,
+            (None, None, Some((to, from))) => Copy::new(from, to)?,
+            (None, _, None) => return Err(anyhow!("what to copy, and where to?")),
+        };
+        let reading = Reading { exposed: self.flags.delete_excluded, nul: self.flags.paths.nul };
+        let [sends, mut receives] = self.filter.rules(reading, reporter)?;
+        if let Some(backups) = self.flags.backups() {
+            Rule::add(&mut receives, &backups, false)?;
+        }
+        copy.send = SendSpec {
+            relative: self.flags.paths.relative(copy.send.sources.len())?,
+            filter: sends,
+            checksum: self.checksum,
+            sources: copy.send.sources,
+            null: copy.send.null,
+            ..self.flags.send.clone()
+        };
+        copy.receive = self.receive(copy.receive.dest, receives);
+        copy.options = self.options();
+        copy.reach = self.way.reach();
+        if self.tune.explain {
+            copy.how = How::Explained;
+        }
+        Ok(copy)
     }
 
-    fn receive(&self, to: &Place, filter: Vec<Rule>) -> ReceiveSpec {
+    fn receive(&self, dest: OsString, filter: Vec<Rule>) -> ReceiveSpec {
         let durable = match self.fsync.as_str() {
             "each" => Durable::Each,
             "never" => Durable::No,
             _ => Durable::End,
         };
         ReceiveSpec {
-            dest: to.path().to_owned(),
+            dest,
             update: self.update,
             delete: self.delete,
             filter,
@@ -364,18 +256,16 @@ impl Args {
 }
 
 impl WayArgs {
-    /// The end that dials chooses; if that is this one it is known here whether it can be had.
-    fn check_congestion(&self, from: &Place, to: &Place, reporter: &Reporter) -> Result<(), Failure> {
-        let Some(name) = &self.congestion else { return Ok(()) };
-        let is_here = |place: &Place| matches!(place, Place::Local(_));
-        match congestion(name) {
-            Err(e) if is_here(from) => Err(Failure::usage(anyhow!("--congestion: {e}"))),
-            // It is the other end that sends, and that may have it.
-            Err(e) if is_here(to) => {
-                reporter.warning(&format!("--congestion: {e}; the other end uses it if it has it"));
-                Ok(())
-            }
-            _ => Ok(()),
+    fn reach(&self) -> Reach {
+        Reach {
+            plain: self.plain,
+            through_ssh: self.via == "ssh",
+            key: self.key.clone(),
+            ssh: self.ssh.clone(),
+            remote_program: self.remote_program.clone(),
+            port: self.port,
+            address: self.address.clone(),
+            congestion: self.congestion.clone(),
         }
     }
 }

@@ -1,29 +1,23 @@
 //! `tidecast copy-server` and the hidden `tidecast copy-end`: ends of copies for those who run `tidecast copy` elsewhere.
 
-mod keys;
-mod user;
-
 use std::fs::File;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::json;
+use tidecast_mover::Cpus;
 use tidecast_mover::back::Pipes;
-use tidecast_mover::end::{Server, ServerKey, ServerOptions, answer};
+use tidecast_mover::end::{ServerOptions, answer};
+use tidecast_mover::server::{self, Keys, User};
 use tidecast_mover::spec::Accept;
 use tidecast_text::escaped;
 
 use super::Context;
-use super::copy::Cpus;
 use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
 use crate::stop::{Stop, block_on, hangups};
-
-pub(super) use self::keys::Keys;
-pub(crate) use self::user::User;
 
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///
@@ -70,7 +64,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(cpus) = &args.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
-    check_user(args.user.as_ref(), args.as_root, ["--as USER", "--as-root"]).map_err(Failure::usage)?;
+    server::check_user(args.user.as_ref(), args.as_root, ["--as USER", "--as-root"])
+        .map_err(Failure::usage)?;
     let state = context.own_state_dir()?;
     // As whoever has started it: another user need not be able to read the keys.
     let keys = Keys::load(&state)?;
@@ -83,7 +78,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let reach = Confinement::new();
     let reach = if args.read_only { reach.reads(&args.root) } else { reach.writes(&args.root) };
     let confined = reach.apply();
-    let served = start(options, args.listen, &keys)?;
+    let served = server::start(options, args.listen.addr(), &keys)?;
     reporter.result(&served.url);
     reporter.note(&confined);
     reporter.note(&format!("without a key the URL is {}", served.bare));
@@ -125,54 +120,6 @@ async fn input_ends() {
         let _ = say.send(());
     });
     let _ = heard.await;
-}
-
-/// What root must have said before it serves; `ways` are how it says that.
-///
-/// # Errors
-/// It has not.
-pub(super) fn check_user(user: Option<&User>, as_root: bool, ways: [&str; 2]) -> anyhow::Result<()> {
-    if rustix::process::geteuid().is_root() && user.is_none() && !as_root {
-        let [other, root] = ways;
-        bail!(
-            "a server that root starts must not serve as root by accident: {other} makes it serve as that user, \
-             {root} as root, whose files whoever has the writing key can then change"
-        );
-    }
-    Ok(())
-}
-
-/// A server that runs until this is dropped.
-pub(super) struct Served {
-    _server: Server,
-    /// With the key for writing; where nothing can be written, for reading.
-    pub(super) url: String,
-    pub(super) url_read: String,
-    /// Without a key.
-    bare: String,
-    at: SocketAddr,
-}
-
-/// Starts a server.
-pub(super) fn start(options: ServerOptions, listen: Listen, keys: &Keys) -> anyhow::Result<Served> {
-    let shown = escaped(&options.root).to_string();
-    let cannot = || format!("cannot serve {shown} as user {}", rustix::process::geteuid().as_raw());
-    let root = std::fs::canonicalize(&options.root).with_context(cannot)?;
-    std::fs::read_dir(&root).with_context(cannot)?;
-    let read_only = options.read_only;
-    let server = Server::start(listen.addr(), &keys.node, &keys.secrets, ServerOptions { root, ..options })?;
-    let at = server.address().context("the server does not listen")?;
-    let host = if at.ip().is_unspecified() { hostname() } else { at.ip().to_string() };
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let bare = format!("tidecast://{host}:{}/", at.port());
-    let with = |key: &ServerKey| format!("tidecast://{key}@{host}:{}/", at.port());
-    let url_read = with(server.reading_key());
-    let url = if read_only { url_read.clone() } else { with(server.key()) };
-    Ok(Served { _server: server, url, url_read, bare, at })
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// An end of a copy that `tidecast copy` has started by ssh: speaks on standard input and output.

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
 use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT, Serves};
+use tidecast_mover::server::User;
 
 use self::serve::Directory;
-use super::{Context, copy_server};
+use super::Context;
 use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
@@ -148,7 +149,7 @@ pub(crate) struct Table {
     serve: Option<PathBuf>,
     serve_listen: Option<Text<Listen>>,
     serve_read_only: bool,
-    serve_as: Option<copy_server::User>,
+    serve_as: Option<User>,
     serve_as_root: bool,
     serve_trust_metadata: bool,
 }

@@ -6,7 +6,7 @@ use tidecast::RevokeOptions;
 use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
-use crate::secret::TICKET;
+use tidecast_secret::TICKET;
 
 /// Make a ticket worthless
 ///

@@ -7,7 +7,7 @@ use tidecast::Source;
 
 use super::read_manifest;
 use crate::failure::Failure;
-use crate::secret::TICKET;
+use tidecast_secret::TICKET;
 
 /// What a user has given as source, before it is understood.
 #[derive(Debug, Clone)]

@@ -23,7 +23,7 @@ use tidecast_text as text;
 use tidecast_text::hostlist::{self, ListError};
 
 /// Most hosts of one broadcast.
-pub const MAX_HOSTS: usize = 65_536;
+pub use tidecast_text::hostlist::MAX_HOSTS;
 
 /// A host that is to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,15 +125,6 @@ pub fn without(hosts: Vec<Host>, list: &str) -> Result<Vec<Host>, HostError> {
     let mut hosts = hosts;
     hostlist::Operator::Remove.apply(&mut hosts, gone, |host| host.name.clone());
     if hosts.is_empty() { Err(HostError::AllExcluded) } else { Ok(hosts) }
-}
-
-/// The texts that the items of a list stand for, each with its brackets expanded: for lists whose items are no [`Host`].
-///
-/// # Errors
-/// What is wrong with it.
-pub fn items(list: &str) -> Result<Vec<String>, HostError> {
-    let all = hostlist::names(list, MAX_HOSTS)?;
-    if all.is_empty() { Err(HostError::Empty) } else { Ok(all) }
 }
 
 /// Largest number after a name that is how many processes it is for, as MPI libraries write it, and no port of ssh's.

@@ -75,6 +75,20 @@ pub struct Outcome {
     pub wire: Wire,
 }
 
+impl Outcome {
+    /// Whether all of it was done.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::AttributesLost`]: names that are in the problems.
+    pub fn verdict(&self) -> Result<(), Error> {
+        match (self.walked.failed + self.written.failed, self.written.lost) {
+            (0, 0) => Ok(()),
+            (0, lost) => Err(Error::AttributesLost(lost)),
+            (failed, _) => Err(Error::Missing(failed)),
+        }
+    }
+}
+
 /// Looks at a session from outside, and may stop it.
 #[derive(Debug, Default)]
 pub struct Monitor {

@@ -9,6 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use tidecast_mover::Chmod;
 use tidecast_mover::flags::Keep;
+use tidecast_mover::session::KeepPaths;
 use tidecast_mover::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
 
 use crate::units::{Rate, Size};
@@ -25,15 +26,8 @@ pub(crate) struct Flags {
     pub(super) stats: bool,
     /// What is left out is deleted at the destination.
     pub(super) delete_excluded: bool,
-    /// Sources keep their paths, if it was said.
-    pub(super) relative: Option<bool>,
-    /// A list of names below the source.
-    pub(super) files_from: Option<OsString>,
-    /// `-r` itself was given.
-    pub(super) recursive: bool,
-    pub(super) no_implied: bool,
-    /// Lines of files end with a NUL.
-    pub(super) nul: bool,
+    /// Which sources keep their paths, and how lists are read.
+    pub(super) paths: KeepPaths,
     /// What is replaced or deleted keeps a name: this at its end.
     backup: bool,
     suffix: Option<String>,
@@ -90,22 +84,22 @@ const SWITCHES: [Switch; 25] = [
         "Keep everything, as without flags; -rlptgoD one by one keep what they name, --no-perms, --no-owner, ... leave one out",
         |f, _| keep_all(f),
     ),
-    ("recursive", Some('r'), "", |f, _| f.recursive = true),
+    ("recursive", Some('r'), "", |f, _| f.paths.recursive = true),
     (
         "relative",
         Some('R'),
         "Keep the paths of sources, from a /./ in them on; the directories above them are copied, too",
-        |f, _| f.relative = Some(true),
+        |f, _| f.paths.relative = Some(true),
     ),
-    ("no-relative", None, "", |f, _| f.relative = Some(false)),
+    ("no-relative", None, "", |f, _| f.paths.relative = Some(false)),
     (
         "no-implied-dirs",
         None,
         "With -R, leave the attributes of directories above sources as the destination has or makes them",
-        |f, _| f.no_implied = true,
+        |f, _| f.paths.no_implied = true,
     ),
     ("from0", Some('0'), "Names and patterns in files end with a NUL, not with the line", |f, _| {
-        f.nul = true
+        f.paths.nul = true
     }),
     ("copy-links", Some('L'), "Copy what symbolic links lead to, instead of the links", |f, _| {
         f.send.follow = Follow::All
@@ -263,7 +257,7 @@ const NAMED: [Named; 3] = [
         "files-from",
         "FILE",
         "Copy the paths below SRC that FILE names, one a line (- is standard input), as -R does; directories with what is in them by -r only",
-        |f, file| f.files_from = Some(file.to_owned()),
+        |f, file| f.paths.files_from = Some(file.to_owned()),
     ),
 ];
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use serde_json::{Value, json};
 use tidecast_mover::back::{Limit, Outcome, Progress};
-use tidecast_mover::job::{Change, Problem};
-use tidecast_mover::part::BLOCK;
+use tidecast_mover::job::Problem;
+use tidecast_mover::session::{Done, PairDone, moved};
+use tidecast_mover::{Error, Kind};
 use tidecast_text::escaped;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::report::{Parallel, Reporter, SYNCING, Snapshot, object, round};
 use crate::units::{Size, Span, bytes_per_second, count};
 
@@ -29,15 +29,6 @@ pub(super) fn snapshot(progress: &Progress) -> Snapshot {
     Snapshot { stage: "copy", bytes, sent: bytes, total, copy, ..Snapshot::default() }
 }
 
-/// Bytes that have come, of so many (0: not known), with those of blocks under way: a slow link takes seconds for each.
-pub(super) fn moved(progress: &Progress, total: u64) -> u64 {
-    let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));
-    let most = progress.bytes.saturating_add(blocks * BLOCK as u64);
-    let most = if total > 0 { most.min(total.max(progress.bytes)) } else { most };
-    // The receiver knows; which of the two it is, is not known here.
-    progress.here.came.max(progress.there.came).clamp(progress.bytes, most)
-}
-
 fn name(limit: Limit) -> &'static str {
     match limit {
         Limit::DiskIn => "reading",
@@ -54,16 +45,6 @@ pub(super) struct Shown {
     pub(super) itemize: bool,
     /// How much was found and done.
     pub(super) stats: bool,
-}
-
-/// Puts changes in the order of their names, deletions first, and has them be sent, if this end `sends`.
-pub(super) fn as_rsync(planned: &mut [Change], sends: bool) {
-    for line in planned.iter_mut().filter_map(|change| change.itemized.as_mut()).filter(|_| sends) {
-        if let Some(rest) = line.strip_prefix('>') {
-            *line = format!("<{rest}");
-        }
-    }
-    planned.sort_by(|a, b| (a.what != "delete", &a.path).cmp(&(b.what != "delete", &b.path)));
 }
 
 /// In rsync's words and numbers.
@@ -85,14 +66,39 @@ fn grouped(number: u64) -> String {
     digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
 }
 
-/// Tells what came of it, with further fields and lines.
-pub(super) fn tell(
-    outcome: &Outcome,
-    dry: bool,
-    shown: Shown,
-    pairs: Option<(Value, Vec<String>)>,
-    reporter: &Reporter,
-) -> crate::failure::Outcome {
+/// The exit code that an error deserves.
+pub(super) fn failure(error: Error) -> Failure {
+    let code = match error.kind() {
+        Kind::Usage => Code::Usage,
+        Kind::CutOff => Code::Cut,
+        Kind::Fault => Code::Fault,
+    };
+    match error {
+        Error::Cancelled => Failure::cut("cut off; give the command again to go on"),
+        other => Failure::new(code, other),
+    }
+}
+
+/// What each of several pairs has done, for programs and for people.
+fn pairs(pairs: &[PairDone]) -> (Value, Vec<String>) {
+    let fields = pairs.iter().map(|pair| {
+        json!({
+            "from": pair.from.to_string(), "to": pair.to.to_string(), "batches": pair.batches,
+            "files": pair.files, "bytes": pair.bytes, "seconds": round(pair.seconds),
+            "rate": round(pair.rate()), "broke": pair.broke,
+        })
+    });
+    let lines = pairs.iter().map(|pair| {
+        let (size, rate) = (Size(pair.bytes), bytes_per_second(pair.rate()));
+        let broke = pair.broke.as_ref().map_or(String::new(), |why| format!("; broke: {why}"));
+        format!("{}: {size} ({rate}), batches: {}{broke}", pair.name(), pair.batches)
+    });
+    (fields.collect(), lines.collect())
+}
+
+/// Tells what came of it.
+pub(super) fn tell(done: &Done, dry: bool, shown: Shown, reporter: &Reporter) -> crate::failure::Outcome {
+    let outcome = &done.outcome;
     let (walked, written) = (&outcome.walked, &outcome.written);
     let problems: Vec<&Problem> = walked.problems.iter().chain(&written.problems).collect();
     let failed = walked.failed + written.failed;
@@ -127,22 +133,15 @@ pub(super) fn tell(
     if shown.stats {
         stats(outcome).iter().for_each(|line| reporter.result(line));
     }
-    let (pairs, lines) = pairs.unwrap_or_default();
-    if !pairs.is_null() {
+    let (pairs, lines) = pairs(&done.pairs);
+    if !done.pairs.is_empty() {
         fields.insert("pairs".into(), pairs);
     }
     summary(outcome, dry).iter().chain(&lines).for_each(|line| reporter.result(line));
-    if failed == 0 && written.lost == 0 {
-        return Ok(fields);
+    match outcome.verdict() {
+        Ok(()) => Ok(fields),
+        Err(error) => Err(Failure::from(error).with(fields)),
     }
-    if failed == 0 {
-        let names = count(written.lost, "name");
-        return Err(
-            Failure::from(anyhow!("{names} did not keep all attributes; all data is there")).with(fields)
-        );
-    }
-    let names = count(failed, "name");
-    Err(Failure::from(anyhow!("{names} could not be copied or deleted; the rest is done")).with(fields))
 }
 
 fn summary(outcome: &Outcome, dry: bool) -> Vec<String> {

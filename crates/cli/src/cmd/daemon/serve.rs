@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use tidecast_mover::end::ServerOptions;
+use tidecast_mover::server::{self, Keys, Served, User};
+use tidecast_mover::session::PORT;
 use tidecast_mover::spec::Accept;
 
 use super::Table;
-use crate::cmd::copy::PORT;
-use crate::cmd::copy_server::{self, Keys, Served, User};
 use crate::settings::Listen;
 
 /// The server answers within this time, and ends within it.
@@ -38,14 +38,14 @@ impl Directory {
     /// Serves `root` as the configuration says; the keys are in `dir`.
     pub(super) fn start(root: PathBuf, table: Table, dir: &Path) -> anyhow::Result<Self> {
         let listen = table.serve_listen.map_or(Listen { ip: None, port: PORT }, |listen| listen.0);
-        copy_server::check_user(table.serve_as.as_ref(), table.serve_as_root, ["serve_as", "serve_as_root"])?;
+        server::check_user(table.serve_as.as_ref(), table.serve_as_root, ["serve_as", "serve_as_root"])?;
         if let Some(user) = &table.serve_as {
             return Server::start(&root, &table, listen, user, dir).map(Self::There);
         }
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let accept = if table.serve_trust_metadata { Accept::All } else { Accept::Plain };
         let options = ServerOptions { root, read_only: table.serve_read_only, plain: false, accept };
-        Ok(Self::Here(Box::new(copy_server::start(options, listen, &Keys::load(dir)?)?)))
+        Ok(Self::Here(Box::new(server::start(options, listen.addr(), &Keys::load(dir)?)?)))
     }
 
     /// Its URL, with the key.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use tidecast_field::key::{BadSecret, Secret};
 use tidecast_identity::{Error, read_private};
 
-use crate::secret::FIELD_KEY;
+use tidecast_secret::FIELD_KEY;
 
 /// A key: `@FILE` that has it, `-` for standard input, or the key itself.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl FromStr for Key {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = FIELD_KEY.resolve(text).map_err(|error| format!("{error:#}"))?;
+        let found = FIELD_KEY.resolve(text).map_err(|error| tidecast_text::with_causes(&error))?;
         // Handed over by an earlier self, it has no name that means anything.
         let file = text.strip_prefix('@').filter(|file| !file.starts_with("/proc/self/fd/"));
         let secret = found.parse().map_err(|error: BadSecret| match file {

@@ -13,11 +13,11 @@ use tidecast_field::recv::{Closed, Event, Missing, Options, Policy, Progress, Re
 use super::key::{KEPT, Key, kept};
 use super::place::until_stopped;
 use crate::cmd::Context;
-use crate::cmd::copy::Cpus;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::settings::Listen;
 use crate::units::{Rate, count};
+use tidecast_mover::Cpus;
 
 /// Take a field's streams into shared memory, where programs of this host see it
 ///

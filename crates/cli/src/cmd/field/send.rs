@@ -12,10 +12,10 @@ use tidecast_field::send::{self, BlackHole, Fate, Options, Progress, Receiver, s
 use super::key::Key;
 use super::place::{Steps, places, until_stopped};
 use crate::cmd::Context;
-use crate::cmd::copy::Cpus;
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::units::{Rate, Size, count};
+use tidecast_mover::Cpus;
 
 /// Send the steps of a field to one receiver or several, at a set rate
 ///

@@ -8,8 +8,8 @@ use tidecast_viewer::{Options, Place, Token, Viewer};
 use crate::cmd::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
-use crate::secret::Kind;
 use crate::stop::{Stop, block_on, hangups};
+use tidecast_secret::Kind;
 
 /// See a field while it comes: a page for the browser, on this host
 ///

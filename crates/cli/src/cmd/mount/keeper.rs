@@ -13,7 +13,7 @@ use tidecast_mount::{Keep, Packets};
 
 use super::{PART, launch};
 use crate::failure::{Code, Failure, Outcome};
-use crate::secret;
+use tidecast_secret as secret;
 
 /// A server that is to be replaced ends with this.
 pub(super) const RESTART: u8 = 75;

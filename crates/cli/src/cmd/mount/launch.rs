@@ -20,7 +20,7 @@ use super::super::source::Given;
 use super::{Home, PART};
 use crate::failure::{Code, Failure};
 use crate::report::Reporter;
-use crate::secret;
+use tidecast_secret as secret;
 
 /// A server answers within this, or does not work.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -24,9 +24,9 @@ use super::keeper::RESTART;
 use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
-use crate::secret;
 use crate::stop::{Stop, block_on, hangups};
 use crate::units::Size;
+use tidecast_secret as secret;
 
 /// A read waits for its data at most so long, unless the user says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);

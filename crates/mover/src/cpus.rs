@@ -1,37 +1,47 @@
-//! `--cpus`: on which cores a copy works. Memory that a thread touches first is of its own NUMA node, so the blocks follow.
+//! On which cores work is done. Memory that a thread touches first is of its own NUMA node, so the blocks follow.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context as _, anyhow, bail};
 use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::error::Error;
 
 /// Cores by number, of a NUMA node, or of the node to which a network card belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cpus {
+pub enum Cpus {
+    /// `0-3,8`: by number.
     List(Vec<usize>),
+    /// `node:N`: of a NUMA node.
     Node(u32),
+    /// `card:NAME`: next to a network card.
     Card(String),
 }
 
 impl FromStr for Cpus {
-    type Err = anyhow::Error;
+    type Err = Error;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text.split_once(':') {
             None => Ok(Self::List(list(text)?)),
-            Some(("node", number)) => Ok(Self::Node(number.parse().context("the number of a NUMA node")?)),
+            Some(("node", number)) => {
+                let number = number.parse().map_err(|e| usage(format!("the number of a NUMA node: {e}")))?;
+                Ok(Self::Node(number))
+            }
             Some(("card", name)) if !name.is_empty() && !name.contains(['/', '.']) => {
                 Ok(Self::Card(name.into()))
             }
-            Some(_) => bail!("{text} is neither a list as 0-3,8, nor node:N, nor card:NAME"),
+            Some(_) => Err(usage(format!("{text} is neither a list as 0-3,8, nor node:N, nor card:NAME"))),
         }
     }
 }
 
 impl Cpus {
     /// Their numbers; none if all are meant.
-    pub(crate) fn numbers(&self) -> anyhow::Result<Vec<usize>> {
+    ///
+    /// # Errors
+    /// This host has no such node or card.
+    pub fn numbers(&self) -> Result<Vec<usize>, Error> {
         match self {
             Self::List(cpus) => Ok(cpus.clone()),
             Self::Node(node) => {
@@ -49,27 +59,35 @@ impl Cpus {
     }
 
     /// Keeps this thread, and those that it starts, on them.
-    pub(crate) fn keep_to(&self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// As [`Cpus::numbers`]; the system refuses it.
+    pub fn keep_to(&self) -> Result<(), Error> {
         let cpus = self.numbers()?;
         if cpus.is_empty() {
             return Ok(());
         }
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu));
-        sched_setaffinity(None, &set).map_err(|e| anyhow!("cannot work on cores {cpus:?}: {e}"))
+        sched_setaffinity(None, &set).map_err(|e| usage(format!("cannot work on cores {cpus:?}: {e}")))
     }
 }
 
-fn of(path: PathBuf, what: &str) -> anyhow::Result<Vec<usize>> {
-    let text = std::fs::read_to_string(&path).with_context(|| format!("this host has no such {what}"))?;
+fn usage(why: String) -> Error {
+    Error::Usage(why)
+}
+
+fn of(path: PathBuf, what: &str) -> Result<Vec<usize>, Error> {
+    let text =
+        std::fs::read_to_string(&path).map_err(|e| usage(format!("this host has no such {what}: {e}")))?;
     list(text.trim())
 }
 
 /// Numbers and ranges, as the kernel writes them.
-fn list(text: &str) -> anyhow::Result<Vec<usize>> {
+fn list(text: &str) -> Result<Vec<usize>, Error> {
     let number = |text: &str| match text.trim().parse::<usize>() {
         Ok(n) if n < CpuSet::MAX_CPU => Ok(n),
-        _ => Err(anyhow!("{text:?} is not the number of a core")),
+        _ => Err(usage(format!("{text:?} is not the number of a core"))),
     };
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -78,7 +96,7 @@ fn list(text: &str) -> anyhow::Result<Vec<usize>> {
             Some((first, last)) if number(first)? <= number(last)? => {
                 cpus.extend(number(first)?..=number(last)?)
             }
-            Some(_) => bail!("{part} is a range that ends before it begins"),
+            Some(_) => return Err(usage(format!("{part} is a range that ends before it begins"))),
         }
     }
     Ok(cpus)

@@ -1,6 +1,6 @@
 //! One tree by several pairs of hosts: each side's hosts see the same file system.
 //!
-//! First the pairs divide the files ([`tidecast_mover::share`]), until no pair breaks; then one of them copies as if it were alone. That
+//! First the pairs divide the files ([`crate::share`]), until no pair breaks; then one of them copies as if it were alone. That
 //! finds the files there, and settles directories, links, deletion and whatever was missed.
 
 use std::collections::HashSet;
@@ -8,23 +8,18 @@ use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use tidecast_mover::Error;
-use tidecast_mover::back::{Monitor, Outcome, Progress};
-use tidecast_mover::job::{Change, Written};
-use tidecast_mover::share::Board;
-
+use super::ends::Ends;
+use super::event::{Event, Warning};
+use super::job::{Job, LOOK, Share, Watch};
 use super::place::Place;
-use super::session::{self, Ends, Job, LOOK, Share, failure};
-use super::tell;
-use crate::cmd::Context;
-use crate::report::{Reporter, object, round};
-use crate::stop::{Stop, block_on};
-use crate::units::{Size, bytes_per_second};
+use crate::back::{Monitor, Outcome, Progress};
+use crate::error::Error;
+use crate::job::{Change, Written};
+use crate::share::Board;
 
 /// A pair of hosts, and what it has done.
-struct Pair<'a> {
-    job: Job<'a>,
+struct Pair {
+    job: Job,
     name: String,
     /// Of its finished rounds.
     done: Outcome,
@@ -35,57 +30,87 @@ struct Pair<'a> {
     broke: Option<String>,
 }
 
-impl Pair<'_> {
-    fn rate(&self) -> f64 {
+/// What a pair of hosts has done.
+#[derive(Clone, Debug)]
+pub struct PairDone {
+    /// Where it took files from, without paths of more than one source.
+    pub from: Place,
+    /// Where it put them.
+    pub to: Place,
+    /// Batches of files that it took.
+    pub batches: usize,
+    /// Files that it copied.
+    pub files: u64,
+    /// Bytes that it wrote.
+    pub bytes: u64,
+    /// Seconds for which it copied.
+    pub seconds: f64,
+    /// Why it broke, if it did.
+    pub broke: Option<String>,
+}
+
+impl PairDone {
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds.max(1e-3)
+    }
+
+    /// `from -> to`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(&self.from, &self.to)
     }
 }
 
+/// How a pair is called.
+#[must_use]
+pub(super) fn name(from: &Place, to: &Place) -> String {
+    format!("{from} -> {to}")
+}
+
 /// What all pairs have in common.
-struct Many<'m, 'a> {
-    job: &'m Job<'a>,
+struct Many<'m> {
+    job: &'m Job,
     board: Arc<Board>,
-    stop: &'m Stop,
-    reporter: &'m mut Reporter,
+    watch: &'m Watch,
+    say: &'m mpsc::Sender<Event>,
 }
 
-/// Copies by these pairs, and tells of it.
+/// Copies by these pairs.
 pub(super) fn run(
-    job: &Job<'_>,
+    job: &Job,
     pairs: &[(Place, Place)],
-    shown: tell::Shown,
-    context: &Context<'_>,
-    reporter: &mut Reporter,
-) -> crate::failure::Outcome {
-    let names: Vec<String> = pairs.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
-    let (from, to) = (job.from.to_string(), job.to.to_string());
-    reporter.started("copy", object(json!({ "from": from, "to": to, "pairs": names })));
-    block_on(context.threads(), async {
-        let (stop, board, began) = (Stop::listen()?, Arc::new(Board::default()), Instant::now());
-        let numbered = pairs.iter().zip(names).enumerate();
-        let mut pairs: Vec<Pair<'_>> =
-            numbered.map(|(number, (places, name))| pair(job, number, places, name, &board)).collect();
-        let mut many = Many { job, board, stop: &stop, reporter };
-        if !job.receive.dry_run {
-            many.divide(&mut pairs).map_err(failure)?;
-        }
-        let last = many.settle(&mut pairs).map_err(failure)?;
-        let mut outcome = sum(last, &pairs, began.elapsed());
-        if shown.itemize {
-            tell::as_rsync(&mut outcome.written.planned, session::sends(job));
-        }
-        let told = many.table(&pairs);
-        tell::tell(&outcome, job.receive.dry_run, shown, Some(told), many.reporter)
-    })
+    watch: &Watch,
+    say: &mpsc::Sender<Event>,
+) -> Result<(Outcome, Vec<PairDone>), Error> {
+    let (board, began) = (Arc::new(Board::default()), Instant::now());
+    let mut pairs: Vec<Pair> =
+        pairs.iter().enumerate().map(|(number, places)| pair(job, number, places, &board)).collect();
+    let many = Many { job, board, watch, say };
+    if !job.receive.dry_run {
+        many.divide(&mut pairs)?;
+    }
+    let last = many.settle(&mut pairs)?;
+    let outcome = sum(last, &pairs, began.elapsed());
+    Ok((outcome, pairs.into_iter().map(|pair| pair.done(&many.board)).collect()))
 }
 
-fn pair<'a>(
-    job: &Job<'a>,
-    number: usize,
-    (from, to): &(Place, Place),
-    name: String,
-    board: &Arc<Board>,
-) -> Pair<'a> {
+impl Pair {
+    fn done(self, board: &Board) -> PairDone {
+        PairDone {
+            batches: self.job.share.as_ref().map_or(0, |share| board.count(share.pair)),
+            files: self.done.written.files,
+            from: self.job.from,
+            to: self.job.to,
+            bytes: self.bytes,
+            seconds: self.seconds,
+            broke: self.broke,
+        }
+    }
+}
+
+fn pair(job: &Job, number: usize, (from, to): &(Place, Place), board: &Arc<Board>) -> Pair {
     let mut job = Job { from: from.clone(), to: to.clone(), ..job.clone() };
     // The same when the command is given again, whichever hosts these are. Of two pairs it must differ: each has a staging directory.
     let sources = job.send.sources.join(OsStr::new("\n"));
@@ -97,15 +122,15 @@ fn pair<'a>(
     job.share = Some(Share { board: board.clone(), pair: number, identity });
     job.send.share = true;
     job.receive.delete = false;
-    Pair { job, name, done: Outcome::default(), bytes: 0, seconds: 0.0, kept: 0, broke: None }
+    Pair { job, name: name(from, to), done: Outcome::default(), bytes: 0, seconds: 0.0, kept: 0, broke: None }
 }
 
-impl Many<'_, '_> {
+impl Many<'_> {
     /// All files, by all pairs that work, until all are there.
-    fn divide(&mut self, pairs: &mut [Pair<'_>]) -> Result<(), Error> {
+    fn divide(&self, pairs: &mut [Pair]) -> Result<(), Error> {
         loop {
-            let mut working: Vec<&mut Pair<'_>> = pairs.iter_mut().filter(|p| p.broke.is_none()).collect();
-            let jobs: Vec<Job<'_>> = working.iter().map(|pair| pair.job.clone()).collect();
+            let mut working: Vec<&mut Pair> = pairs.iter_mut().filter(|p| p.broke.is_none()).collect();
+            let jobs: Vec<Job> = working.iter().map(|pair| pair.job.clone()).collect();
             self.board.begin(jobs.len() as u64);
             let ended = self.side_by_side(&jobs);
             let (mut left, mut broken) = (0, None);
@@ -134,13 +159,14 @@ impl Many<'_, '_> {
         }
     }
 
-    fn broke(&mut self, pair: &mut Pair<'_>, e: &Error) {
-        self.reporter.warning(&format!("{} broke, the others go on: {e}", pair.name));
-        pair.broke = Some(e.to_string());
+    fn broke(&self, pair: &mut Pair, e: &Error) {
+        let (name, why) = (pair.name.clone(), e.to_string());
+        let _ = self.say.send(Event::Warning(Warning::PairBroke { pair: name, why: why.clone() }));
+        pair.broke = Some(why);
     }
 
     /// What is no file or was missed, by one of them.
-    fn settle(&mut self, pairs: &mut [Pair<'_>]) -> Result<Outcome, Error> {
+    fn settle(&self, pairs: &mut [Pair]) -> Result<Outcome, Error> {
         let leftovers: Vec<String> =
             pairs.iter().filter_map(|pair| Some(pair.job.share.as_ref()?.identity.clone())).collect();
         let mut broken = Error::Cancelled;
@@ -164,53 +190,29 @@ impl Many<'_, '_> {
     }
 
     /// Copies at the same time; of each what came of it, how far it was, and its seconds.
-    fn side_by_side(&mut self, jobs: &[Job<'_>]) -> Vec<(Result<Outcome, Error>, Progress, f64)> {
-        let monitors: Vec<Monitor> = jobs.iter().map(|_| Monitor::default()).collect();
-        let (say, heard) = mpsc::channel::<String>();
+    fn side_by_side(&self, jobs: &[Job]) -> Vec<(Result<Outcome, Error>, Progress, f64)> {
+        let monitors: Vec<Arc<Monitor>> = jobs.iter().map(|_| Arc::default()).collect();
+        self.watch.look_at(monitors.clone());
+        let (running, over) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             let started = jobs.iter().zip(&monitors).map(|(job, monitor)| {
-                let ends = Ends { job, monitor, say: say.clone() };
-                scope.spawn(move || one(&ends))
+                let (ends, running) = (Ends { job, monitor, say: self.say.clone() }, running.clone());
+                scope.spawn(move || {
+                    let ended = one(&ends);
+                    drop(running);
+                    ended
+                })
             });
             let working: Vec<_> = started.collect();
-            drop(say);
-            loop {
-                match heard.recv_timeout(LOOK) {
-                    Ok(warning) => self.reporter.warning(&warning),
-                    Err(mpsc::RecvTimeoutError::Timeout) => {}
-                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            drop(running);
+            while over.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if self.watch.is_stopped() {
+                    monitors.iter().for_each(|monitor| monitor.cancel());
                 }
-                if self.stop.is_asked() {
-                    monitors.iter().for_each(Monitor::cancel);
-                }
-                let mut all = Progress::default();
-                for progress in monitors.iter().map(Monitor::progress) {
-                    all.bytes += progress.bytes;
-                    all.walked.bytes += progress.walked.bytes;
-                }
-                self.reporter.progress(&tell::snapshot(&all));
             }
             let failed = || (Err(Error::Cancelled), Progress::default(), 0.0);
             working.into_iter().map(|work| work.join().unwrap_or_else(|_| failed())).collect()
         })
-    }
-
-    /// What each pair has done, for programs and for people.
-    fn table(&self, pairs: &[Pair<'_>]) -> (Value, Vec<String>) {
-        let batches = |pair: &Pair<'_>| pair.job.share.as_ref().map_or(0, |s| self.board.count(s.pair));
-        let fields = pairs.iter().map(|pair| {
-            json!({
-                "from": pair.job.from.to_string(), "to": pair.job.to.to_string(), "batches": batches(pair),
-                "files": pair.done.written.files, "bytes": pair.bytes, "seconds": round(pair.seconds),
-                "rate": round(pair.rate()), "broke": pair.broke,
-            })
-        });
-        let lines = pairs.iter().map(|pair| {
-            let (size, rate) = (Size(pair.bytes), bytes_per_second(pair.rate()));
-            let broke = pair.broke.as_ref().map_or(String::new(), |why| format!("; broke: {why}"));
-            format!("{}: {size} ({rate}), batches: {}{broke}", pair.name, batches(pair))
-        });
-        (fields.collect(), lines.collect())
     }
 }
 
@@ -253,7 +255,7 @@ fn named(change: &Change) -> (String, Option<String>) {
 }
 
 /// What came of all of it: the last copy knows what is there, and what is not.
-fn sum(mut last: Outcome, pairs: &[Pair<'_>], took: Duration) -> Outcome {
+fn sum(mut last: Outcome, pairs: &[Pair], took: Duration) -> Outcome {
     let copied: u64 = pairs.iter().map(|pair| pair.done.written.files).sum();
     let settled = Written {
         planned: std::mem::take(&mut last.written.planned),

@@ -5,11 +5,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
 use rand::Rng as _;
 use tidecast_identity::NodeKey;
-use tidecast_mover::end::{Secrets, ServerKey};
 use tidecast_text::{escaped, quote};
+
+use crate::end::{Secrets, ServerKey};
+use crate::error::Error;
 
 /// Names of the files. That of the key for writing had no other beside it once.
 const WRITE: &str = "copy-server.key";
@@ -20,16 +21,24 @@ const LONGEST: u64 = 1024;
 type Secret = [u8; 16];
 
 /// What a server needs to be known, and to know its users.
-pub(in crate::cmd) struct Keys {
-    pub(super) node: NodeKey,
-    pub(super) secrets: Secrets,
-    pub(super) write_file: PathBuf,
-    pub(super) read_file: PathBuf,
+#[derive(Debug)]
+pub struct Keys {
+    /// Who it is.
+    pub node: NodeKey,
+    /// What its users must know.
+    pub secrets: Secrets,
+    /// The file that has the key for writing.
+    pub write_file: PathBuf,
+    /// The file that has the key for reading.
+    pub read_file: PathBuf,
 }
 
 impl Keys {
     /// Reads them, and makes them the first time.
-    pub(in crate::cmd) fn load(state: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// They cannot be read or kept, are damaged, or others can read them.
+    pub fn load(state: &Path) -> Result<Self, Error> {
         let node = NodeKey::load_or_create(state)?;
         let (write_file, read_file) = (state.join(WRITE), state.join(READ));
         let secrets = Secrets { write: secret(&write_file, &node)?, read: secret(&read_file, &node)? };
@@ -38,7 +47,7 @@ impl Keys {
 }
 
 /// The secret of a file, which holds the whole key as text for `TIDECAST_COPY_KEY=@FILE`.
-fn secret(path: &Path, node: &NodeKey) -> anyhow::Result<Secret> {
+fn secret(path: &Path, node: &NodeKey) -> Result<Secret, Error> {
     let secret = match read(path)? {
         Some((secret, of)) if of.as_ref().is_some_and(|key| key.node == node.id()) => return Ok(secret),
         // Of an earlier release, or of a node whose own key is a new one.
@@ -52,7 +61,7 @@ fn secret(path: &Path, node: &NodeKey) -> anyhow::Result<Secret> {
             // Another server was quicker.
             return read(path)?
                 .map(|(secret, _)| secret)
-                .with_context(|| format!("cannot keep {}", escaped(path)));
+                .ok_or_else(|| bad(format!("cannot keep {}", escaped(path))));
         }
     };
     create(path, &secret, node, true)?;
@@ -60,61 +69,68 @@ fn secret(path: &Path, node: &NodeKey) -> anyhow::Result<Secret> {
 }
 
 /// Writes a key file; false if there is one that is not to be replaced.
-fn create(path: &Path, secret: &Secret, node: &NodeKey, replace: bool) -> anyhow::Result<bool> {
-    let shown = || format!("cannot keep the key in {}", escaped(path));
+fn create(path: &Path, secret: &Secret, node: &NodeKey, replace: bool) -> Result<bool, Error> {
+    let keep = || Error::io("keep the key in", path);
     let key = ServerKey { node: node.id(), secret: *secret };
-    let mut file =
-        tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("."))).with_context(shown)?;
-    writeln!(file, "{key}").with_context(shown)?;
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("."))).map_err(keep())?;
+    writeln!(file, "{key}").map_err(keep())?;
     if replace {
-        file.persist(path).with_context(shown)?;
+        file.persist(path).map_err(|e| keep()(e.error))?;
         return Ok(true);
     }
     match file.persist_noclobber(path) {
         Ok(_) => Ok(true),
         Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(e.error).with_context(shown),
+        Err(e) => Err(keep()(e.error)),
     }
 }
 
 /// The secret, and the key if the file has all of it.
-fn read(path: &Path) -> anyhow::Result<Option<(Secret, Option<ServerKey>)>> {
+fn read(path: &Path) -> Result<Option<(Secret, Option<ServerKey>)>, Error> {
     let shown = escaped(path);
     let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e).with_context(|| format!("cannot read {shown}")),
+        Err(e) => return Err(Error::io("read", path)(e)),
     };
     check(&file, path)?;
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    file.take(LONGEST).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     if let Ok(secret) = Secret::try_from(bytes.as_slice()) {
         return Ok(Some((secret, None)));
     }
     let key = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<ServerKey>().ok());
-    let key =
-        key.with_context(|| format!("{shown} holds no key of a copy server; remove it to get a new one"))?;
+    let none = || bad(format!("{shown} holds no key of a copy server; remove it to get a new one"));
+    let key = key.ok_or_else(none)?;
     Ok(Some((key.secret, Some(key))))
 }
 
+fn bad(why: String) -> Error {
+    Error::Key(why)
+}
+
 /// Refuses a key file that other users can read or change.
-fn check(file: &File, path: &Path) -> anyhow::Result<()> {
-    let meta = file.metadata().with_context(|| format!("cannot look at {}", escaped(path)))?;
+fn check(file: &File, path: &Path) -> Result<(), Error> {
+    let meta = file.metadata().map_err(Error::io("look at", path))?;
     let word = quote(&path.to_string_lossy());
     if !meta.is_file() {
-        bail!("{} is no file", escaped(path));
+        return Err(bad(format!("{} is no file", escaped(path))));
     }
     if meta.uid() != rustix::process::geteuid().as_raw() {
-        bail!("key file {} belongs to user {}; remove it to get a new key", escaped(path), meta.uid());
+        let owner = meta.uid();
+        return Err(bad(format!(
+            "key file {} belongs to user {owner}; remove it to get a new key",
+            escaped(path)
+        )));
     }
     if meta.mode() & 0o077 != 0 {
-        bail!(
+        return Err(bad(format!(
             "key file {} has mode {:04o}, so others have access to the key; run: chmod 600 {word}, or remove the file to \
              get a new key",
             escaped(path),
             meta.mode() & 0o7777
-        );
+        )));
     }
     Ok(())
 }

@@ -5,150 +5,174 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::{Context as _, anyhow, bail};
-use tidecast_mover::end::ServerKey;
-use tidecast_text::{Host, escaped};
+use tidecast_secret::COPY_KEY;
+use tidecast_text::{Host, escaped, hostlist, with_causes};
 
-use crate::secret::COPY_KEY;
+use crate::end::ServerKey;
+use crate::error::Error;
 
 const SCHEME: &[u8] = b"tidecast://";
-/// Where a server listens, unless said otherwise.
-pub(crate) const PORT: u16 = 6870;
+/// Where a server listens, unless its URL has another port.
+pub const PORT: u16 = 6870;
 
-/// The key of servers whose URL has none: `@FILE` that has it, `-` for standard input, or the key itself.
-#[derive(Clone, Debug)]
-pub(super) struct Key(ServerKey);
-
-impl std::str::FromStr for Key {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = COPY_KEY.resolve(text).map_err(|error| format!("{error:#}"))?;
-        text.parse().map(Self).map_err(|error: tidecast_mover::Error| error.to_string())
+impl ServerKey {
+    /// The key that a word stands for: `@FILE` has it, so has standard input for `-`, else it is the word itself.
+    ///
+    /// # Errors
+    /// There is no key, or it is none.
+    pub fn given(word: &str) -> Result<Self, Error> {
+        COPY_KEY.resolve(word).map_err(|e| usage(with_causes(&e)))?.parse()
     }
+}
+
+fn usage(why: impl Into<String>) -> Error {
+    Error::Usage(why.into())
 }
 
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub enum Place {
+    /// On this host.
     Local(OsString),
-    Ssh { host: Host, path: OsString },
-    Server { server: ServerAt, path: OsString },
+    /// On a host that ssh reaches.
+    Ssh {
+        /// The host.
+        host: Host,
+        /// The path there.
+        path: OsString,
+    },
+    /// Of a copy-server.
+    Server {
+        /// The server.
+        server: ServerAt,
+        /// The path below its root.
+        path: OsString,
+    },
 }
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerAt {
+pub struct ServerAt {
     key: Option<ServerKey>,
     /// With a port.
     at: Host,
 }
 
 impl ServerAt {
-    /// Its key, from its URL, `--key` or the environment.
-    pub(super) fn key(&self, flag: Option<&Key>) -> anyhow::Result<ServerKey> {
-        if let Some(key) = self.key.as_ref().or(flag.map(|Key(key)| key)) {
+    /// Its key: of its URL, else the one that is given for all, else that of the environment.
+    pub(super) fn key(&self, given: Option<&ServerKey>) -> Result<ServerKey, Error> {
+        if let Some(key) = self.key.as_ref().or(given) {
             return Ok(key.clone());
         }
         let variable = COPY_KEY.variable;
-        let text = COPY_KEY.given(None)?.with_context(|| {
-            format!(
+        let text = COPY_KEY.given(None).map_err(|e| usage(with_causes(&e)))?.ok_or_else(|| {
+            usage(format!(
                 "no key of tidecast://{} given; name a file that has it with --key @FILE, or set {variable}",
                 self.at
-            )
+            ))
         })?;
-        text.parse().context(variable)
+        text.parse().map_err(|e| usage(format!("{variable}: {e}")))
     }
 
     /// Where it listens.
-    pub(super) fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
-        let all: Vec<_> = self
-            .at
-            .to_string()
-            .to_socket_addrs()
-            .with_context(|| format!("cannot find {}", self.at))?
-            .collect();
-        if all.is_empty() { Err(anyhow!("{} has no address", self.at)) } else { Ok(all) }
+    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = self.at.to_string().to_socket_addrs();
+        let all: Vec<_> = found.map_err(|e| usage(format!("cannot find {}: {e}", self.at)))?.collect();
+        if all.is_empty() { Err(usage(format!("{} has no address", self.at))) } else { Ok(all) }
     }
 }
 
 impl Place {
     /// All places for which a name with a list of hosts stands: `dtn[1-3,7]:/path`, `me@a,b:/path`.
-    pub(super) fn all(text: &OsStr) -> anyhow::Result<Vec<Self>> {
+    ///
+    /// # Errors
+    /// It is empty, or names a daemon of rsync, or no host.
+    pub fn all(text: &OsStr) -> Result<Vec<Self>, Error> {
         if text.as_bytes().starts_with(SCHEME) {
             return Self::servers(text.as_bytes());
         }
         if text.as_bytes().starts_with(b"rsync://") {
-            bail!(
+            return Err(usage(format!(
                 "{}: rsync:// is for an rsync daemon, which copy does not reach; write host:/path, or tidecast://host/path for a \
                  copy-server",
                 escaped(text)
-            );
+            )));
         }
         let Some((list, path)) = host(text)? else {
             return match text.is_empty() {
-                true => Err(anyhow!("a path is empty")),
+                true => Err(usage("a path is empty")),
                 false => Ok(vec![Self::Local(text.to_owned())]),
             };
         };
         if path.first() == Some(&b':') {
-            bail!(
+            return Err(usage(format!(
                 "{}: host::module is for an rsync daemon, which copy does not reach; write host:/path, an IPv6 address in \
                  brackets, or ./{0} for a file of that name",
                 escaped(text)
-            );
+            )));
         }
         let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path }).to_owned();
         let (user, hosts) = list.split_at(list.find('@').map_or(0, |at| at + 1));
+        // A file may have such a name, too.
+        let none = |why: String| {
+            usage(format!("{} names no host; for a file of that name write ./{0}: {why}", escaped(text)))
+        };
         let place = |name: String| {
-            let host = format!("{user}{name}").parse::<Host>()?.without_port()?;
+            let host = format!("{user}{name}").parse::<Host>().and_then(Host::without_port);
+            let host = host.map_err(|e| none(with_causes(&e)))?;
             Ok(Self::Ssh { host, path: path.clone() })
         };
-        let places: anyhow::Result<_> = names(hosts)?.into_iter().map(place).collect();
-        // A file may have such a name, too.
-        places
-            .with_context(|| format!("{} names no host; for a file of that name write ./{0}", escaped(text)))
+        names(hosts).map_err(none)?.into_iter().map(place).collect()
     }
 
     /// `tidecast://KEY@host:port/path`; also with a list of hosts, whose servers have one key. Instead of KEY there may be
     /// `@FILE`, whose name has no `@` and may have slashes, or `-`.
-    fn servers(text: &[u8]) -> anyhow::Result<Vec<Self>> {
+    fn servers(text: &[u8]) -> Result<Vec<Self>, Error> {
         let rest = text.strip_prefix(SCHEME).unwrap_or(text);
         let file = match rest.strip_prefix(b"@") {
             Some(name) => {
-                name.iter()
-                    .position(|b| *b == b'@')
-                    .context("the key's file has no @ behind it: tidecast://@FILE@host/path")?
-                    + 1
+                let end = name.iter().position(|b| *b == b'@');
+                end.ok_or_else(|| usage("the key's file has no @ behind it: tidecast://@FILE@host/path"))? + 1
             }
             None => 0,
         };
         let end = rest.iter().skip(file).position(|b| *b == b'/').map_or(rest.len(), |at| file + at);
         let (server, path) = rest.split_at(end);
-        let server = std::str::from_utf8(server).context("the name of a server")?;
+        let server = std::str::from_utf8(server).map_err(|e| usage(format!("the name of a server: {e}")))?;
         let (key, at) = match server.rsplit_once('@') {
-            Some((key, at)) => (Some(COPY_KEY.resolve(key)?.parse::<ServerKey>()?), at),
+            Some((key, at)) => (Some(ServerKey::given(key)?), at),
             None => (None, server),
         };
         if at.is_empty() {
-            bail!("missing host in URL tidecast://");
+            return Err(usage("missing host in URL tidecast://"));
         }
         let slashes = path.iter().take_while(|b| **b == b'/').count();
         let path = [b"/", path.get(slashes..).unwrap_or_default()].concat();
         let server = |at: String| {
-            let at =
-                at.parse::<Host>().with_context(|| format!("tidecast://{}", escaped(&at)))?.or_port(PORT);
+            let host = at.parse::<Host>();
+            let host =
+                host.map_err(|e| usage(format!("tidecast://{}: {}", escaped(&at), with_causes(&e))))?;
             let path = OsStr::from_bytes(&path).to_owned();
-            Ok(Self::Server { server: ServerAt { key: key.clone(), at }, path })
+            Ok(Self::Server { server: ServerAt { key: key.clone(), at: host.or_port(PORT) }, path })
         };
-        names(at)?.into_iter().map(server).collect()
+        names(at).map_err(usage)?.into_iter().map(server).collect()
     }
 
-    pub(super) fn is_server(&self) -> bool {
+    /// Whether a copy-server has it.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
         matches!(self, Self::Server { .. })
     }
 
-    pub(super) fn path(&self) -> &OsStr {
+    /// Whether it is of this host.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    /// The path on its host.
+    #[must_use]
+    pub fn path(&self) -> &OsStr {
         match self {
             Self::Local(path) | Self::Ssh { path, .. } | Self::Server { path, .. } => path,
         }
@@ -164,16 +188,16 @@ impl Place {
     }
 }
 
-/// The hosts for which a name stands. An IPv6 address, which begins with its bracket, is one.
-fn names(list: &str) -> anyhow::Result<Vec<String>> {
+/// The hosts for which a name stands, or why it stands for none. An IPv6 address, which begins with its bracket, is one.
+fn names(list: &str) -> Result<Vec<String>, String> {
     if list.starts_with('[') || !list.contains([',', '[']) {
         return Ok(vec![list.to_owned()]);
     }
-    tidecast_group::hosts::items(list).with_context(|| escaped(list).to_string())
+    hostlist::items(list).map_err(|e| format!("{}: {e}", escaped(list)))
 }
 
 /// As with rsync and scp: a colon before the first slash ends the name of a host; an IPv6 address has brackets.
-fn host(text: &OsStr) -> anyhow::Result<Option<(&str, &[u8])>> {
+fn host(text: &OsStr) -> Result<Option<(&str, &[u8])>, Error> {
     let bytes = text.as_bytes();
     let find = |byte: u8| bytes.iter().position(|b| *b == byte);
     let slash = find(b'/').unwrap_or(bytes.len());
@@ -183,17 +207,17 @@ fn host(text: &OsStr) -> anyhow::Result<Option<(&str, &[u8])>> {
     };
     let after = bytes.get(bracket..).unwrap_or_default();
     if bytes.starts_with(b"::") {
-        bail!(
+        return Err(usage(format!(
             "{}: an IPv6 address has brackets, as [::1]:/path; for a file of that name write ./{0}",
             escaped(text)
-        );
+        )));
     }
     let Some(colon) = after.iter().position(|b| *b == b':').map(|at| bracket + at) else { return Ok(None) };
     let (host, path) = bytes.split_at(colon);
     if host.is_empty() || host.get(bracket..).unwrap_or_default().contains(&b'/') {
         return Ok(None);
     }
-    let host = std::str::from_utf8(host).context("the name of a host")?;
+    let host = std::str::from_utf8(host).map_err(|e| usage(format!("the name of a host: {e}")))?;
     Ok(Some((host, path.get(1..).unwrap_or_default())))
 }
 

@@ -4,20 +4,21 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use super::Error;
 
 /// The number of the descriptor.
 const VARIABLE: &str = "TIDECAST_SECRET_FD";
 
 /// Keeps what a child is to inherit until it has been started. No other process is to be started meanwhile.
-pub(crate) struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] OwnedFd);
+#[derive(Debug)]
+pub struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] OwnedFd);
 
 /// Has `command` inherit `text`.
 ///
 /// # Errors
 /// The system gives no memory or descriptor.
-pub(crate) fn pass(command: &mut Command, text: &str) -> Result<Passed> {
-    let file = super::hide::anonymous(text.as_bytes()).context("cannot hand over a secret")?;
+pub fn pass(command: &mut Command, text: &str) -> Result<Passed, Error> {
+    let file = super::command_line::anonymous(text.as_bytes()).map_err(Error::HandOver)?;
     command.env(VARIABLE, file.as_raw_fd().to_string());
     Ok(Passed(file))
 }
@@ -26,11 +27,11 @@ pub(crate) fn pass(command: &mut Command, text: &str) -> Result<Passed> {
 ///
 /// # Errors
 /// The descriptor cannot be read.
-pub(crate) fn inherited() -> Result<Option<String>> {
+pub fn inherited() -> Result<Option<String>, Error> {
     let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<i32>().ok()) else {
         return Ok(None);
     };
-    let text = super::hide::read_descriptor(number).context("cannot take over a secret")?;
+    let text = super::command_line::read_descriptor(number).map_err(Error::TakeOver)?;
     let _ = nix::unistd::close(number);
     Ok(Some(text))
 }

@@ -1,24 +1,36 @@
-//! Tickets and keys that a user gives to a command: by `@FILE`, by `-` (the first line of standard input), by the
+//! Tickets and keys that a user gives: by `@FILE`, by `-` (the first line of standard input), by the
 //! environment, or as a plain argument, which [`hide`] takes off the command line before anything else happens.
 //!
 //! Promises: what is read is bounded, in length and in time; no message has any part of a secret.
 
-mod hide;
+mod command_line;
+mod error;
 mod inherit;
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+pub use self::command_line::hide;
+pub use self::error::{Error, Unreadable};
+pub use self::inherit::{Passed, inherited, pass};
 
-use crate::report::complain;
+/// Where warnings go: of a file that others may read, of a secret on the command line.
+static WARN: OnceLock<fn(&str)> = OnceLock::new();
 
-pub(crate) use self::hide::hide;
-pub(crate) use self::inherit::{inherited, pass};
+/// Has warnings be said by `warn`, from now on; without it they are not said. The first caller decides.
+pub fn warn_by(warn: fn(&str)) {
+    let _ = WARN.set(warn);
+}
+
+fn warn(text: &str) {
+    if let Some(warn) = WARN.get() {
+        warn(text);
+    }
+}
 
 /// No ticket, key or magnet link is longer (bytes).
 const MAX_LEN: usize = 64 << 10;
@@ -29,19 +41,19 @@ const STDIN: &str = "-";
 
 /// A kind of secret, and the variable that carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kind {
+pub struct Kind {
     /// What messages call it.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The environment variable in which it may be given.
-    pub(crate) variable: &'static str,
+    pub variable: &'static str,
 }
 
 /// A ticket of a swarm.
-pub(crate) const TICKET: Kind = Kind { name: "ticket", variable: "TIDECAST_TICKET" };
+pub const TICKET: Kind = Kind { name: "ticket", variable: "TIDECAST_TICKET" };
 /// The key of a copy-server.
-pub(crate) const COPY_KEY: Kind = Kind { name: "key", variable: "TIDECAST_COPY_KEY" };
+pub const COPY_KEY: Kind = Kind { name: "key", variable: "TIDECAST_COPY_KEY" };
 /// The key of a field.
-pub(crate) const FIELD_KEY: Kind = Kind { name: "key", variable: "TIDECAST_FIELD_KEY" };
+pub const FIELD_KEY: Kind = Kind { name: "key", variable: "TIDECAST_FIELD_KEY" };
 
 impl Kind {
     /// The text that `word` stands for: the content of FILE for `@FILE`, the first line of standard input for `-`, else
@@ -49,18 +61,20 @@ impl Kind {
     ///
     /// # Errors
     /// The file or standard input cannot be read, has no text, or too much of it.
-    pub(crate) fn resolve(self, word: &str) -> Result<String> {
+    pub fn resolve(self, word: &str) -> Result<String, Error> {
         let text = match word.strip_prefix('@') {
-            _ if word == STDIN => bounded(stdin_line).with_context(|| self.cannot_read("standard input"))?,
-            Some(file) => match hide::taken(file) {
+            _ if word == STDIN => {
+                bounded(stdin_line).map_err(|why| self.cannot_read("from standard input", why))?
+            }
+            Some(file) => match command_line::taken(file) {
                 Some(text) => text,
                 None => self.file(Path::new(file))?,
             },
             None => word.to_owned(),
         };
         match text.trim() {
-            "" if word == STDIN => bail!("standard input has no {}", self.name),
-            "" => bail!("{} has no {}", word.trim_start_matches('@'), self.name),
+            "" if word == STDIN => Err(Error::None { place: "standard input".into(), name: self.name }),
+            "" => Err(Error::None { place: word.trim_start_matches('@').into(), name: self.name }),
             text => Ok(text.to_owned()),
         }
     }
@@ -69,62 +83,64 @@ impl Kind {
     ///
     /// # Errors
     /// As [`Kind::resolve`]. None if there is neither.
-    pub(crate) fn given(self, word: Option<&str>) -> Result<Option<String>> {
+    pub fn given(self, word: Option<&str>) -> Result<Option<String>, Error> {
         if let Some(word) = word {
             return self.resolve(word).map(Some);
         }
         match std::env::var_os(self.variable) {
             Some(text) if !text.is_empty() => {
-                let text = text.to_str().with_context(|| format!("{} is not UTF-8", self.variable))?;
-                self.resolve(text).map(Some).context(self.variable)
+                let text = text.to_str().ok_or(Error::NotUtf8(self.variable))?;
+                let within = |why| Error::Variable { variable: self.variable, why: Box::new(why) };
+                self.resolve(text).map(Some).map_err(within)
             }
             _ => Ok(None),
         }
     }
 
-    fn cannot_read(self, from: &str) -> String {
-        format!("cannot read the {} from {from}", self.name)
+    fn cannot_read(self, place: impl Into<String>, why: Unreadable) -> Error {
+        Error::Unreadable { name: self.name, place: place.into(), why }
     }
 
     /// The text of a file that nobody else may read.
     ///
     /// # Errors
     /// As [`Kind::resolve`]; others may read it.
-    pub(crate) fn private_file(self, path: &Path) -> Result<String> {
-        let shown = path.display();
-        let owned = path.to_owned();
-        let (text, mode) = bounded(move || read_file(&owned))
-            .with_context(|| format!("cannot read the {} {shown}", self.name))?;
+    pub fn private_file(self, path: &Path) -> Result<String, Error> {
+        let (text, mode) = self.read(path)?;
         match mode.filter(|mode| mode & 0o077 != 0) {
-            Some(mode) => {
-                bail!("{shown} may be read by other users (mode {mode:04o}); run: chmod 600 {shown}")
-            }
+            Some(mode) => Err(Error::Exposed { path: path.to_owned(), mode }),
             None => Ok(text),
         }
     }
 
-    /// The text of a file; whoever else may read it is named.
-    pub(crate) fn file(self, path: &Path) -> Result<String> {
-        let shown = path.display();
-        let cannot = || format!("cannot read the {} {shown}", self.name);
-        let owned = path.to_owned();
-        let (text, mode) = bounded(move || read_file(&owned)).with_context(cannot)?;
+    /// The text of a file; a warning names it if other users may read it.
+    ///
+    /// # Errors
+    /// As [`Kind::resolve`].
+    pub fn file(self, path: &Path) -> Result<String, Error> {
+        let (text, mode) = self.read(path)?;
         if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
-            complain(&format!(
-                "tidecast: warning: {shown} has a {} and may be read by other users (mode {mode:04o}); run: chmod 600 {shown}",
-                self.name
+            warn(&format!(
+                "{shown} has a {} and may be read by other users (mode {mode:04o}); run: chmod 600 {shown}",
+                self.name,
+                shown = path.display()
             ));
         }
         Ok(text)
     }
+
+    fn read(self, path: &Path) -> Result<(String, Option<u32>), Error> {
+        let owned = path.to_owned();
+        bounded(move || read_file(&owned)).map_err(|why| self.cannot_read(path.display().to_string(), why))
+    }
 }
 
 /// What a file holds, and its mode if it is a regular one: a pipe has none that matters.
-fn read_file(path: &Path) -> Result<(String, Option<u32>)> {
+fn read_file(path: &Path) -> Result<(String, Option<u32>), Unreadable> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if meta.is_dir() || meta.file_type().is_block_device() {
-        bail!("it is no file");
+        return Err(Unreadable::NoFile);
     }
     let mode = meta.is_file().then(|| meta.permissions().mode() & 0o7777);
     let mut bytes = Vec::new();
@@ -133,10 +149,10 @@ fn read_file(path: &Path) -> Result<(String, Option<u32>)> {
 }
 
 /// The first line that is not blank, byte by byte: what follows it may be for another program.
-fn stdin_line() -> Result<String> {
+fn stdin_line() -> Result<String, Unreadable> {
     let (stdin, mut line) = (std::io::stdin(), Vec::new());
     let mut byte = [0];
-    while line.len() <= MAX_LEN && rustix::io::read(&stdin, &mut byte)? == 1 {
+    while line.len() <= MAX_LEN && rustix::io::read(&stdin, &mut byte).map_err(std::io::Error::from)? == 1 {
         match byte {
             [b'\n'] if line.iter().all(u8::is_ascii_whitespace) => line.clear(),
             [b'\n'] => break,
@@ -146,22 +162,24 @@ fn stdin_line() -> Result<String> {
     text(line)
 }
 
-fn text(bytes: Vec<u8>) -> Result<String> {
+fn text(bytes: Vec<u8>) -> Result<String, Unreadable> {
     if bytes.len() > MAX_LEN {
-        bail!("it is too long (limit {MAX_LEN} bytes)");
+        return Err(Unreadable::TooLong(MAX_LEN));
     }
-    String::from_utf8(bytes).map_err(|_| anyhow!("it is not text"))
+    String::from_utf8(bytes).map_err(|_| Unreadable::NoText)
 }
 
 /// Reads on another thread, which is left behind if nothing comes.
-fn bounded<T: Send + 'static>(read: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+fn bounded<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Unreadable> + Send + 'static,
+) -> Result<T, Unreadable> {
     let (done, answer) = mpsc::channel();
     std::thread::Builder::new().name("secret".into()).spawn(move || {
         let _ = done.send(read());
     })?;
     match answer.recv_timeout(PATIENCE) {
         Ok(read) => read,
-        Err(_) => Err(anyhow!("nothing came within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(Unreadable::Silent(PATIENCE)),
     }
 }
 
@@ -169,6 +187,7 @@ fn bounded<T: Send + 'static>(read: impl FnOnce() -> Result<T> + Send + 'static)
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use tidecast_text::with_causes;
 
     #[test]
     fn a_word_may_name_a_file() {
@@ -181,12 +200,12 @@ mod tests {
         std::fs::write(&path, "\n").unwrap();
         assert!(TICKET.resolve(&word).unwrap_err().to_string().ends_with("has no ticket"));
         std::fs::write(&path, vec![b'a'; MAX_LEN + 1]).unwrap();
-        assert!(format!("{:#}", TICKET.resolve(&word).unwrap_err()).contains("too long"));
+        assert!(with_causes(&TICKET.resolve(&word).unwrap_err()).contains("too long"));
         std::fs::write(&path, b"\xff").unwrap();
-        assert!(format!("{:#}", TICKET.resolve(&word).unwrap_err()).contains("not text"));
-        let none = format!("{:#}", COPY_KEY.resolve("@/nowhere").unwrap_err());
+        assert!(with_causes(&TICKET.resolve(&word).unwrap_err()).contains("not text"));
+        let none = with_causes(&COPY_KEY.resolve("@/nowhere").unwrap_err());
         assert!(none.contains("cannot read the key /nowhere"), "{none}");
         let folder = format!("@{}", dir.path().display());
-        assert!(format!("{:#}", TICKET.resolve(&folder).unwrap_err()).contains("no file"));
+        assert!(with_causes(&TICKET.resolve(&folder).unwrap_err()).contains("no file"));
     }
 }

@@ -3,13 +3,14 @@
 use std::ffi::CString;
 use std::str::FromStr;
 
-use anyhow::{Context as _, bail};
 use nix::unistd::{Gid, Uid};
+
+use crate::error::Error;
 
 /// A user by name, or by number with or without a group.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct User {
+pub struct User {
     text: String,
     uid: Uid,
     gid: Gid,
@@ -64,7 +65,8 @@ impl User {
     }
 
     /// As the user wrote it.
-    pub(crate) fn text(&self) -> &str {
+    #[must_use]
+    pub fn text(&self) -> &str {
         &self.text
     }
 
@@ -72,16 +74,17 @@ impl User {
     ///
     /// # Errors
     /// Only root can do that.
-    pub(super) fn become_it(&self) -> anyhow::Result<()> {
+    pub fn become_it(&self) -> Result<(), Error> {
+        let refused = |why: String| Err(Error::User(why));
         let (now, text) = (Uid::effective(), &self.text);
         if self.is_root() {
-            bail!("--as {text} is root: write --as-root if that is meant");
+            return refused(format!("--as {text} is root: write --as-root if that is meant"));
         }
         if now == self.uid && Uid::current() == self.uid {
             return Ok(());
         }
         if !now.is_root() {
-            bail!("only root can become user {text}");
+            return refused(format!("only root can become user {text}"));
         }
         let groups = match &self.name {
             Some(name) => nix::unistd::getgrouplist(name, self.gid),
@@ -92,11 +95,12 @@ impl User {
             nix::unistd::setresgid(self.gid, self.gid, self.gid)?;
             nix::unistd::setresuid(self.uid, self.uid, self.uid)
         };
-        become_it().with_context(|| format!("cannot become user {text}"))?;
+        become_it().map_err(|e: nix::Error| Error::User(format!("cannot become user {text}: {e}")))?;
         // What root may do must not come back, by a set-id program either.
-        rustix::thread::set_no_new_privs(true).context("cannot give up further rights")?;
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|e| Error::User(format!("cannot give up further rights: {e}")))?;
         if nix::unistd::setuid(Uid::from_raw(0)).is_ok() || Uid::effective() != self.uid {
-            bail!("this process could become root again, so it does not serve");
+            return refused("this process could become root again, so it does not serve".into());
         }
         Ok(())
     }

@@ -15,8 +15,6 @@ use std::sync::OnceLock;
 use rustix::fs::MemfdFlags;
 use tidecast_identity::{Access, Ticket};
 
-use crate::report::complain;
-
 use super::{COPY_KEY, FIELD_KEY, Kind, MAX_LEN, TICKET};
 
 /// What the anonymous files are called, so that no other descriptor is taken for one.
@@ -33,7 +31,7 @@ static TAKEN: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
 /// Takes secrets off the command line; to be called first of all. Comes back in a process whose command line has none,
 /// or cannot be replaced.
-pub(crate) fn hide() {
+pub fn hide() {
     let words: Vec<OsString> = std::env::args_os().collect();
     let _ = TAKEN.set(take(&words));
     let found = find(&words);
@@ -41,15 +39,15 @@ pub(crate) fn hide() {
     kinds.sort();
     kinds.dedup();
     for kind in kinds {
-        complain(&format!(
-            "tidecast: warning: the {} is on the command line, where other users of this host can read it; use @FILE, - or {}",
+        super::warn(&format!(
+            "the {} is on the command line, where other users of this host can read it; use @FILE, - or {}",
             kind.name, kind.variable
         ));
     }
     if !found.is_empty()
         && let Err(error) = again(words, &found)
     {
-        complain(&format!("tidecast: warning: the secret stays on the command line: {error}"));
+        super::warn(&format!("the secret stays on the command line: {error}"));
     }
 }
 

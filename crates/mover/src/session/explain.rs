@@ -1,20 +1,18 @@
-//! `--explain`: from the simplest transfer to the whole one, a step at a time, as in section 5 of the 100 Gbps paper.
+//! From the simplest transfer to the whole one, a step at a time, as in section 5 of the 100 Gbps paper.
 
 use std::ffi::OsString;
+use std::sync::mpsc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidecast_mover::back::Wire;
-use tidecast_mover::job::Walked;
-use tidecast_mover::spec::SendSpec;
+use tidecast_text::{Rate, count};
 
+use super::event::{Event, Ladder, Step};
+use super::job::{Job, Watch};
 use super::place::Place;
-use super::session::{self, Ended, Job};
-use super::tell;
-use crate::cmd::Context;
-use crate::failure::Failure;
-use crate::report::{Reporter, object, round};
-use crate::units::{Rate, bytes_per_second, count};
+use super::round::{Ended, Met};
+use crate::back::{Outcome, Wire};
+use crate::error::Error;
+use crate::spec::SendSpec;
 
 /// How long a step is watched.
 const STEP: Duration = Duration::from_secs(3);
@@ -40,25 +38,8 @@ const EXPLAINS: f64 = 0.6;
 /// Segments sent again, of all, from which on loss is to blame.
 const LOSS: f64 = 0.005;
 
-/// One step.
-struct Step {
-    what: &'static str,
-    /// What should be looked at if this step is where the rate falls.
-    limit: &'static str,
-    bytes: u64,
-    seconds: f64,
-}
-
-impl Step {
-    /// Bytes a second.
-    fn rate(&self) -> f64 {
-        self.bytes as f64 / self.seconds.max(1e-3)
-    }
-}
-
 /// Climbs, and copies.
-pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
-    reporter.started("copy", object(json!({ "from": job.from.to_string(), "to": job.to.to_string() })));
+pub(super) fn run(job: &Job, watch: &Watch, say: &mpsc::Sender<Event>) -> Result<(Outcome, Ladder), Error> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut met, mut wire) = (Met::default(), Wire::default());
     let all: [(&str, &str); 4] = [
@@ -67,12 +48,13 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
         ("the sources, over the network, not written", "reading"),
         ("noise, over the network, written and deleted", "writing"),
     ];
+    let tell = |step| drop(say.send(Event::Step(step)));
     for (number, (what, limit)) in all.into_iter().enumerate() {
         let rate = steps.last().map_or(0.0, Step::rate);
         let job = rung(job, number, &met, rate);
         // What is written must be removed as well, which only a copy does that ends by itself.
         let most = (number != 3).then_some(STEP);
-        let (bytes, seconds, found) = measured(session::copy(&job, most, context, reporter)?);
+        let (bytes, seconds, found) = measured(job.copy(most, watch, say)?);
         if number == 1 {
             wire = found.wire;
         }
@@ -80,46 +62,18 @@ pub(super) fn run(job: &Job<'_>, context: &Context<'_>, reporter: &mut Reporter)
             met = found;
         }
         let step = Step { what, limit, bytes, seconds };
-        reporter.clear();
-        reporter.result(&line(&step));
+        tell(step);
         steps.push(step);
     }
-    let ended = session::copy(job, None, context, reporter)?;
-    let Ended::Whole(outcome) = ended else { return Err(Failure::cut("cut off")) };
+    let outcome = job.whole(watch, say)?;
     let (bytes, seconds) = (outcome.written.bytes, outcome.seconds);
-    reporter.clear();
-    reporter.result(&line(&Step { what: "the whole", limit: "", bytes, seconds }));
+    tell(Step { what: "the whole", limit: "", bytes, seconds });
     let limit = judge(&steps, &wire, [&job.from, &job.to]);
-    reporter.result(&format!("the limit: {limit}"));
-    let ladder: Vec<Value> = steps
-        .iter()
-        .map(|step| json!({ "step": step.what, "bytes_per_second": step.rate().round(), "seconds": round(step.seconds) }))
-        .collect();
-    let mut fields = tell::tell(&outcome, false, tell::Shown::default(), None, reporter)?;
-    fields.extend(object(json!({ "ladder": ladder, "limit": limit, "wire": wire })));
-    Ok(fields)
-}
-
-/// What the sources hold, as far as it was seen.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Met {
-    /// Bytes of files, if it was all seen.
-    pub(super) bytes: Option<u64>,
-    /// Of a file, in the mean.
-    pub(super) mean: u64,
-    /// How the sender's streams went.
-    pub(super) wire: Wire,
-}
-
-impl From<&Walked> for Met {
-    fn from(walked: &Walked) -> Self {
-        let bytes = walked.complete.then_some(walked.bytes);
-        Self { bytes, mean: walked.bytes / walked.files.max(1), wire: Wire::default() }
-    }
+    Ok((outcome, Ladder { steps, limit, wire }))
 }
 
 /// What is copied at one step. `rate`: of the step before, bytes a second.
-fn rung<'a>(job: &Job<'a>, number: usize, met: &Met, rate: f64) -> Job<'a> {
+fn rung(job: &Job, number: usize, met: &Met, rate: f64) -> Job {
     let mut job = job.clone();
     let noise =
         |bytes: u64| SendSpec { sources: Vec::new(), null: Some((bytes, met.mean)), ..SendSpec::default() };
@@ -230,10 +184,6 @@ fn limit(steps: &[Step]) -> &'static str {
     } else {
         host.limit
     }
-}
-
-fn line(step: &Step) -> String {
-    format!("{:>12}  {}", bytes_per_second(step.rate()), step.what)
 }
 
 #[cfg(test)]

@@ -1,0 +1,79 @@
+//! What is told of a copy while it runs.
+
+use crate::back::{Progress, Wire};
+use crate::error::Error;
+use crate::part::BLOCK;
+
+/// Something about a copy that runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The copy goes on, in another way than was asked for.
+    Warning(Warning),
+    /// How far it is; of several pairs, the sum of what they found and wrote.
+    Progress(Box<Progress>),
+    /// Of a copy that is explained: a step has been measured.
+    Step(Step),
+}
+
+/// Why a copy goes on in another way.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The other end cannot be reached but by ssh.
+    #[error("{0}; all data goes through ssh instead")]
+    ThroughSsh(Error),
+    /// One of several pairs of hosts has failed.
+    #[error("{pair} broke, the others go on: {why}")]
+    PairBroke {
+        /// Which.
+        pair: String,
+        /// Why.
+        why: String,
+    },
+    /// This host does not have the congestion control that the other end is to use.
+    #[error("--congestion: {0}; the other end uses it if it has it")]
+    Congestion(String),
+}
+
+/// A step from the simplest transfer to the whole one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Step {
+    /// What was transferred.
+    pub what: &'static str,
+    /// What should be looked at if this step is where the rate falls.
+    pub(super) limit: &'static str,
+    /// How much, in bytes.
+    pub bytes: u64,
+    /// In how many seconds.
+    pub seconds: f64,
+}
+
+impl Step {
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-3)
+    }
+}
+
+/// What the steps have shown.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    /// From the simplest on.
+    pub steps: Vec<Step>,
+    /// What holds up the whole, for people.
+    pub limit: String,
+    /// The streams over the network alone, by the kernel.
+    pub wire: Wire,
+}
+
+/// Bytes that have come, of so many (0: not known), with those of blocks under way: a slow link takes seconds for each.
+#[must_use]
+pub fn moved(progress: &Progress, total: u64) -> u64 {
+    let blocks = u64::from(progress.here.blocks.max(progress.there.blocks));
+    let most = progress.bytes.saturating_add(blocks * BLOCK as u64);
+    let most = if total > 0 { most.min(total.max(progress.bytes)) } else { most };
+    // The receiver knows; which of the two it is, is not known here.
+    progress.here.came.max(progress.there.came).clamp(progress.bytes, most)
+}

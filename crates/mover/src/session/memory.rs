@@ -1,0 +1,180 @@
+//! A copy into shared memory: the receiving end is another program, which hears of files and gives them back.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::event::Event;
+use super::job::{Held, Job, LOOK, Watch};
+use super::shm::{Dir, room};
+use crate::back::{Monitor, Outcome};
+use crate::error::Error;
+use crate::sink::{Arrived, Memory};
+
+/// The most that is taken unless the user says how much, and the share of what is free.
+const BUDGET: u64 = 1 << 30;
+const SHARE: u64 = 4;
+/// Events that wait for the consumer to read them.
+const WAITING: usize = 1024;
+
+/// What is said to the consumer.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// A file, a part of one, or another entry has come.
+    Arrived(Arrived),
+    /// All has come: files, their bytes, and names that failed. What is held is still to be given back.
+    Copied {
+        /// Files.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Names that could not be copied.
+        failed: u64,
+    },
+}
+
+/// Memory that was taken for a copy.
+pub(super) struct Taken {
+    consumer: Arc<Consumer>,
+    say: SyncSender<Said>,
+    _dir: Dir,
+}
+
+impl Taken {
+    pub(super) fn new(budget: Option<u64>, blocks: bool) -> Result<Self, Error> {
+        let budget = match budget {
+            Some(budget) => budget,
+            None => BUDGET.min(room()? / SHARE),
+        };
+        let dir = Dir::of_host()?;
+        let (say, heard) = sync_channel(WAITING);
+        let state = Arc::new(State::default());
+        let (telling, said) = (state.clone(), say.clone());
+        let memory = Memory::new(dir.path(), budget, blocks, move |arrived| {
+            telling.tell(&said, Said::Arrived(arrived))
+        })?;
+        let (place, memory) = (dir.path().to_owned(), Arc::new(memory));
+        let consumer = Arc::new(Consumer { place, budget, memory, state, heard: Mutex::new(heard) });
+        Ok(Self { consumer, say, _dir: dir })
+    }
+
+    pub(super) fn consumer(&self) -> Arc<Consumer> {
+        self.consumer.clone()
+    }
+}
+
+/// Copies, tells the consumer, and waits until it has given all back.
+pub(super) fn run(
+    mut job: Job,
+    taken: &Taken,
+    watch: &Watch,
+    say: &mpsc::Sender<Event>,
+) -> Result<Outcome, Error> {
+    let Consumer { memory, state, .. } = taken.consumer.as_ref();
+    job.memory = Some(Held { memory: memory.clone(), monitor: state.monitor.clone() });
+    let ended = job.whole(watch, say).map_err(|error| match state.why.get() {
+        Some(why) if error.kind() == crate::Kind::CutOff => Error::ConsumerGone(why),
+        _ => error,
+    });
+    if let Ok(outcome) = &ended {
+        let (files, bytes) = (outcome.written.files, outcome.written.bytes);
+        let failed = outcome.walked.failed + outcome.written.failed;
+        state.tell(&taken.say, Said::Copied { files, bytes, failed });
+    }
+    state.over.store(true, SeqCst);
+    let outcome = ended?;
+    while !(memory.is_empty() || state.has_gone() || watch.is_stopped()) {
+        std::thread::sleep(LOOK / 10);
+    }
+    Ok(outcome)
+}
+
+/// What is known of the consumer.
+#[derive(Debug, Default)]
+struct State {
+    monitor: Arc<Monitor>,
+    /// Why there is nobody any more.
+    why: OnceLock<&'static str>,
+    quiet: AtomicBool,
+    /// Nothing more is said.
+    over: AtomicBool,
+}
+
+impl State {
+    /// Says it, when the consumer has read enough of what was said before; nothing when the copy ends.
+    fn tell(&self, say: &SyncSender<Said>, mut what: Said) {
+        while !self.monitor.is_cancelled() && !self.quiet.load(SeqCst) {
+            match say.try_send(what) {
+                Err(TrySendError::Full(back)) => what = back,
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return,
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn has_gone(&self) -> bool {
+        self.why.get().is_some()
+    }
+}
+
+/// The program that takes the files.
+#[derive(Debug)]
+pub struct Consumer {
+    place: PathBuf,
+    budget: u64,
+    memory: Arc<Memory>,
+    state: Arc<State>,
+    heard: Mutex<Receiver<Said>>,
+}
+
+impl Consumer {
+    /// The directory in shared memory, for as long as the copy runs.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Where the file of a number is.
+    #[must_use]
+    pub fn path(&self, number: u64) -> PathBuf {
+        self.place.join(number.to_string())
+    }
+
+    /// How much memory may be taken, in bytes.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Waits for what is said next; None when that was all.
+    #[must_use]
+    pub fn hear(&self) -> Option<Said> {
+        loop {
+            let is_over = self.state.over.load(SeqCst);
+            match self.heard.lock().recv_timeout(LOOK / 10) {
+                Ok(said) => return Some(said),
+                Err(RecvTimeoutError::Timeout) if !is_over => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Gives a file back, or the part of it that begins at an offset; false if it was not held.
+    ///
+    /// # Errors
+    /// Its memory cannot be freed.
+    pub fn release(&self, number: u64, offset: Option<u64>) -> Result<bool, Error> {
+        self.memory.release(number, offset)
+    }
+
+    /// Takes no more, and why: what has not come is not copied.
+    pub fn leave(&self, why: &'static str) {
+        let _ = self.state.why.set(why);
+        self.state.quiet.store(true, SeqCst);
+        self.state.monitor.cancel();
+    }
+}

@@ -1,0 +1,42 @@
+//! A copy from end to end, as a caller sees it: what is copied, from where to where, how the ends are reached, how far it is, and what came
+//! of it. It needs neither a terminal nor a runtime.
+//!
+//! ```
+//! use tidecast_mover::session::Copy;
+//!
+//! let dir = tempfile::tempdir()?;
+//! let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+//! std::fs::write(&from, "bytes")?;
+//! let copying = Copy::new(&[from.into()], to.as_os_str())?.start()?;
+//! let done = copying.wait()?;
+//! done.outcome.verdict()?;
+//! assert_eq!((done.outcome.written.files, std::fs::read(to)?), (1, b"bytes".to_vec()));
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Promises: each copy ends, and says why; what is stopped goes on where it was when the same copy is started again.
+
+mod ends;
+mod event;
+mod explain;
+mod job;
+mod memory;
+mod pairs;
+mod paths;
+mod place;
+mod program;
+mod reach;
+mod round;
+mod rules;
+mod shm;
+mod start;
+mod stream;
+
+pub use event::{Event, Ladder, Step, Warning, moved};
+pub use memory::{Consumer, Said};
+pub use pairs::PairDone;
+pub use paths::KeepPaths;
+pub use place::{PORT, Place, ServerAt};
+pub use reach::{Launcher, Reach};
+pub use rules::{Given, Reading, malformed, read_rules};
+pub use start::{Copy, Copying, Done, How, Memory};

@@ -1,0 +1,70 @@
+//! Which sources keep their paths, as with rsync's `-R` and `--files-from`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use tidecast_text::{escaped, escaped_bytes};
+
+use super::rules::read;
+use crate::error::Error;
+use crate::filter::lines;
+use crate::spec::{Names, Relative};
+
+/// What the user says of it. A list has rsync's rules: comments begin with `#` or `;`, and directories come with what is in them only
+/// if that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct KeepPaths {
+    /// A list of names below the only source; `-` is standard input.
+    pub files_from: Option<OsString>,
+    /// Sources keep their paths, if it was said.
+    pub relative: Option<bool>,
+    /// Directories of a list come with what is in them.
+    pub recursive: bool,
+    /// Directories above sources are not copied.
+    pub no_implied: bool,
+    /// Names of the list end with a NUL, not with the line.
+    pub nul: bool,
+}
+
+impl KeepPaths {
+    /// What is to be asked of the sender of so many sources.
+    ///
+    /// # Errors
+    /// It does not go together, or the list cannot be read.
+    pub fn relative(&self, sources: usize) -> Result<Option<Relative>, Error> {
+        let Some(file) = &self.files_from else {
+            let relative = Relative { no_implied: self.no_implied, ..Relative::default() };
+            return Ok(self.relative.unwrap_or(false).then_some(relative));
+        };
+        let shown = escaped(file);
+        let usage = |why: String| Err(Error::Usage(why));
+        if self.relative == Some(false) {
+            return usage(
+                "--files-from without the paths of its names (--no-relative) is not supported: name the files themselves"
+                    .into(),
+            );
+        }
+        if sources != 1 {
+            return usage(format!(
+                "--files-from: its names are paths below one source, and {sources} are given"
+            ));
+        }
+        if file.as_encoded_bytes().starts_with(b":") {
+            return usage(format!(
+                "--files-from {shown}: it is read on this host; bring it here: ssh HOST cat FILE | tidecast copy --files-from=-"
+            ));
+        }
+        let text = read(Path::new(file))
+            .map_err(|e| Error::Usage(format!("cannot read names from {shown}: {e}")))?;
+        if text.len() > Names::MOST {
+            let most = Names::MOST >> 20;
+            return usage(format!("--files-from {shown}: it has more than {most} MiB of names; split it"));
+        }
+        let names = lines(&text, self.nul).filter(|name| !matches!(name.first(), None | Some(b'#' | b';')));
+        if let Some(name) = names.clone().find(|name| name.contains(&0)) {
+            return usage(format!("--files-from {shown}: {} has a NUL in it: give -0", escaped_bytes(name)));
+        }
+        let names = Names(names.collect::<Vec<_>>().join(&0));
+        Ok(Some(Relative { names: Some(names), recursive: self.recursive, no_implied: self.no_implied }))
+    }
+}

@@ -1,0 +1,93 @@
+//! The other end of a copy as a program that ssh starts.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tidecast_text::{Host, quote_program};
+
+use super::reach::Reach;
+use crate::back::Pipes;
+use crate::error::Error;
+
+/// A program that ssh has started has so long to end when all is done.
+const ENDS: Duration = Duration::from_secs(5);
+/// How often it is looked at then.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is added to the timeout while the other end starts: to log in, and where there is a terminal, to ask for a password, for which
+/// sshd waits so long too.
+pub(super) fn patience() -> Duration {
+    let asks = std::fs::File::open("/dev/tty").is_ok();
+    Duration::from_secs(if asks { 120 } else { 20 })
+}
+
+/// A program at the other end of ssh.
+pub(super) struct Program(Child);
+
+impl Program {
+    pub(super) fn start(reach: &Reach, host: &Host) -> Result<(Self, Pipes), Error> {
+        let (ssh, words) = (&reach.ssh.program, &reach.ssh.words);
+        let mut command = Command::new(ssh);
+        // The words behind the host are for the shell of the other end, which ssh hands them as one line.
+        command
+            .args(words)
+            .arg(host.ssh())
+            .arg("--")
+            .arg(quote_program(&reach.remote_program))
+            .arg("copy-end");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| Error::There(format!("cannot start {ssh}: {e}")))?;
+        let none = || Error::There("no pipe".into());
+        let outgoing: OwnedFd = child.stdin.take().ok_or_else(none)?.into();
+        let incoming: OwnedFd = child.stdout.take().ok_or_else(none)?.into();
+        let pipes = Pipes::new(File::from(incoming), File::from(outgoing))
+            .map_err(|e| Error::There(format!("no pipe: {e}")))?;
+        Ok((Self(child), pipes))
+    }
+
+    /// Why there was no answer.
+    pub(super) fn explain(mut self, error: Error, host: &Host, program: &str) -> Error {
+        let noise = match &error {
+            Error::Network { .. } => None,
+            Error::Noise(line) => Some(line.clone()),
+            _ => {
+                self.end();
+                return error;
+            }
+        };
+        let status = self.wait(ENDS).and_then(|status| status.code());
+        if let Some(line) = noise.filter(|_| !matches!(status, Some(127 | 255))) {
+            return Error::There(format!(
+                "{host} printed \"{line}\" where the answer of tidecast belongs: start-up files of the shell there (.bashrc) must print \
+                 nothing when no terminal is attached"
+            ));
+        }
+        Error::There(match status {
+            Some(255) => format!("ssh does not reach {host}"),
+            Some(127) => format!(
+                "there is no {program} on {host}: install it there, or --remote-program says where it is"
+            ),
+            _ => format!("{program} on {host} ended without an answer; is it of this version?"),
+        })
+    }
+
+    /// Waits for its end, for a while.
+    pub(super) fn end(mut self) {
+        let _ = self.wait(ENDS);
+    }
+
+    /// How it ended, which it must in that time.
+    fn wait(&mut self, most: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + most;
+        while Instant::now() < until {
+            match self.0.try_wait() {
+                Ok(None) => std::thread::sleep(LOOK),
+                ended => return ended.ok().flatten(),
+            }
+        }
+        let _ = self.0.kill();
+        self.0.wait().ok()
+    }
+}

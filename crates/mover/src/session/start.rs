@@ -1,0 +1,352 @@
+//! What a copy is asked to do, and the copy that runs.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use super::event::{Event, Ladder, Warning};
+use super::job::{Job, LOOK, Watch};
+use super::memory::{self, Consumer};
+use super::pairs::{self, PairDone};
+use super::place::Place;
+use super::reach::Reach;
+use super::{explain, stream};
+use crate::back::{Options, Outcome};
+use crate::error::Error;
+use crate::job::Change;
+use crate::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
+
+/// How much memory a program may have that takes files, and how it hears of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Bytes at most; None: 1 GiB, or a quarter of what is free.
+    pub budget: Option<u64>,
+    /// Whether parts of files are told as they come.
+    pub blocks: bool,
+}
+
+/// What kind of copy it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum How {
+    /// As it is asked for.
+    #[default]
+    Plain,
+    /// The same, after steps that show what holds it up.
+    Explained,
+    /// Into shared memory, for a program.
+    Memory(Memory),
+}
+
+/// A copy: what, from where to where, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copy {
+    /// What is sent. Its sources are set.
+    pub send: SendSpec,
+    /// What is done with it. Its destination is set.
+    pub receive: ReceiveSpec,
+    /// Streams, threads, memory, limits.
+    pub options: Options,
+    /// How the ends are reached.
+    pub reach: Reach,
+    /// What kind of copy it is.
+    pub how: How,
+    /// From where to where, of each pair of hosts; at least one.
+    pairs: Vec<(Place, Place)>,
+    /// The first of the sources that is a descriptor.
+    descriptor: Option<Place>,
+}
+
+impl Copy {
+    /// Copies files and directories to a destination, all named as with rsync, with default options.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a name is none, or the sources are not all on one host.
+    pub fn new(sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
+        if sources.is_empty() {
+            let to = Place::all(to)?.into_iter().next();
+            let to = to.map_or(String::new(), |to| to.to_string());
+            return Err(Error::Usage(format!("{to} is the only path: what to copy, and where to?")));
+        }
+        Self::between(sources, Place::all(to)?, How::Plain)
+    }
+
+    /// Sends noise instead of files: so many bytes, in files of so many (0: one). Sources name only the host.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub fn of_noise((bytes, file): (u64, u64), sources: &[OsString], to: &OsStr) -> Result<Self, Error> {
+        let mut copy = Self::between(sources, Place::all(to)?, How::Plain)?;
+        copy.send.null = Some((bytes, file));
+        Ok(copy)
+    }
+
+    /// Copies into shared memory of this host, for a program.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub fn to_memory(sources: &[OsString], memory: Memory) -> Result<Self, Error> {
+        Self::between(sources, vec![Place::Local(OsString::new())], How::Memory(memory))
+    }
+
+    fn between(sources: &[OsString], to: Vec<Place>, how: How) -> Result<Self, Error> {
+        let from = sources.iter().map(|path| Place::all(path)).collect::<Result<Vec<_>, _>>()?;
+        let paths = from.iter().filter_map(|places| Some(places.first()?.path().to_owned())).collect();
+        let nothing = vec![Place::Local(OsString::new())];
+        let first = from.first().unwrap_or(&nothing);
+        let is_dash = |place: &Place| place.path() == "-" && place.is_here();
+        if from.len() > 1 && to.first().is_some_and(is_dash) {
+            return Err(Error::Usage(
+                "standard output (-) takes one file; for a directory of this name write ./-".into(),
+            ));
+        }
+        let same = |other: &&Vec<Place>| {
+            other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.same_host(b))
+        };
+        if let Some([other, ..]) = from.iter().find(|other| !same(other)).map(Vec::as_slice) {
+            let first = first.first().map_or(String::new(), ToString::to_string);
+            return Err(Error::Usage(format!(
+                "all sources must be on one host, and {other} is not where {first} is"
+            )));
+        }
+        let most = first.len().max(to.len());
+        let pairs: Vec<_> =
+            first.iter().cycle().cloned().zip(to.iter().cycle().cloned()).take(most).collect();
+        let dest = to.first().map_or(OsString::new(), |to| to.path().to_owned());
+        Ok(Self {
+            send: SendSpec { sources: paths, ..SendSpec::default() },
+            receive: ReceiveSpec { dest, ..ReceiveSpec::default() },
+            options: Options::default(),
+            reach: Reach::default(),
+            how,
+            pairs,
+            descriptor: from.into_iter().flatten().find(stream::is_descriptor),
+        })
+    }
+
+    /// From where to where, of each pair of hosts; at least one.
+    #[must_use]
+    pub fn pairs(&self) -> &[(Place, Place)] {
+        &self.pairs
+    }
+
+    /// How the pairs are called.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.pairs.iter().map(|(from, to)| pairs::name(from, to)).collect()
+    }
+
+    /// Where one file is written that is for a pipe, a device or standard output; None for all other copies.
+    #[must_use]
+    pub fn stream(&self) -> Option<std::path::PathBuf> {
+        let is_plain = matches!(self.how, How::Plain) && self.pairs.len() == 1;
+        self.job().ok().filter(|_| is_plain).and_then(|job| stream::end(&job).map(Path::to_owned))
+    }
+
+    /// Whether what is asked for goes together.
+    fn check(&self) -> Result<(), Error> {
+        let usage = |why: &str| Err(Error::Usage(why.into()));
+        let Some((from, to)) = self.pairs.first() else { return usage("what to copy, and where to?") };
+        if let Some(read) = self.descriptor.as_ref().filter(|_| self.send.follow == Follow::None) {
+            let file = if read.path() == "-" { "; for a file of this name write ./-" } else { "" };
+            return Err(Error::Usage(format!(
+                "{read} is standard input or a pipe, which copy does not read: write it to a file and copy that{file}"
+            )));
+        }
+        let null = self.receive.null || self.send.null.is_some();
+        let alone = !matches!(self.how, How::Plain) || null;
+        let several = self.pairs.len() > 1;
+        if several && (alone || self.reach.through_ssh) {
+            return usage(
+                "--explain, --from-null, --to-null, --to-memory and --via ssh are for one pair of hosts",
+            );
+        }
+        if self.send.remove {
+            if several || alone {
+                return usage("--remove-source-files is for a copy of files by one pair of hosts");
+            }
+            if self.receive.in_place == InPlace::Append {
+                return usage(
+                    "--remove-source-files with --append would remove what was never compared: use --append-verify",
+                );
+            }
+            if self.send.follow != Follow::None {
+                return usage(
+                    "--remove-source-files would remove what links lead to: leave out -L and -k, or name the files themselves",
+                );
+            }
+        }
+        if self.reach.through_ssh && (from.is_server() || to.is_server()) {
+            return usage("--via ssh is for host:path; to a server nothing goes by ssh");
+        }
+        if self.reach.through_ssh && !from.is_here() && !to.is_here() {
+            return usage("--via ssh is between this host and another, not between two others");
+        }
+        let mut listening: Vec<&Place> = Vec::new();
+        for (from, to) in &self.pairs {
+            let listens = if from.is_server() && !to.is_server() { from } else { to };
+            if !listening.contains(&listens) {
+                listening.push(listens);
+            }
+        }
+        if listening.len() > 1 && !self.reach.address.is_empty() && self.reach.address != ["all"] {
+            return Err(Error::Usage(format!(
+                "a list of addresses is of one host, and {} listen here: --address all takes those that each has",
+                listening.len()
+            )));
+        }
+        Ok(())
+    }
+
+    fn job(&self) -> Result<Job, Error> {
+        self.check()?;
+        let Some((from, to)) = self.pairs.first().cloned() else {
+            return Err(Error::Usage("what to copy, and where to?".into()));
+        };
+        Ok(Job {
+            send: self.send.clone(),
+            receive: self.receive.clone(),
+            options: self.options.clone(),
+            reach: Arc::new(self.reach.clone()),
+            from,
+            to,
+            share: None,
+            memory: None,
+            stream: None,
+        })
+    }
+
+    /// Starts it, on threads of its own.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: what is asked for does not go together. Of a copy into memory also: there is none.
+    pub fn start(self) -> Result<Copying, Error> {
+        let job = self.job()?;
+        let lacks = self.reach.check_congestion(&job.from, &job.to)?;
+        let (say, heard) = mpsc::channel();
+        if let Some(why) = lacks {
+            let _ = say.send(Event::Warning(Warning::Congestion(why)));
+        }
+        let watch = Arc::new(Watch::new(self.pairs.len() > 1));
+        let (taken, consumer) = match self.how {
+            How::Memory(Memory { budget, blocks }) => {
+                let taken = memory::Taken::new(budget, blocks)?;
+                let consumer = taken.consumer();
+                (Some(taken), Some(consumer))
+            }
+            How::Plain | How::Explained => (None, None),
+        };
+        let (how, pairs, looked_at) = (self.how, self.pairs, watch.clone());
+        let work = move || {
+            if let Some(taken) = taken {
+                return memory::run(job, &taken, &looked_at, &say).map(Done::from);
+            }
+            run(&job, how, &pairs, &looked_at, &say)
+        };
+        let thread = std::thread::Builder::new().name("copy".into()).spawn(work);
+        let thread = thread.map_err(Error::io("start", "a thread"))?;
+        Ok(Copying { thread: Some(thread), watch, heard, consumer })
+    }
+}
+
+fn run(
+    job: &Job,
+    how: How,
+    pairs: &[(Place, Place)],
+    watch: &Watch,
+    say: &mpsc::Sender<Event>,
+) -> Result<Done, Error> {
+    let mut done = if matches!(how, How::Explained) {
+        let (outcome, ladder) = explain::run(job, watch, say)?;
+        Done { ladder: Some(ladder), ..Done::from(outcome) }
+    } else if pairs.len() > 1 {
+        let (outcome, pairs) = pairs::run(job, pairs, watch, say)?;
+        Done { pairs, ..Done::from(outcome) }
+    } else if stream::end(job).is_some() {
+        return stream::run(job, watch, say).map(Done::from);
+    } else {
+        Done::from(job.whole(watch, say)?)
+    };
+    if job.receive.itemize {
+        as_rsync(&mut done.outcome.written.planned, job.sends());
+    }
+    Ok(done)
+}
+
+/// Puts changes in the order of their names, deletions first, and has them be sent, if this end `sends`.
+fn as_rsync(planned: &mut [Change], sends: bool) {
+    for line in planned.iter_mut().filter_map(|change| change.itemized.as_mut()).filter(|_| sends) {
+        if let Some(rest) = line.strip_prefix('>') {
+            *line = format!("<{rest}");
+        }
+    }
+    planned.sort_by(|a, b| (a.what != "delete", &a.path).cmp(&(b.what != "delete", &b.path)));
+}
+
+/// What came of a copy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Done {
+    /// What was found and done; [`Outcome::verdict`] says whether all of it was.
+    pub outcome: Outcome,
+    /// Of a copy that was explained: the steps.
+    pub ladder: Option<Ladder>,
+    /// Of several pairs of hosts: what each did.
+    pub pairs: Vec<PairDone>,
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, ladder: None, pairs: Vec::new() }
+    }
+}
+
+/// A copy that runs. One that is dropped is stopped.
+#[derive(Debug)]
+pub struct Copying {
+    thread: Option<JoinHandle<Result<Done, Error>>>,
+    watch: Arc<Watch>,
+    heard: mpsc::Receiver<Event>,
+    consumer: Option<Arc<Consumer>>,
+}
+
+impl Copying {
+    /// What happens next, or after a tenth of a second how far it is; None when it is over.
+    pub fn next_event(&mut self) -> Option<Event> {
+        match self.heard.recv_timeout(LOOK) {
+            Ok(event) => Some(event),
+            Err(mpsc::RecvTimeoutError::Timeout) => Some(Event::Progress(Box::new(self.watch.progress()))),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Ends it as soon as possible; what has come stays, and [`Copying::wait`] says [`Error::Cancelled`].
+    pub fn stop(&self) {
+        self.watch.stop();
+    }
+
+    /// Who takes the files of a copy into memory.
+    #[must_use]
+    pub fn consumer(&self) -> Option<Arc<Consumer>> {
+        self.consumer.clone()
+    }
+
+    /// Waits until it is over.
+    ///
+    /// # Errors
+    /// What ended it. What concerns single names is in the outcome.
+    pub fn wait(mut self) -> Result<Done, Error> {
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.and_then(Result::ok).unwrap_or(Err(Error::Cancelled))
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.watch.stop();
+            let _ = thread.join();
+        }
+    }
+}

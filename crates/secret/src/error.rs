@@ -1,0 +1,77 @@
+//! Why there is no secret.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a secret cannot be had. No message has any part of one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or standard input cannot be read.
+    #[error("cannot read the {name} {place}")]
+    Unreadable {
+        /// What it is: "ticket", "key".
+        name: &'static str,
+        /// The file, or "from standard input".
+        place: String,
+        /// Why.
+        #[source]
+        why: Unreadable,
+    },
+    /// There is nothing but blanks.
+    #[error("{place} has no {name}")]
+    None {
+        /// The file, or standard input.
+        place: String,
+        /// What it should have.
+        name: &'static str,
+    },
+    /// A file that others may read.
+    #[error("{path} may be read by other users (mode {mode:04o}); run: chmod 600 {path}", path = path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// What an environment variable has is no text.
+    #[error("{0} is not UTF-8")]
+    NotUtf8(&'static str),
+    /// What an environment variable names cannot be had.
+    #[error("{variable}")]
+    Variable {
+        /// Its name.
+        variable: &'static str,
+        /// Why.
+        #[source]
+        why: Box<Self>,
+    },
+    /// The system gives no memory or descriptor for another process.
+    #[error("cannot hand over a secret")]
+    HandOver(#[source] io::Error),
+    /// What another process has handed over cannot be read.
+    #[error("cannot take over a secret")]
+    TakeOver(#[source] io::Error),
+}
+
+/// Why a file or standard input gives no text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// What the system said.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A directory or a disk.
+    #[error("it is no file")]
+    NoFile,
+    /// More than any secret has, in bytes.
+    #[error("it is too long (limit {0} bytes)")]
+    TooLong(usize),
+    /// No UTF-8.
+    #[error("it is not text")]
+    NoText,
+    /// A pipe or a terminal that gives nothing.
+    #[error("nothing came within {} s", .0.as_secs())]
+    Silent(Duration),
+}
