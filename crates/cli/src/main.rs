@@ -1,6 +1,5 @@
 //! The `tidecast` program: reads the command line, runs one command, and ends with its exit code.
 
-mod batch;
 mod cli;
 mod cmd;
 mod confine;

@@ -40,7 +40,7 @@ pub mod api {
 }
 
 pub use assembly::Daemon;
-pub use client::materialize;
+pub use client::{materialize, plugin};
 pub use config::{CatalogueAt, Config, Serves};
 pub use directory::places::PORT;
 pub use model::error::Error;

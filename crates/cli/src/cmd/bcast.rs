@@ -324,7 +324,7 @@ fn hosts(args: &Args) -> Result<Vec<Host>, Failure> {
                 file: |path: &Path| {
                     read(path, LIST).map_err(|e| std::io::Error::other(e.root_cause().to_string()))
                 },
-                program: crate::batch::printed,
+                program: tidecast_group::hosts::printed,
             };
             let none =
                 || anyhow!("no hosts given and no batch job detected; use --hosts LIST or --hosts @FILE");

@@ -3,8 +3,6 @@
 mod create;
 mod get;
 mod list;
-mod place;
-mod readers;
 
 pub(crate) use list::used_by;
 
@@ -217,36 +215,6 @@ async fn history(args: &HistoryArgs, ask: &Ask, reporter: &Reporter) -> Outcome 
             .result(&format!("{ago} ago  {}  {}  {}  {}", event.who, event.what, event.cache, event.outcome));
     }
     Ok(object(json!({ "events": events })))
-}
-
-/// A daemon that has answered, and is away: it is being started again, as for an upgrade.
-struct Away {
-    patience: Duration,
-    heard: std::time::Instant,
-    answered: bool,
-}
-
-impl Away {
-    /// `wait`: how long the caller waits for the whole.
-    fn new(wait: Option<Duration>) -> Self {
-        let patience = wait.unwrap_or(Duration::from_secs(60));
-        Self { patience, heard: std::time::Instant::now(), answered: false }
-    }
-
-    /// It has answered.
-    fn heard(&mut self) {
-        (self.heard, self.answered) = (std::time::Instant::now(), true);
-    }
-
-    /// Whether it is to be waited for. Where none has ever answered, there is none.
-    fn waits(&self, error: &ClientError) -> bool {
-        let away = match error {
-            ClientError::NoDaemon { .. } => self.answered,
-            ClientError::Broken { .. } => true,
-            ClientError::Refused { kind, .. } => kind == "stopping",
-        };
-        away && self.heard.elapsed() <= self.patience
-    }
 }
 
 /// A refusal of the daemon as this command's failure.

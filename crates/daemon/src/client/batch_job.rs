@@ -1,19 +1,12 @@
 //! The batch job in which this process runs, as its environment says.
 
 use std::env::var;
-use std::io::{self, Read as _};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io::Read as _;
 
 use tidecast_classad::{Ad, Expr, Value};
 
 /// Bytes of a job's ad.
 const MAX_AD: u64 = 4 << 20;
-/// Bytes that a program of a batch system may print, and how long it may take.
-const MAX_PRINTED: u64 = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Batch systems, the variable that has the job's number, and one that tells which part of the job this is.
 const SYSTEMS: [(&str, &str, &str); 6] = [
     ("Slurm", "SLURM_JOB_ID", "SLURM_STEP_ID"),
@@ -26,7 +19,7 @@ const SYSTEMS: [(&str, &str, &str); 6] = [
 ];
 
 /// What the job is called, for people: its batch system and number. None outside of a job.
-pub(crate) fn job() -> Option<String> {
+pub(super) fn job() -> Option<String> {
     let condor = condor_ad().and_then(|ad| {
         let number = |name| literal(&ad, name).and_then(Value::as_int);
         Some(format!("HTCondor job {}.{}", number("ClusterId")?, number("ProcId")?))
@@ -46,39 +39,8 @@ fn named(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     })
 }
 
-/// What a program of a batch system prints on standard output, if it ends well and in time.
-pub(crate) fn printed(words: &[String]) -> io::Result<String> {
-    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    let until = Instant::now() + PATIENCE;
-    let (tell, told) = mpsc::channel();
-    if let Some(out) = child.stdout.take() {
-        // It ends with the program, or is left to itself.
-        thread::spawn(move || {
-            let mut text = String::new();
-            let read = out.take(MAX_PRINTED).read_to_string(&mut text);
-            let _ = tell.send(read.map(|_| text));
-        });
-    }
-    let text = told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return text,
-            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
-            None if Instant::now() >= until => {
-                child.kill()?;
-                child.wait()?;
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            None => thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
 /// The ad of the HTCondor job for which this process transfers files, or in which it runs.
-pub(crate) fn condor_ad() -> Option<Ad> {
+pub(super) fn condor_ad() -> Option<Ad> {
     let mut text = Vec::new();
     let file = std::fs::File::open(var("_CONDOR_JOB_AD").ok()?).ok()?;
     file.take(MAX_AD).read_to_end(&mut text).ok()?;
@@ -86,7 +48,7 @@ pub(crate) fn condor_ad() -> Option<Ad> {
 }
 
 /// Whether a job runs in a container, which sees its scratch directory and not what links there lead to.
-pub(crate) fn is_contained(ad: &Ad) -> bool {
+pub(super) fn is_contained(ad: &Ad) -> bool {
     let value = |name| tidecast_classad::Context::at(0).attribute(name, ad, None).ok();
     let wanted =
         |name| value(name).is_some_and(|value| value.as_bool() == Some(true) || value == Value::Int(1));
@@ -124,14 +86,6 @@ mod tests {
             };
             assert_eq!(named(variable).as_deref(), job);
         }
-    }
-
-    #[test]
-    fn a_program_prints_or_fails() {
-        let run = |script: &str| printed(&["sh", "-c", script].map(str::to_owned));
-        assert_eq!(run("echo n[1-2]").unwrap(), "n[1-2]\n");
-        assert!(run("echo n; exit 3").unwrap_err().to_string().contains('3'));
-        assert!(printed(&["/no/such/program".to_owned()]).is_err() && printed(&[]).is_err());
     }
 
     #[test]

@@ -82,6 +82,16 @@ pub enum Error {
     /// The name is not one component of a path.
     #[error("{0:?} is not a file name")]
     Name(OsString),
+    /// A bind mount cannot be made.
+    #[error("cannot bind {} to {} (it takes root, or a mount namespace of your own): {source}", path.display(), to.display())]
+    Bind {
+        /// What was to be mounted.
+        path: PathBuf,
+        /// Where.
+        to: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// What the daemon gives is not what its manifest says.
     #[error("the daemon's answer is malformed: {0}")]
     Malformed(String),

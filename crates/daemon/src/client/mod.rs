@@ -1,7 +1,13 @@
 //! A connection to the daemon of this host, for the commands and the plugin.
 
+mod batch_job;
+mod bind;
+pub mod create;
 pub(crate) mod descriptors;
+pub mod fetch;
+pub mod hand_out;
 pub mod materialize;
+pub mod plugin;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,6 +14,7 @@
 
 pub mod job;
 mod line;
+mod printed;
 pub mod roster;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use std::collections::btree_map::Entry;
 use tidecast_text as text;
 use tidecast_text::hostlist::{self, ListError};
 
+pub use self::printed::printed;
 /// Most hosts of one broadcast.
 pub use tidecast_text::hostlist::MAX_HOSTS;
 

@@ -1,33 +1,19 @@
 //! `cache create`: the files are read by this process, with its user's rights, and handed to the daemon.
 
-use std::ffi::OsString;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use bytes::Bytes;
+use anyhow::Context as _;
 use serde_json::json;
-use tidecast_daemon::api::types::{CacheInfo, Create, Created, Method};
-use tidecast_daemon::client::ClientError;
-use tidecast_metainfo::{Manifest, Version, Warning};
-use tidecast_publish::{Base, Format, HashOptions, Progress, ScanOptions, Tree};
-use tokio::sync::mpsc;
+use tidecast_daemon::api::types::{CacheInfo, Create, Method};
+use tidecast_daemon::client::create::{Error, Prepared};
+use tidecast_publish::Progress;
 
-use super::{Ask, failed, readers};
+use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::units::{Size, Span, count};
-
-/// Bytes read at once.
-const CHUNK: usize = 1 << 20;
-/// Chunks that may wait for the daemon.
-const CHUNKS: usize = 4;
-/// Room is asked for again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
-/// The daemon verifies and syncs what it was given: at least so much a second is expected.
-const RATE: u64 = 10 << 20;
 
 /// Make a cache of files, kept by this host's daemon from now on
 ///
@@ -88,7 +74,7 @@ fn expression(text: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let mut create = Create {
+    let create = Create {
         name: args.name.clone(),
         lease: args.lease.map(|lease| lease.0.as_secs()),
         methods: args.methods.clone(),
@@ -103,89 +89,41 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
     if let Some(why) = create.contradiction() {
         return Err(Failure::usage(anyhow::anyhow!(why)));
     }
-    let progress = Arc::new(Progress::new());
-    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
-    let hashing = tokio::task::spawn_blocking(move || hash(&paths, &name, &telling));
-    let (tree, manifest) = watch(hashing, &progress, reporter).await?;
-    tree.warnings.iter().for_each(|warning| reporter.warning(&warning.to_string()));
-    let of_links = |w: &Warning| matches!(w, Warning::OutsideLinks { .. } | Warning::LinksToPrefix { .. });
-    let of_links = manifest.warnings().into_iter().filter(of_links);
-    of_links.for_each(|warning| reporter.warning(&warning.to_string()));
-    let narrowed = open_to(&mut create, &tree)?;
-    let created = declare(args, ask, &create, &manifest).await?;
-    let sent: u64 = created.files.iter().filter_map(|i| Some(manifest.file(*i)?.len())).sum();
-    let info = upload(ask, &created, tree, manifest, sent).await?;
+    let prepared = prepare(args, reporter).await?;
+    prepared.warnings().iter().for_each(|warning| reporter.warning(warning));
+    let wait = args.wait.map(|wait| wait.0);
+    let made = prepared.make(&ask.client, create, wait).await.map_err(not_made)?;
+    let info = &made.info;
     reporter.clear();
     reporter.result(&format!(
         "{}: {} in {}, {} of them new here; {}",
         info.name,
         Size(info.bytes),
         count(info.files, "file"),
-        Size(sent),
+        Size(made.sent),
         info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
     ));
-    // A cache that exists keeps its mode and group unless the caller names others.
-    let narrowed = narrowed.filter(|_| Some(info.mode) == create.mode);
-    let reason = narrowed.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
+    let reason = made.narrowed_by.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
     if let Some(reason) = &reason {
         reporter.note(&format!(
             "readable by {} only: {reason}; --mode 755 opens it to all users",
-            readers_of(&info)
+            readers_of(info)
         ));
     }
     let mut fields = object(json!(info));
     fields.insert("mode_reason".into(), json!(reason));
-    fields.insert("sent".into(), sent.into());
+    fields.insert("sent".into(), made.sent.into());
     Ok(fields)
 }
 
-/// Makes it known, with room for it: as soon as there is some, if the caller waits.
-async fn declare(args: &Args, ask: &Ask, create: &Create, manifest: &Manifest) -> Result<Created, Failure> {
-    let (began, bytes) = (Instant::now(), manifest.to_bytes());
-    let longer = Duration::from_millis(manifest.file_count().into());
-    loop {
-        let refused = match ask.client.create(create, bytes.clone(), longer).await {
-            Err(ClientError::Refused { kind, why, .. }) if kind == "wait" => why,
-            other => return other.map_err(failed),
-        };
-        let Some(Span(wait)) = args.wait else {
-            let error = anyhow::anyhow!("{refused}; --wait DURATION waits for room");
-            return Err(Failure::from(error).with(object(json!({ "reason": "wait" }))));
-        };
-        if began.elapsed() >= wait {
-            let error =
-                anyhow::anyhow!("{} is not made after {}: {refused}", args.name, Span(began.elapsed()));
-            return Err(Failure::new(Code::Cut, error).with(object(json!({ "reason": "wait" }))));
-        }
-        tokio::time::sleep(AGAIN.min(wait.saturating_sub(began.elapsed()))).await;
+fn not_made(error: Error) -> Failure {
+    let wait = || object(json!({ "reason": "wait" }));
+    match error {
+        Error::Client(error) => failed(error),
+        Error::NoRoom(_) => Failure::from(error).with(wait()),
+        Error::Late { .. } => Failure::new(Code::Cut, error).with(wait()),
+        other => other.into(),
     }
-}
-
-/// Sets the mode and group that the files allow, unless the caller names others. Gives the path and mode that narrow them.
-fn open_to(create: &mut Create, tree: &Tree) -> Result<Option<(PathBuf, u32)>, Failure> {
-    if create.private || create.mode.is_some() {
-        return Ok(None);
-    }
-    let groups = nix::unistd::getgroups().map_err(std::io::Error::from)?;
-    let mut groups: Vec<u32> = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
-    groups.push(nix::unistd::getegid().as_raw());
-    let readers = readers::of(tree, &groups)?;
-    create.mode = Some(readers.mode);
-    if create.group.is_some() {
-        // Whom they named may read.
-        create.mode = Some(readers.mode | 0o050);
-        return Ok(None);
-    }
-    create.found = true;
-    if let Some(gid) = readers.gid {
-        let named = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)).ok().flatten();
-        create.group = named.map(|group| group.name);
-        if create.group.is_none() {
-            // The daemon knows groups by their names.
-            create.mode = Some(0o700);
-        }
-    }
-    Ok(readers.narrowed_by)
 }
 
 fn readers_of(info: &CacheInfo) -> String {
@@ -195,44 +133,11 @@ fn readers_of(info: &CacheInfo) -> String {
     }
 }
 
-/// Walks and hashes what is given.
-fn hash(paths: &[PathBuf], name: &str, progress: &Progress) -> anyhow::Result<(Tree, Manifest)> {
-    let options = |name: Option<OsString>| ScanOptions { name, ..ScanOptions::default() };
-    let tree = match paths {
-        [one] if one.is_dir() => tidecast_publish::scan(one, &options(Some(name.into())), progress)?,
-        [one] => tidecast_publish::scan(one, &options(None), progress)?,
-        several => several_files(several, name, progress)?,
-    };
-    let exactly = HashOptions { format: Format::Exactly(Version::V2), ..HashOptions::default() };
-    let manifest = tidecast_publish::hash(&tree, &exactly, progress, |_| {})?.manifest;
-    Ok((tree, manifest))
-}
-
-/// Files and directories that lie in one directory, as a tree of that name.
-fn several_files(paths: &[PathBuf], name: &str, progress: &Progress) -> anyhow::Result<Tree> {
-    let mut root: Option<PathBuf> = None;
-    let mut only = Vec::new();
-    for path in paths {
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let parent = parent.canonicalize().with_context(|| format!("cannot find {}", parent.display()))?;
-        let root = root.get_or_insert_with(|| parent.clone());
-        if *root != parent {
-            bail!("{} does not lie in {}: give one directory", path.display(), root.display());
-        }
-        let own = path.file_name().with_context(|| format!("{} has no name of its own", path.display()))?;
-        path.symlink_metadata().with_context(|| format!("cannot find {}", path.display()))?;
-        only.push(own.to_owned());
-    }
-    let options = ScanOptions { only, name: Some(name.into()), ..ScanOptions::default() };
-    Ok(tidecast_publish::scan(&root.unwrap_or_default(), &options, progress)?)
-}
-
-async fn watch<T: Send + 'static>(
-    work: tokio::task::JoinHandle<anyhow::Result<T>>,
-    progress: &Progress,
-    reporter: &mut Reporter,
-) -> Result<T, Failure> {
-    let mut work = std::pin::pin!(work);
+/// Walks and hashes, and shows how far it is.
+async fn prepare(args: &Args, reporter: &mut Reporter) -> Result<Prepared, Failure> {
+    let progress = Arc::new(Progress::new());
+    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
+    let mut work = tokio::task::spawn_blocking(move || Prepared::of(&paths, &name, &telling));
     loop {
         tokio::select! {
             done = &mut work => return Ok(done.context("a thread of Tidecast failed")??),
@@ -242,63 +147,6 @@ async fn watch<T: Send + 'static>(
             }
         }
     }
-}
-
-async fn upload(
-    ask: &Ask,
-    created: &Created,
-    tree: Tree,
-    manifest: Manifest,
-    bytes: u64,
-) -> Result<CacheInfo, Failure> {
-    let (chunks, queue) = mpsc::channel(CHUNKS);
-    let files = created.files.clone();
-    let reading = std::thread::spawn(move || {
-        let failed = read(&tree, &manifest, &files, &chunks).err();
-        if let Some(error) = &failed {
-            let _ = chunks.blocking_send(Err(error.kind().into()));
-        }
-        failed
-    });
-    let wait = Duration::from_secs(3600 + bytes / RATE);
-    let sent = ask.client.upload(&created.cache, queue, wait).await;
-    // What could not be read is the cause, whatever became of the connection.
-    if let Ok(Some(error)) = reading.join() {
-        return Err(anyhow::Error::from(error).into());
-    }
-    sent.map_err(failed)
-}
-
-/// Sends what the files hold, one after the other. One that has changed since it was hashed ends it: the daemon verifies.
-fn read(
-    tree: &Tree,
-    manifest: &Manifest,
-    files: &[u32],
-    chunks: &mpsc::Sender<std::io::Result<Bytes>>,
-) -> std::io::Result<()> {
-    let base = Base::of(&tree.root)?;
-    for index in files {
-        let Some(file) = manifest.file(*index) else { continue };
-        let path = if tree.is_single() { tree.root.clone() } else { file.path().below(&tree.root) };
-        let named = |e: std::io::Error| std::io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let mut from = base.open(&path).map_err(std::io::Error::other)?.take(file.len());
-        let mut left = file.len();
-        while left > 0 {
-            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            from.read_exact(&mut chunk).map_err(|e| match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => named(std::io::Error::new(
-                    std::io::ErrorKind::UnexpectedEof,
-                    "the file has become shorter since it was hashed; create the cache again when it no longer changes",
-                )),
-                _ => named(e),
-            })?;
-            left -= chunk.len() as u64;
-            if chunks.blocking_send(Ok(chunk.into())).is_err() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

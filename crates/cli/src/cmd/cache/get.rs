@@ -6,23 +6,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use serde_json::{Map, json};
-use tidecast_daemon::api::types::{CacheInfo, Get, Got};
-use tidecast_daemon::materialize::{self, How, Made, Wanted};
+use tidecast_daemon::client::fetch::{Fetch, FetchError, Ready, Waiting};
+use tidecast_daemon::client::hand_out::{self, hand_out};
+use tidecast_daemon::materialize::{self, Made};
 use tidecast_daemon::name::CacheName;
 
-use super::place::bind;
-use super::{Ask, Away, failed};
+use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, or_cut};
 use crate::units::{Size, Span, count};
 
-/// The daemon is asked again after so long at most, seconds.
-const ASK: u64 = 4;
 /// Why nothing has come is told after so long.
 const UNTOLD: Duration = Duration::from_secs(3);
-/// A daemon that has gone is looked for again after so long.
-const AGAIN: Duration = Duration::from_millis(300);
 
 /// Have a cache on this host, brought from others if need be
 ///
@@ -85,17 +81,11 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
             anyhow!("interrupted before {} was here{why}; the same command goes on from here", args.name);
         return Err(Failure::new(Code::Cut, error));
     };
-    or_cut(hand_out(args, &ready, dir.as_deref(), ask, reporter)).await
+    or_cut(give(args, &ready, dir.as_deref(), ask, reporter)).await
 }
 
 /// Gives what is here to whoever asked.
-async fn hand_out(
-    args: &Args,
-    ready: &Ready,
-    dir: Option<&Path>,
-    ask: &Ask,
-    reporter: &mut Reporter,
-) -> Outcome {
+async fn give(args: &Args, ready: &Ready, dir: Option<&Path>, ask: &Ask, reporter: &mut Reporter) -> Outcome {
     if let Some(why) = &ready.older {
         reporter.warning(why);
     }
@@ -104,13 +94,13 @@ async fn hand_out(
             if let Err(why) = materialize::sees(&ready.info) {
                 reporter.note(&format!("{why}; --to DIR makes a copy there"));
             }
-            ready.path()?.to_owned()
+            ready.info.path.clone().context("the daemon names no path")?
         }
         Some(dir) => make(args, ready, dir, ask, reporter).await?,
     };
     reporter.clear();
     reporter.result_path(&made);
-    let mut fields = ready.fields();
+    let mut fields = fields(ready);
     fields.insert("made".into(), crate::names::json(&made));
     Ok(fields)
 }
@@ -123,31 +113,21 @@ async fn make(
     ask: &Ask,
     reporter: &Reporter,
 ) -> Result<PathBuf, Failure> {
-    let path = ready.path()?;
-    let name = path.file_name().context("the daemon names no file")?;
-    let how = match args.link {
-        Link::Hardlink => How::Hardlink,
-        Link::Reflink => How::Reflink,
-        Link::Copy => How::Copy,
-        Link::Bind => return Ok(bind(path, &dir.join(name))?),
-        Link::Symlink => match materialize::sees(&ready.info) {
-            Ok(_) => return materialize::symlink(path, dir, name, args.force).map_err(unmade),
-            Err(why) => {
-                reporter.note(&format!("no symbolic link is made, but a copy: {why}"));
-                How::Reflink
-            }
-        },
+    let link = match args.link {
+        Link::Symlink => hand_out::Link::Symlink,
+        Link::Hardlink => hand_out::Link::Hardlink,
+        Link::Reflink => hand_out::Link::Reflink,
+        Link::Bind => hand_out::Link::Bind,
+        Link::Copy => hand_out::Link::Copy,
     };
-    let wanted = Wanted {
-        dir: dir.to_owned(),
-        name: name.to_owned(),
-        subpath: PathBuf::new(),
-        how,
-        force: args.force,
-    };
-    let made = materialize::place(&ask.client, &ready.info, wanted).await.map_err(unmade)?;
-    tell(&made, reporter);
-    Ok(made.path)
+    if let (Link::Symlink, Err(why)) = (args.link, materialize::sees(&ready.info)) {
+        reporter.note(&format!("no symbolic link is made, but a copy: {why}"));
+    }
+    let out = hand_out(&ask.client, &ready.info, dir, link, args.force).await.map_err(unmade)?;
+    if let Some(made) = &out.made {
+        tell(made, reporter);
+    }
+    Ok(out.path)
 }
 
 fn unmade(error: materialize::Error) -> Failure {
@@ -164,26 +144,12 @@ fn tell(made: &Made, reporter: &Reporter) {
     }
 }
 
-/// A cache that is here.
-struct Ready {
-    info: CacheInfo,
-    seconds: f64,
-    method: Option<String>,
-    older: Option<String>,
-}
-
-impl Ready {
-    fn path(&self) -> Result<&Path, Failure> {
-        Ok(self.info.path.as_deref().context("the daemon names no path")?)
-    }
-
-    fn fields(&self) -> Map<String, serde_json::Value> {
-        let mut fields = object(json!(self.info));
-        fields.insert("fetched_seconds".into(), json!(self.seconds));
-        fields.insert("method".into(), json!(self.method));
-        fields.insert("older".into(), json!(self.older));
-        fields
-    }
+fn fields(ready: &Ready) -> Map<String, serde_json::Value> {
+    let mut fields = object(json!(ready.info));
+    fields.insert("fetched_seconds".into(), json!(ready.seconds));
+    fields.insert("method".into(), json!(ready.method));
+    fields.insert("older".into(), json!(ready.older));
+    fields
 }
 
 /// Asks until it is here; `reason`: what it waits for, by the last answer.
@@ -193,44 +159,28 @@ async fn fetch(
     reason: &mut Option<String>,
     reporter: &mut Reporter,
 ) -> Result<Ready, Failure> {
-    let (began, job) = (Instant::now(), crate::batch::job());
-    let mut away = Away::new(args.wait.map(|wait| wait.0));
-    loop {
-        let left = args.wait.map(|wait| wait.0.saturating_sub(began.elapsed()));
+    let began = Instant::now();
+    let what = Fetch {
+        name: args.name.to_string(),
+        wait: args.wait.map(|wait| wait.0),
+        pid: args.pid,
+        offline: args.offline,
         // In steps short enough to show progress on a terminal.
-        let wait =
-            left.map_or(ASK, |left| left.as_secs().min(ASK)).min(if reporter.is_json() { ASK } else { 1 });
-        let (name, job) = (args.name.to_string(), job.clone());
-        let get = Get { name, wait, pid: args.pid, job, offline: args.offline, ..Get::default() };
-        let got = match ask.client.post::<Got>("/v1/get", &get, Duration::from_secs(wait)).await {
-            Err(error) if away.waits(&error) => {
-                if left.is_some_and(|left| left.is_zero()) {
-                    let error = anyhow!("{} is not here after {}: {error}", args.name, Span(began.elapsed()));
-                    return Err(Failure { code: Code::Cut, error, fields: Map::new() });
-                }
-                *reason = Some(error.to_string());
-                tokio::time::sleep(AGAIN).await;
-                continue;
+        often: !reporter.is_json(),
+    };
+    let told = |waiting| match waiting {
+        Waiting::Away(why) => *reason = Some(why),
+        Waiting::Coming { why, bytes, total } => {
+            *reason = Some(why.clone()).filter(|why| !why.is_empty());
+            if bytes == 0 && began.elapsed() >= UNTOLD {
+                let text = format!("nothing of {} has come yet: {why}", args.name);
+                reporter.silence(&text, object(json!({ "reason": why })));
             }
-            other => other.map_err(failed)?,
-        };
-        away.heard();
-        match got {
-            Got::Ready { info, seconds, method, older } => {
-                return Ok(Ready { info: *info, seconds, method: method.map(|m| m.to_string()), older });
-            }
-            Got::Wait { why, bytes, total } => {
-                *reason = Some(why.clone()).filter(|why| !why.is_empty());
-                if bytes == 0 && began.elapsed() >= UNTOLD {
-                    let text = format!("nothing of {} has come yet: {why}", args.name);
-                    reporter.silence(&text, object(json!({ "reason": why })));
-                }
-                reporter.progress(&Snapshot { stage: "get", bytes, total, ..Snapshot::default() });
-                if left.is_some_and(|left| left.is_zero()) {
-                    let error = anyhow!("{} is not here after {}: {why}", args.name, Span(began.elapsed()));
-                    return Err(Failure { code: Code::Cut, error, fields: Map::new() });
-                }
-            }
+            reporter.progress(&Snapshot { stage: "get", bytes, total, ..Snapshot::default() });
         }
-    }
+    };
+    ask.client.fetch(&what, told).await.map_err(|error| match error {
+        FetchError::Client(error) => failed(error),
+        late @ FetchError::Late { .. } => Failure::new(Code::Cut, late),
+    })
 }

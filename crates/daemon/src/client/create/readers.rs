@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use tidecast_daemon::acl::{ATTRIBUTE, Acl};
+use tidecast_depot::acl::{ATTRIBUTE, Acl};
 use tidecast_publish::Tree;
+
+use super::error::Error;
 
 const READ: u32 = 0o4;
 const ENTER: u32 = 0o1;
@@ -34,9 +35,8 @@ struct Inode {
 }
 
 impl Inode {
-    fn of(path: PathBuf, needs: u32) -> anyhow::Result<Self> {
-        let meta =
-            fs::symlink_metadata(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+    fn of(path: PathBuf, needs: u32) -> Result<Self, Error> {
+        let meta = fs::symlink_metadata(&path).map_err(Error::io("look at", &path))?;
         let mode = meta.mode() & 0o7777;
         let mut group = mode >> 3 & 0o7;
         // With an access control list these bits are its mask, and say nothing of the group.
@@ -66,7 +66,7 @@ fn xattr(path: &Path) -> rustix::io::Result<Option<Acl>> {
 }
 
 /// Who could read all of a tree. `groups`: those of this process's user.
-pub(super) fn of(tree: &Tree, groups: &[u32]) -> anyhow::Result<Readers> {
+pub(super) fn of(tree: &Tree, groups: &[u32]) -> Result<Readers, Error> {
     let join = |below: &Path| match below.as_os_str().is_empty() {
         true => tree.root.clone(),
         false => tree.root.join(below),

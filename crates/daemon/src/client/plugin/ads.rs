@@ -1,9 +1,11 @@
 //! The ClassAds that HTCondor and a plugin exchange (protocol 4).
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use tidecast_classad::{Ad, Expr, Value};
 
 /// What the plugin is; its version is said beside it.
-pub(super) const SELF: [&str; 4] = [
+pub const SELF: [&str; 4] = [
     "MultipleFileSupport = true",
     "PluginType = \"FileTransfer\"",
     "ProtocolVersion = 4",
@@ -12,13 +14,15 @@ pub(super) const SELF: [&str; 4] = [
 
 /// A file that is to come.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Wanted {
-    pub(super) url: String,
-    pub(super) local: String,
+pub struct Wanted {
+    /// Of the cache, or of something in it.
+    pub url: String,
+    /// Where it is to be.
+    pub local: String,
     /// It is to go, not to come.
-    pub(super) upload: bool,
+    pub upload: bool,
     /// Why its ad cannot be obeyed.
-    pub(super) amiss: Option<&'static str>,
+    pub amiss: Option<&'static str>,
 }
 
 /// The files of an input, whose ads are in the new syntax or the old one. Ads with neither Url nor LocalFileName say other
@@ -49,28 +53,30 @@ fn wanted_by(ad: &Ad) -> Wanted {
 
 /// How a transfer went.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub struct Transfer {
     pub(super) wanted: Wanted,
     pub(super) bytes: u64,
     /// Seconds since 1970.
     pub(super) start: f64,
     pub(super) end: f64,
-    pub(super) error: Option<super::Error>,
+    /// Why it did not come.
+    pub error: Option<Error>,
 }
 
 impl Transfer {
     /// One that came to nothing, just now.
-    pub(super) fn failed(wanted: Wanted, error: super::Error) -> Self {
+    pub(super) fn failed(wanted: Wanted, error: Error) -> Self {
         let why = match wanted.url.as_str() {
             "" => error.why,
             url => format!("{url}: {}", error.why),
         };
-        let now = super::seconds();
-        Self { wanted, bytes: 0, start: now, end: now, error: Some(super::Error { why, ..error }) }
+        let now = seconds();
+        Self { wanted, bytes: 0, start: now, end: now, error: Some(Error { why, ..error }) }
     }
 
     /// The ad of it, on one line.
-    pub(super) fn ad(&self) -> Ad {
+    #[must_use]
+    pub fn ad(&self) -> Ad {
         let mut ad = Ad::new();
         let mut set = |name: &str, value: Value| drop(ad.insert(name, Expr::from(value)));
         let bytes = i64::try_from(self.bytes).unwrap_or(i64::MAX);
@@ -94,6 +100,26 @@ impl Transfer {
         }
         ad
     }
+}
+
+/// Why a file did not come, in HTCondor's words.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Error {
+    /// In one word.
+    pub(super) kind: &'static str,
+    pub(super) retryable: bool,
+    /// For people.
+    pub why: String,
+}
+
+pub(super) fn error(kind: &'static str, retryable: bool, why: impl ToString) -> Error {
+    Error { kind, retryable, why: why.to_string() }
+}
+
+/// Since 1970.
+pub(super) fn seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 #[cfg(test)]

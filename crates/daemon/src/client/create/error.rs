@@ -1,0 +1,66 @@
+//! Why there is no new cache.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tidecast_text::Span;
+
+use crate::client::ClientError;
+
+/// Why there is no new cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The daemon refuses, or does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The files cannot be read or described.
+    #[error(transparent)]
+    Publish(#[from] tidecast_publish::Error),
+    /// There is no room now.
+    #[error("{0}; --wait DURATION waits for room")]
+    NoRoom(String),
+    /// There was no room for as long as the caller waits.
+    #[error("{name} is not made after {}: {why}", Span(*.after))]
+    Late {
+        /// The cache.
+        name: String,
+        /// How long was waited.
+        after: std::time::Duration,
+        /// What takes the room.
+        why: String,
+    },
+    /// Files of several directories.
+    #[error("{} does not lie in {}: give one directory", path.display(), root.display())]
+    Apart {
+        /// One of them.
+        path: PathBuf,
+        /// Where the others are.
+        root: PathBuf,
+    },
+    /// `..` and its kin.
+    #[error("{} has no name of its own", .0.display())]
+    Nameless(PathBuf),
+    /// A file.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file cannot be read any more, or has become shorter.
+    #[error(transparent)]
+    Reading(io::Error),
+    /// The system does not tell the groups of this process.
+    #[error(transparent)]
+    Groups(io::Error),
+}
+
+impl Error {
+    pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,59 @@
+//! What programs of batch systems print.
+
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that a program may print, and how long it may take.
+const MAX_PRINTED: u64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a program of a batch system prints on standard output, if it ends well and in time.
+///
+/// # Errors
+/// It cannot be started, fails, or takes longer than 10 s.
+pub fn printed(words: &[String]) -> io::Result<String> {
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let until = Instant::now() + PATIENCE;
+    let (tell, told) = mpsc::channel();
+    if let Some(out) = child.stdout.take() {
+        // It ends with the program, or is left to itself.
+        thread::spawn(move || {
+            let mut text = String::new();
+            let read = out.take(MAX_PRINTED).read_to_string(&mut text);
+            let _ = tell.send(read.map(|_| text));
+        });
+    }
+    let text = told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return text,
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() >= until => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_prints_or_fails() {
+        let run = |script: &str| printed(&["sh", "-c", script].map(str::to_owned));
+        assert_eq!(run("echo n[1-2]").unwrap(), "n[1-2]\n");
+        assert!(run("echo n; exit 3").unwrap_err().to_string().contains('3'));
+        assert!(printed(&["/no/such/program".to_owned()]).is_err() && printed(&[]).is_err());
+    }
+}
