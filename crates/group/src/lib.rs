@@ -16,6 +16,7 @@
 
 mod broadcast;
 pub mod channel;
+pub mod choose;
 mod control;
 mod error;
 pub mod hosts;
@@ -29,6 +30,7 @@ mod reach;
 mod report;
 mod resolve;
 mod source;
+mod summary;
 mod worker;
 
 pub use broadcast::{Event, Options, State, Waiting, run};
@@ -37,4 +39,5 @@ pub use error::Error;
 pub use plan::Algorithm;
 pub use report::{Action, Found, HostReport, Outcome, RateSource, Report};
 pub use source::piece_length;
+pub use summary::{Summary, WaitingSummary, topology_rules};
 pub use worker::{Placed, work};

@@ -2,15 +2,14 @@
 
 mod table;
 
-use std::ffi::OsString;
-use std::io::Read as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
-use tidecast_group::hosts::{Host, job, parse, without};
+use tidecast_group::choose::{self, ChoiceError, destination};
+use tidecast_group::hosts::Host;
 use tidecast_group::launch::Launch;
-use tidecast_group::{Algorithm, Event, Options, Report, State};
+use tidecast_group::{Algorithm, Event, Options, Report, State, topology_rules};
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
 
@@ -19,13 +18,7 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, Snapshot, in_full, object, outlive_reader};
 use crate::stop::{Stop, block_on};
-use crate::units::{Rate, Size, count};
-
-/// No file of hosts is longer (bytes).
-const MAX_FILE: u64 = 64 << 20;
-
-/// What such a file has.
-const LIST: &str = "list of hosts";
+use crate::units::{Rate, count};
 
 /// A manifest up to this goes to every host over the control channel (bytes).
 const MANIFEST_LIMIT: usize = 1 << 20;
@@ -235,7 +228,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         };
         let whole = reporter.seconds();
         reporter.clear();
-        let fields = table::json(&report);
+        let fields = object(json!(report.summary()));
         table::text(&report, whole).iter().for_each(|line| reporter.result(line));
         // What the broadcast did stands, whether or not more can be written about it.
         if let Some(output) = &save {
@@ -253,7 +246,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
 
 fn save_topology(output: &Output, report: &Report, stop: &Stop, reporter: &Reporter) {
     let write = |rules: String| output.write(rules.as_bytes(), FOR_ALL, Some(stop));
-    match report.places.as_ref().map(|places| write(table::rules(places))) {
+    match report.places.as_ref().map(|places| write(topology_rules(places))) {
         Some(Ok(())) => {}
         Some(Err(failure)) => {
             reporter.warning(&format!("--save-topology: {}", in_full(&failure.error)));
@@ -271,10 +264,10 @@ fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Op
     let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
     let launch: Launch = args.launch.parse().map_err(|e| Failure::usage(anyhow!("--launch: {e}")))?;
     let own = std::env::current_exe().context("cannot find out where this program is");
-    let hosts = hosts(args)?;
+    let hosts = choose::choose(args.hosts.as_deref(), args.exclude.as_deref()).map_err(unchosen)?;
     Ok(Options {
         source: args.source.clone(),
-        dest: dest(&args.to, &args.source)?,
+        dest: destination(&args.to, &args.source).map_err(unchosen)?,
         topology: topology(args, &hosts, reporter)?,
         hosts,
         launch,
@@ -310,128 +303,19 @@ fn sources(args: &Args) -> Result<u32, Failure> {
     }
 }
 
-/// Those of the user, else those of the job, without those that are left out.
-fn hosts(args: &Args) -> Result<Vec<Host>, Failure> {
-    let hosts = match &args.hosts {
-        Some(list) => {
-            let (text, from) = list_text(list, "--hosts")?;
-            parse(&text).with_context(|| from).map_err(Failure::usage)?
-        }
-        None => {
-            let ask = job::Ask {
-                variable: |name: &str| std::env::var(name).ok(),
-                // Of the error the cause alone: the job names the file.
-                file: |path: &Path| {
-                    read(path, LIST).map_err(|e| std::io::Error::other(e.root_cause().to_string()))
-                },
-                program: tidecast_group::hosts::printed,
-            };
-            let none =
-                || anyhow!("no hosts given and no batch job detected; use --hosts LIST or --hosts @FILE");
-            job::find(&ask).map_err(Failure::usage)?.ok_or_else(|| Failure::usage(none()))?.hosts
-        }
-    };
-    let Some(list) = &args.exclude else { return Ok(hosts) };
-    let (text, from) = list_text(list, "--exclude")?;
-    without(hosts, &text).with_context(|| from).map_err(Failure::usage)
-}
-
-/// The text of `LIST` or `@FILE`, and what to call it.
-fn list_text(list: &str, flag: &str) -> Result<(String, String), Failure> {
-    let file = |at: &str| read(Path::new(at), LIST).map_err(Failure::usage);
-    match list.strip_prefix('@') {
-        Some("-") => Ok((file("/dev/stdin")?, format!("{flag}: in standard input"))),
-        Some(at) => Ok((file(at)?, format!("{flag}: in {at}"))),
-        // No host has a slash in its name.
-        None if list.contains('/') && Path::new(list).is_file() => {
-            Err(Failure::usage(anyhow!("{flag}: {list} is a file; write {flag} @{list}")))
-        }
-        None => Ok((list.to_owned(), flag.to_owned())),
+fn unchosen(error: ChoiceError) -> Failure {
+    match error {
+        ChoiceError::Refused(_) => Failure::usage(error),
+        other => other.into(),
     }
 }
 
-/// Where hosts are, of which the file must know some; what else it does not know is told.
+/// Where hosts are, if a file says so.
 fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<Map>, Failure> {
     let Some(path) = &args.topology else { return Ok(None) };
-    let shown = path.display();
-    let usage = |why: String| Err(Failure::usage(anyhow!("--topology {shown}: {why}")));
-    let map = Map::read(&read(path, "topology").map_err(Failure::usage)?);
-    let map = map.with_context(|| format!("--topology {shown}")).map_err(Failure::usage)?;
-    let known = |name: &str, at: &str| map.place(name, at.parse().ok()) != 0;
-    let unknown: Vec<&str> = hosts
-        .iter()
-        .filter(|host| !known(&host.name, host.login().1))
-        .map(|host| host.name.as_str())
-        .collect();
-    let few = |names: &[&str]| {
-        let more = if names.len() > 3 { ", ..." } else { "" };
-        names.iter().take(3).copied().collect::<Vec<_>>().join(", ") + more
-    };
-    if let Some(name) = args.origin.as_deref().filter(|name| !known(name, name) && !map.has_subnets()) {
-        return usage(format!("it does not name {name} (--origin)"));
-    }
-    if let Some((first, count)) = map.repeated() {
-        let more = if count > 1 { format!(" and {} more hang", count - 1) } else { " hangs".to_owned() };
-        reporter.warning(&format!("{shown}: {first}{more} on several switches; the first counts"));
-    }
-    match unknown.len() {
-        // An address may be known later, when the name is resolved.
-        0 => {}
-        _ if map.has_subnets() => {}
-        all if all == hosts.len() => {
-            return usage(format!(
-                "it names none of the hosts ({}); is it of another cluster?",
-                few(&unknown)
-            ));
-        }
-        some => reporter.warning(&format!(
-            "{shown} does not name {some} of {} ({}); they count as far from all others",
-            count(hosts.len() as u64, "host"),
-            few(&unknown)
-        )),
-    }
+    let (map, warnings) = choose::topology(path, args.origin.as_deref(), hosts).map_err(unchosen)?;
+    warnings.iter().for_each(|warning| reporter.warning(warning));
     Ok(Some(map))
-}
-
-/// A file or pipe, of a bounded length.
-fn read(path: &Path, what: &str) -> anyhow::Result<String> {
-    let shown = path.display();
-    let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
-    let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
-    if read.with_context(|| format!("cannot read {shown}"))? as u64 > MAX_FILE {
-        return Err(anyhow!("{shown} is too long for a {what} (limit {})", Size(MAX_FILE)));
-    }
-    Ok(text)
-}
-
-/// An absolute path; one that ends with a slash is a directory to put it into by its own name.
-fn dest(to: &Path, source: &Path) -> Result<PathBuf, Failure> {
-    let here = std::env::current_dir().context("cannot find out where we are")?;
-    let whole = here.join(to);
-    if to.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Ok(whole.join(name(source)?));
-    }
-    match whole.file_name() {
-        Some(_) => Ok(whole),
-        None => Err(Failure::usage(anyhow!("--to {}: that is no path for a copy", to.display()))),
-    }
-}
-
-/// The name that was given, of a link too; `.` and `..` have that of their directory.
-fn name(source: &Path) -> anyhow::Result<OsString> {
-    let named = |path: &Path| match path.components().next_back() {
-        Some(Component::Normal(name)) => Some(name.to_owned()),
-        _ => None,
-    };
-    // Path leaves out a `.` at the end.
-    let given = source.as_os_str().as_encoded_bytes();
-    let here = given.ends_with(b"/.") || given.ends_with(b"/./");
-    if let Some(name) = named(source).filter(|_| !here) {
-        return Ok(name);
-    }
-    let real = std::fs::canonicalize(source).with_context(|| format!("cannot find {}", source.display()))?;
-    named(&real).ok_or_else(|| anyhow!("{} has no name", source.display()))
 }
 
 /// Shows what happens.
@@ -440,7 +324,7 @@ fn show(event: Event, reporter: &mut Reporter) {
         Event::State(state) => reporter.progress(&snapshot(&state)),
         Event::Warning(text) => reporter.warning(&text),
         Event::Waiting(waiting) if reporter.is_json() => {
-            reporter.happened("waiting", table::waiting_json(&waiting))
+            reporter.happened("waiting", object(json!(waiting.summary())))
         }
         Event::Waiting(waiting) => reporter.note(&table::waiting(&waiting)),
         Event::Aliases { host, names } => reporter.note(&table::aliases(&host, &names)),
@@ -466,19 +350,4 @@ fn snapshot(state: &State) -> Snapshot {
     }
     let (bytes, total) = (state.joined as u64, state.hosts as u64);
     Snapshot { stage: "launch", bytes, total, hosts, ..Snapshot::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn destinations() {
-        let to = |to: &str| dest(Path::new(to), Path::new("/etc/hostname")).map(|d| d.display().to_string());
-        assert_eq!(to("/tmp/x").unwrap(), "/tmp/x");
-        assert_eq!(to("/tmp/").unwrap(), "/tmp/hostname");
-        assert!(to("x").unwrap().ends_with("/x"));
-        assert_eq!(to("..").unwrap_err().code, Code::Usage);
-    }
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
 use tidecast_group::{Action, Found, HostReport, Outcome, Report, Waiting};
 
 use crate::cmd::dest;
 use crate::cmd::show::plain;
-use crate::report::{object, round};
 use crate::units::{Rate, Size, Span, bytes_per_second, count};
 
 /// Slowest hosts that are named.
@@ -40,7 +38,7 @@ pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
     }
     if good > 0 {
         lines.push(bound(report));
-        let mut parts = vec![bytes_per_second(rate(report)) + " a host"];
+        let mut parts = vec![bytes_per_second(report.rate()) + " a host"];
         let who = match report.sources.len() {
             0 => "origin".into(),
             more => count(more as u64 + 1, "source"),
@@ -81,17 +79,9 @@ fn actions(report: &Report) -> Vec<String> {
     let line = |(action, hosts): (Action, Vec<&str>)| {
         let named: Vec<_> = hosts.iter().take(NAMED).map(|name| plain(name)).collect();
         let more = if hosts.len() > NAMED { " .." } else { "" };
-        format!("{}: {} ({}{more})", word(action), count(hosts.len() as u64, "host"), named.join(" "))
+        format!("{}: {} ({}{more})", action.name(), count(hosts.len() as u64, "host"), named.join(" "))
     };
     by_action.into_iter().map(line).collect()
-}
-
-fn word(action: Action) -> &'static str {
-    match action {
-        Action::Delivered => "delivered",
-        Action::Replaced => "replaced",
-        Action::Unchanged => "unchanged",
-    }
 }
 
 /// Which hosts are together.
@@ -123,28 +113,11 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
     format!("waiting for the worker of {}{more}{queued}{by}{said}", hosts.join(", "))
 }
 
-pub(super) fn waiting_json(waiting: &Waiting) -> Map<String, Value> {
-    let host =
-        |(name, since): &(String, Duration)| json!({ "name": name, "seconds": round(since.as_secs_f64()) });
-    object(json!({
-        "hosts": waiting.hosts.iter().map(host).collect::<Vec<_>>(),
-        "queued": waiting.queued,
-        "launchers": waiting.launchers,
-        "said": waiting.said,
-    }))
-}
-
 /// Which names of the list are one host.
 pub(super) fn aliases(host: &str, names: &[String]) -> String {
     let more = if names.len() > NAMED { " .." } else { "" };
     let named: Vec<_> = names.iter().take(NAMED).map(|name| plain(name)).collect();
     format!("{}{more}: the same host as {} by address, served once", named.join(", "), plain(host))
-}
-
-/// The same as rules, which `--topology` reads.
-pub(super) fn rules(places: &[Vec<String>]) -> String {
-    let line = |(number, hosts): (usize, &Vec<String>)| format!("place{number} {}\n", hosts.join(" "));
-    (1..).zip(places).map(line).collect()
 }
 
 /// How close it came, and to what.
@@ -158,14 +131,6 @@ fn bound(report: &Report) -> String {
             Span(bound)
         ),
         _ => "efficiency unknown: no driver knows the links' rate; give it by --link-rate".into(),
-    }
-}
-
-/// Bytes a second that a host received while the transfer ran.
-fn rate(report: &Report) -> f64 {
-    match report.transfer.as_secs_f64() {
-        seconds if seconds > 0.0 => report.needed() as f64 / seconds,
-        _ => 0.0,
     }
 }
 
@@ -207,68 +172,4 @@ fn failures(report: &Report) -> Vec<String> {
         lines.push(format!("and {} more", failed.len() - NAMED));
     }
     lines
-}
-
-/// The fields of the last JSON event.
-pub(super) fn json(report: &Report) -> Map<String, Value> {
-    let seconds = |time: Duration| round(time.as_secs_f64());
-    let (received, duplicate, corrupt) = report.received();
-    let mut fields = object(json!({
-        "bytes": report.bytes,
-        "files": report.files,
-        "piece_length": report.piece_length,
-        "algorithm": report.algorithm,
-        "network": report.network,
-        "hash_seconds": seconds(report.hashing),
-        "gather_seconds": seconds(report.gathering),
-        "transfer_seconds": seconds(report.transfer),
-        "rate": rate(report).round() as u64,
-        "received": received,
-        "duplicate": duplicate,
-        "corrupt": corrupt,
-        "origin_sent": report.origin_sent,
-        "origin_copies": report.origin_copies().map(round),
-        "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
-        "hosts_done": report.done(),
-        "hosts_failed": report.hosts.len() - report.done(),
-    }));
-    if let Some(places) = &report.places {
-        fields.insert("places".into(), json!(places));
-    }
-    if !report.sources.is_empty() {
-        let source = |(name, sent): &(String, u64)| json!({ "name": name, "sent": sent });
-        fields.insert("sources".into(), report.sources.iter().map(source).collect());
-    }
-    if let Some((bytes, sent)) = report.manifest {
-        fields.insert("manifest_bytes".into(), bytes.into());
-        fields.insert("manifest_sent".into(), sent.into());
-    }
-    if let (Some(bound), Some(efficiency)) = (report.bound(), report.efficiency()) {
-        fields.insert("link_rate".into(), report.link_rate.into());
-        fields.insert("link_rate_from".into(), report.link_rate_from.name().into());
-        fields.insert("bound_seconds".into(), seconds(bound).into());
-        fields.insert("efficiency".into(), round(efficiency).into());
-    }
-    fields
-}
-
-fn host(host: &HostReport) -> Value {
-    let mut fields = outcome(host);
-    if let (false, Some(fields)) = (host.aliases.is_empty(), fields.as_object_mut()) {
-        fields.insert("aliases".into(), json!(host.aliases));
-    }
-    fields
-}
-
-fn outcome(host: &HostReport) -> Value {
-    match &host.outcome {
-        Outcome::Done { after, received, sent, duplicate, corrupt, kept, action, found } => json!({
-            "name": host.name, "ok": true, "action": word(*action), "seconds": round(after.as_secs_f64()),
-            "received": received, "sent": sent, "duplicate": duplicate, "corrupt": corrupt, "kept": kept,
-            "replaced": found.replaced, "stale": found.stale, "foreign": found.foreign, "deleted": found.deleted,
-        }),
-        Outcome::Failed { reason } => {
-            json!({ "name": host.name, "ok": false, "action": "failed", "reason": reason })
-        }
-    }
 }
