@@ -26,6 +26,7 @@ mod fs;
 pub mod list;
 mod made;
 mod mountpoint;
+pub mod namespace;
 mod packets;
 mod passthrough;
 mod place;

@@ -1,26 +1,19 @@
 //! `tidecast run TICKET -- COMMAND`: a command in a mount namespace of its own, in which the tree is where it was built,
 //! so that RPATH, `$ORIGIN`, `#!` lines and virtual environments work. It needs no privilege, and leaves nothing behind:
 //! when the last process in the namespace ends, so does the mount.
-//!
-//! The place is a directory that is there, or one that is made for the command (`supervise.rs` removes it), or one in a
-//! view of the directory above (`view.rs`), where the user may make none.
-
-mod command_place;
-mod missing;
-mod supervise;
-mod view;
 
 use std::ffi::OsString;
-use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+use std::io::ErrorKind::NotFound;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, anyhow};
-use nix::sched::{CloneFlags, unshare};
-use rustix::mount::MountPropagationFlags;
-use tidecast_mount::{Absent, Chosen, Guard, Held, How, Packets, Place, Spot, find};
+use tidecast_mount::namespace::{
+    Error, Inside, Settled, end_as, missing_behind, place_of_command, separate, settle, show, supervise,
+};
+use tidecast_mount::{Chosen, How, Packets, Place, find};
 
 use super::Context;
 use super::mount::home::Home;
@@ -28,9 +21,6 @@ use super::mount::{TreeArgs, guard, launch, other_part};
 use super::source::Given;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
-
-/// How often a directory is made that another command removes at the same time.
-const TRIES: usize = 1000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(args.source.as_deref(), &args.tree, context, reporter) {
         return outcome;
     }
-    if let Some(inside) = supervise::Inside::of_environment()? {
+    if let Some(inside) = Inside::of_environment()? {
         let server = launch::join(&inside.socket)?;
         let guard = guard(&[]);
         separate()?;
@@ -95,11 +85,14 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
         None => (prefix(&home, &args.command)?, Chosen::ByManifest),
     };
-    let place = match settle(&at, &guard, chosen)? {
+    let place = match settle(&at, &guard, chosen).map_err(unsettled)? {
         Settled::Held(held) => {
-            let code = supervise::run(held, &home.socket(), &args.command, context)?;
+            let mut inside = Command::new(std::env::current_exe().context("cannot find this program")?);
+            let json = context.global.json.then_some("--json");
+            inside.arg("run").args(json).arg("inside").arg("--").args(&args.command);
+            let code = supervise(held, &home.socket(), &mut inside)?;
             drop(server);
-            supervise::end(code)
+            end_as(code)
         }
         Settled::There => {
             separate()?;
@@ -108,7 +101,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         Settled::Shown(absent) => {
             let here = std::env::current_dir().context("cannot tell the working directory")?;
             separate()?;
-            let at = view::make(&absent, &home.scratch()?)?;
+            let at = show(&absent, &home.scratch()?)?;
             // What was the same path before may be below something new now.
             std::env::set_current_dir(&here)
                 .with_context(|| format!("cannot enter {} again", here.display()))?;
@@ -118,36 +111,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     Err(become_command(args, server, &place, home.socket(), false))
 }
 
-/// The place of a tree, before its mount.
-enum Settled {
-    /// A directory that stays.
-    There,
-    /// One that is made for this command, or was for another, and is removed when no command uses it.
-    Held(Held),
-    /// None, and this user may make none: the command is shown one.
-    Shown(Absent),
-}
-
-/// Sees to it that there is a directory for the tree, if this user may make one.
-fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Failure> {
-    for _ in 0..TRIES {
-        let held = match find(at, guard, chosen).map_err(Failure::usage)? {
-            Spot::There(place) => match Held::find(place.path()) {
-                Ok(None) if place.path().is_dir() => return Ok(Settled::There),
-                held => held,
-            },
-            Spot::Absent(absent) => match Held::make(&absent) {
-                Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
-                    return Ok(Settled::Shown(absent));
-                }
-                held => held,
-            },
-        };
-        if let Some(held) = held.with_context(|| format!("cannot make {}", at.display()))? {
-            return Ok(Settled::Held(held));
-        }
+fn unsettled(error: Error) -> Failure {
+    match error {
+        Error::Unfit(_) => Failure::usage(error),
+        other => other.into(),
     }
-    Err(anyhow!("cannot make {}: other processes make and remove it all the time", at.display()).into())
 }
 
 /// Mounts in this namespace, and goes on as the command; answers why it cannot.
@@ -160,9 +128,9 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
     let Some((program, rest)) = args.command.split_first() else {
         return Failure::usage(anyhow!("no command given"));
     };
-    let error = supervise::Inside::forget(Command::new(program).args(rest)).exec();
+    let error = Inside::forget(Command::new(program).args(rest)).exec();
     let program = Path::new(program);
-    let missing = (error.kind() == NotFound).then(|| missing::behind(program)).flatten();
+    let missing = (error.kind() == NotFound).then(|| missing_behind(program)).flatten();
     let why = missing.unwrap_or_else(|| error.to_string());
     Failure::usage(anyhow!("cannot run {}: {why}", program.display()))
 }
@@ -171,30 +139,10 @@ fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, 
 fn prefix(home: &Home, command: &[OsString]) -> Result<PathBuf, Failure> {
     let manifest = home.manifest().ok_or_else(|| anyhow!("the server has lost its manifest"))?;
     let prefix = manifest.prefix().map(|p| PathBuf::from(std::ffi::OsStr::from_bytes(p)));
-    let prefix = prefix.filter(|p| p.is_absolute()).or_else(|| command_place::find(&manifest, command));
+    let prefix = prefix.filter(|p| p.is_absolute()).or_else(|| place_of_command(&manifest, command));
     prefix.ok_or_else(|| {
         Failure::usage(anyhow!(
             "the manifest records no place that this tree was built for, and the command names none; name one with --at (publish --built-for PATH records it)"
         ))
     })
-}
-
-/// Leaves the host's mount namespace; who may not do that, does it as root of a user namespace of its own.
-fn separate() -> Result<(), Failure> {
-    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-        let why = "this host lets users make no user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone)";
-        unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).context(why)?;
-        let write = |name: &str, text: String| {
-            let path = format!("/proc/self/{name}");
-            std::fs::write(&path, text).with_context(|| format!("cannot write {path}"))
-        };
-        write("setgroups", "deny".to_owned())?;
-        write("uid_map", format!("{user} {user} 1"))?;
-        write("gid_map", format!("{group} {group} 1"))?;
-    }
-    // What is mounted from here on is for this namespace only.
-    let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private).context("cannot keep mounts to this namespace")?;
-    Ok(())
 }

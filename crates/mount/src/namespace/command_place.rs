@@ -11,7 +11,8 @@ use tidecast_metainfo::Manifest;
 const ENDS: &[u8] = b" \t\n'\"=:,;()<>|&`$*?[]{}";
 
 /// The one absolute path in the command's words that ends with the tree's name, and goes on in the tree or ends there.
-pub(super) fn find(manifest: &Manifest, command: &[OsString]) -> Option<PathBuf> {
+#[must_use]
+pub fn place_of_command(manifest: &Manifest, command: &[OsString]) -> Option<PathBuf> {
     if manifest.is_single_file() {
         return None;
     }

@@ -10,7 +10,8 @@ const MAX_LINKS: usize = 40;
 const MAX_LINE: u64 = 256;
 
 /// What is missing when the kernel says that `program` is not there, although its name is.
-pub(super) fn behind(program: &Path) -> Option<String> {
+#[must_use]
+pub fn missing_behind(program: &Path) -> Option<String> {
     program.symlink_metadata().ok()?;
     let mut at = program.to_owned();
     for _ in 0..MAX_LINKS {

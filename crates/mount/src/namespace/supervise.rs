@@ -1,20 +1,17 @@
 //! A command whose place was made for it: this process stays outside of the command's mount namespace, passes signals on,
 //! removes the directory when the command has ended, and ends as the command did.
 
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use tidecast_mount::Held;
 
-use super::super::Context;
-use crate::failure::Failure;
+use super::error::{Error, failed};
+use crate::made::Held;
 
 /// Where the process that becomes the command finds its place and its server's socket.
 const AT: &str = "TIDECAST_RUN_AT";
@@ -37,45 +34,49 @@ const LOOK: Duration = Duration::from_millis(2);
 const BY_KERNEL: i32 = 0x80;
 
 /// What the process that becomes the command is told.
-pub(super) struct Inside {
-    pub(super) at: PathBuf,
-    pub(super) socket: PathBuf,
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// The place of its tree.
+    pub at: PathBuf,
+    /// Where the server of its tree listens.
+    pub socket: PathBuf,
 }
 
 impl Inside {
     /// Whether this process is to become the command of another one.
-    pub(super) fn of_environment() -> Result<Option<Self>, Failure> {
+    ///
+    /// # Errors
+    /// The system refuses what that takes.
+    pub fn of_environment() -> Result<Option<Self>, Error> {
         let (Some(at), Some(socket)) = (std::env::var_os(AT), std::env::var_os(SOCKET)) else {
             return Ok(None);
         };
         // It ends with the one that passes signals on.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-            .context("cannot follow the parent process")?;
+            .map_err(failed("cannot follow the parent process"))?;
         // The parent has blocked them, to pass them on.
-        passed().thread_unblock().context("cannot unblock signals")?;
+        passed().thread_unblock().map_err(failed("cannot unblock signals"))?;
         Ok(Some(Self { at: at.into(), socket: socket.into() }))
     }
 
     /// The command does not see what was only for this program.
-    pub(super) fn forget(command: &mut Command) -> &mut Command {
+    pub fn forget(command: &mut Command) -> &mut Command {
         command.env_remove(AT).env_remove(SOCKET)
     }
 }
 
-/// Runs the command in a process of its own, and answers how it has ended.
-pub(super) fn run(
-    held: Held,
-    socket: &Path,
-    command: &[OsString],
-    context: &Context<'_>,
-) -> Result<ExitStatus, Failure> {
+/// Runs `inside`, a process that calls [`Inside::of_environment`] and becomes the command, and answers how it has ended. `socket`:
+/// where the server of its tree listens.
+///
+/// # Errors
+/// It cannot be started or waited for.
+pub fn supervise(held: Held, socket: &Path, inside: &mut Command) -> Result<ExitStatus, Error> {
     let passed = passed();
-    passed.thread_block().context("cannot block signals")?;
-    let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC).context("cannot wait for signals")?;
-    let mut inside = Command::new(std::env::current_exe().context("cannot find this program")?);
-    inside.arg("run").args(context.global.json.then_some("--json")).arg("inside").arg("--").args(command);
+    passed.thread_block().map_err(failed("cannot block signals"))?;
+    let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC);
+    let signals = signals.map_err(failed("cannot wait for signals"))?;
     inside.env(AT, held.path()).env(SOCKET, socket);
-    let mut child = inside.spawn().context("cannot start a process")?;
+    let mut child = inside.spawn().map_err(failed("cannot start a process"))?;
     let status = wait(&mut child, &signals);
     let released = held.release();
     let until = Instant::now() + PATIENCE;
@@ -90,12 +91,14 @@ fn passed() -> SigSet {
     PASSED.into_iter().chain([Signal::SIGCHLD]).collect()
 }
 
-fn wait(child: &mut Child, signals: &SignalFd) -> Result<ExitStatus, Failure> {
+fn wait(child: &mut Child, signals: &SignalFd) -> Result<ExitStatus, Error> {
     loop {
-        if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+        if let Some(status) = child.try_wait().map_err(failed("cannot wait for the command"))? {
             return Ok(status);
         }
-        let Some(signal) = signals.read_signal().context("cannot wait for signals")? else { continue };
+        let Some(signal) = signals.read_signal().map_err(failed("cannot wait for signals"))? else {
+            continue;
+        };
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         let (Ok(signal), by_kernel) = (Signal::try_from(number), signal.ssi_code == BY_KERNEL) else {
             continue;
@@ -107,7 +110,7 @@ fn wait(child: &mut Child, signals: &SignalFd) -> Result<ExitStatus, Failure> {
 }
 
 /// Ends as the command did: with its exit code, or by its signal.
-pub(super) fn end(status: ExitStatus) -> ! {
+pub fn end_as(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
         // The command has left the core, if one is wanted.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };

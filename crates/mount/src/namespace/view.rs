@@ -12,10 +12,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_remount};
-use tidecast_mount::Absent;
+
+use super::error::{Error, failed};
+use crate::mountpoint::table_path;
+use crate::place::Absent;
+
+type Result<T> = std::result::Result<T, Error>;
 
 /// More names than this are not bound one by one: each takes a mount, of which a namespace has 100,000
 /// (`fs.mount-max`).
@@ -25,11 +29,10 @@ const MOST: usize = 10_000;
 ///
 /// # Errors
 /// The system refuses.
-pub(super) fn make(absent: &Absent, scratch: &Path) -> Result<PathBuf> {
+pub fn show(absent: &Absent, scratch: &Path) -> Result<PathBuf> {
     let above = absent.above();
     let held = open(above)?;
     let at = absent.path();
-    let failed = || format!("cannot show {} to the command", at.display());
     let is_root = above == Path::new("/");
     let over = if is_root { scratch } else { above };
     match list(&held) {
@@ -38,10 +41,12 @@ pub(super) fn make(absent: &Absent, scratch: &Path) -> Result<PathBuf> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => overlay(&held, over, scratch, absent),
         Err(error) => Err(error.into()),
     }
-    .with_context(failed)?;
+    .map_err(|why| {
+        failed(format!("cannot show {} to the command", at.display()))(std::io::Error::other(why))
+    })?;
     if is_root {
-        std::os::unix::fs::chroot(scratch).context("cannot change the root")?;
-        std::env::set_current_dir("/").context("cannot enter the new root")?;
+        std::os::unix::fs::chroot(scratch).map_err(failed("cannot change the root"))?;
+        std::env::set_current_dir("/").map_err(failed("cannot enter the new root"))?;
     }
     Ok(at)
 }
@@ -49,7 +54,7 @@ pub(super) fn make(absent: &Absent, scratch: &Path) -> Result<PathBuf> {
 fn open(dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let held = rustix::fs::open(dir, flags, Mode::empty());
-    held.with_context(|| format!("cannot open {}", dir.display()))
+    held.map_err(failed(format!("cannot open {}", dir.display())))
 }
 
 /// What a directory is, even once it is covered.
@@ -83,12 +88,12 @@ fn cover(held: &OwnedFd, over: &Path, names: &[OsString], absent: &Absent) -> Re
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 tracing::debug!(name = %name.display(), %error, "not visible to the command");
             }
-            Err(error) => return Err(error).with_context(|| format!("cannot bind {}", name.display())),
+            Err(error) => return Err(failed(format!("cannot bind {}", name.display()))(error)),
         }
     }
     make_place(over, absent)?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(mount_remount(over, flags, "")?)
+    mount_remount(over, flags, "").map_err(|e| Error::System(e.into()))
 }
 
 fn bind(old: &Path, new: &Path) -> std::io::Result<()> {
@@ -116,10 +121,12 @@ fn overlay(held: &OwnedFd, over: &Path, scratch: &Path, absent: &Absent) -> Resu
     make_place(&layer, absent)?;
     // The directory by its descriptor: a path could hold the characters that part options.
     std::env::set_current_dir(scratch)?;
-    let options = CString::new(format!("lowerdir=layer:{}", before.display()))?;
+    let options = CString::new(format!("lowerdir=layer:{}", before.display()));
+    let options = options.map_err(std::io::Error::other)?;
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tidecast", &merged, "overlay", flags, options.as_c_str())
-        .context("it cannot be listed or holds too many files, and this kernel gives users no overlay")?;
+    mount("tidecast", &merged, "overlay", flags, options.as_c_str()).map_err(failed(
+        "it cannot be listed or holds too many files, and this kernel gives users no overlay",
+    ))?;
     for name in kept {
         let (old, new) = (before.join(&name), merged.join(&name));
         if let Err(error) = mount_bind_recursive(&old, &new) {
@@ -127,7 +134,8 @@ fn overlay(held: &OwnedFd, over: &Path, scratch: &Path, absent: &Absent) -> Resu
         }
     }
     // What is seen at the place is the overlay alone; where it was made is covered with the scratch directory.
-    Ok(mount_bind_recursive(&merged, over).or_else(|_| mount_bind(&merged, over))?)
+    let bound = mount_bind_recursive(&merged, over).or_else(|_| mount_bind(&merged, over));
+    bound.map_err(|e| Error::System(e.into()))
 }
 
 /// The names in a directory below which something is mounted, or on the way to the user's own directories.
@@ -135,8 +143,8 @@ fn kept(above: &Path) -> Result<BTreeSet<OsString>> {
     let mut paths: Vec<PathBuf> = vec![std::env::temp_dir()];
     paths.extend(std::env::home_dir());
     paths.extend(std::env::current_dir());
-    let table = fs::read("/proc/self/mountinfo").context("cannot read the mount table")?;
-    let at = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).map(tidecast_mount::table_path);
+    let table = fs::read("/proc/self/mountinfo").map_err(failed("cannot read the mount table"))?;
+    let at = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).map(table_path);
     paths.extend(table.split(|byte| *byte == b'\n').filter_map(at));
     let first = |path: PathBuf| {
         let path = path.canonicalize().unwrap_or(path);

@@ -1,0 +1,35 @@
+//! Why a command cannot have its own view of the files.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::place::Unfit;
+
+/// See the head of the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The place is one that nothing may hide.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// What the system refuses.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was tried, or what this host lacks.
+        doing: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// What the system refuses.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// A directory that comes and goes.
+    #[error("cannot make {}: other processes make and remove it all the time", .0.display())]
+    Unstable(PathBuf),
+}
+
+/// For `map_err`.
+pub(super) fn failed<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Error {
+    let doing = doing.into();
+    move |source| Error::Io { doing, source: source.into() }
+}

@@ -1,0 +1,86 @@
+//! A command in a mount namespace of its own, in which a tree is where it was built, without privilege.
+//!
+//! The place is a directory that is there, or one that is made for the command (`supervise.rs` removes it), or one in a
+//! view of the directory above (`view.rs`), where the user may make none.
+
+mod command_place;
+mod error;
+mod missing;
+mod supervise;
+mod view;
+
+use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+use std::path::Path;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::MountPropagationFlags;
+
+use crate::made::Held;
+use crate::place::{Absent, Chosen, Guard, Spot, find};
+
+pub use command_place::place_of_command;
+pub use error::Error;
+pub use missing::missing_behind;
+pub use supervise::{Inside, end_as, supervise};
+pub use view::show;
+
+/// How often a directory is made that another command removes at the same time.
+const TRIES: usize = 1000;
+
+/// The place of a tree, before its mount.
+#[derive(Debug)]
+pub enum Settled {
+    /// A directory that stays.
+    There,
+    /// One that is made for this command, or was for another, and is removed when no command uses it.
+    Held(Held),
+    /// None, and this user may make none: the command is shown one.
+    Shown(Absent),
+}
+
+/// Sees to it that there is a directory for the tree, if this user may make one.
+///
+/// # Errors
+/// The place is unfit, or cannot be made.
+pub fn settle(at: &Path, guard: &Guard, chosen: Chosen) -> Result<Settled, Error> {
+    for _ in 0..TRIES {
+        let held = match find(at, guard, chosen)? {
+            Spot::There(place) => match Held::find(place.path()) {
+                Ok(None) if place.path().is_dir() => return Ok(Settled::There),
+                held => held,
+            },
+            Spot::Absent(absent) => match Held::make(&absent) {
+                Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+                    return Ok(Settled::Shown(absent));
+                }
+                held => held,
+            },
+        };
+        if let Some(held) = held.map_err(error::failed(format!("cannot make {}", at.display())))? {
+            return Ok(Settled::Held(held));
+        }
+    }
+    Err(Error::Unstable(at.to_owned()))
+}
+
+/// Leaves the host's mount namespace; who may not do that, does it as root of a user namespace of its own.
+///
+/// # Errors
+/// This host lets the user do neither.
+pub fn separate() -> Result<(), Error> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+        let why = "this host lets users make no user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone)";
+        unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(error::failed(why))?;
+        let write = |name: &str, text: String| {
+            let path = format!("/proc/self/{name}");
+            std::fs::write(&path, text).map_err(error::failed(format!("cannot write {path}")))
+        };
+        write("setgroups", "deny".to_owned())?;
+        write("uid_map", format!("{user} {user} 1"))?;
+        write("gid_map", format!("{group} {group} 1"))?;
+    }
+    // What is mounted from here on is for this namespace only.
+    let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).map_err(error::failed("cannot keep mounts to this namespace"))
+}
