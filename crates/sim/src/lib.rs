@@ -16,6 +16,7 @@ pub mod job;
 mod links;
 pub mod network;
 pub mod outcome;
+pub mod plan;
 pub mod planned;
 pub mod plot;
 pub mod progress;

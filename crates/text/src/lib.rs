@@ -15,5 +15,5 @@ pub use causes::with_causes;
 pub use escape::{Escaped, escaped, escaped_bytes};
 pub use host::{Host, HostError};
 pub use percent::{percent_decode, percent_encode};
-pub use quantity::{Rate, Size, Span, bytes_per_second, count};
+pub use quantity::{Rate, Size, Span, bytes_per_second, count, grouped};
 pub use shell::{UnclosedQuote, quote, quote_program, split};

@@ -121,6 +121,14 @@ pub fn bytes_per_second(rate: f64) -> String {
     format!("{}/s", short(rate, 1000.0, &["B", "kB", "MB", "GB", "TB"]))
 }
 
+/// A number with a comma before each three digits: `3,999`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let comma = |at: usize| if at > 0 && (digits.len() - at).is_multiple_of(3) { "," } else { "" };
+    digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
+}
+
 /// A count with its noun: `1 file`, `2 files`, `3 entries`.
 #[must_use]
 pub fn count(n: u64, noun: &str) -> String {
@@ -155,6 +163,11 @@ mod tests {
             (count(1, "file"), count(2, "file"), count(0, "entry")),
             ("1 file".into(), "2 files".into(), "0 entries".into())
         );
+    }
+
+    #[test]
+    fn a_thousand_has_a_comma() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     proptest! {

@@ -1,26 +1,27 @@
 //! `tidecast sim TOPOLOGY`: what a broadcast would cost, before anything is bought.
 
-mod plan;
-mod simulate;
 mod soak;
 mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use tidecast_sim::fault::{self, Spec};
 use tidecast_sim::outcome::Outcome as Run;
+use tidecast_sim::plan::{self, Ask, Plan, PlanError, RunError};
+use tidecast_sim::progress::Progress;
 use tidecast_sim::rivals::Algorithm;
 use tidecast_sim::storm::Server;
 use tidecast_sim::{plot, report};
 
-use self::plan::Plan;
 use self::soak::Seeds;
 use super::Context;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, block_on};
 use crate::units::{Rate, Size, Span};
 
@@ -157,13 +158,14 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(seeds) = &args.seeds {
         return soak::run(seeds, args.during, context, reporter);
     }
-    let topology = plan::topology(args)?;
+    let ask = args.ask();
+    let topology = plan::topology(&ask).map_err(refused)?;
     if args.print_topology {
         let text = topology.to_text();
         text.trim_end().lines().for_each(|line| reporter.result(line));
         return Ok(object(json!({ "nodes": topology.len(), "topology": text })));
     }
-    let plan = Arc::new(Plan::new(args, topology)?);
+    let plan = Arc::new(Plan::new(&ask, topology).map_err(refused)?);
     block_on(context.threads(), async {
         let stop = Stop::listen()?;
         let plot = args.plot.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
@@ -171,7 +173,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         plan.notes().iter().for_each(|note| reporter.note(note));
         let mut runs: Vec<Run> = Vec::new();
         for way in 0..plan.ways.len() {
-            runs.push(simulate::watch(&plan, way, reporter, &stop).await?);
+            runs.push(watch(&plan, way, reporter, &stop).await?);
         }
         reporter.clear();
         if let Some(path) = &plot {
@@ -187,5 +189,65 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let runs: Vec<Value> = runs.iter().zip(&figures).map(|(run, f)| table::json(run, f)).collect();
         let bound = json!({ "seconds": report::seconds(plan.bound.time), "limit": plan.bound.limit });
         Ok(object(json!({ "bound": bound, "runs": runs })))
+    })
+}
+
+impl Args {
+    fn ask(&self) -> Ask {
+        Ask {
+            topology: self.topology.clone().unwrap_or_default(),
+            nodes: self.nodes,
+            rate: self.rate.map(|rate| rate.0),
+            origin_rate: self.origin_rate.map(|rate| rate.0),
+            size: self.size.map_or(0, |size| size.0),
+            algorithms: self.algorithm.clone(),
+            faults: self.fault.clone(),
+            seed: self.seed,
+            piece_size: self.piece_size.map(|size| size.0),
+            segment: self.segment.map(|size| size.0),
+            write_rate: self.write_rate.map(|rate| rate.0),
+            exact: self.exact,
+        }
+    }
+}
+
+fn refused(error: PlanError) -> Failure {
+    match error {
+        PlanError::Refused(_) => Failure::usage(error),
+        other => other.into(),
+    }
+}
+
+/// Runs the way of that number on a thread of its own, with progress and Ctrl-C.
+async fn watch(plan: &Arc<Plan>, way: usize, reporter: &mut Reporter, stop: &Stop) -> Result<Run, Failure> {
+    let progress = Arc::new(Progress::new());
+    let name = plan.ways.get(way).map(|(name, _)| name.clone()).unwrap_or_default();
+    let (of_run, plan_of_run) = (progress.clone(), plan.clone());
+    let mut task = tokio::task::spawn_blocking(move || plan_of_run.run(way, &of_run));
+    let began = Instant::now();
+    let outcome = loop {
+        tokio::select! {
+            done = &mut task => break done.context("a thread of Tidecast failed")?,
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+        if stop.is_asked() {
+            progress.stop();
+        }
+        let (now, done, of) = progress.get();
+        let total = plan.size.saturating_mul(u64::from(plan.topology.len()).saturating_sub(1));
+        let bytes = (u128::from(total) * u128::from(done)).checked_div(of.into()).unwrap_or(0) as u64;
+        let run = Some((name.clone(), Some(report::seconds(now))));
+        reporter.progress(&Snapshot { stage: "sim", bytes, total, run, ..Snapshot::default() });
+    };
+    tracing::info!("{name}: {:.1} s of real time", began.elapsed().as_secs_f64());
+    if stop.is_asked() {
+        let at = report::seconds(progress.get().0);
+        let error =
+            anyhow!("interrupted in {name} at {at:.3} s of simulated time; the same command begins anew");
+        return Err(Failure { error, ..Failure::cut("") });
+    }
+    outcome.map_err(|error| match error {
+        RunError::Refused(_) => Failure::usage(error),
+        other => other.into(),
     })
 }

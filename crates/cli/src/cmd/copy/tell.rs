@@ -7,7 +7,7 @@ use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
 use tidecast_mover::session::{Done, PairDone, moved};
 use tidecast_mover::{Error, Kind};
-use tidecast_text::escaped;
+use tidecast_text::{escaped, grouped};
 
 use crate::failure::{Code, Failure};
 use crate::report::{Parallel, Reporter, SYNCING, Snapshot, object, round};
@@ -57,13 +57,6 @@ fn stats(outcome: &Outcome) -> Vec<String> {
         format!("Total file size: {} bytes", grouped(walked.bytes)),
         format!("Total transferred file size: {} bytes", grouped(written.bytes)),
     ]
-}
-
-/// A number with a comma before each three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let comma = |at: usize| if at > 0 && (digits.len() - at).is_multiple_of(3) { "," } else { "" };
-    digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
 }
 
 /// The exit code that an error deserves.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tidecast_sim::outcome::Outcome as Run;
+use tidecast_sim::plan::Plan;
 use tidecast_sim::report::{Crossing, Summary, busiest, seconds};
+use tidecast_text::grouped;
 
-use super::plan::{Plan, grouped};
 use crate::report::object;
 use crate::units::Span;
 

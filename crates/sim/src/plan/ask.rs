@@ -1,0 +1,68 @@
+//! What is asked of the simulator, and why it may refuse.
+
+use crate::fault::Spec;
+
+/// What a user asks for. What is None is chosen.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// A short form, or a file.
+    pub topology: String,
+    /// The same shape with so many nodes.
+    pub nodes: Option<u32>,
+    /// Rate of each node's network card, bits per second.
+    pub rate: Option<u64>,
+    /// Rate of the origin's, bits per second.
+    pub origin_rate: Option<u64>,
+    /// How much is broadcast, in bytes.
+    pub size: u64,
+    /// Names of ways.
+    pub algorithms: Vec<String>,
+    /// What goes wrong.
+    pub faults: Vec<Spec>,
+    /// Another seed, another run.
+    pub seed: u64,
+    /// Bytes in a piece.
+    pub piece_size: Option<u64>,
+    /// Bytes in a segment of the ways that have them.
+    pub segment: Option<u64>,
+    /// What a node can verify and write, bits per second.
+    pub write_rate: Option<u64>,
+    /// A network of rates and delays alone.
+    pub exact: bool,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            topology: String::new(),
+            nodes: None,
+            rate: None,
+            origin_rate: None,
+            size: 0,
+            algorithms: vec!["plan".to_owned()],
+            faults: Vec::new(),
+            seed: 1,
+            piece_size: None,
+            segment: None,
+            write_rate: None,
+            exact: false,
+        }
+    }
+}
+
+/// Why nothing is simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// What is asked for cannot be, or would not end.
+    #[error("{0}")]
+    Refused(String),
+    /// The file of the topology cannot be read.
+    #[error("cannot read the topology {path}: {source}")]
+    Unreadable {
+        /// Its path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

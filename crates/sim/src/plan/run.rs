@@ -1,0 +1,70 @@
+//! One run of one way.
+
+use super::ask::PlanError;
+use super::{How, Plan};
+use crate::check::{Violation, Watch};
+use crate::job::Job;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::world::World;
+use crate::{rivals, storm};
+
+/// With more nodes than this, the checks that look at every step of every engine would take most of the time.
+const CHECKED: usize = 256;
+
+/// Why a run gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// What was asked for cannot be simulated.
+    #[error("{0}")]
+    Refused(String),
+    /// A bug.
+    #[error("a rule was broken, which is a bug of this program: {0}")]
+    Broken(Box<Violation>),
+}
+
+impl From<PlanError> for RunError {
+    fn from(error: PlanError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl Plan {
+    /// Runs the way of that number, on this thread, until it is over or `progress` is told to stop.
+    ///
+    /// # Errors
+    /// It cannot be simulated; a rule was broken.
+    pub fn run(&self, way: usize, progress: &Progress) -> Result<Outcome, RunError> {
+        let Some((name, how)) = self.ways.get(way) else {
+            return Err(RunError::Refused("there is no such way".into()));
+        };
+        let mut outcome = self.simulate(how, progress)?;
+        outcome.algorithm.clone_from(name);
+        Ok(outcome)
+    }
+
+    fn simulate(&self, how: &How, progress: &Progress) -> Result<Outcome, RunError> {
+        match *how {
+            How::Engine { policy, speech, plan: knows } => {
+                let run = |size: u64| run_job(&self.job(policy, speech, knows, size)?, progress);
+                match self.beginning(speech) {
+                    Some(begun) => Ok(rivals::extend(&run(begun / 2)?, run(begun)?, self.size)),
+                    None => run(self.size),
+                }
+            }
+            How::Mount { plan: knows } => run_job(&self.mount(knows)?, progress),
+            How::Rival { rival, shuffled } => {
+                let ran = rivals::run(rival, shuffled, &self.broadcast(), progress);
+                ran.map_err(|e| RunError::Refused(e.to_string()))
+            }
+            How::Server(server) => Ok(storm::run(&self.storm(server), progress)),
+        }
+    }
+}
+
+fn run_job(job: &Job, progress: &Progress) -> Result<Outcome, RunError> {
+    let watch = if job.topology.nodes.len() > CHECKED { Watch::Light } else { Watch::Full };
+    let mut world = World::watched(job, watch).map_err(|e| RunError::Refused(e.to_string()))?;
+    world.run(progress).map_err(|what| RunError::Broken(Box::new(what)))
+}
