@@ -2,7 +2,6 @@
 
 mod cli;
 mod cmd;
-mod confine;
 mod failure;
 mod fields;
 mod help;

@@ -41,27 +41,36 @@ const WRITTEN: &[&str] = &["/dev/null", "/sys/fs/cgroup"];
 
 /// What a process may still reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Confinement {
+pub struct Confinement {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
     runs: Vec<PathBuf>,
 }
 
+impl Default for Confinement {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Confinement {
     /// The system's files, for reading.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect();
         Self { reads: paths(SYSTEM), writes: paths(WRITTEN), runs: Vec::new() }
     }
 
     /// A directory, and all below it, for reading.
-    pub(crate) fn reads(mut self, dir: &Path) -> Self {
+    #[must_use]
+    pub fn reads(mut self, dir: &Path) -> Self {
         self.reads.push(dir.to_owned());
         self
     }
 
     /// A file that may be replaced meanwhile: its directory, for reading, and the one that it is a link to.
-    pub(crate) fn reads_file(mut self, file: &Path) -> Self {
+    #[must_use]
+    pub fn reads_file(mut self, file: &Path) -> Self {
         let real = file.canonicalize().ok();
         for file in [Some(file), real.as_deref()].into_iter().flatten() {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -71,13 +80,15 @@ impl Confinement {
     }
 
     /// A directory, and all below it, for everything but running programs.
-    pub(crate) fn writes(mut self, dir: &Path) -> Self {
+    #[must_use]
+    pub fn writes(mut self, dir: &Path) -> Self {
         self.writes.push(dir.to_owned());
         self
     }
 
     /// This program itself, to be started again.
-    pub(crate) fn runs_itself(mut self) -> Self {
+    #[must_use]
+    pub fn runs_itself(mut self) -> Self {
         let program = std::env::current_exe().ok();
         self.reads.extend(program.clone());
         self.runs.extend(program);
@@ -88,7 +99,8 @@ impl Confinement {
 
     /// Programs of the system, which read what they like, and write in the directory for temporary files: HTCondor's prove
     /// there whose they are (its method FS).
-    pub(crate) fn runs_programs(mut self) -> Self {
+    #[must_use]
+    pub fn runs_programs(mut self) -> Self {
         self.reads.push("/".into());
         self.writes.push(std::env::temp_dir());
         self.runs.push("/".into());
@@ -97,7 +109,8 @@ impl Confinement {
 
     /// Confines the calling thread, and those that it starts. What came of it, for people: paths that do not exist are left out,
     /// and what the kernel does not know is not enforced.
-    pub(crate) fn apply(self) -> String {
+    #[must_use]
+    pub fn apply(self) -> String {
         if threads() != Some(1) {
             return "not confined: other threads run already".into();
         }

@@ -13,11 +13,11 @@ use tidecast_mover::spec::Accept;
 use tidecast_text::escaped;
 
 use super::Context;
-use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
 use crate::stop::{Stop, block_on, hangups};
+use tidecast_confine::Confinement;
 
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///

@@ -15,12 +15,12 @@ use tidecast_mover::server::User;
 
 use self::serve::Directory;
 use super::Context;
-use crate::confine::Confinement;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::{Listen, Text};
 use crate::stop::{Stop, block_on, hangups};
 use crate::units::{Size, Span};
+use tidecast_confine::Confinement;
 
 const AFTER: &str = "\
 Examples:
