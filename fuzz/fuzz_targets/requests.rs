@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     runtime.block_on(async {
         let mut from = bytes;
         while let Ok(Some((_, payload))) = frame::read::<message::Head>(&mut from).await {
-            assert!(payload.len() <= frame::MAX_PAYLOAD);
+            assert!(payload.len() <= frame::BOUNDS.payload);
         }
     });
 });
