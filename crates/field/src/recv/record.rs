@@ -93,9 +93,9 @@ fn before(dir: &Path) -> io::Result<Option<(Vec<u64>, Vec<u64>)>> {
 
 /// Records until the receiver ends or the disk fails: steps are copied here, and written by a thread of its own.
 pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
-    let (held, (copied, waiting), (used, emptied)) = (AtomicUsize::new(0), unbounded(), unbounded());
+    let (held, (copied, waiting), (used, emptied)) = (&AtomicUsize::new(0), unbounded(), unbounded());
     std::thread::scope(|threads| {
-        threads.spawn(|| write(hub, dir, &waiting, (&held, used)));
+        threads.spawn(move || write(hub, dir, waiting, (held, used)));
         while let Some(take) = next(hub, takes) {
             let waits = held.load(Relaxed);
             let room = waits == 0 || waits + take.bytes() <= WAITING;
@@ -105,6 +105,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
                 continue;
             }
             held.fetch_add(buffer.len(), Relaxed);
+            // The writer has said why it ended.
             if copied.send((take, buffer)).is_err() {
                 break;
             }
@@ -117,7 +118,7 @@ pub(super) fn work(hub: &Hub, dir: &Path, takes: &Receiver<Take>) {
 fn write(
     hub: &Hub,
     dir: &Path,
-    waiting: &Receiver<(Take, Vec<u8>)>,
+    waiting: Receiver<(Take, Vec<u8>)>,
     (held, used): (&AtomicUsize, Sender<Vec<u8>>),
 ) {
     let mut recording: Option<Recording> = None;
