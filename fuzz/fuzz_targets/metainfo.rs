@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidecast_metainfo::Manifest;
+use tidecast_metainfo::{Manifest, Warning};
 
 fn check_paths(m: &Manifest) {
     let dirs = m.dirs().map(|d| (d.path(), d.mode(), d.mtime(), d.xattrs().count()));
@@ -22,24 +22,38 @@ fn check_paths(m: &Manifest) {
 }
 
 fn check_files(m: &Manifest) {
+    let mut out = 0;
     for f in m.files() {
         assert_eq!(f.is_symlink(), f.symlink().is_some());
         assert!(f.holes().iter().all(|h| h.start < h.end && h.end <= f.len()));
         assert!(f.hard_link().is_none_or(|t| t < f.index()));
         assert!(f.same_as() <= f.index());
-        if let Some(text) = f.symlink() {
-            let mut depth = f.path().inner().len() as i32 - 1;
-            for part in text.split(|b| *b == b'/') {
-                match part {
-                    b"" | b"." => {}
-                    b".." => depth -= 1,
-                    _ => depth += 1,
-                }
-                assert!(depth >= 0, "a link out of the tree");
-            }
-            assert!(!text.starts_with(b"/"));
-        }
+        let depth = f.path().inner().len() as i32 - 1;
+        out += u32::from(f.symlink().is_some_and(|text| leads_out(&text, depth)));
     }
+    assert!(out <= told_to_lead_out(m), "a link leads out of the tree, and no warning says so");
+}
+
+/// Whether the text of a link leads out of the tree, `depth` directories below its root.
+fn leads_out(text: &[u8], mut depth: i32) -> bool {
+    text.starts_with(b"/")
+        || text.split(|b| *b == b'/').any(|part| {
+            depth += match part {
+                b"" | b"." => 0,
+                b".." => -1,
+                _ => 1,
+            };
+            depth < 0
+        })
+}
+
+/// How many links lead out of the tree by what the manifest warns of.
+fn told_to_lead_out(m: &Manifest) -> u32 {
+    let links = |w| match w {
+        Warning::OutsideLinks { links, .. } | Warning::LinksToPrefix { links, .. } => links,
+        _ => 0,
+    };
+    m.warnings().into_iter().map(links).sum()
 }
 
 fn check_pieces(m: &Manifest) {
