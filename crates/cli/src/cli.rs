@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use tidecast_text::Rate;
 
 use crate::cmd;
 use crate::settings::Listen;
-use crate::units::Rate;
 
 /// Put the same bytes on every node of a cluster, at the speed of the network card.
 ///

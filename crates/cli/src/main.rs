@@ -13,7 +13,6 @@ mod repeat;
 mod report;
 mod settings;
 mod stop;
-mod units;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

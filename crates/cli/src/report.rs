@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use tidecast::event::{Phase, Progress, Resumed, Stage, Warning};
 
 use tidecast_node::{Said, Tell};
+use tidecast_text::Span;
 
 pub(crate) use self::line::{Parallel, SYNCING, Snapshot};
 use self::line::{Rates, draw, line, snapshot, snapshot_json};
@@ -29,7 +30,6 @@ use crate::failure::{Code, Failure, Outcome};
 pub(crate) use crate::fields::{fields_of, object, round};
 use crate::live::Live;
 use crate::names;
-use crate::units::Span;
 
 /// Time between two plain lines of progress.
 const LINES: Duration = Duration::from_secs(2);

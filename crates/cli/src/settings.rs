@@ -12,8 +12,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-
-use crate::units::{Rate, Size, Span};
+use tidecast_text::{Rate, Size, Span};
 
 /// What can be set in the environment and the configuration file. A flag of the same name overrules.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]

@@ -5,13 +5,12 @@ use serde_json::json;
 use std::time::Duration;
 use tidecast_daemon::api::types::{Came, Checked, Limit, Limits, Ruled, Status};
 use tidecast_daemon::client::Client;
-use tidecast_text::escaped;
+use tidecast_text::{Size, Span, count, escaped};
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::stop::{block_on, or_cut};
-use crate::units::{Size, Span, count};
 
 /// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
 ///

@@ -12,13 +12,13 @@ use tidecast_group::launch::Launch;
 use tidecast_group::{Algorithm, Event, Options, Report, State, topology_rules};
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
+use tidecast_text::{Rate, count};
 
 use super::{Context, RECORDS, dest};
 use crate::failure::{Code, Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, Snapshot, in_full, object, outlive_reader};
 use crate::stop::{Stop, block_on};
-use crate::units::{Rate, count};
 
 /// A manifest up to this goes to every host over the control channel (bytes).
 const MANIFEST_LIMIT: usize = 1 << 20;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use tidecast_identity::{CERT_LIFETIME, CertInfo, Identity, NodeId, NodeKey, SiteCa, describe};
+use tidecast_text::{Span, count};
 
 use super::{Context, now};
 use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::output::{FOR_OWNER, Output};
 use crate::report::{Reporter, object};
-use crate::units::{Span, count};
 
 /// Keep a small site's certificate authority: it says for whom each node acts
 ///

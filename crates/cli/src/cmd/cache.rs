@@ -14,12 +14,12 @@ use serde_json::json;
 use tidecast_daemon::api::types::{CacheInfo, Came, Event, Extend, Holder, Offered, Replicate};
 use tidecast_daemon::client::{Client, ClientError};
 use tidecast_daemon::name::CacheName;
+use tidecast_text::{Size, Span};
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::stop::{block_on, or_cut};
-use crate::units::{Size, Span};
 
 /// Keep data where the jobs are: make, get and manage caches
 ///

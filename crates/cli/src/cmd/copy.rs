@@ -18,6 +18,7 @@ use tidecast_mover::filter::Rule;
 use tidecast_mover::part::BLOCK;
 use tidecast_mover::session::{Copy, How, Launcher, Memory, Reach, Reading};
 use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
+use tidecast_text::{Rate, Size, Span};
 
 use self::filter::Filter;
 use self::flags::Flags;
@@ -25,7 +26,6 @@ use self::rsync::Rsync;
 use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
-use crate::units::{Rate, Size, Span};
 
 /// Copy files and directories from host to host at line rate
 ///

@@ -19,8 +19,8 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
 use crate::settings::{Listen, Text};
 use crate::stop::{Stop, block_on, hangups};
-use crate::units::{Size, Span};
 use tidecast_confine::Confinement;
+use tidecast_text::{Size, Span};
 
 const AFTER: &str = "\
 Examples:

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use tidecast::{Format, TreeOptions};
 use tidecast_metainfo::Version;
+use tidecast_text::Size;
 
 use super::Context;
 use crate::failure::Failure;
 use crate::report::Reporter;
-use crate::units::Size;
 
 /// How a tree is described.
 #[derive(clap::Args, Debug, Clone)]

@@ -1,8 +1,7 @@
 //! What became of what stood at the destination: one rule and the same words for `bcast` and `get`.
 
 use tidecast_group::Found;
-
-use crate::units::count;
+use tidecast_text::count;
 
 /// What `--help` of bcast and get says of a destination that is there already: one rule, in the same words.
 macro_rules! standing {

@@ -9,6 +9,7 @@ use tidecast::event::Totals;
 use tidecast::event::get::{Done, LinkRateFrom};
 use tidecast::{Durability, GetOptions};
 use tidecast_group::{Found, RateSource};
+use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::open_notice;
 use super::{Context, dest, drive, show, source};
@@ -16,7 +17,6 @@ use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::{Reporter, fields_of, object};
-use crate::units::{Size, Span, bytes_per_second, count};
 
 /// Peers named one by one in the summary.
 const NAMED: usize = 8;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use serde_json::json;
+use tidecast_text::count;
 
 use crate::cli::Cli;
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
-use crate::units::count;
 
 /// Write the manual pages into a directory
 #[derive(clap::Args, Debug)]

@@ -19,7 +19,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_metainfo::{Manifest, Warning};
 use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
-use tidecast_text::escaped;
+use tidecast_text::{Span, escaped};
 
 use super::source::Given;
 use super::{Context, processes};
@@ -28,7 +28,6 @@ use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on};
-use crate::units::Span;
 use home::Home;
 
 /// Where a process of ours finds out that it is to be the server or the keeper of its command line.

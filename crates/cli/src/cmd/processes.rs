@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tidecast_daemon::api::types::{Status, Underway};
 use tidecast_daemon::client::Client;
+use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::{Context, daemon, show};
 use crate::report::Reporter;
 use crate::stop::block_on;
-use crate::units::{Size, Span, bytes_per_second, count};
 
 /// Peers shown of one process.
 const PEERS: usize = 8;

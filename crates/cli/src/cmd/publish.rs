@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow};
 use tidecast::event::publish::Done;
 use tidecast::{Manifest, PublishOptions};
 use tidecast_identity::ssl_torrent::{SslPeer, SslRoot};
+use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::{Describe, open_notice};
 use super::{Context, drive, show};
@@ -16,7 +17,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, FOR_OWNER, Output};
 use crate::report::{Reporter, fields_of};
 use crate::stop::{Stop, block_on};
-use crate::units::{Size, Span, bytes_per_second, count};
 
 /// Write a manifest of a file or directory
 ///

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use tidecast::event::Totals;
 use tidecast::event::seed::ManyDone;
 use tidecast::{Reached, SeedOptions, data_below};
+use tidecast_text::{Size, count};
 
 use super::describe::open_notice;
 use super::swarm::TicketArgs;
@@ -13,7 +14,6 @@ use super::{Context, drive, read_manifest, show};
 use crate::cli::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
-use crate::units::{Size, count};
 
 /// Serve what was published
 ///

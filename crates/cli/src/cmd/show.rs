@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 use tidecast::Source;
 use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
 use tidecast_metainfo::{FileRef, Manifest, Version};
-use tidecast_text::escaped_bytes;
+use tidecast_text::{Size, Span, count, escaped_bytes};
 
 use super::{Context, now, source};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of, object};
-use crate::units::{Size, Span, count};
 
 /// Show what a manifest describes, or what a ticket is good for
 ///

@@ -16,6 +16,7 @@ use tidecast_sim::progress::Progress;
 use tidecast_sim::rivals::Algorithm;
 use tidecast_sim::storm::Server;
 use tidecast_sim::{plot, report};
+use tidecast_text::{Rate, Size, Span};
 
 use self::soak::Seeds;
 use super::Context;
@@ -23,7 +24,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
 use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, block_on};
-use crate::units::{Rate, Size, Span};
 
 /// Simulate a broadcast to a cluster, beside other ways
 ///

@@ -2,11 +2,11 @@
 
 use anyhow::anyhow;
 use tidecast::{Network, Policy, SslFiles, SwarmOptions, TicketOptions};
+use tidecast_text::{Rate, Span};
 
 use super::Context;
 use crate::cli::SwarmArgs;
 use crate::failure::Failure;
-use crate::units::{Rate, Span};
 
 impl SwarmArgs {
     /// Flags over settings.

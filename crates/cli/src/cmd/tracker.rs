@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::json;
 use tidecast_discovery::server::{Options, Tracker};
+use tidecast_text::count;
 
 use super::Context;
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
 use crate::settings::Listen;
 use crate::stop::{Stop, block_on, hangups};
-use crate::units::count;
 
 /// The port that trackers are expected at.
 const PORT: u16 = 6969;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidecast::event::verify::Done;
 use tidecast::{Reached, VerifyOptions};
+use tidecast_text::{Size, Span, count};
 
 use super::{Context, drive};
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
-use crate::units::{Size, Span, count};
 
 /// Compare a file or directory with its manifest
 ///

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tidecast::event::Progress;
+use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use crate::fields::object;
 use crate::names;
-use crate::units::{Size, Span, bytes_per_second, count};
 
 /// How far back the rates look.
 const WINDOW: Duration = Duration::from_secs(4);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidecast_group::{Action, Found, HostReport, Outcome, Report, Waiting};
+use tidecast_text::{Rate, Size, Span, bytes_per_second, count};
 
 use crate::cmd::dest;
 use crate::cmd::show::plain;
-use crate::units::{Rate, Size, Span, bytes_per_second, count};
 
 /// Slowest hosts that are named.
 const SLOWEST: usize = 4;

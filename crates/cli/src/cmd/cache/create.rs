@@ -9,11 +9,11 @@ use serde_json::json;
 use tidecast_daemon::api::types::{CacheInfo, Create, Method};
 use tidecast_daemon::client::create::{Error, Prepared};
 use tidecast_publish::Progress;
+use tidecast_text::{Size, Span, count};
 
 use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
-use crate::units::{Size, Span, count};
 
 /// Make a cache of files, kept by this host's daemon from now on
 ///

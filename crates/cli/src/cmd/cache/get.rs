@@ -10,12 +10,12 @@ use tidecast_daemon::client::fetch::{Fetch, FetchError, Ready, Waiting};
 use tidecast_daemon::client::hand_out::{self, hand_out};
 use tidecast_daemon::materialize::{self, Made};
 use tidecast_daemon::name::CacheName;
+use tidecast_text::{Size, Span, count};
 
 use super::{Ask, failed};
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, or_cut};
-use crate::units::{Size, Span, count};
 
 /// Why nothing has come is told after so long.
 const UNTOLD: Duration = Duration::from_secs(3);

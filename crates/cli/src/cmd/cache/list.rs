@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Map, json};
 use tidecast_daemon::api::types::{CacheInfo, CacheUse, Came};
 use tidecast_daemon::name::CacheName;
+use tidecast_text::{Size, Span, count};
 
 use super::{Ask, escape};
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
-use crate::units::{Size, Span, count};
 
 /// List the caches of this host that you may read
 #[derive(clap::Args, Debug)]

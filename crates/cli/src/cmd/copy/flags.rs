@@ -11,8 +11,7 @@ use tidecast_mover::Chmod;
 use tidecast_mover::flags::Keep;
 use tidecast_mover::session::KeepPaths;
 use tidecast_mover::spec::{Follow, InPlace, ReceiveSpec, SendSpec};
-
-use crate::units::{Rate, Size};
+use tidecast_text::{Rate, Size};
 
 /// What the flags ask for.
 #[derive(Clone, Debug, Default)]

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use tidecast_mover::entry::{Entry, Kind};
 use tidecast_mover::session::{Consumer, Copy, Said};
 use tidecast_mover::sink::Arrived;
+use tidecast_text::Size;
 
 use super::run::follow;
 use super::tell;
 use crate::cmd::Context;
 use crate::failure::Failure;
 use crate::report::{Reporter, object};
-use crate::units::Size;
 
 /// How much memory may be taken: `auto` or a size.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tidecast_mover::session::{Copy, Copying, Done, Event, Step};
+use tidecast_text::bytes_per_second;
 
 use super::tell::{self, Shown, failure};
 use crate::cmd::Context;
@@ -9,7 +10,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on};
-use crate::units::bytes_per_second;
 
 /// Copies, and tells of it.
 pub(super) fn run(copy: Copy, shown: Shown, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {

@@ -7,11 +7,10 @@ use tidecast_mover::back::{Limit, Outcome, Progress};
 use tidecast_mover::job::Problem;
 use tidecast_mover::session::{Done, PairDone, moved};
 use tidecast_mover::{Error, Kind};
-use tidecast_text::{escaped, grouped};
+use tidecast_text::{Size, Span, bytes_per_second, count, escaped, grouped};
 
 use crate::failure::{Code, Failure};
 use crate::report::{Parallel, Reporter, SYNCING, Snapshot, object, round};
-use crate::units::{Size, Span, bytes_per_second, count};
 
 /// The state of a copy under way. Its end is known only when all is walked.
 pub(super) fn snapshot(progress: &Progress) -> Snapshot {

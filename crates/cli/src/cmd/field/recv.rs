@@ -16,8 +16,8 @@ use crate::cmd::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
 use crate::settings::Listen;
-use crate::units::{Rate, count};
 use tidecast_mover::Cpus;
+use tidecast_text::{Rate, count};
 
 /// Take a field's streams into shared memory, where programs of this host see it
 ///

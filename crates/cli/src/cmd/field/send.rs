@@ -14,8 +14,8 @@ use super::place::{Steps, places, until_stopped};
 use crate::cmd::Context;
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object, round};
-use crate::units::{Rate, Size, count};
 use tidecast_mover::Cpus;
+use tidecast_text::{Rate, Size, count};
 
 /// Send the steps of a field to one receiver or several, at a set rate
 ///

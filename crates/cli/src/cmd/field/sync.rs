@@ -2,13 +2,13 @@
 
 use serde_json::json;
 use tidecast_field::send::Controller;
+use tidecast_text::{Span, count};
 
 use super::key::Key;
 use super::place::{Steps, places, until_stopped};
 use crate::cmd::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
-use crate::units::{Span, count};
 
 /// Tell senders to go to the next step, finished or not, by the clock
 ///

@@ -16,6 +16,7 @@ use tidecast_mount::{Answer, Arrivals, Ask, Before, Fallback, Held, Keep, Option
 use tidecast_net::{Demand, Notice, Progress};
 use tidecast_node::{Choices, Origin, Part, Rates, Running, Source, Teller, about_peer, progress, right};
 use tidecast_store::{DownloadOptions, Durability, Opened, Store};
+use tidecast_text::Size;
 use tokio::sync::{mpsc, watch};
 
 use super::super::Context;
@@ -25,7 +26,6 @@ use super::{Home, TreeArgs, ahead};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object, round};
 use crate::stop::{Stop, block_on, hangups};
-use crate::units::Size;
 use tidecast_secret as secret;
 
 /// A read waits for its data at most so long, unless the user says otherwise.

@@ -1,9 +1,9 @@
 //! A mount's status for people.
 
 use serde_json::{Map, Value};
+use tidecast_text::{Size, Span, count};
 
 use crate::report::Reporter;
-use crate::units::{Size, Span, count};
 
 /// Files shown of those over which time was lost.
 const SLOWEST: usize = 5;

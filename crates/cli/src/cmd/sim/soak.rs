@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value, json};
 use tidecast_sim::soak::{self, Summary};
+use tidecast_text::{Span, count};
 
 use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, block_on};
-use crate::units::{Span, count};
 
 /// Which seeds to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

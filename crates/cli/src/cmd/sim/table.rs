@@ -6,10 +6,9 @@ use serde_json::{Map, Value, json};
 use tidecast_sim::outcome::Outcome as Run;
 use tidecast_sim::plan::Plan;
 use tidecast_sim::report::{Crossing, Summary, busiest, seconds};
-use tidecast_text::grouped;
+use tidecast_text::{Span, grouped};
 
 use crate::report::object;
-use crate::units::Span;
 
 /// Wires named below the table, for each algorithm.
 const BUSIEST: usize = 3;
