@@ -80,7 +80,7 @@ impl Engine {
     /// asked for, is awaited again.
     fn await_rest(&mut self) {
         let count = self.pieces.count();
-        self.turns.follow_plan(true);
+        self.turns.follow_plan(true, !self.on_demand());
         if self.on_demand() {
             return self.await_untouched();
         }
@@ -223,7 +223,7 @@ impl Engine {
             if let Some(course) = self.plan.course_mut() {
                 course.drift();
             }
-            self.turns.follow_plan(false);
+            self.turns.follow_plan(false, false);
         }
     }
 

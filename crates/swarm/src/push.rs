@@ -164,7 +164,7 @@ impl Engine {
         course.wishes_mut().stir();
         let fed = course.feeds(id);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.queue.feed(fed);
+            self.turns.feed(id, &mut peer.queue, fed);
         }
         self.feed(id);
     }

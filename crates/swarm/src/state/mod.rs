@@ -10,7 +10,7 @@
 //! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `claims`, `window`, `meter`, `patience` |
 //! | who is to be asked; what is on its way to us | `rounds`, `intake` |
 //! | when to look again | `upkeep` |
-//! | requests of peers, and whose turn it is | `upload`, `lanes` |
+//! | requests of peers, and whose turn it is | `upload`, `asking`, `lanes` |
 //! | what is to be told | `announcer` |
 //! | addresses | `neighbours` |
 //! | suspicions; web seeds; the textbook's mechanisms | `blame`; `webs`; `choker`, `given` |
@@ -18,6 +18,7 @@
 //! | what the source of a plan may send; bytes moved | `budget`; `counts` |
 
 pub(crate) mod announcer;
+pub(crate) mod asking;
 pub(crate) mod availability;
 pub(crate) mod blame;
 pub(crate) mod budget;

@@ -5,7 +5,7 @@
 //! its connection; a queue is bounded, and so is what a cancellation can make of it.
 //!
 //! A turn is a piece or so (`turn`), and no more peers have one at a time than the uplink needs (`lanes`): pieces
-//! are whole with somebody, and passed on, as soon as may be.
+//! are whole with somebody, and passed on, as soon as may be. In a plan our children come first (`asking`).
 //!
 //! Who has everything gives first what it has given nobody: who asks for what another was given waits,
 //! since it may well come from there, as long as there is something new to give; but every 16th block
@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
 use crate::planted::{Bug, planted};
+use crate::state::asking::{Asking, Kind};
 use crate::state::lanes::Lanes;
 use crate::state::meter::Meter;
 
@@ -73,6 +74,8 @@ pub(crate) struct Queue {
     in_ring: bool,
     /// It takes up one of the lanes.
     in_lane: bool,
+    /// What it counts as while something is in flight.
+    kind: Option<Kind>,
     /// Our child in the plan: served whoever else is.
     fed: bool,
     /// It waits for what others were given.
@@ -99,11 +102,6 @@ impl Queue {
     /// Whether it is our child in the plan.
     pub(crate) fn is_fed(&self) -> bool {
         self.fed
-    }
-
-    /// It is our child in the plan, or no longer.
-    pub(crate) fn feed(&mut self, fed: bool) {
-        self.fed = fed;
     }
 
     /// Bytes asked for and not yet handed to the connection.
@@ -242,6 +240,8 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Turns {
     ring: VecDeque<PeerId>,
+    /// Those who are not our children in a plan.
+    asking: Asking,
     /// Those who wait for what others were given; some may be in the ring again.
     held: VecDeque<PeerId>,
     /// The first of the ring waits for a lane: until one is free, nobody is served but who comes before it.
@@ -280,6 +280,7 @@ impl Turns {
         let (ring, held) = (VecDeque::new(), VecDeque::new());
         Turns {
             ring,
+            asking: Asking::default(),
             held,
             stuck: false,
             new: 0,
@@ -312,9 +313,23 @@ impl Turns {
         self.in_flight >= self.most
     }
 
-    /// There is a plan, or no longer.
-    pub(crate) fn follow_plan(&mut self, planned: bool) {
+    /// There is a plan, or no longer; whether it has our children come first.
+    pub(crate) fn follow_plan(&mut self, planned: bool, children_first: bool) {
         self.planned = planned;
+        self.ring.extend(self.asking.follow(planned && children_first));
+    }
+
+    /// The peer is our child in the plan, or no longer.
+    pub(crate) fn feed(&mut self, id: PeerId, queue: &mut Queue, fed: bool) {
+        queue.fed = fed;
+        if fed && self.asking.remove(id) {
+            self.ring.push_back(id);
+        }
+    }
+
+    /// The ring in which a peer has its turns.
+    fn ring_of(&mut self, queue: &Queue) -> &mut VecDeque<PeerId> {
+        self.asking.ring(queue.fed).unwrap_or(&mut self.ring)
     }
 
     /// When to serve again, if nothing is sent before.
@@ -340,9 +355,9 @@ impl Turns {
         (queue.in_ring, queue.held) = (true, false);
         if first {
             self.stuck = false;
-            self.ring.push_front(id);
+            self.ring_of(queue).push_front(id);
         } else {
-            self.ring.push_back(id);
+            self.ring_of(queue).push_back(id);
         }
     }
 
@@ -354,7 +369,7 @@ impl Turns {
             return None;
         }
         let turn = self.new >= NEW && !self.held.is_empty() && !self.lanes.full();
-        if !turn && let Some(id) = self.ring.pop_front() {
+        if !turn && let Some(id) = self.ring.pop_front().or_else(|| self.asking.next()) {
             return Some((id, false));
         }
         if turn || (!self.held.is_empty() && !self.lanes.half_full()) {
@@ -402,11 +417,14 @@ impl Turns {
             self.stuck = true;
             return Step::Full;
         }
+        if queue.in_flight == 0 && !queue.fed && self.asking.hold(id) {
+            return Step::Wait;
+        }
         if queue.deficit < len {
             queue.deficit += self.turn;
         }
         if queue.deficit < len {
-            self.ring.push_back(id);
+            self.ring_of(queue).push_back(id);
             return Step::Wait;
         }
         queue.deficit -= len;
@@ -418,6 +436,9 @@ impl Turns {
         }
         if queue.in_flight == 0 {
             queue.meter.resume(now);
+            let kind = if queue.fed { Kind::Child } else { Kind::Asker };
+            queue.kind = Some(kind);
+            self.asking.begin(kind);
             queue.in_lane = !self.planned;
             if queue.in_lane {
                 self.lanes.enter();
@@ -429,9 +450,9 @@ impl Turns {
         let next = queue.peek(most, share.whole, &|piece| self.rank(piece, copies(piece)));
         match next {
             Some((_, next)) if queue.deficit >= u64::from(next.len) && !self.full() => {
-                self.ring.push_front(id);
+                self.ring_of(queue).push_front(id);
             }
-            _ => self.ring.push_back(id),
+            _ => self.ring_of(queue).push_back(id),
         }
         Step::Serve(block)
     }
@@ -446,6 +467,11 @@ impl Turns {
         if gone > 0 && queue.in_flight == 0 && std::mem::take(&mut queue.in_lane) {
             self.lanes.leave();
         }
+        if queue.in_flight == 0
+            && let Some(kind) = queue.kind.take()
+        {
+            self.asking.end(kind);
+        }
         let first = queue.meter.rate() == 0 && queue.meter.moved() >= FIRST_SAMPLE.1;
         queue.meter.add(now, len, if first { FIRST_SAMPLE.0 } else { SAMPLE });
         self.enter_ring(id, queue, queue.has_turn() && !full);
@@ -457,6 +483,10 @@ impl Turns {
         if queue.in_lane {
             self.lanes.leave();
         }
+        if let Some(kind) = queue.kind {
+            self.asking.end(kind);
+        }
+        self.asking.remove(id);
         if queue.in_ring {
             self.ring.retain(|&p| p != id);
             self.held.retain(|&p| p != id);

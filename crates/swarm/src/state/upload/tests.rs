@@ -90,9 +90,9 @@ fn a_slow_peer_keeps_nobody_waiting_where_all_is_handed_out() {
 #[test]
 fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
     let mut queues = [Queue::default()];
-    queues[0].feed(true);
     let mut turns = Turns::new(64 << 20, 1000, PIECE);
-    turns.follow_plan(true);
+    turns.feed(PeerId(0), &mut queues[0], true);
+    turns.follow_plan(true, true);
     let (mut now, mut last) = (0, 0);
     for piece in 0..3 {
         now += 100_000_000;
@@ -105,6 +105,50 @@ fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
         }
     }
     assert_eq!(u64::from(last), FED_MOST);
+}
+
+/// Peers that are served at the start, 0 being a child of ours, and then as the blocks of 0 and of the first other leave.
+#[test]
+fn while_a_child_is_fed_one_asker_is_served_at_a_time() {
+    for (planned, first) in [(true, true), (true, false), (false, false)] {
+        let mut queues = [const { Queue::default }; 4].map(|new| new());
+        let mut turns = Turns::new(64 << 20, 1000, PIECE);
+        turns.follow_plan(planned, first);
+        turns.feed(PeerId(0), &mut queues[0], true);
+        for (id, queue) in (0..).map(PeerId).zip(&mut queues) {
+            queue.push(Block { piece: id.0, begin: 0, len: 16 * K });
+            turns.enter(id, queue);
+        }
+        let ids = |served: Vec<(u32, u32)>| served.iter().map(|s| s.0).collect::<Vec<_>>();
+        let at_first = ids(serve(&mut turns, &mut queues, 0, usize::MAX));
+        if !first {
+            assert_eq!(at_first, [0, 1, 2, 3], "planned: {planned}");
+            continue;
+        }
+        assert_eq!(at_first, [0, 1]);
+        turns.sent(Time(1), PeerId(1), &mut queues[1], 16 * K);
+        assert_eq!(ids(serve(&mut turns, &mut queues, 1, usize::MAX)), [2]);
+        // The child needs nothing more: all others are served.
+        turns.sent(Time(2), PeerId(0), &mut queues[0], 16 * K);
+        assert_eq!(ids(serve(&mut turns, &mut queues, 2, usize::MAX)), [3]);
+    }
+}
+
+#[test]
+fn whoever_becomes_a_child_or_is_gone_waits_no_longer() {
+    let mut queues = [const { Queue::default }; 4].map(|new| new());
+    let mut turns = Turns::new(64 << 20, 1000, PIECE);
+    turns.follow_plan(true, true);
+    turns.feed(PeerId(0), &mut queues[0], true);
+    for (id, queue) in (0..).map(PeerId).zip(&mut queues) {
+        queue.push(Block { piece: id.0, begin: 0, len: 16 * K });
+        turns.enter(id, queue);
+    }
+    assert_eq!(serve(&mut turns, &mut queues, 0, usize::MAX).len(), 2);
+    turns.feed(PeerId(3), &mut queues[3], true);
+    assert_eq!(serve(&mut turns, &mut queues, 1, usize::MAX), [(3, 16 * K)]);
+    turns.forget(PeerId(1), &mut queues[1]);
+    assert_eq!(serve(&mut turns, &mut queues, 2, usize::MAX), [(2, 16 * K)]);
 }
 
 #[test]
