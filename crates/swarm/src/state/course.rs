@@ -438,11 +438,12 @@ impl Course {
     pub(crate) fn flow(&self, stripe: usize, heard: Option<(Time, Duration)>, now: Time) -> Flow {
         let Some(line) = self.lines.get(stripe) else { return Flow::Gone };
         let silent = |pause| patience(pause, (self.patient(SILENT.0), SILENT.1));
+        let stall = |gap| patience(gap, (self.patient(STALL.0).min(STALL.1), STALL.1));
         match heard {
             None if !line.met && now.since(self.since) < self.patient(MEET) => Flow::Live,
             None => Flow::Gone,
             Some((last, pause)) if now >= last.max(self.since).after(silent(pause)) => Flow::Silent,
-            Some(_) if now < line.last.max(self.since).after(patience(line.gap, STALL)) => Flow::Live,
+            Some(_) if now < line.last.max(self.since).after(stall(line.gap)) => Flow::Live,
             Some(_) => Flow::Dry,
         }
     }
