@@ -8,15 +8,15 @@
 //! A plan for whole trees brings each piece once. Whoever comes when all is given to a stripe is told so, and fetches
 //! from all who have it; until it has its part or that answer, a member asks nobody for anything ([`EXPECT`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
-use tidecast_swarm::plan::{Edges, Epoch, Member as Planned, Part, Plan, Planner, Role, Shape, stripes_for};
-use tidecast_swarm::{Complaint, Event, PeerId, Time};
+use tidecast_swarm::plan::{Edges, Gathering, Part, Plan, Role};
+use tidecast_swarm::{Complaint, Event, PeerId};
 use tidecast_wire::Message;
 use tidecast_wire::ext::{self, MAX_GATHER, MAX_STRIPES};
 
@@ -24,17 +24,8 @@ use super::Driver;
 use super::plan::{Complained, Member};
 use crate::security::Security;
 
-/// Trees of a plan on demand: small files are one piece each, and go down one of them. Of whole trees there are as many as
-/// suit the members.
-const STRIPES: u16 = 4;
 /// Members of one plan.
 const MAX_MEMBERS: usize = 65_536;
-/// Who joins at the same time is in the same epoch: while more come, and at most so long. Of whole trees an epoch lays all
-/// anew, and much is on its way: there are fewer.
-const SETTLE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-const SETTLE_WHOLE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
-/// Least time from one epoch of a plan for whole trees to the next.
-const PAUSE_WHOLE: Duration = Duration::from_secs(1);
 /// How long a member that fetches everything waits for its part.
 const EXPECT: Duration = Duration::from_secs(5);
 
@@ -89,17 +80,9 @@ struct Known {
 pub(crate) struct Gather {
     pub(crate) group: Group,
     /// The maker's: the plan, and who the members are by their numbers; the maker itself is number 0.
-    planner: Option<Planner>,
+    plan: Option<Gathering>,
     members: Vec<Joined>,
     by_peer: BTreeMap<PeerId, u32>,
-    /// Somebody has joined since, and more may come at once.
-    settles: Option<(Instant, Instant)>,
-    /// Members when the number of its trees was chosen.
-    laid: usize,
-    /// No new epoch before this.
-    rests: Option<Instant>,
-    /// Members that have left with everything: no loss, unless somebody whom they feed still misses them.
-    finished: BTreeSet<u32>,
     /// A member's: whose plan it joins, where that is told by key.
     leader: Option<NodeId>,
     /// It has no part for us.
@@ -123,9 +106,7 @@ impl Gather {
 
     /// When the maker has something to do.
     pub(super) fn wakeup(&self, start: Instant) -> Option<Instant> {
-        let plan = self.planner.as_ref()?.wakeup().map(|at| start + Duration::from_nanos(at.0))?;
-        let settled = self.settles.map_or(plan, |(at, _)| at.max(plan));
-        Some(self.rests.map_or(settled, |at| at.max(settled)))
+        self.plan.as_ref()?.wakeup().map(|at| start + Duration::from_nanos(at.0))
     }
 
     /// The plan of this node is to be joined.
@@ -167,10 +148,8 @@ impl Driver {
         if let Some(member) = self.gather.members.get_mut(number as usize) {
             member.peer = None;
         }
-        if finished && self.gather.group == Group::Whole {
-            self.gather.finished.insert(number);
-        } else if let Some(planner) = &mut self.gather.planner {
-            planner.gone(now, number);
+        if let Some(plan) = &mut self.gather.plan {
+            plan.left(now, number, finished);
         }
     }
 
@@ -228,23 +207,23 @@ impl Driver {
             Some(_) => m.node == joined.node,
             None => m.peer_id == joined.peer_id,
         };
-        let now = self.now();
+        let (now, whole) = (self.now(), self.gather.group == Group::Whole);
         let gather = &mut self.gather;
-        if gather.planner.is_none() {
-            gather.planner = Planner::new(now, Epoch::flat(1, STRIPES, rand::random()), Shape::Striped).ok();
+        if gather.plan.is_none() {
+            gather.plan = Gathering::new(now, whole, rand::random());
             let own = Joined { node: None, peer_id: [0; 20], listens: None, peer: None };
             gather.members = vec![own];
         }
-        let Some(planner) = &mut gather.planner else { return };
+        let Some(plan) = &mut gather.plan else { return };
         let known = gather.members.iter().skip(1).position(same).map(|at| at + 1);
         let number = match known {
             Some(number) => {
-                planner.back(number as u32);
+                plan.back(now, number as u32);
                 number as u32
             }
             None if gather.members.len() < MAX_MEMBERS => {
                 let part = if joined.listens.is_some() { Part::Relay } else { Part::Caller };
-                let Ok(number) = planner.joined(Planned { place: 0, part }) else { return };
+                let Some(number) = plan.joined(now, part) else { return };
                 gather.members.push(joined.clone());
                 number
             }
@@ -254,12 +233,6 @@ impl Driver {
             *member = joined;
         }
         gather.by_peer.insert(peer, number);
-        gather.finished.remove(&number);
-        // The first few begin at once.
-        let later = gather.group == Group::Whole && gather.rests.is_some();
-        let (soon, most) = if later { SETTLE_WHOLE } else { SETTLE };
-        let (soon, most) = (Instant::now() + soon, Instant::now() + most);
-        gather.settles = Some(gather.settles.map_or((soon, most), |(_, most)| (soon.min(most), most)));
         // Who is back in the part that it had needs to hear it all the same.
         if known.is_some() {
             self.hand_out(number);
@@ -268,20 +241,9 @@ impl Driver {
 
     /// Somebody complains about a member.
     fn heard(&mut self, from: u32, about: u32, why: Complaint) {
-        // Members of a whole tree connect while it is sent: a stripe whose parent was met late is not a slow parent, and
-        // each epoch lays all trees anew.
-        if why == Complaint::Slow && self.gather.group == Group::Whole {
-            return;
-        }
         let now = self.now();
-        let finished = self.gather.finished.remove(&about);
-        if let Some(planner) = &mut self.gather.planner
-            && (about as usize) < planner.epoch().members.len()
-        {
-            if finished {
-                planner.gone(now, about);
-            }
-            planner.complain(now, from, about, why);
+        if let Some(plan) = &mut self.gather.plan {
+            plan.complain(now, from, about, why);
         }
     }
 
@@ -304,22 +266,20 @@ impl Driver {
 
     /// Hands out a new epoch, when there is one.
     pub(super) fn gather_more(&mut self) {
-        let early = |at: Instant| Instant::now() < at;
-        if self.gather.settles.is_some_and(|(at, _)| early(at)) || self.gather.rests.is_some_and(early) {
+        let (now, whole) = (self.now(), self.gather.group == Group::Whole);
+        let Some(plan) = &mut self.gather.plan else { return };
+        if plan.wakeup().is_none_or(|at| now < at) {
             return;
         }
-        let joined = self.gather.settles.take().is_some();
-        if !joined && self.gather.group == Group::Whole && self.engine.has_given_all() {
+        if !plan.settles() && whole && self.engine.has_given_all() {
             // New trees would bring nothing: what is lost from here on is fetched from whoever has it.
-            self.gather.planner = None;
-        }
-        let now: Time = self.now();
-        let laid = self.lay_out(now);
-        let Some(planner) = &mut self.gather.planner else { return };
-        if !laid && planner.poll(now).is_none() {
+            self.gather.plan = None;
             return;
         }
-        let own = planner.plan().role(0);
+        if !plan.poll(now) {
+            return;
+        }
+        let own = plan.plan().role(0);
         let members = self.gather.members.iter().map(|joined| Member {
             node: joined.node,
             peer_id: Some(joined.peer_id),
@@ -327,46 +287,16 @@ impl Driver {
             distance: 0,
         });
         let members = members.collect();
-        if self.gather.group == Group::Whole {
-            self.gather.rests = Some(Instant::now() + PAUSE_WHOLE);
-        }
         tracing::debug!(epoch = own.epoch, members = self.gather.members.len() - 1, "a plan is made");
         self.plan(Arc::new(own), members);
         let numbers: Vec<u32> = self.gather.by_peer.values().copied().collect();
         numbers.into_iter().for_each(|number| self.hand_out(number));
     }
 
-    /// Starts over with more trees where many more have joined a plan for a whole tree than it was laid out for.
-    fn lay_out(&mut self, now: Time) -> bool {
-        let size = self.manifest.total_len();
-        let piece = (0..self.manifest.piece_count()).map(|p| self.manifest.piece_len(p)).max().unwrap_or(1);
-        let gather = &mut self.gather;
-        let Some(planner) = gather.planner.as_mut().filter(|_| gather.group == Group::Whole) else {
-            return false;
-        };
-        let members = planner.epoch().members.len();
-        // Members join from anywhere: nobody has tried how fast their links are.
-        let stripes = stripes_for(&planner.epoch().members, size, piece, 0);
-        if members < gather.laid * 2 || stripes == planner.epoch().stripes {
-            return false;
-        }
-        let mut epoch = planner.epoch().clone();
-        (epoch.number, epoch.stripes) = (epoch.number.saturating_add(1), stripes);
-        let Ok(next) = Planner::new(now, epoch, Shape::Striped) else { return false };
-        *planner = next;
-        gather.laid = members;
-        for (number, member) in (0..).zip(&gather.members).skip(1) {
-            if member.peer.is_none() && !gather.finished.contains(&number) {
-                planner.gone(now, number);
-            }
-        }
-        true
-    }
-
     /// Tells a member its part in the present epoch.
     fn hand_out(&mut self, number: u32) {
-        let Some(planner) = &self.gather.planner else { return };
-        let handed = self.gather.handed(planner.plan(), number);
+        let Some(plan) = &self.gather.plan else { return };
+        let handed = self.gather.handed(plan.plan(), number);
         if let Some(peer) = self.gather.members.get(number as usize).and_then(|m| m.peer) {
             self.say(peer, &Said::Part(handed));
         }

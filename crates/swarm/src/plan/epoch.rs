@@ -15,6 +15,9 @@ pub const MAX_EDGES: usize = 1 << 22;
 /// Most places from one to the top of its tree.
 pub const MAX_LEVELS: u8 = 64;
 
+/// The seed with which members sit in the order of their numbers: when more join, the roots stay.
+pub(super) const IN_ORDER: u64 = u64::MAX;
+
 /// All that a plan depends on. Equal epochs give equal plans on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch {
@@ -28,7 +31,7 @@ pub struct Epoch {
     pub places: Vec<Place>,
     /// How many trees: the same in every epoch of a broadcast.
     pub stripes: u16,
-    /// Decides the order of members, so that not every broadcast loads the same ones alike.
+    /// Decides the order of members, so that not every broadcast loads the same ones alike; or [`IN_ORDER`].
     pub seed: u64,
 }
 

@@ -39,6 +39,7 @@
 //! | everyone's parents and children | `table`, `role` |
 //! | how many stripes; other shapes to compare with | `count`, `shapes` |
 //! | complaints, and what comes of them | `planner` |
+//! | members that join while it runs: when there is a new epoch | `gathering` |
 //! | places from Slurm's file, the lab's, or rules | `topology` |
 //!
 //! A wrong topology costs speed and nothing else.
@@ -47,6 +48,7 @@ mod callers;
 mod complaint;
 mod count;
 mod epoch;
+mod gathering;
 mod lay;
 mod places;
 pub mod planner;
@@ -63,6 +65,7 @@ pub use count::stripes_for;
 pub use epoch::{
     Epoch, MAX_EDGES, MAX_LEVELS, MAX_MEMBERS, MAX_PLACES, MAX_STRIPES, Member, Part, Place, PlanError,
 };
+pub use gathering::Gathering;
 pub use planner::Planner;
 pub use role::{Edges, Role};
 pub use shapes::Shape;

@@ -3,7 +3,7 @@
 //! A *unit* gets each stripe over one edge from outside, whatever is in it: a member; the relays and leaves
 //! at one place (a cluster); or a place and all beyond it. A unit's items are units again.
 
-use super::epoch::{Epoch, Part};
+use super::epoch::{Epoch, IN_ORDER, Part};
 use super::places::View;
 use crate::rng::Rng;
 
@@ -68,8 +68,11 @@ pub(super) struct Units {
     pub(super) top: Option<Item>,
 }
 
-/// A number that orders members, or places, by chance.
+/// A number that orders members, or places, by chance; with [`IN_ORDER`] by their own numbers.
 fn lot(seed: u64, kind: u64, number: u32) -> u64 {
+    if seed == IN_ORDER {
+        return u64::from(number);
+    }
     Rng::new(seed ^ Rng::new(kind << 32 | u64::from(number)).next()).next()
 }
 
