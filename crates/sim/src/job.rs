@@ -66,6 +66,8 @@ pub struct Job {
     pub host: Host,
     /// Data follows a plan, made by one who knows so much; none is a swarm.
     pub plan: Option<(Knows, u16)>,
+    /// Members join the plan as they start; the number of stripes in `plan` is the most that there may be.
+    pub gathers: bool,
     /// Nodes each node hears of when it joins; everyone where there are no more.
     pub acquaintances: u32,
     /// Nodes start within this time of each other, nanoseconds: [`SPREAD`], or none where a coordinator waits
@@ -102,6 +104,7 @@ impl Job {
             leaves: true,
             host: Host { settle: 1 << 30, think: 1000 },
             plan: None,
+            gathers: false,
             acquaintances: 16,
             spread: SPREAD,
             joins: vec![],

@@ -47,6 +47,7 @@ fn per_file(policy: Policy, speech: Speech) -> ([Client; 2], u64) {
         jitter: 0,
         spread: SPREAD,
         wants: vec![(NodeId(1), vec![0..1]), (NodeId(2), vec![0..1])],
+        gathers: false,
         opens: None,
         until: Time(600_000 * MS),
         seed: 1,

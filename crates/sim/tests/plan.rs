@@ -36,6 +36,7 @@ fn job(form: &str, faults: &[&str]) -> Job {
         jitter: 100_000,
         spread: 0,
         wants: Vec::new(),
+        gathers: false,
         opens: None,
         until: Time(3_600_000_000_000),
         seed: 1,

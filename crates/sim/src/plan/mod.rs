@@ -249,6 +249,7 @@ impl Plan {
             jitter: self.jitter(),
             spread: if plan.is_some() { 0 } else { SPREAD },
             wants: Vec::new(),
+            gathers: false,
             opens: None,
             until: Time(0),
             seed: self.seed,

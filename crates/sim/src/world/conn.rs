@@ -121,6 +121,10 @@ impl World {
         let requests = self.job.limits.queued_requests as u32;
         self.give(id, Event::PeerUp { peer, protocol, candidate });
         self.introduce(id, peer);
+        if let Some((conn, side)) = self.conn_of(id, peer) {
+            let other = self.conns[conn as usize].ends[1 - side].node;
+            self.gather(id, peer, other);
+        }
         self.give(id, Event::QueueLimit { peer, requests });
     }
 
@@ -173,7 +177,9 @@ impl World {
         let other = ends[1 - side].node;
         self.net.close(now, out);
         self.node(id).live.remove(&other);
+        let finished = self.nodes[id.0 as usize].engine.as_ref().is_some_and(|engine| engine.has_all(peer));
         self.give(id, Event::PeerDown { peer });
+        self.ungather(id, other, finished);
     }
 
     /// A node's side of a connection.

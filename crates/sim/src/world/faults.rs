@@ -126,6 +126,7 @@ impl World {
         }
         let node = self.node(id);
         (node.engine, node.wake, node.frozen) = (None, None, false);
+        node.parts = false;
         node.life += 1;
         node.inbox.clear();
         node.partial.clear();

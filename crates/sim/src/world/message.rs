@@ -6,6 +6,7 @@ use tidecast_swarm::{Action, Block, Event, PeerId, Protocol};
 
 use super::World;
 use super::conn::Conn;
+use super::gathered::Said;
 use super::node::Held;
 use super::node::Vice;
 use crate::topology::NodeId;
@@ -23,7 +24,7 @@ pub(super) struct Packet {
 
 /// What a packet says.
 #[derive(Clone, Debug)]
-enum Content {
+pub(super) enum Content {
     Block(Block, bool),
     /// Exactly these pieces.
     Exactly(Vec<Range<u32>>),
@@ -42,6 +43,8 @@ enum Content {
     Offer(u32, u16),
     /// These are to come by the plan: whose stripe the wish goes up, and whether somebody waits.
     Wish(Range<u32>, u16, bool),
+    /// About a plan that members join.
+    Plan(Said),
 }
 
 impl World {
@@ -83,7 +86,7 @@ impl World {
         }
     }
 
-    fn post(&mut self, id: NodeId, peer: PeerId, content: Content) {
+    pub(super) fn post(&mut self, id: NodeId, peer: PeerId, content: Content) {
         let Some((conn, side)) = self.conn_of(id, peer) else { return };
         let Conn { ends, protocol } = &self.conns[conn as usize];
         let bytes = size(&content, *protocol, &self.job.lengths);
@@ -181,6 +184,7 @@ impl World {
             return;
         }
         let event = match packet.content {
+            Content::Plan(said) => return self.said(id, peer, said),
             Content::Block(block, good) => return self.received(id, peer, block, good),
             Content::More(pieces) => Event::HasMore { peer, pieces },
             Content::Less(piece) => Event::HasNot { peer, piece },
@@ -217,6 +221,10 @@ fn size(content: &Content, protocol: Protocol, lengths: &[u32]) -> u32 {
         Content::Request(_) | Content::Cancel(_) | Content::Reject(_) | Content::Pieces(_) => 17,
         Content::Offer(piece, _) => 15 + 17 + 32 * lengths[*piece as usize].div_ceil(16 << 10),
         Content::Wish(..) => 20,
+        Content::Plan(Said::Part(role)) => {
+            role.stripes.iter().map(|e| 128 * (1 + e.children.len() as u32)).sum()
+        }
+        Content::Plan(_) => 64,
         Content::Block(block, _) => block.len + BLOCK_HEADER,
     }
 }

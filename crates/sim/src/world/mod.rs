@@ -6,6 +6,7 @@
 
 mod conn;
 mod faults;
+mod gathered;
 mod message;
 mod node;
 mod open;
@@ -24,6 +25,7 @@ use tidecast_swarm::{
 };
 
 use self::conn::Conn;
+use self::gathered::Gathered;
 use self::message::Packet;
 use self::node::Held;
 pub use self::node::{Node, Vice};
@@ -83,6 +85,8 @@ enum Thing {
     Replan,
     /// A node hears of it.
     Epoch(NodeId),
+    /// The maker of a plan that members join may make a new epoch.
+    Gather,
     /// Link use is noted.
     Sample,
 }
@@ -102,6 +106,8 @@ enum Own {
     Announce,
     /// Its user opens the next file.
     Open,
+    /// It hears of others.
+    Spares,
 }
 
 /// See the head of the file.
@@ -130,6 +136,8 @@ pub struct World {
     links: Links,
     /// What the coordinator knows, where there is a plan.
     planning: Option<Planning>,
+    /// What the maker of a plan that members join knows.
+    gathered: Option<Gathered>,
 }
 
 /// Sums over the run.
@@ -178,6 +186,7 @@ impl World {
             tally: Tally::default(),
             links: Links::new(&job.topology),
             planning: Planning::new(job)?,
+            gathered: Gathered::new(job),
             job: job.clone(),
         };
         let lengths: Arc<[u32]> = job.lengths.clone().into();
@@ -210,7 +219,7 @@ impl World {
         let wants = if self.job.opens.is_some() { Some(Vec::new()) } else { wants };
         let (have, want) = if id.0 == 0 { (all, vec![]) } else { (vec![], wants.unwrap_or(all)) };
         let Job { policy, mut limits, .. } = self.job;
-        if self.planning.is_some() {
+        if self.planning.is_some() && !self.job.gathers {
             limits.random_neighbours = limits.random_neighbours.min(PLANNED_NEIGHBOURS);
         }
         Setup { lengths: lengths.clone(), have, want, policy, limits, seed: self.dice.next() }
@@ -287,6 +296,7 @@ impl World {
             Thing::Complaint(node, about, why) => self.complained(node, about, why),
             Thing::Replan => self.replan(),
             Thing::Epoch(node) => self.hand_plan(node),
+            Thing::Gather => self.gather_more(),
             Thing::Sample => self.sample(),
         }
     }
@@ -305,6 +315,7 @@ impl World {
             Own::Settle(piece) => self.settle(id, piece),
             Own::Announce => self.announce(id),
             Own::Open => self.open(id),
+            Own::Spares => self.hear_of_spares(id),
         }
     }
 
@@ -403,6 +414,7 @@ impl World {
             self.mind(judged);
         }
         self.coordinated(id, true);
+        self.begin_to_gather(id);
         self.announce(id);
         self.begin_to_open(id);
         for candidate in self.spares(id) {
@@ -425,7 +437,7 @@ impl World {
 
     /// Whom a newcomer hears of: the origin, as long as it can hold everyone, and some by chance.
     fn acquaintances(&mut self, id: NodeId) -> Vec<(Candidate, bool)> {
-        if self.planning.is_some() {
+        if self.planning.is_some() || self.gathered.is_some() {
             // The plan has told it.
             return Vec::new();
         }

@@ -48,6 +48,8 @@ pub struct Node {
     pub finished: Option<Time>,
     /// The run waits for it.
     pub awaited: bool,
+    /// It has a part in a plan that it has joined.
+    pub(super) parts: bool,
     /// It has been started.
     pub joined: bool,
     /// Nodes it refuses.
@@ -110,6 +112,7 @@ impl Node {
             truth,
             finished: None,
             awaited: false,
+            parts: false,
             joined: false,
             banned: BTreeSet::new(),
             shunned: BTreeMap::new(),

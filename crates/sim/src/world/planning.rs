@@ -27,7 +27,7 @@ pub(super) struct Planning {
 impl Planning {
     /// The plan of a job that has one.
     pub(super) fn new(job: &Job) -> Result<Option<Self>, PlanError> {
-        let Some((knows, stripes)) = job.plan else { return Ok(None) };
+        let Some((knows, stripes)) = job.plan.filter(|_| !job.gathers) else { return Ok(None) };
         let mut epoch = planned::first_epoch(&job.topology, knows, stripes, job.seed);
         // The coordinator dials everyone before it makes the plan.
         for timed in job.faults.iter().filter(|timed| timed.at == Time(0)) {
@@ -78,6 +78,9 @@ impl World {
 
     /// A node complains to the coordinator.
     pub(super) fn complain(&mut self, id: NodeId, about: u32, why: Complaint) {
+        if self.gathered.is_some() {
+            return self.complain_of(id, about, why);
+        }
         if let Some(takes) = self.coordinator_delay(id) {
             self.agenda.push(Time(self.now.0 + takes), Thing::Complaint(id, about, why));
         }

@@ -44,7 +44,7 @@ impl World {
         {
             self.later(self.now, id, Own::Settle(block.piece));
         }
-        let planned = self.planning.is_some();
+        let planned = self.planning.is_some() || self.gathered.is_some();
         if planned && leaves && self.node(id).partial.get(&block.piece).is_some_and(|p| p.holds(block)) {
             self.checks.proven(id, block);
         }
