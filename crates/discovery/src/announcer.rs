@@ -178,11 +178,12 @@ impl Announcer {
 struct Entry {
     url: TrackerUrl,
     hash: InfoHash,
-    /// When to announce next; meaningless while `flying`.
+    /// When to announce next; meaningless while one is under way.
     due: Instant,
     /// Not before this, whoever asks.
     earliest: Instant,
-    flying: bool,
+    /// What the announce says that is under way.
+    saying: Option<Event>,
     /// When the announce that is under way, or was last, has begun.
     sent: Option<Instant>,
     /// `started` was accepted.
@@ -237,7 +238,7 @@ fn entries(config: &Config) -> (Vec<Entry>, Vec<Order>, Vec<Status>) {
                 hash,
                 due: now,
                 earliest: now,
-                flying: false,
+                saying: None,
                 sent: None,
                 started: false,
                 owes_completed: false,
@@ -290,9 +291,8 @@ impl Run {
                 }
             }
         };
-        self.flying.abort_all();
         if goodbye {
-            self.say_goodbye().await;
+            let _ = timeout(GOODBYE, self.say_goodbye()).await;
         }
     }
 
@@ -307,7 +307,10 @@ impl Run {
         let now = Instant::now();
         let asked = self.asked(now);
         let turn = asked.iter().filter_map(|at| self.entries.get(*at));
-        turn.filter_map(|e| if e.flying { e.late().filter(|late| *late > now) } else { Some(e.due) }).min()
+        turn.filter_map(
+            |e| if e.saying.is_some() { e.late().filter(|late| *late > now) } else { Some(e.due) },
+        )
+        .min()
     }
 
     /// Sends what is due, as far as the bound on announces under way allows.
@@ -317,16 +320,16 @@ impl Run {
             if self.flying.len() >= MAX_FLYING {
                 return;
             }
-            let Some(entry) = self.entries.get_mut(at).filter(|e| !e.flying && e.due <= now) else {
+            let Some(entry) = self.entries.get_mut(at).filter(|e| e.saying.is_none() && e.due <= now) else {
                 continue;
             };
-            entry.flying = true;
             entry.sent = Some(now);
             let event = match (entry.started, entry.owes_completed) {
                 (false, _) => Event::Started,
                 (true, true) => Event::Completed,
                 (true, false) => Event::None,
             };
+            entry.saying = Some(event);
             let (url, ask) = (entry.url.clone(), self.ask(at, event));
             let options = self.config.options.clone();
             self.flying.spawn(async move { (at, event, tracker::announce(&url, &ask, &options).await) });
@@ -370,7 +373,7 @@ impl Run {
 
     fn landed(&mut self, at: usize, event: Event, result: Result<Response, Error>) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        entry.flying = false;
+        entry.saying = None;
         match result {
             Ok(response) => {
                 let (hash, source) = (entry.hash, Source::Tracker(entry.url.shared()));
@@ -409,13 +412,25 @@ impl Run {
     /// Tells the trackers that know us, or may come to, that we leave; before it, that all is there, if they have not heard.
     async fn say_goodbye(&mut self) {
         self.note_completed();
+        // A tracker counts what it hears: `completed` that is under way is waited for, not said a second time.
+        let _ = timeout(GOODBYE / 2, async {
+            while self.entries.iter().any(|e| e.saying == Some(Event::Completed)) {
+                let Some(done) = self.flying.join_next().await else { break };
+                if let Ok((at, event, result)) = done {
+                    self.landed(at, event, result);
+                }
+            }
+        })
+        .await;
+        self.flying.abort_all();
         let options =
             Options { timeout: GOODBYE, udp_first_wait: Some(GOODBYE / 4), ..self.config.options.clone() };
         let mut leaving = JoinSet::new();
         for at in 0..self.entries.len() {
-            if let Some(entry) = self.entries.get(at).filter(|e| e.started || e.flying) {
+            if let Some(entry) = self.entries.get(at).filter(|e| e.started || e.saying.is_some()) {
                 let (url, ask) = (entry.url.clone(), self.ask(at, Event::Stopped));
-                let completed = entry.owes_completed.then(|| self.ask(at, Event::Completed));
+                let owes = entry.owes_completed && entry.saying != Some(Event::Completed);
+                let completed = owes.then(|| self.ask(at, Event::Completed));
                 let options = options.clone();
                 leaving.spawn(async move {
                     if let Some(completed) = completed {
@@ -425,15 +440,14 @@ impl Run {
                 });
             }
         }
-        let all = async { while leaving.join_next().await.is_some() {} };
-        let _ = timeout(GOODBYE, all).await;
+        while leaving.join_next().await.is_some() {}
     }
 }
 
 impl Entry {
     /// Another tracker is asked meanwhile.
     fn fails(&self, now: Instant) -> bool {
-        self.failures > 0 || self.flying && self.late().is_some_and(|late| late <= now)
+        self.failures > 0 || self.saying.is_some() && self.late().is_some_and(|late| late <= now)
     }
 
     /// When the announce that is under way lets others have their turn.

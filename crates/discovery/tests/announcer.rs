@@ -11,7 +11,8 @@ use tidecast_discovery::announcer::{Announcer, Config, Progress, Trackers};
 use tidecast_discovery::server::{self, Tracker};
 use tidecast_discovery::tracker::{Event, announce};
 use tidecast_discovery::{Found, Source};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -107,6 +108,48 @@ async fn stopping_is_not_held_up_by_a_silent_tracker() {
     let announcer = Announcer::start(config, send);
     let _held = silent.accept().await.unwrap();
     timeout(Duration::from_secs(60), announcer.stop()).await.expect("it stops");
+}
+
+/// Takes the next announce that comes: which event it tells, and where the answer goes.
+async fn hear(tracker: &TcpListener) -> (String, TcpStream) {
+    let (mut stream, _) = timeout(Duration::from_secs(60), tracker.accept()).await.unwrap().unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let event = head.split(['?', '&', ' ']).find_map(|part| part.strip_prefix("event="));
+    (event.unwrap_or_default().to_owned(), stream)
+}
+
+async fn answer(mut stream: TcpStream) {
+    let body = "d8:intervali1800e5:peers0:e";
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    stream.write_all((head + body).as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_stops_while_completed_is_under_way_does_not_say_it_twice() {
+    let tracker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tiers = vec![vec![format!("http://{}/announce", tracker.local_addr().unwrap())]];
+    let (send, _found) = mpsc::channel(10);
+    let announcer = Announcer::start(config(tiers, vec![[1; 20]]), send);
+    let (event, stream) = hear(&tracker).await;
+    assert_eq!(event, "started");
+    answer(stream).await;
+    announcer.progress(Progress { uploaded: 0, downloaded: 10, left: 0 });
+    let (event, stream) = hear(&tracker).await;
+    assert_eq!(event, "completed");
+    let stopping = tokio::spawn(announcer.stop());
+    // All tasks of this test share a thread: it knows of the stop before the answer comes.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    answer(stream).await;
+    let (event, stream) = hear(&tracker).await;
+    assert_eq!(event, "stopped");
+    answer(stream).await;
+    stopping.await.unwrap();
 }
 
 #[tokio::test]
