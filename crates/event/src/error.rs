@@ -19,6 +19,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What a process of the program has ended with, or said that it will; any other number is its fault.
+    #[must_use]
+    pub fn of_exit(code: u64) -> Self {
+        match code {
+            2 => Self::Usage,
+            3 => Self::Cut,
+            _ => Self::Fault,
+        }
+    }
+
     /// Its name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {

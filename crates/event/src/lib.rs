@@ -12,6 +12,7 @@ mod path;
 mod error;
 mod event;
 pub mod get;
+pub mod mount;
 mod progress;
 pub mod publish;
 pub mod revoke;

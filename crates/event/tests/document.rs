@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
-use tidecast_event::{Failed, Progress, Resumed, Warning, get, publish, revoke, seed, verify};
+use tidecast_event::{Failed, Progress, Resumed, Warning, get, mount, publish, revoke, seed, verify};
 
 const HEAD: &str = "\
 # Events
@@ -106,6 +106,12 @@ fn document() -> String {
     command::<verify::Started, verify::Done>("`verify`", &mut out);
     out.push_str("## `revoke`\n\n");
     event::<revoke::Done>("###", "done", &mut out);
+    out.push_str("## `mount`\n\n");
+    event::<mount::Mounted>("###", "done", &mut out);
+    out.push_str("## `umount`\n\n");
+    event::<mount::Unmounted>("###", "done", &mut out);
+    out.push_str("## `status`\n\nThe field `mounts` of `done` has an object for each mount.\n\n");
+    event::<mount::State>("###", "mounts[]", &mut out);
     format!("{}\n", out.trim_end())
 }
 
