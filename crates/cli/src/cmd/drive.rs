@@ -14,11 +14,7 @@ pub(crate) fn serve<S: Clone + serde::Serialize, D: Clone>(
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
 ) -> Result<D, Failure> {
-    block_on(1, async {
-        let stop = Stop::listen()?;
-        let _hangups = hangups()?;
-        drive(begin(), &stop, reporter, started).await
-    })
+    try_run(|| hangups().map(|_| begin()), reporter, started)
 }
 
 /// Runs a command that has an end.
@@ -27,9 +23,17 @@ pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
 ) -> Result<D, Failure> {
+    try_run(|| Ok(begin()), reporter, started)
+}
+
+fn try_run<S: Clone + serde::Serialize, D: Clone>(
+    begin: impl FnOnce() -> anyhow::Result<Operation<S, D>>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+) -> Result<D, Failure> {
     block_on(1, async {
         let stop = Stop::listen()?;
-        drive(begin(), &stop, reporter, started).await
+        drive(begin()?, &stop, reporter, started).await
     })
 }
 
@@ -52,8 +56,12 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone>(
         };
         match event {
             Some(Event::Started(of)) => {
+                // One that names no command is the answer itself.
+                let fields = fields_of(&of);
+                if fields.contains_key("command") {
+                    reporter.began(fields);
+                }
                 started(&of, reporter);
-                reporter.began(fields_of(&of));
             }
             Some(Event::Progress(now) | Event::Check(now)) => reporter.advance(&now),
             Some(Event::Warning(warning)) => reporter.tell(Said::Warning(warning)),
