@@ -209,11 +209,6 @@ impl Reporter {
         true
     }
 
-    /// A peer does not answer.
-    pub(crate) fn trouble(&self, peer: &str, why: &str) {
-        self.warned(&Warning::unanswered(peer, why));
-    }
-
     /// A warning of an operation.
     fn warned(&self, warning: &Warning) {
         if !warning.is_silence() {

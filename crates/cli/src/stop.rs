@@ -71,11 +71,6 @@ impl Stop {
         }
     }
 
-    /// For work of the library.
-    pub(crate) fn shared(&self) -> tidecast_node::Stop {
-        self.0.clone().into()
-    }
-
     /// True after the first signal.
     pub(crate) fn is_asked(&self) -> bool {
         *self.0.borrow()

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
-use crate::status::Failed;
+use tidecast_event::mount::Failures;
 
 /// Kinds of requests of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +66,8 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// As it is told.
-    pub(crate) fn told(&self, why: String, path: String) -> Failed {
-        Failed { why, times: self.times, path, seconds: self.last.elapsed().as_secs_f64() }
+    pub(crate) fn told(&self, why: String, path: String) -> Failures {
+        Failures { why, times: self.times, path, seconds: self.last.elapsed().as_secs_f64() }
     }
 }
 

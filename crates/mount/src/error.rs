@@ -3,8 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidecast_event::Kind;
+
 /// What can go wrong with a mount.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The kernel, or its helper, refuses.
     #[error("cannot mount at {at}: {why}")]
@@ -28,4 +31,81 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
+    /// A file or directory of the tree's home cannot be used.
+    #[error("cannot {doing} {}", path.display())]
+    Home {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// A directory of the tree's home belongs to another user, or others may write to it.
+    #[error("{} is not a directory of this user's alone: remove it, or name another with --cache", .0.display())]
+    Foreign(PathBuf),
+    /// The system refuses.
+    #[error("{doing}")]
+    System {
+        /// What was tried, or what is not there.
+        doing: &'static str,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The ticket cannot be handed to a process.
+    #[error(transparent)]
+    Secret(#[from] tidecast_secret::Error),
+    /// A server says that it ends, and does not end. It has a log.
+    #[error("its server neither serves nor ends; see {}", .0.display())]
+    Stuck(PathBuf),
+    /// A server has ended before it served. It has a log.
+    #[error("the server did not start; see {}", .0.display())]
+    NotStarted(PathBuf),
+    /// Why a server has ended before it served, in its own words.
+    #[error("{message}")]
+    Start {
+        /// Who has to act.
+        kind: Kind,
+        /// What failed.
+        message: String,
+    },
+    /// A server has refused a request, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// A server has ended.
+    #[error("the server of this tree has ended")]
+    Ended,
+    /// A server is about to end.
+    #[error("its server ends")]
+    Ending,
+    /// A server does not answer in time.
+    #[error("its server does not answer")]
+    Silent,
+    /// A server has given the answer to another question.
+    #[error("its server speaks of something else")]
+    Astray,
+}
+
+/// For `map_err`.
+pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::System { doing, error: error.into() }
+}
+
+/// For `map_err`.
+pub(crate) fn home<E: Into<io::Error>>(
+    doing: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(E) -> Error {
+    move |error| Error::Home { doing, path: path.into(), error: error.into() }
+}
+
+impl From<Error> for tidecast_event::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Start { kind, .. } => Self::new(kind, error),
+            _ => Self::fault(error),
+        }
+    }
 }

@@ -11,6 +11,16 @@
 //!                                   └─────▶ ahead, prefetch (list, closure)
 //! ```
 //!
+//! Three processes of the program `tidecast`. The one that the user starts mounts (`launch`), and ends. A *server*, one for
+//! each tree on a host, takes part in the swarm, and answers for all mounts of it; a *keeper* holds their devices, so that
+//! the mounts outlive a server that crashes or is replaced.
+//!
+//! ```text
+//!   launch ──(device)──▶ server ──▶ service, node::Running
+//!      │                 ▲    │
+//!      └── starts ──▶ keeper ◀┘ (devices, to be handed to the next server)
+//! ```
+//!
 //! Why `unsafe`: a mount outlives the process that serves it. Whoever goes on with it replaces a descriptor that
 //! `fuser` owns (`session.rs`), and uses numbers that the kernel gave to that process (`passthrough.rs`); nothing else
 //! here is unsafe.
@@ -23,10 +33,15 @@ mod error;
 mod fallback;
 mod files;
 mod fs;
+mod home;
+pub mod keeper;
+pub mod launch;
 pub mod list;
 mod made;
+mod messages;
 mod mountpoint;
 pub mod namespace;
+mod options;
 mod packets;
 mod passthrough;
 mod place;
@@ -34,9 +49,9 @@ mod prefetch;
 pub mod record;
 pub mod script;
 pub mod search;
+pub mod server;
 mod service;
 mod session;
-mod status;
 mod tree;
 mod waits;
 pub mod walk;
@@ -44,13 +59,15 @@ pub mod walk;
 pub use closure::Environment;
 pub use error::Error;
 pub use fallback::Fallback;
+pub use home::Home;
 pub use list::{Entry, List, ListError, Name, Resolved};
 pub use made::{Held, Released};
+pub use messages::{Answer, Ask, Keep, Role};
 pub use mountpoint::{How, Mounted, clean, mount, mounted_at, mounts, table_path, unmount};
+pub use options::{Mode, Prefetch, ServeOptions};
 pub use packets::Packets;
 pub use passthrough::{Before, OnBacking, opens};
 pub use place::{Absent, Chosen, Guard, Place, Spot, Unfit, find};
 pub use search::host_hwcaps;
 pub use service::{Arrivals, OWN_LIST, Options, Service};
-pub use status::{Answer, Ask, Hold, Keep, Status, Wait};
 pub use tree::Tree;

@@ -176,6 +176,14 @@ impl Guard {
         Self { protected, closed, open, homes: real }
     }
 
+    /// As [`Guard::new`], of the user who runs this process: the home by `$HOME` and by the user database, and `more`.
+    #[must_use]
+    pub fn of_user(more: &[PathBuf]) -> Self {
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten();
+        let homes = user.map(|user| user.dir).into_iter().chain(std::env::home_dir());
+        Self::new(&homes.chain(more.iter().cloned()).collect::<Vec<_>>())
+    }
+
     /// The protected directory that a mount over this one would hide.
     fn hides(&self, id: Option<Id>, path: &Path) -> Option<&Path> {
         let hidden = |known: &&Known| (id.is_some() && known.id == id) || known.path.starts_with(path);

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tidecast_event::mount::{Hold, Status, Wait};
 use tidecast_net::{Demand, OnVerified};
 use tidecast_store::Store;
 
@@ -23,7 +24,6 @@ use crate::passthrough::{Before, OnBacking, Passthrough};
 use crate::prefetch::Prefetch;
 use crate::record::{self, Recorder};
 use crate::session::Serving;
-use crate::status::{Hold, Status, Wait};
 use crate::tree::Tree;
 use crate::waits::Waits;
 use crate::walk;
@@ -246,7 +246,7 @@ impl Service {
         Ok(recorder.left_out())
     }
 
-    /// How it goes.
+    /// How it goes, but for what the swarm and the process know.
     pub fn status(&self) -> Status {
         let (files, counters) = (&self.files, &self.files.counters);
         let manifest = files.tree.manifest();
@@ -283,6 +283,7 @@ impl Service {
             slowest: slowest.collect(),
             trouble: files.waits.trouble(),
             failures: counters.failures().into_iter().map(|(why, of)| of.told(why, path(of.file))).collect(),
+            ..Status::default()
         }
     }
 }

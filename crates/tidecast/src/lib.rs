@@ -9,12 +9,13 @@
 //! | [`get()`] | fetches what a ticket, a magnet link or a manifest leads to |
 //! | [`publish()`] | makes the manifest alone |
 //! | [`seed()`], [`seed_many`] | serve what manifests describe |
+//! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`revoke()`] | makes a ticket worthless |
 //!
 //! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
 //! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
-//! [`Kind`] says who has to act, and which has what was reached. ([`revoke()`] alone answers at once.)
+//! [`Kind`] says who has to act, and which has what was reached. ([`revoke()`], [`unmount`] and [`mounts`] answer at once.)
 //!
 //! ```
 //! use tidecast::{Event, GetOptions, ShareOptions, Source, SwarmOptions, get, share};
@@ -56,6 +57,7 @@
 mod describe;
 mod feed;
 mod get;
+mod mount;
 mod operation;
 mod publish;
 mod revoke;
@@ -66,6 +68,7 @@ mod verify;
 
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
+pub use mount::{Mount, MountOptions, Program, ServeMount, UnmountOptions, mount, serve_mount, unmount};
 pub use operation::Operation;
 pub use publish::{Publish, PublishOptions, publish};
 pub use revoke::{RevokeOptions, revoke};
@@ -80,6 +83,7 @@ pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
 pub use tidecast_identity::Ticket;
 pub use tidecast_metainfo::{Magnet, Manifest};
+pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
 pub use tidecast_net::Network;
 pub use tidecast_node::{Policy, Source, SslFiles, Stopper, SwarmOptions};
 pub use tidecast_publish::Format;

@@ -1,39 +1,23 @@
 //! `tidecast mount TICKET|MANIFEST MOUNTPOINT`: a published tree appears at once, and arrives as it is opened.
-//!
-//! Three processes: this one mounts and ends; a *server* (`server.rs`) answers the kernel, one for each tree on a host,
-//! whatever the number of mounts; a *keeper* (`keeper.rs`) holds their devices, so that the mounts outlive a server
-//! that crashes or is replaced.
 
-mod ahead;
-pub(crate) mod home;
-mod keeper;
-pub(crate) mod launch;
-mod server;
 mod view;
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Map, Value, json};
-use tidecast_metainfo::{Manifest, Warning};
-use tidecast_mount::{Ask, Chosen, Guard, How, Place, clean, find, mounted_at, unmount};
+use serde_json::{Value, json};
+use tidecast::{Mode, MountOptions, Prefetch, Program, ServeOptions, UnmountOptions};
+use tidecast_mount::server::End;
+use tidecast_mount::{Packets, Role, keeper};
 use tidecast_text::{Span, escaped};
 
-use super::source::Given;
-use super::{Context, processes};
+use super::source::{self, Given};
+use super::{Context, drive, processes};
 use crate::cli::SwarmArgs;
-use crate::failure::{Failure, Outcome};
-use crate::names;
-use crate::report::{Reporter, object, round};
-use crate::stop::{Stop, block_on};
-use home::Home;
-
-/// Where a process of ours finds out that it is to be the server or the keeper of its command line.
-const PART: &str = "TIDECAST_MOUNT_PART";
-/// How often `--foreground` looks whether the mount is still there.
-const LOOK: Duration = Duration::from_millis(300);
+use crate::failure::{Code, Failure, Outcome};
+use crate::report::{Reporter, fields_of, object};
 
 const USAGE: &str = "tidecast mount [OPTIONS] [TICKET|MANIFEST|MAGNET] <MOUNTPOINT>";
 
@@ -95,7 +79,7 @@ pub(crate) struct TreeArgs {
     ///
     /// auto: the list beside the manifest (env.list for env.torrent), else the file .tidecast-prefetch in the tree
     #[arg(long, value_name = "auto|none|LIST", default_value = "auto")]
-    pub(crate) prefetch: ahead::Prefetch,
+    pub(crate) prefetch: OsString,
     /// Fetch first what this program of the tree needs to start, libraries and all; may be repeated
     #[arg(long, value_name = "PROG")]
     pub(crate) prefetch_exe: Vec<String>,
@@ -123,38 +107,21 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(outcome) = other_part(source, &args.tree, context, reporter) {
         return outcome;
     }
-    let given = Given::read(source)?;
-    let home = Home::of(&given.parse()?, &args.tree, context)?;
-    let place = place(at, &guard(&[home.path().to_owned()]))?;
-    let at = place.path().to_owned();
-    let server = launch::server(&home, &given, reporter)?;
-    let how = How { source: home.socket(), allow_other: args.allow_other };
-    launch::attach(&server, &place, &how, false)?;
-    let seconds = reporter.seconds();
-    if args.tree.fallback.is_none() {
-        launch::tell_silence(&home.socket(), reporter);
-    }
-    let fields = object(
-        json!({ "path": names::json(&at), "socket": names::json(&home.socket()), "mount_seconds": round(seconds) }),
-    );
-    reporter.clear();
-    let manifest = home.manifest();
-    let in_its_place = manifest.as_ref().and_then(|m| m.prefix()) == Some(at.as_os_str().as_bytes());
-    for warning in manifest.iter().flat_map(Manifest::warnings) {
-        let told = match warning {
-            Warning::OutsideLinks { .. } => true,
-            Warning::LinksToPrefix { .. } => !in_its_place,
-            _ => false,
-        };
-        if told {
-            reporter.warning(&warning.to_string());
-        }
-    }
-    reporter.result(&format!("mounted at {}", at.display()));
-    if args.foreground {
-        stay(&at, context)?;
-    }
-    Ok(fields)
+    let options = MountOptions {
+        allow_other: args.allow_other,
+        foreground: args.foreground,
+        ..args.tree.options(source, context)?
+    };
+    let source = source::read(source)?;
+    let mounted = drive::run(
+        || tidecast::mount(source, at, options),
+        reporter,
+        |mounted, reporter| {
+            reporter.clear();
+            reporter.result(&format!("mounted at {}", mounted.path.display()));
+        },
+    )?;
+    Ok(fields_of(&mounted))
 }
 
 impl Args {
@@ -174,63 +141,88 @@ impl Args {
     }
 }
 
-/// Runs as the keeper or the server, if that is what this process is.
+impl TreeArgs {
+    /// As options of the library; `source`: the word that names it, beside which a list may lie.
+    pub(crate) fn options(
+        &self,
+        source: Option<&str>,
+        context: &Context<'_>,
+    ) -> Result<MountOptions, Failure> {
+        let serve = ServeOptions {
+            mode: match self.mode.as_str() {
+                "file" => Mode::File,
+                "bulk" => Mode::Bulk,
+                _ => Mode::Hybrid,
+            },
+            prefetch: match self.prefetch.to_str() {
+                Some("auto") => source.and_then(list_beside).map_or(Prefetch::Auto, Prefetch::List),
+                Some("none") => Prefetch::None,
+                _ => Prefetch::List(self.prefetch.clone().into()),
+            },
+            prefetch_exe: self.prefetch_exe.clone(),
+            record: self.record.clone(),
+            cache: self.cache.clone().or_else(|| context.settings.cache.clone()),
+            group: self.group,
+            timeout: self.timeout.or(context.settings.timeout).map(|time| time.0),
+            fallback: self.fallback.clone(),
+            swarm: self.swarm.options(context)?,
+        };
+        Ok(MountOptions {
+            serve,
+            program: Program::Own,
+            state_dir: Some(context.state_dir()?),
+            threads: context.threads_for_operation(),
+            ..Default::default()
+        })
+    }
+}
+
+/// The list that lies beside a manifest: of the same name but for the ending.
+fn list_beside(source: &str) -> Option<PathBuf> {
+    let path = Path::new(source).with_extension("list");
+    (Path::new(source).is_file() && path.is_file()).then_some(path)
+}
+
+/// Runs as the keeper or the server of a mount, if that is what this process is.
 pub(crate) fn other_part(
     source: Option<&str>,
     tree: &TreeArgs,
     context: &Context<'_>,
     reporter: &mut Reporter,
 ) -> Option<Outcome> {
-    match std::env::var(PART).as_deref() {
-        Ok("keeper") => Some(keeper::run()),
-        Ok("server") => Some(server::run(source, tree, context, reporter)),
-        _ => None,
-    }
-}
-
-/// What no mount may hide: the system, the caller's home, by `$HOME` and by the user database, and these directories.
-pub(crate) fn guard(more: &[PathBuf]) -> Guard {
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten();
-    let mut homes: Vec<PathBuf> = user.map(|user| user.dir).into_iter().chain(std::env::home_dir()).collect();
-    homes.extend_from_slice(more);
-    Guard::new(&homes)
-}
-
-/// The mount point: a directory that may be hidden, made if need be, and no mount of ours yet.
-fn place(at: &Path, guard: &Guard) -> Result<Place, Failure> {
-    let absolute = std::path::absolute(at).with_context(|| format!("cannot mount at {}", at.display()))?;
-    if clean(&absolute)? {
-        tracing::info!(at = %absolute.display(), "a mount that nobody served any more was taken away");
-    }
-    if mounted_at(&absolute).is_none() {
-        find(at, guard, Chosen::ByCaller).map_err(Failure::usage)?;
-        std::fs::create_dir_all(at)
-            .with_context(|| format!("cannot make the mount point {}", at.display()))?;
-    }
-    let place = Place::open(at, guard, Chosen::ByCaller).map_err(Failure::usage)?;
-    if mounted_at(place.path()).is_some() {
-        let at = place.path().display();
-        return Err(anyhow!("{at} is mounted already; unmount it first: tidecast umount {at}").into());
-    }
-    Ok(place)
-}
-
-/// Until the mount is gone; on Ctrl-C it goes.
-fn stay(at: &Path, context: &Context<'_>) -> Result<(), Failure> {
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        while mounted_at(at).is_some() {
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = stop.wait() => {
-                    let at = at.to_owned();
-                    let gone = tokio::task::spawn_blocking(move || unmount(&at, true)).await;
-                    return Ok(gone.context("a thread of Tidecast failed")??);
-                }
-            }
-        }
-        Ok(())
+    Some(match Role::of_environment()? {
+        Role::Keeper => keep(),
+        Role::Server => serve(source, tree, context, reporter),
     })
+}
+
+fn keep() -> Outcome {
+    let status = keeper::keep()?;
+    if status.success() {
+        return Ok(Default::default());
+    }
+    let code = Code::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
+    Err(Failure::new(code, anyhow!("the server has ended: {status}")))
+}
+
+fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let keeper = std::io::stdin().as_fd().try_clone_to_owned().context("the keeper is not there")?;
+    let options = tree.options(source, context)?;
+    reporter.go_live("mount");
+    let source = match tidecast_secret::inherited()? {
+        Some(ticket) => Given::Text(ticket).parse()?,
+        None => source::read(source)?,
+    };
+    let begin = || tidecast::serve_mount(source, Packets::inherited(keeper), options);
+    let end = drive::serve(begin, reporter, |_, _| {
+        if let Err(error) = keeper::leave_stdout() {
+            tracing::error!(%error, "the command that waits for this process waits in vain");
+        }
+    })?;
+    if end == End::Restart {
+        std::process::exit(i32::from(keeper::RESTART));
+    }
+    Ok(Default::default())
 }
 
 /// End a mount
@@ -248,23 +240,9 @@ pub(crate) struct UmountArgs {
 }
 
 pub(crate) fn umount(args: &UmountArgs, reporter: &Reporter) -> Outcome {
-    let at = std::path::absolute(&args.at)?;
-    let mounted = match mounted_at(&at) {
-        Some(mounted) => mounted,
-        // By another name, if that can be found out without touching what may not answer.
-        None => at.canonicalize().ok().and_then(|at| mounted_at(&at)).ok_or_else(|| {
-            Failure::from(anyhow!(
-                "{} is no mount of tidecast's; `tidecast status` lists those",
-                at.display()
-            ))
-        })?,
-    };
-    if args.abort {
-        launch::ask(&mounted.source, &Ask::Stop)?;
-    }
-    unmount(&mounted.at, args.lazy || args.abort)?;
-    reporter.result(&format!("unmounted {}", mounted.at.display()));
-    Ok(object(json!({ "path": names::json(&mounted.at) })))
+    let done = tidecast::unmount(&args.at, UnmountOptions { lazy: args.lazy, abort: args.abort })?;
+    reporter.result(&format!("unmounted {}", done.path.display()));
+    Ok(fields_of(&done))
 }
 
 /// Show what runs: gets, shares, seeds, broadcasts, copies and mounts of this user; peers, rates, the last error
@@ -282,37 +260,32 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Reporter) -> Outcome {
-    let all = tidecast_mount::mounts().context("cannot read the mount table")?;
-    let wanted = args.at.as_ref().map(std::path::absolute).transpose()?;
-    let shown: Vec<_> = all.into_iter().filter(|m| wanted.as_ref().is_none_or(|at| m.at == *at)).collect();
-    if let Some(at) = wanted.as_ref().filter(|_| shown.is_empty()) {
-        return Err(anyhow!("{} is no mount of tidecast's", at.display()).into());
+    let mut shown = tidecast::mounts().context("cannot read the mount table")?;
+    if let Some(at) = args.at.as_ref().map(std::path::absolute).transpose()? {
+        shown.retain(|mounted| mounted.at == at);
+        if shown.is_empty() {
+            return Err(anyhow!("{} is no mount of tidecast's", at.display()).into());
+        }
     }
-    let mut mounts: Vec<Value> = Vec::new();
-    for mounted in &shown {
-        if args.restart {
-            launch::ask(&mounted.source, &Ask::Restart)?;
+    if args.restart {
+        for mounted in &shown {
+            mounted.restart()?;
             reporter.result(&format!("{}: a new process serves it", mounted.at.display()));
-            continue;
         }
-        let mut fields = Map::new();
-        fields.insert("path".to_owned(), names::json(&mounted.at));
-        match launch::status(&mounted.source) {
-            Ok(Value::Object(status)) => fields.extend(status),
-            Ok(_) => {}
-            Err(failure) => {
-                fields.insert("dead".to_owned(), failure.error.to_string().into());
-            }
-        }
-        view::show(&fields, reporter);
-        mounts.push(Value::Object(fields));
+        return Ok(object(json!({ "mounts": [] })));
     }
-    if wanted.is_some() {
+    let mut mounts = Vec::new();
+    for mounted in &shown {
+        let state = mounted.state();
+        view::show(&state, reporter);
+        mounts.push(state);
+    }
+    if args.at.is_some() {
         return Ok(object(json!({ "mounts": mounts })));
     }
-    let served = |pid: Option<&Value>| pid.is_some() && mounts.iter().any(|mount| mount.get("pid") == pid);
+    let served = |pid: u64| mounts.iter().any(|m| m.status.as_ref().is_some_and(|s| u64::from(s.pid) == pid));
     let mut processes = crate::live::places::look();
-    processes.retain(|one| !served(one.get("pid")));
+    processes.retain(|one| !one.get("pid").and_then(Value::as_u64).is_some_and(served));
     processes.iter().for_each(|one| processes::show_one(one, reporter));
     let daemon = processes::daemon(context);
     daemon.iter().for_each(|daemon| processes::show_daemon(daemon, reporter));

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, anyhow};
+use tidecast_mount::launch::{self, Interrupts, Start};
 use tidecast_mount::namespace::{
     Error, Inside, Settled, end_as, missing_behind, place_of_command, separate, settle, show, supervise,
 };
-use tidecast_mount::{Chosen, How, Packets, Place, find};
+use tidecast_mount::{Chosen, Guard, Home, How, Packets, Place, find};
+use tidecast_node::Teller;
 
-use super::Context;
-use super::mount::home::Home;
-use super::mount::{TreeArgs, guard, launch, other_part};
-use super::source::Given;
+use super::mount::{TreeArgs, other_part};
+use super::{Context, source};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -65,21 +65,23 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     }
     if let Some(inside) = Inside::of_environment()? {
         let server = launch::join(&inside.socket)?;
-        let guard = guard(&[]);
+        let guard = Guard::of_user(&[]);
         separate()?;
         let place = Place::open(&inside.at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
         return Err(become_command(args, server, &place, inside.socket, true));
     }
-    let given = Given::read(args.source.as_deref())?;
-    let home = Home::of(&given.parse()?, &args.tree, context)?;
-    let guard = guard(&[home.path().to_owned()]);
+    let source = source::read(args.source.as_deref())?;
+    let home = Home::of(&source, args.tree.cache.as_deref().or(context.settings.cache.as_deref()))?;
+    let guard = Guard::of_user(&[home.path().to_owned()]);
     if let Some(at) = &args.at {
         // What cannot be is said before anything is fetched.
         find(at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
     }
-    let server = launch::server(&home, &given, reporter)?;
+    let teller = Teller::new(reporter);
+    let start = || Start::again(&source, Box::new(Interrupts::take()?), &teller);
+    let server = launch::server(&home, start).map_err(tidecast::Error::from)?;
     if args.tree.fallback.is_none() {
-        launch::tell_silence(&home.socket(), reporter);
+        launch::silence(&home.socket(), || false).iter().for_each(|why| reporter.warning(why));
     }
     let (at, chosen) = match &args.at {
         Some(at) => (std::path::absolute(at)?, Chosen::ByCaller),
@@ -121,8 +123,8 @@ fn unsettled(error: Error) -> Failure {
 /// Mounts in this namespace, and goes on as the command; answers why it cannot.
 fn become_command(args: &Args, server: Packets, place: &Place, source: PathBuf, made: bool) -> Failure {
     let how = How { source, allow_other: false };
-    if let Err(failure) = launch::attach(&server, place, &how, made) {
-        return failure;
+    if let Err(error) = launch::attach(&server, place, &how, made) {
+        return error.into();
     }
     drop(server);
     let Some((program, rest)) = args.command.split_first() else {

@@ -1,6 +1,8 @@
 //! A mount's status for people.
 
-use serde_json::{Map, Value};
+use std::time::Duration;
+
+use tidecast::event::mount::State;
 use tidecast_text::{Size, Span, count};
 
 use crate::report::Reporter;
@@ -8,70 +10,48 @@ use crate::report::Reporter;
 /// Files shown of those over which time was lost.
 const SLOWEST: usize = 5;
 
-pub(crate) fn show(status: &Map<String, Value>, reporter: &Reporter) {
-    let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let number = |key: &str| status.get(key).and_then(Value::as_u64).unwrap_or_default();
-    if status.contains_key("dead") {
-        reporter.result(&format!(
-            "{}: dead ({}); `tidecast umount` takes it away",
-            text("path"),
-            text("dead")
-        ));
-        return;
-    }
-    let here = number("pieces").saturating_sub(number("pieces_missing"));
-    reporter.result(&format!(
-        "{}: {}, {} in {}; {here} of {} pieces here",
-        text("path"),
-        text("name"),
-        Size(number("bytes")),
-        count(number("files"), "file"),
-        number("pieces"),
-    ));
-    reporter.result(&format!(
-        "  fetched {} from the origin, {} from peers; sent {}; {}",
-        Size(number("from_origin")),
-        Size(number("from_peers")),
-        Size(number("sent")),
-        count(number("connections"), "connection"),
-    ));
-    let requests = status.get("requests").and_then(Value::as_object).cloned().unwrap_or_default();
-    let kinds = requests.iter().filter(|(_, n)| n.as_u64() > Some(0)).map(|(kind, n)| format!("{kind} {n}"));
-    let kinds = kinds.collect::<Vec<_>>().join(", ");
-    reporter.result(&format!(
-        "  {} found its data here, {} waited, {} failed; requests: {kinds}",
-        number("hits"),
-        number("misses"),
-        number("errors"),
-    ));
-    let list = |key: &str| status.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let field = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let seconds = |of: &Value, key: &str| {
-        let seconds = of.get(key).and_then(Value::as_f64).unwrap_or_default();
-        Span(std::time::Duration::from_secs_f64(seconds.max(0.0)))
+pub(crate) fn show(mount: &State, reporter: &Reporter) {
+    let path = mount.path.display();
+    let Some(status) = &mount.status else {
+        let why = mount.dead.as_deref().unwrap_or_default();
+        return reporter.result(&format!("{path}: dead ({why}); `tidecast umount` takes it away"));
     };
-    if status.get("trouble").is_some_and(Value::is_string) {
-        reporter.result(&format!("  {}", text("trouble")));
+    let say = |text: String| reporter.result(&text);
+    let here = status.pieces.saturating_sub(status.pieces_missing);
+    say(format!(
+        "{path}: {}, {} in {}; {here} of {} pieces here",
+        status.name,
+        Size(status.bytes),
+        count(u64::from(status.files), "file"),
+        status.pieces,
+    ));
+    say(format!(
+        "  fetched {} from the origin, {} from peers; sent {}; {}",
+        Size(status.from_origin),
+        Size(status.from_peers),
+        Size(status.sent),
+        count(status.connections as u64, "connection"),
+    ));
+    let kinds = status.requests.iter().filter(|(_, n)| **n > 0).map(|(kind, n)| format!("{kind} {n}"));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    say(format!(
+        "  {} found its data here, {} waited, {} failed; requests: {kinds}",
+        status.hits, status.misses, status.errors,
+    ));
+    status.trouble.iter().for_each(|trouble| say(format!("  {trouble}")));
+    for failed in status.failures.iter().take(SLOWEST) {
+        let (times, ago) = (count(failed.times, "time"), span(failed.seconds));
+        say(format!("  failed {times}, last {ago} ago on {}: {}", failed.path, failed.why));
     }
-    for failed in list("failures").iter().take(SLOWEST) {
-        let times = failed.get("times").and_then(Value::as_u64).unwrap_or_default();
-        reporter.result(&format!(
-            "  failed {}, last {} ago on {}: {}",
-            count(times, "time"),
-            seconds(failed, "seconds"),
-            field(failed, "path"),
-            field(failed, "why"),
-        ));
+    for hold in status.waits.iter().take(SLOWEST) {
+        let (pid, time) = (hold.pid, span(hold.seconds));
+        say(format!("  waits for {}: process {pid}, for {time} so far", hold.path));
     }
-    for hold in list("waits").iter().take(SLOWEST) {
-        let pid = hold.get("pid").and_then(Value::as_u64).unwrap_or_default();
-        reporter.result(&format!(
-            "  waits for {}: process {pid}, for {} so far",
-            field(hold, "path"),
-            seconds(hold, "seconds"),
-        ));
+    for wait in status.slowest.iter().take(SLOWEST) {
+        say(format!("  {} lost over {}", span(wait.seconds), wait.path));
     }
-    for wait in list("slowest").iter().take(SLOWEST) {
-        reporter.result(&format!("  {} lost over {}", seconds(wait, "seconds"), field(wait, "path")));
-    }
+}
+
+fn span(seconds: f64) -> Span {
+    Span(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -2,21 +2,19 @@
 //! when one has died. It does nothing else, so that nothing else can end it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use serde_json::Map;
-use tidecast_mount::{Keep, Packets};
+use crate::error::{Error, system};
+use crate::launch;
+use crate::messages::{Keep, Role};
+use crate::packets::Packets;
 
-use super::{PART, launch};
-use crate::failure::{Code, Failure, Outcome};
-use tidecast_secret as secret;
-
-/// A server that is to be replaced ends with this.
-pub(super) const RESTART: u8 = 75;
+/// The exit code of a server that is to be replaced.
+pub const RESTART: u8 = 75;
 /// Servers that may die within a minute; then the mounts are given up.
 const DEATHS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -33,49 +31,62 @@ struct Held {
 /// The mounts by their numbers.
 type Devices = BTreeMap<u32, Held>;
 
-pub(crate) fn run() -> Outcome {
+/// Runs as the [keeper](Role::Keeper), with servers that are this program with the same arguments, until the last one has
+/// ended.
+///
+/// # Errors
+/// What the system reports.
+pub fn keep() -> Result<ExitStatus, Error> {
     // No terminal that closes, no Ctrl-C is meant for us.
-    rustix::process::setsid().context("cannot leave the session")?;
-    // Who starts us has blocked them, to pass them on.
-    launch::interrupts().thread_unblock().context("cannot unblock signals")?;
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let ticket = secret::inherited()?;
+    rustix::process::setsid().map_err(system("cannot leave the session"))?;
+    // The process that starts us may have blocked them, to pass them on.
+    launch::interrupts().thread_unblock().map_err(system("cannot unblock signals"))?;
+    let program = std::env::current_exe().map_err(system("cannot find this program"))?;
+    let ticket = tidecast_secret::inherited()?;
     let mut devices = Devices::new();
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
         let (server, socket) = spawn(&program, ticket.as_deref())?;
-        // Only the server is to be heard by who waits for it.
-        let null = OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?);
-        rustix::stdio::dup2_stdout(&null).context("cannot leave standard output")?;
-        let status = keep(server, &socket, &mut devices)?;
+        // Only the server is to be heard by the process that waits for it.
+        leave_stdout()?;
+        let status = hold(server, &socket, &mut devices)?;
         if status.code() != Some(i32::from(RESTART)) {
             if status.success() || devices.is_empty() {
-                return end(status);
+                return Ok(status);
             }
             deaths.retain(|at| at.elapsed() < MINUTE);
             deaths.push(Instant::now());
             tracing::error!(%status, "the server has died");
             if deaths.len() > DEATHS {
                 tracing::error!("it dies too often; the mounts are given up");
-                return end(status);
+                return Ok(status);
             }
         }
     }
 }
 
+/// Writes nothing to standard output any more, which ends the waiting of the process that reads it.
+///
+/// # Errors
+/// What the system reports.
+pub fn leave_stdout() -> Result<(), Error> {
+    let null = File::options().write(true).open("/dev/null").map_err(system("cannot open /dev/null"))?;
+    rustix::stdio::dup2_stdout(&null).map_err(system("cannot leave standard output"))
+}
+
 /// A server, which is handed the ticket, and a connection to its standard input.
-fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Failure> {
-    let (ours, theirs) = Packets::pair().context("cannot make a socket")?;
+fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Error> {
+    let (ours, theirs) = Packets::pair().map_err(system("cannot make a socket"))?;
     let mut server = Command::new(program);
-    server.args(std::env::args_os().skip(1)).env(PART, "server").stdin(OwnedFd::from(theirs));
-    let passed = ticket.map(|ticket| secret::pass(&mut server, ticket)).transpose()?;
-    let server = server.spawn().context("cannot start a process")?;
+    Role::Server.give(server.args(std::env::args_os().skip(1))).stdin(OwnedFd::from(theirs));
+    let passed = ticket.map(|ticket| tidecast_secret::pass(&mut server, ticket)).transpose()?;
+    let server = server.spawn().map_err(system("cannot start a process"))?;
     drop(passed);
     Ok((server, ours))
 }
 
 /// Hands over the devices, and keeps those that come, until the server has ended.
-fn keep(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<ExitStatus, Failure> {
+fn hold(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<ExitStatus, Error> {
     for (&number, held) in devices.iter() {
         // A server that ends meanwhile shows below.
         for &(ino, id) in &held.backings {
@@ -109,14 +120,5 @@ fn keep(mut server: Child, socket: &Packets, devices: &mut Devices) -> Result<Ex
             _ => {}
         }
     }
-    Ok(server.wait().context("the server is lost")?)
-}
-
-fn end(status: ExitStatus) -> Outcome {
-    if status.success() {
-        return Ok(Map::new());
-    }
-    let code = Code::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
-    let error = anyhow::anyhow!("the server has ended: {status}");
-    Err(Failure { code, error, fields: Map::new() })
+    server.wait().map_err(system("the server is lost"))
 }

@@ -1,0 +1,327 @@
+//! Finding the server of a tree, or starting it, and giving it mounts.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde_json::Value;
+use tidecast_event::Kind;
+use tidecast_event::mount::{State, Status};
+use tidecast_node::{Source, Teller};
+
+use crate::error::{Error, home, system};
+use crate::home::Home;
+use crate::messages::{Answer, Ask, Role};
+use crate::mountpoint::{How, Mounted, mount};
+use crate::packets::Packets;
+use crate::place::Place;
+
+/// A server answers within this, or does not work.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a server that ends is looked at, until another may be started; and one whose peers are about to answer.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A peer that does not answer is known within this (the driver gives a dial 3 s).
+const SILENCE: Duration = Duration::from_secs(5);
+/// Of several peers that were named another may answer, so long after the first has failed.
+const GRACE: Duration = Duration::from_millis(700);
+const UNHEARD: &str = "the server cannot be heard";
+
+/// How to start the server of a tree, if there is none: a program that calls [`keep`](crate::keeper::keep) and
+/// [`serve`](crate::server::serve) where its environment gives it that [`Role`].
+pub struct Start<'a> {
+    /// The program; one without a directory is looked for in `PATH`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The ticket or magnet link, which is not on the command line.
+    pub secret: Option<String>,
+    /// Readable when the start is to be broken off; each time that it is read from ends the server once.
+    pub interrupts: Box<dyn AsFd + 'a>,
+    /// Hears what the server says until it serves.
+    pub teller: &'a Teller<'a>,
+}
+
+impl<'a> Start<'a> {
+    /// This program with its own arguments, as the program `tidecast` starts servers.
+    ///
+    /// # Errors
+    /// The system does not tell where the program is.
+    pub fn again(
+        source: &Source,
+        interrupts: Box<dyn AsFd + 'a>,
+        teller: &'a Teller<'a>,
+    ) -> Result<Self, Error> {
+        let program = std::env::current_exe().map_err(system("cannot find this program"))?;
+        let arguments = std::env::args_os().skip(1).collect();
+        Ok(Self { program, arguments, secret: secret(source), interrupts, teller })
+    }
+}
+
+/// What is not to be on a command line: the text of a ticket or magnet link.
+#[must_use]
+pub fn secret(source: &Source) -> Option<String> {
+    match source {
+        Source::Ticket(ticket) => Some(ticket.to_string()),
+        Source::Magnet(magnet) => Some(magnet.to_string()),
+        Source::File(_) => None,
+    }
+}
+
+/// A connection to the server of a tree, which is started if there is none, and stays until it has been given the mount
+/// that is to come on the connection. `start` is called only if there is none.
+///
+/// # Errors
+/// What the server says went wrong: no manifest, no room.
+pub fn server<'a>(of: &Home, start: impl FnOnce() -> Result<Start<'a>, Error>) -> Result<Packets, Error> {
+    if let Found::Stays(server) = find(&of.socket())? {
+        return Ok(server);
+    }
+    let _alone = of.lock()?;
+    let until = Instant::now() + PATIENCE;
+    let mut how = Err(start);
+    loop {
+        match find(&of.socket())? {
+            Found::Stays(server) => return Ok(server),
+            Found::Ends => std::thread::sleep(LOOK),
+            Found::Nobody => {
+                let start = match how {
+                    Ok(start) => start,
+                    Err(start) => start()?,
+                };
+                launch(of, &start)?;
+                how = Ok(start);
+            }
+        }
+        if Instant::now() > until {
+            return Err(Error::Stuck(of.log()));
+        }
+    }
+}
+
+enum Found {
+    /// It has promised to.
+    Stays(Packets),
+    /// Its last mount is gone, or it dies.
+    Ends,
+    Nobody,
+}
+
+/// A connection to a server that another process of ours has found, and that stays likewise.
+///
+/// # Errors
+/// It has ended meanwhile.
+pub fn join(socket: &Path) -> Result<Packets, Error> {
+    match find(socket)? {
+        Found::Stays(server) => Ok(server),
+        _ => Err(Error::Ended),
+    }
+}
+
+fn find(socket: &Path) -> Result<Found, Error> {
+    let Ok(server) = Packets::connect(socket) else { return Ok(Found::Nobody) };
+    if server.send(&Ask::Expect, None).is_err() {
+        return Ok(Found::Ends);
+    }
+    match server.receive::<Answer>(Some(PATIENCE)) {
+        Ok((Answer::Done, _)) => Ok(Found::Stays(server)),
+        Err(late) if late.kind() == ErrorKind::TimedOut => Err(Error::Silent),
+        _ => Ok(Found::Ends),
+    }
+}
+
+/// Starts the keeper, which starts the server, and waits until it serves.
+fn launch(of: &Home, start: &Start<'_>) -> Result<(), Error> {
+    let mut keeper = Command::new(&start.program);
+    Role::Keeper.give(keeper.args(&start.arguments)).env("TIDECAST_JSON", "true");
+    keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(of.open_log()?);
+    let passed =
+        start.secret.as_deref().map(|secret| tidecast_secret::pass(&mut keeper, secret)).transpose()?;
+    let mut keeper = keeper.spawn().map_err(home("start", &start.program))?;
+    drop(passed);
+    let said = keeper.stdout.take().ok_or(ErrorKind::BrokenPipe).map_err(system(UNHEARD))?;
+    let mut said = BufReader::new(said);
+    let mut serves = false;
+    // When it serves, it closes its end.
+    loop {
+        if is_interrupted(start.interrupts.as_fd(), &said)? {
+            // The keeper is no child of the terminal, and the server is in its group: it says why it has nothing.
+            let group = Pid::from_raw(keeper.id().try_into().unwrap_or(i32::MAX));
+            // Until it leads a group, it has started no server.
+            let ended = killpg(group, Signal::SIGTERM).or_else(|_| kill(group, Signal::SIGTERM));
+            ended.map_err(system("cannot end the server"))?;
+        }
+        let mut line = String::new();
+        if said.read_line(&mut line).map_err(system(UNHEARD))? == 0 {
+            break;
+        }
+        let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+        let text = |key| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match text("event").as_str() {
+            "started" => serves = true,
+            "warning" if event.get("peer").is_some() => {
+                start.teller.unanswered(&text("peer"), &text("reason"))
+            }
+            "warning" => start.teller.warning(text("message")),
+            "error" => {
+                let _ = keeper.wait();
+                let kind = Kind::of_exit(event.get("code").and_then(Value::as_u64).unwrap_or_default());
+                return Err(Error::Start { kind, message: text("message") });
+            }
+            _ => {}
+        }
+    }
+    if serves {
+        return Ok(());
+    }
+    let _ = keeper.wait();
+    Err(Error::NotStarted(of.log()))
+}
+
+/// Waits until there is a line, or the end; whether an interrupt came before it.
+fn is_interrupted(interrupts: BorrowedFd<'_>, said: &BufReader<ChildStdout>) -> Result<bool, Error> {
+    if !said.buffer().is_empty() {
+        return Ok(false);
+    }
+    let mut both = [PollFd::new(&interrupts, PollFlags::IN), PollFd::new(said.get_ref(), PollFlags::IN)];
+    match poll(&mut both, None) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(false),
+        Err(error) => return Err(system("cannot wait for the server")(error)),
+    }
+    let is_there = both.first().is_some_and(|first| first.revents().contains(PollFlags::IN));
+    Ok(is_there && rustix::io::read(interrupts, &mut [0; 512]).is_ok_and(|length| length > 0))
+}
+
+/// The signals that end a server which is being started.
+pub(crate) fn interrupts() -> SigSet {
+    SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM])
+}
+
+/// Ctrl-C and SIGTERM of a program with one thread, as long as this lives; they are for [`Start::interrupts`].
+#[derive(Debug)]
+pub struct Interrupts {
+    signals: SignalFd,
+    before: SigSet,
+}
+
+impl Interrupts {
+    /// From now on.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn take() -> Result<Self, Error> {
+        let set = interrupts();
+        let before = SigSet::thread_get_mask().map_err(system("cannot read which signals are blocked"))?;
+        set.thread_block().map_err(system("cannot block signals"))?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&set, flags).map_err(system("cannot wait for signals"))?;
+        Ok(Self { signals, before })
+    }
+}
+
+impl AsFd for Interrupts {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+/// Mounts, and has the server serve it. `made`: the directory is removed after the mount.
+///
+/// # Errors
+/// It cannot be mounted; the server is gone.
+pub fn attach(server: &Packets, place: &Place, how: &How, made: bool) -> Result<(), Error> {
+    let device = mount(place, how)?;
+    let ask = Ask::Serve { at: place.path().to_owned(), made };
+    server.send(&ask, Some(device.as_fd())).map_err(system("the server is gone"))?;
+    drop(device);
+    answer(server).map(drop)
+}
+
+/// Asks the server behind a mount.
+///
+/// # Errors
+/// It is gone, does not answer, or cannot do it.
+pub fn ask(socket: &Path, what: &Ask) -> Result<Answer, Error> {
+    let server =
+        Packets::connect(socket).map_err(system("nobody serves it any more: its server has ended"))?;
+    server.send(what, None).map_err(system("its server is gone"))?;
+    answer(&server)
+}
+
+/// What the server of a mount says of itself.
+///
+/// # Errors
+/// As [`ask`].
+pub fn status(socket: &Path) -> Result<Status, Error> {
+    match ask(socket, &Ask::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(Error::Astray),
+    }
+}
+
+impl Mounted {
+    /// What its server says of itself, or why no process serves it.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let (status, dead) = match status(&self.source) {
+            Ok(status) => (Some(status), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        State { path: self.at.clone(), status, dead }
+    }
+
+    /// Replaces the process that serves it, and all mounts of the same tree, by a new one of the program as it is installed
+    /// now; the mounts stay.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub fn restart(&self) -> Result<(), Error> {
+        ask(&self.source, &Ask::Restart).map(drop)
+    }
+}
+
+/// Why no peer answers, where data is missing and none does: a process that reads waits for it, and would not know why. A
+/// user who has named no peer has trackers or others looked for, which takes as long as it takes. Waits until that is
+/// known, or `stop` says so.
+pub fn silence(socket: &Path, stop: impl Fn() -> bool) -> Option<String> {
+    let (until, mut failed) = (Instant::now() + SILENCE, None);
+    while Instant::now() < until && !stop() {
+        let status = status(socket).ok()?;
+        if !status.peers.is_empty() || !status.has_origin || status.pieces_missing == 0 {
+            return None;
+        }
+        if let Some(why) = status.heard
+            && failed.get_or_insert_with(Instant::now).elapsed() > GRACE
+        {
+            return Some(format!("no peer answers, so reads wait until one does: {why}"));
+        }
+        std::thread::sleep(LOOK);
+    }
+    None
+}
+
+fn answer(server: &Packets) -> Result<Answer, Error> {
+    let (answer, _) =
+        server.receive::<Answer>(Some(PATIENCE)).map_err(system("its server does not answer"))?;
+    match answer {
+        Answer::Failed(why) => Err(Error::Refused(why)),
+        Answer::Ending => Err(Error::Ending),
+        answer => Ok(answer),
+    }
+}

@@ -1,0 +1,154 @@
+//! The server of a tree: takes part in its swarm, and answers the kernel for all mounts of it on this host.
+
+mod mounts;
+mod prefetch;
+mod swarm;
+mod thread;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidecast_event::mount::Serving;
+use tidecast_event::{Context as _, Error, Progress, Stage};
+use tidecast_net::Notice;
+use tidecast_node::{Choices, Running, Source, Stop, Tell, Teller, about_peer, progress};
+use tokio::sync::mpsc;
+
+use self::mounts::{Event, Mounts};
+use self::thread::spawn;
+use crate::home::Home;
+use crate::options::ServeOptions;
+use crate::packets::Packets;
+use crate::service::Service;
+
+/// A server to which no mount is given ends.
+const LONELY: Duration = Duration::from_secs(30);
+/// How often troubles of trackers and the like are looked for.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What a server speaks with while it runs.
+#[derive(Clone, Copy)]
+pub struct Face<'a> {
+    /// Hears warnings.
+    pub tell: &'a dyn Tell,
+    /// Hears that it serves.
+    pub started: &'a dyn Fn(Serving),
+    /// Hears how far it is; without rates.
+    pub progress: &'a dyn Fn(Progress),
+    /// Ends it, and all mounts.
+    pub stop: &'a Stop,
+}
+
+/// How a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is mounted any more, or it was asked to end.
+    Stopped,
+    /// It is to be replaced by a new one: the program ends with [`RESTART`](crate::keeper::RESTART).
+    Restart,
+}
+
+/// Runs as the [server](crate::Role::Server) of a tree until nothing is mounted any more. `keeper`: the connection to the
+/// process that has started it, its standard input. `state_dir`: where this node keeps its key.
+///
+/// # Errors
+/// The options are wrong; no manifest, no right to take part, no room.
+pub async fn serve(
+    source: Source,
+    options: &ServeOptions,
+    state_dir: &Path,
+    keeper: Packets,
+    face: Face<'_>,
+) -> Result<End, Error> {
+    let choices = Choices::new(&options.swarm)?;
+    let home = Home::of(&source, options.cache.as_deref())?;
+    let teller = Teller::new(face.tell);
+    let begun = swarm::begin(source, options, (state_dir, &home), &choices, (&teller, face.stop));
+    let (mut running, service, told) = begun.await?;
+    prefetch::begin(options, &service, &teller)?;
+    let (events, mut heard) = mpsc::channel(64);
+    let swarm = (running.swarm.demand(), running.swarm.progress());
+    let mounts = Mounts::new(service.clone(), keeper, swarm, told, events);
+    mounts.clone().take_over()?;
+    let (listener, bound) = Packets::listen(&home.socket())
+        .with_context(|| format!("cannot listen at {}", home.socket().display()))?;
+    spawn("control", {
+        let mounts = mounts.clone();
+        move || mounts.listen(&listener)
+    })?;
+    (face.started)(Serving { command: "serving", name: running.manifest.name().into_owned() });
+    let end = until_the_end(&mounts, &mut running, &mut heard, face, &teller).await;
+    if let Some(path) = &options.record {
+        save(&service, path);
+    }
+    if end == End::Stopped {
+        // First of all, so that a new mount starts a new server.
+        bound.remove();
+        service.stop();
+    }
+    running.stop().await?;
+    Ok(end)
+}
+
+/// Until nothing is mounted any more, or it is asked to end.
+async fn until_the_end(
+    mounts: &Arc<Mounts>,
+    running: &mut Running,
+    heard: &mut mpsc::Receiver<Event>,
+    face: Face<'_>,
+    teller: &Teller<'_>,
+) -> End {
+    let lonely = tokio::time::sleep(LONELY);
+    tokio::pin!(lonely);
+    loop {
+        tokio::select! {
+            event = heard.recv() => match event {
+                Some(Event::Gone(number)) => if mounts.gone(number) { return End::Stopped },
+                Some(Event::Left) => if mounts.close(true) { return End::Stopped },
+                Some(end) => {
+                    mounts.close(false);
+                    return if matches!(end, Event::Restart) { End::Restart } else { End::Stopped };
+                }
+                None => return End::Stopped,
+            },
+            notice = running.notice() => hear(notice, mounts, running, teller),
+            () = face.stop.wait() => {
+                mounts.close(false);
+                mounts.unmount_all();
+                return End::Stopped;
+            }
+            () = &mut lonely, if !lonely.is_elapsed() => if mounts.close(true) { return End::Stopped },
+            () = tokio::time::sleep(LOOK) => {
+                let now = running.swarm.progress().borrow().clone();
+                (face.progress)(progress(Stage::Mount, &now));
+                running.tell_troubles(teller);
+            }
+        }
+    }
+}
+
+/// Tells a notice, and notes it for reads that wait or fail.
+fn hear(notice: Notice, mounts: &Mounts, running: &mut Running, teller: &Teller<'_>) {
+    // Of addresses that do not answer, only where no other does.
+    let vain = matches!(notice, Notice::Unreachable { .. }) && running.swarm.progress().borrow().peers > 0;
+    if let Some(why) = about_peer(&notice).filter(|_| !vain) {
+        mounts.service.heard_of_peer(why);
+    }
+    if let Some(error) = running.tell(notice, teller) {
+        let cache = running.swarm.store().path();
+        mounts.service.fail_all(format!("the cache {} does not take data: {error}", cache.display()));
+        running.warn(format!("{error}; reads are tried again"), teller);
+    }
+}
+
+fn save(service: &Service, path: &Path) {
+    let manifest = service.tree().manifest().hash_v2().map(|hash| data_encoding::HEXLOWER.encode(&hash));
+    match service.save_record(path, manifest.unwrap_or_default()) {
+        Ok(0) => tracing::info!(path = %path.display(), "what was read is written down"),
+        Ok(left_out) => {
+            tracing::warn!(path = %path.display(), left_out, "more was read than a list may hold");
+        }
+        Err(error) => tracing::error!(path = %path.display(), %error, "what was read cannot be written down"),
+    }
+}

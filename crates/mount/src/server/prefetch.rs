@@ -1,0 +1,82 @@
+//! What is fetched before it is asked for: a list of the user's, one that came with the tree, the needs of programs.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidecast_event::{Context as _, Error};
+use tidecast_node::Teller;
+
+use super::thread::spawn;
+use crate::closure::Environment;
+use crate::list::List;
+use crate::options::{Mode, Prefetch, ServeOptions};
+use crate::search::host_hwcaps;
+use crate::service::Service;
+
+/// Begins to fetch, unless only what is opened is to come.
+///
+/// # Errors
+/// A list cannot be read, or is none.
+pub(super) fn begin(
+    options: &ServeOptions,
+    service: &Arc<Service>,
+    teller: &Teller<'_>,
+) -> Result<(), Error> {
+    if options.mode == Mode::File {
+        return Ok(());
+    }
+    if !options.prefetch_exe.is_empty() {
+        programs(&options.prefetch_exe, service)?;
+    }
+    match &options.prefetch {
+        Prefetch::List(path) => list(path, service, teller),
+        Prefetch::Auto => own(service),
+        Prefetch::None => {
+            service.fetch_ahead();
+            Ok(())
+        }
+    }
+}
+
+fn list(path: &Path, service: &Service, teller: &Teller<'_>) -> Result<(), Error> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read the list {}", path.display()))?;
+    let wrong = || format!("{} is no prefetch list", path.display());
+    let missing = service.fetch_list(&List::parse(&text).with_context(wrong)?).with_context(wrong)?;
+    if let Some(first) = missing.first() {
+        let (count, first) = (missing.len(), String::from_utf8_lossy(first));
+        teller.warning(format!("{count} names of the prefetch list are not in this tree, such as {first}"));
+    }
+    Ok(())
+}
+
+/// The tree's own list has to come first, on a thread of its own.
+fn own(service: &Arc<Service>) -> Result<(), Error> {
+    let service = service.clone();
+    spawn("list", move || {
+        if let Some(list) = service.own_list()
+            && let Err(error) = service.fetch_list(&list)
+        {
+            tracing::warn!(%error, "the list that came with the tree cannot be used");
+        }
+        service.fetch_ahead();
+    })?;
+    Ok(())
+}
+
+/// Fetches what the programs that the user named need, on a thread of its own.
+fn programs(programs: &[String], service: &Arc<Service>) -> Result<(), Error> {
+    let from_env = |name| std::env::var_os(name).map(OsString::into_vec).unwrap_or_default();
+    let prefix = service.tree().manifest().prefix().map_or_else(|| b"/".to_vec(), <[u8]>::to_vec);
+    let (library_path, path) = (from_env("LD_LIBRARY_PATH"), from_env("PATH"));
+    let environment = Environment { prefix, library_path, path, hwcaps: host_hwcaps() };
+    let programs = programs.iter().map(|program| program.clone().into_bytes()).collect();
+    let service = service.clone();
+    spawn("closure", move || {
+        let outside = service.fetch_programs(environment, programs);
+        let outside: Vec<_> = outside.iter().map(|path| String::from_utf8_lossy(path)).collect();
+        tracing::info!(?outside, "the programs' libraries are here; these have to be on the host");
+    })?;
+    Ok(())
+}

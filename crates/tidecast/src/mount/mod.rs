@@ -1,0 +1,186 @@
+//! `mount`: a published tree appears at once, and arrives as it is opened.
+
+mod arguments;
+mod options;
+mod server;
+
+use std::future::pending;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tidecast_event::mount::{Mounted, Unmounted};
+use tidecast_event::{Context as _, Error, Fault as _};
+use tidecast_metainfo::{Manifest, Warning};
+use tidecast_mount::launch::{self, Start};
+use tidecast_mount::{Ask, Chosen, Guard, Home, How, Packets, Place, clean, find, mounted_at};
+use tidecast_node::{Source, Teller};
+
+use crate::operation::{Operation, Work, start};
+
+pub use options::{MountOptions, Program};
+pub use server::{ServeMount, serve_mount};
+
+/// How often it is looked whether a mount is still there.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// What [`mount`] runs as.
+pub type Mount = Operation<Mounted, Mounted>;
+type Doing = Work<Mounted, Mounted>;
+
+/// Mounts the tree that `source` leads to at the directory `at`, which is made if need be. All names are there at once; files
+/// come from peers when they are opened, verified.
+///
+/// A process of the program `tidecast` serves all mounts of a tree on this host, and another one keeps their devices, so that
+/// the mounts outlive the caller, and a server that crashes. The caller's own process never answers the kernel.
+///
+/// ```no_run
+/// use tidecast::{MountOptions, Source, UnmountOptions, mount, unmount};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mounted = mount(Source::read("env.torrent")?, "/opt/env", MountOptions::default()).wait_blocking()?;
+/// println!("mounted at {}", mounted.path.display());
+/// unmount("/opt/env", UnmountOptions::default())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn mount(source: Source, at: impl AsRef<Path>, options: MountOptions) -> Mount {
+    let at = at.as_ref().to_owned();
+    // One thread notes that it is to stop while another waits for the server.
+    start(1, async move |work| run(&source, &at, &options, work).await)
+}
+
+async fn run(source: &Source, at: &Path, options: &MountOptions, work: &Doing) -> Result<Mounted, Error> {
+    let home = Home::of(source, options.serve.cache.as_deref())?;
+    let place = place(at, &Guard::of_user(&[home.path().to_owned()]))?;
+    let (at, socket) = (place.path().to_owned(), home.socket());
+    let teller = Teller::new(work);
+    let server = connect(&home, source, &at, options, (work, &teller))?;
+    let how = How { source: socket.clone(), allow_other: options.allow_other };
+    launch::attach(&server, &place, &how, false)?;
+    drop(server);
+    let mounted = Mounted { path: at.clone(), socket, mount_seconds: work.seconds() };
+    if options.serve.fallback.is_none() {
+        let silence = launch::silence(&mounted.socket, || work.stop.is_asked());
+        silence.into_iter().for_each(|why| teller.warning(why));
+    }
+    if let Some(manifest) = home.manifest() {
+        warn(&manifest, &at, &teller);
+    }
+    if work.stop.is_asked() && !options.foreground {
+        tidecast_mount::unmount(&at, true)?;
+        return Err(Error::cut("interrupted"));
+    }
+    work.started(mounted.clone());
+    if options.foreground {
+        stay(&at, work).await?;
+    }
+    Ok(mounted)
+}
+
+/// The mount point: a directory that may be hidden, made if need be, and no mount of ours yet.
+fn place(at: &Path, guard: &Guard) -> Result<Place, Error> {
+    let absolute = std::path::absolute(at).with_context(|| format!("cannot mount at {}", at.display()))?;
+    if clean(&absolute)? {
+        tracing::info!(at = %absolute.display(), "a mount that no process served any more was taken away");
+    }
+    if mounted_at(&absolute).is_none() {
+        find(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
+        let made = std::fs::create_dir_all(at);
+        made.with_context(|| format!("cannot make the mount point {}", at.display()))?;
+    }
+    let place = Place::open(at, guard, Chosen::ByCaller).map_err(Error::usage)?;
+    if mounted_at(place.path()).is_some() {
+        let at = place.path().display();
+        return Err(Error::fault(format!("{at} is mounted already; unmount it first: tidecast umount {at}")));
+    }
+    Ok(place)
+}
+
+/// A connection to the server of the tree, which is started if there is none. To stop ends a server that is being started.
+fn connect(
+    home: &Home,
+    source: &Source,
+    at: &Path,
+    options: &MountOptions,
+    (work, teller): (&Doing, &Teller<'_>),
+) -> Result<Packets, Error> {
+    let (interrupts, mut interrupt) = std::io::pipe().context("cannot make a pipe")?;
+    let stop = work.stop.clone();
+    let telling = tokio::spawn(async move {
+        stop.wait().await;
+        let _ = interrupt.write_all(b".");
+        pending::<()>().await;
+    });
+    let server = launch::server(home, || {
+        let interrupts = Box::new(&interrupts);
+        let Program::Named(program) = &options.program else {
+            return Start::again(source, interrupts, teller);
+        };
+        let mut manifest = None;
+        if let Source::File(file) = source {
+            home.keep(file)?;
+            manifest = Some(home.manifest_path());
+        }
+        let arguments = arguments::of(options, manifest.as_deref(), at);
+        Ok(Start { program: program.clone(), arguments, secret: launch::secret(source), interrupts, teller })
+    });
+    telling.abort();
+    Ok(server?)
+}
+
+/// Tells what is odd about the manifest. Links to the place that the tree was built for lead right where it comes to lie
+/// there.
+fn warn(manifest: &Manifest, at: &Path, teller: &Teller<'_>) {
+    let in_its_place = manifest.prefix() == Some(at.as_os_str().as_bytes());
+    let told = |warning: &Warning| match warning {
+        Warning::OutsideLinks { .. } => true,
+        Warning::LinksToPrefix { .. } => !in_its_place,
+        _ => false,
+    };
+    manifest
+        .warnings()
+        .iter()
+        .filter(|warning| told(warning))
+        .for_each(|one| teller.warning(one.to_string()));
+}
+
+/// Until the mount is gone; to stop takes it away.
+async fn stay(at: &Path, work: &Doing) -> Result<(), Error> {
+    while mounted_at(at).is_some() {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = work.stop.wait() => return Ok(tidecast_mount::unmount(at, true)?),
+        }
+    }
+    Ok(())
+}
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UnmountOptions {
+    /// Even while it is in use: the mount is out of sight at once, and gone when no process uses it any more.
+    pub lazy: bool,
+    /// End the process that serves it too: reads that wait for data fail. All mounts of the tree on this host are dead then.
+    pub abort: bool,
+}
+
+/// Ends a mount of this program's, or of another one's of this host.
+///
+/// # Errors
+/// It is no mount of Tidecast, is in use, or belongs to another user.
+pub fn unmount(at: impl AsRef<Path>, options: UnmountOptions) -> Result<Unmounted, Error> {
+    let at = std::path::absolute(at.as_ref()).fault()?;
+    // By another name, if that can be found out without touching what may not answer.
+    let by_link = || at.canonicalize().ok().and_then(|at| mounted_at(&at));
+    let mounted = mounted_at(&at).or_else(by_link);
+    let mounted = mounted.with_context(|| {
+        format!("{} is no mount of tidecast's; `tidecast status` lists those", at.display())
+    })?;
+    if options.abort {
+        launch::ask(&mounted.source, &Ask::Stop)?;
+    }
+    tidecast_mount::unmount(&mounted.at, options.lazy || options.abort)?;
+    Ok(Unmounted { path: mounted.at })
+}
