@@ -19,17 +19,17 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::{Acceptor, ClientHello};
 
-use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
-use crate::dial::tune;
-use crate::driver::Input;
-use crate::driver::progress::Notice;
 use crate::error::{ConnError, Error};
+use crate::handshake::{Established, Opening, establish};
 use crate::iface::{LocalAddress, Network, local_addresses};
+use crate::input::Input;
 use crate::intake::Intake;
+use crate::report::Notice;
 use crate::security::{Security, proven};
 use crate::shared::Shared;
 use crate::transport::{Booked, Secure, Transport};
+use crate::tune::tune;
 
 /// A TLS record of the handshake starts so. BitTorrent's starts with the length 19, an encrypted one with any bytes: one
 /// in 65,536 of those is taken for TLS, and its peer tries again with others.

@@ -1,41 +1,23 @@
 //! One connection: established by handshakes, then a reading and a writing task until either ends.
 
-pub(crate) mod establish;
-pub(crate) mod framed;
-pub(crate) mod hashes;
-mod mse;
+mod link;
 mod reader;
 mod side;
 mod writer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tidecast_swarm::{Candidate, PeerId};
-use tidecast_wire::ExtIds;
 use tokio::sync::mpsc;
 
-use crate::driver::{Input, NewPeer, OUTBOX};
 use crate::error::ConnError;
-use crate::moved::Moved;
+use crate::handshake::Established;
+use crate::input::{Input, NewPeer, OUTBOX};
 use crate::shared::Shared;
-use establish::Established;
-
-/// What the two tasks of a connection share.
-#[derive(Clone)]
-pub(crate) struct Link {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) peer: PeerId,
-    pub(crate) outbox: mpsc::Sender<crate::driver::Out>,
-    /// The ids under which the peer takes extension messages now.
-    pub(crate) ids: Arc<Mutex<ExtIds>>,
-    /// Messages of roots that the peer knows, as it has sent them itself.
-    pub(crate) roots_heard: Arc<AtomicU32>,
-    /// When payload moved last.
-    pub(crate) moved: Moved,
-}
+use link::Link;
 
 /// Runs an established connection to its end. The driver hears `Up`, then events, then `Down`.
 pub(crate) async fn run(

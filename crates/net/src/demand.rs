@@ -4,38 +4,11 @@ use std::ops::Range;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::driver::Input;
-use crate::driver::progress::PeerReport;
 use crate::error::Error;
+use crate::input::Input;
+use crate::input::Urgency;
+use crate::report::PeerReport;
 use crate::settle::Settler;
-
-/// Hears of each piece that is verified, on the engine's thread: it must not wait for anything.
-pub type OnVerified = Box<dyn Fn(u32) + Send>;
-
-/// How soon pieces are wanted. Those of one urgency are fetched rarest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// Not any more.
-    Never,
-    /// Some time.
-    Later,
-    /// Before those for later.
-    Soon,
-    /// Somebody waits: before all others, in the order in which they were asked for.
-    Now,
-}
-
-impl Urgency {
-    /// As the engine counts.
-    pub(crate) fn priority(self) -> u8 {
-        match self {
-            Urgency::Never => 0,
-            Urgency::Later => 1,
-            Urgency::Soon => 2,
-            Urgency::Now => 3,
-        }
-    }
-}
 
 /// Asks for pieces of a swarm that was started with [`SwarmOptions::on_demand`](crate::SwarmOptions).
 #[derive(Clone)]

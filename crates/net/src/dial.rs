@@ -1,73 +1,32 @@
 //! One outgoing connection: from the socket to a peer that is established. `race.rs` dials the addresses of a node.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
 use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::{TlsConnector, rustls};
 
-use crate::conn::establish::{Established, LIMIT, Local, Opening, Way, establish};
 use crate::cpu::Cpu;
 use crate::error::ConnError;
+use crate::handshake::{Established, LIMIT, Local, Opening, Way, establish};
 use crate::intake::Intake;
-use crate::race::Turn;
 use crate::security::Security;
 use crate::transport::{Booked, Transport};
+use crate::tune::{tune, widen};
+use crate::turn::Turn;
+use crate::ways::Ways;
 
-/// A control channel ends when nothing was acknowledged for so long.
-const GONE: Duration = Duration::from_secs(5);
 /// One address gets so long to accept.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Who waits for a peer hears that it does not answer after so long.
 const SILENT: Duration = Duration::from_secs(3);
 /// What a peer that does not answer at all is late with; it may be down, which is no offence.
 pub(crate) const CONNECTING: &str = "accept the connection";
-/// Socket buffers are set only where the system allows this much; below it the kernel's own
-/// tuning goes further than we could.
-const BUFFER: usize = 8 << 20;
-/// What the kernel may hold of a connection beyond what is on its way (TCP_NOTSENT_LOWAT). Without
-/// this bound a slow receiver's megabytes sit in its buffer and count as sent, and whoever shares out
-/// pieces by who has room would be told lies. Less would let fast lines run dry between two wake-ups:
-/// it is a millisecond at 1 Gbit/s.
-const UNSENT: u32 = 128 << 10;
-
-/// Addresses of which it is remembered how to begin.
-const MAX_WAYS: usize = 16_384;
-
-/// Peers that demand encryption, by their addresses: those with whom the opening of MSE was the one that worked.
-#[derive(Debug, Default)]
-pub(crate) struct Ways(Mutex<BTreeSet<SocketAddr>>);
-
-impl Ways {
-    /// How to begin with a peer, and how else.
-    fn of(&self, addr: SocketAddr) -> [Way; 2] {
-        match self.0.lock().contains(&addr) {
-            true => [Way::Mse, Way::Direct],
-            false => [Way::Direct, Way::Mse],
-        }
-    }
-
-    fn worked(&self, addr: SocketAddr, way: Way) {
-        let mut demanding = self.0.lock();
-        match way {
-            Way::Direct => {
-                demanding.remove(&addr);
-            }
-            Way::Mse if demanding.len() < MAX_WAYS => {
-                demanding.insert(addr);
-            }
-            Way::Mse => {}
-        }
-    }
-}
 
 /// Connects to one address and shakes hands. A peer of an open swarm that does not answer the plain handshake may demand
 /// encryption: it is dialled once more and spoken to so, or the other way round if that has worked with it before. Plain
@@ -165,38 +124,6 @@ async fn connect(addr: SocketAddr, source: Option<IpAddr>) -> std::io::Result<Tc
     Ok(stream)
 }
 
-/// Settings that every connection gets; none is vital, so failures are passed over.
-pub(crate) fn tune(stream: &TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let socket = SockRef::from(stream);
-    let _ = socket.set_tcp_notsent_lowat(UNSENT);
-}
-
-/// A connection that only talks ends within seconds when its other end, or the link, is gone: what was sent is acknowledged
-/// within [`GONE`], and so is a probe of the kernel's on an idle one. Otherwise TCP would wait longer and longer between
-/// two tries, and go on long after the link is back.
-pub fn end_when_gone(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
-    let _ = socket.set_tcp_user_timeout(Some(GONE));
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(2 * GONE).with_interval(GONE / 5));
-}
-
-/// Buffers for a peer that is proven, or that we have dialled.
-pub(crate) fn widen(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
-    if system_limit("rmem_max") >= BUFFER {
-        let _ = socket.set_recv_buffer_size(BUFFER);
-    }
-    if system_limit("wmem_max") >= BUFFER {
-        let _ = socket.set_send_buffer_size(BUFFER);
-    }
-}
-
-fn system_limit(name: &str) -> usize {
-    let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
-}
-
 /// TLS as the swarm demands it.
 async fn secure(
     stream: TcpStream,
@@ -289,17 +216,5 @@ mod tests {
             assert_eq!(peer.calls(), calls);
         }
         answering.abort();
-    }
-
-    #[tokio::test]
-    async fn little_is_held_back_on_either_side_of_a_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dialled = connect(listener.local_addr().unwrap(), None).await.unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
-        tune(&accepted);
-        for stream in [&dialled, &accepted] {
-            assert!(stream.nodelay().unwrap());
-            assert_eq!(SockRef::from(stream).tcp_notsent_lowat().unwrap(), UNSENT);
-        }
     }
 }

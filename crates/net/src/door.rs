@@ -17,13 +17,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::accept::encrypt;
-use crate::conn::establish::{Established, Opening, establish};
 use crate::cpu::Cpu;
-use crate::dial::{end_when_gone, tune};
 use crate::error::ConnError;
+use crate::handshake::{Established, Opening, establish};
 use crate::security::proven;
 use crate::shared::Shared;
 use crate::transport::Transport;
+use crate::tune::{end_when_gone, tune};
 
 /// A byte stream whose kind does not matter.
 pub trait Stream: AsyncRead + AsyncWrite + Send {}

@@ -1,44 +1,44 @@
 //! Runs the engine on a thread of its own: inputs from connections and disk go in, actions go out
 //! to them. It never waits for a disk or a socket; whoever cannot keep up is let go.
 
-pub(crate) mod book;
+mod book;
+mod conn;
 mod dispatch;
-pub(crate) mod gather;
-pub(crate) mod plan;
-pub(crate) mod progress;
+mod gather;
+mod group;
+mod members;
+mod plan;
+mod progress;
 mod stall;
 mod want;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidecast_identity::NodeId;
 use tidecast_metainfo::Manifest;
 use tidecast_swarm::plan::Role;
-use tidecast_swarm::{Action, Block, Candidate, Engine, Event, PeerId, Protocol, Time};
+use tidecast_swarm::{Action, Candidate, Engine, Event, PeerId, Protocol, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cpu::Stage;
-use crate::demand::{OnVerified, Urgency};
 use crate::dial::CONNECTING;
 use crate::error::{ConnError, Fault};
-use crate::moved::Moved;
+use crate::input::{Input, NewPeer, OnVerified, Out};
+use crate::member::{Complained, Group};
+use crate::report::{Notice, PeerReport, Progress, Summary};
 use crate::shared::Shared;
-use crate::web::{Seed, key_of};
+use crate::web_seed::{Seed, key_of};
 use book::{Book, Culprit};
-use bytes::Bytes;
-use gather::{Gather, Group};
-use plan::{Complained, Member, Members};
-use progress::{Notice, PeerReport, Progress, Summary};
+use conn::Conn;
+use group::Gather;
+use members::Members;
 use stall::Stall;
 
 /// Inputs taken in one go before actions are drained.
 const BATCH: usize = 256;
-/// Messages that may wait for one connection; the engine's own limits keep well below it.
-pub(crate) const OUTBOX: usize = 8192;
 /// How often a snapshot of progress is published.
 const PROGRESS: Duration = Duration::from_millis(100);
 /// How often neighbours are told of each other.
@@ -47,125 +47,6 @@ const INTRODUCE: Duration = Duration::from_secs(2);
 const NEWCOMER: Duration = Duration::from_millis(100);
 /// How long a peer that stalled is left alone.
 const SHUN: Duration = Duration::from_secs(60);
-/// Notices that nobody has read yet; more are dropped.
-pub(crate) const NOTICES: usize = 256;
-
-/// What the driver hears.
-pub(crate) enum Input {
-    /// Goes to the engine as it is.
-    Event(Event),
-    /// The last block of a piece is stored, and the verdict on the piece.
-    Settled(Event, Event),
-    /// A connection is established.
-    Up(Box<NewPeer>),
-    /// A stock client has introduced itself.
-    Hello { peer: PeerId, client: Option<String>, port: Option<u16>, upload_only: bool },
-    /// It has ended.
-    Down { peer: PeerId, why: Option<ConnError> },
-    /// A dial failed.
-    DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
-    /// Addresses of one node that were heard of.
-    Found { addresses: Vec<SocketAddr>, told: bool },
-    /// A web seed of the manifest.
-    WebSeed(Arc<Seed>),
-    /// A node with these addresses may be dialled now, whatever came of it before.
-    Call { addresses: Vec<SocketAddr> },
-    /// Our part in a new epoch of the plan, and its members.
-    Plan { role: Arc<Role>, members: Vec<Member> },
-    /// The plan of this node is joined, if it makes one.
-    Follow { node: NodeId },
-    /// About the plan of a group.
-    Gather { peer: PeerId, bytes: Bytes },
-    /// These pieces are wanted from now on, or no longer.
-    Want { pieces: Range<u32>, urgency: Urgency },
-    /// A piece that might have been on disk has been hashed.
-    Checked { piece: u32, read: bool },
-    /// More of a draft's roots is known: on to the neighbours with it.
-    Roots,
-    /// The store failed.
-    StoreFailed(tidecast_store::Error),
-    /// Something for people.
-    Notice(Notice),
-    /// Let go of members whose right has ended (a ticket was revoked).
-    Recheck,
-    /// Say what was exchanged with whom so far.
-    Report(oneshot::Sender<Vec<PeerReport>>),
-    /// Stop, and say how it went.
-    Stop(oneshot::Sender<Summary>),
-}
-
-/// A connection that has just been established.
-pub(crate) struct NewPeer {
-    pub(crate) peer: PeerId,
-    pub(crate) addr: SocketAddr,
-    /// Where it can be dialled, if it says so.
-    pub(crate) listens: Option<SocketAddr>,
-    pub(crate) node: Option<NodeId>,
-    pub(crate) client: String,
-    pub(crate) protocol: Protocol,
-    pub(crate) candidate: Option<Candidate>,
-    /// Its self-chosen id (BEP 20), by which two connections to the same peer are recognised.
-    pub(crate) remote_id: [u8; 20],
-    /// We dialled it.
-    pub(crate) outgoing: bool,
-    /// It may be sent pieces as a plan has it.
-    pub(crate) takes_offers: bool,
-    /// It makes plans for groups, or joins them.
-    pub(crate) gathers: bool,
-    /// It has just given this node its credential.
-    pub(crate) enrolled: bool,
-    /// It is a web seed.
-    pub(crate) web: Option<Arc<Seed>>,
-    /// To be sent right after the first announcement: stock clients want their bitfield first.
-    pub(crate) greeting: Option<tidecast_wire::Message>,
-    pub(crate) outbox: mpsc::Sender<Out>,
-    pub(crate) moved: Moved,
-}
-
-/// What a connection is told to send.
-pub(crate) enum Out {
-    Message(tidecast_wire::Message),
-    Serve(Block),
-    /// The blocks of this piece follow unasked.
-    Offer {
-        piece: u32,
-        stripe: u16,
-    },
-    /// There are roots that this peer may not know.
-    Roots,
-    /// A block that reaches into the padding behind a file (v1 peers of a hybrid). Asked by the
-    /// connection itself: the engine knows real bytes only.
-    ServePadded(Block),
-    /// Send what is queued, then close.
-    Close,
-}
-
-/// A live connection, seen from the driver.
-struct Conn {
-    addr: SocketAddr,
-    listens: Option<SocketAddr>,
-    node: Option<NodeId>,
-    client: String,
-    protocol: Protocol,
-    remote_id: [u8; 20],
-    outgoing: bool,
-    takes_offers: bool,
-    gathers: bool,
-    web: Option<Arc<Seed>>,
-    /// Which member of the plan it is, as the engine was told.
-    member: Option<u32>,
-    greeting: Option<tidecast_wire::Message>,
-    outbox: mpsc::Sender<Out>,
-    received: u64,
-    sent: u64,
-    moved: Moved,
-    /// Neighbours it has been told of: a position in `Driver::met`.
-    introduced: usize,
-    /// Candidates whose addresses lead to it too.
-    others: Vec<Candidate>,
-    /// It no longer has a piece that is wanted, and that was told.
-    withdrew: bool,
-}
 
 /// Reports of ended connections that are kept; later ones only count in the totals.
 const MAX_REPORTS: usize = 4096;

@@ -1,6 +1,7 @@
 //! What can go wrong between peers and in a session.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Why one connection ended; it costs that connection only.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,30 @@ pub(crate) enum ConnError {
     #[error("{0}")]
     Source(#[from] tidecast_store::Error),
     #[error(transparent)]
-    Web(#[from] crate::web::WebError),
+    Web(#[from] WebError),
+    #[error("the swarm is stopping")]
+    Stopping,
+}
+
+/// Why a web seed gives nothing, or not all.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WebError {
+    #[error("{url} is not there: HTTP status {status}")]
+    Missing { file: u32, url: String, status: u16 },
+    #[error(
+        "{url}: the server ignores ranges (it answers 200), and has sent more than once what is here already"
+    )]
+    NoRanges { url: String },
+    #[error("{url}: HTTP status {status}")]
+    Busy { url: String, status: u16, after: Option<Duration> },
+    #[error("{url}: {why}")]
+    Wrong { url: String, why: String },
+    #[error("{0}")]
+    Web(#[from] tidecast_discovery::Error),
+    #[error("it sent bytes that do not match their hashes")]
+    Lied,
+    #[error("none of the files asked of it is there: {0}")]
+    Nothing(String),
     #[error("the swarm is stopping")]
     Stopping,
 }

@@ -19,12 +19,13 @@ use tidecast_wire::Message;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::conn::establish::{Established, Local};
 use crate::cpu::Cpu;
-use crate::dial::{Ways, dial, impatient};
+use crate::dial::{dial, impatient};
 use crate::error::{ConnError, Error};
+use crate::handshake::{Established, Local};
 use crate::iface::{LocalAddress, source_for};
 use crate::security::Security;
+use crate::ways::Ways;
 
 /// Peers asked at the same time.
 const ASKED_AT_ONCE: usize = 8;

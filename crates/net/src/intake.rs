@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
     fn poll(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, above: usize) -> Poll<io::Result<()>> {
         if !self.tuned && !self.missing.is_limited() {
             self.tuned = true;
-            crate::dial::widen(self.inner.as_ref());
+            crate::tune::widen(self.inner.as_ref());
         }
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if read.is_pending() {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Bytes of a block buffer: the block between Tidecast peers, and a run of a stock client's.
+pub(crate) const BUFFER: usize = 256 << 10;
+
 /// A bounded set of buffers of one size.
 #[derive(Clone)]
 pub(crate) struct Pool {

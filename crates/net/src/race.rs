@@ -7,25 +7,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tidecast_control::Dialling;
 use tidecast_swarm::Candidate;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::conn::establish::Established;
 use crate::dial::dial_by;
-use crate::driver::Input;
-use crate::driver::progress::Notice;
 use crate::error::ConnError;
+use crate::handshake::Established;
+use crate::input::Input;
+use crate::report::Notice;
 use crate::shared::Shared;
+use crate::turn::Turn;
 
 /// The next address is dialled when this one has taken so long (RFC 8305: Connection Attempt Delay); of many sooner, so that
 /// the last is begun within [`ALL`].
 const NEXT: Duration = Duration::from_millis(250);
 const ALL: Duration = Duration::from_millis(1500);
-/// A handshake that takes longer than this lets the next one begin.
-const TURN: Duration = Duration::from_secs(1);
 
 /// Dials a candidate in the background; the driver hears how it went.
 pub(crate) fn spawn(shared: &Arc<Shared>, candidate: Candidate, addresses: Vec<SocketAddr>) {
@@ -81,7 +79,7 @@ async fn in_turn(shared: &Shared, addr: SocketAddr, turns: &Semaphore) -> Result
     let (source, local) = (shared.source_for(addr.ip()), shared.local());
     // An inbox that is full is that of an engine with peers enough.
     let silent = |why| drop(shared.inbox.try_send(unreachable(addr, why)));
-    let turn = turn(turns);
+    let turn = Turn::new(turns);
     let (of, at) = ((&local, &shared.security), (addr, source));
     let mut dialling = std::pin::pin!(dial_by(of, at, &shared.ways, &shared.cpu, &silent, Some(&turn)));
     tokio::select! {
@@ -89,36 +87,6 @@ async fn in_turn(shared: &Shared, addr: SocketAddr, turns: &Semaphore) -> Result
         () = turn.over() => {}
     }
     dialling.await
-}
-
-/// An address's turn to shake hands.
-pub(crate) struct Turn<'a> {
-    turns: &'a Semaphore,
-    /// None before it, `Some(None)` when it is over.
-    had: Mutex<Option<Option<SemaphorePermit<'a>>>>,
-    begun: Notify,
-}
-
-fn turn(turns: &Semaphore) -> Turn<'_> {
-    Turn { turns, had: Mutex::new(None), begun: Notify::new() }
-}
-
-impl Turn<'_> {
-    /// Waits for it. A second try of the same address (encrypted, say) goes on in it, or without.
-    pub(crate) async fn take(&self) {
-        if self.had.lock().is_some() {
-            return;
-        }
-        let permit = self.turns.acquire().await.ok();
-        *self.had.lock() = Some(permit);
-        self.begun.notify_one();
-    }
-
-    async fn over(&self) {
-        self.begun.notified().await;
-        sleep(TURN).await;
-        *self.had.lock() = Some(None);
-    }
 }
 
 async fn tell(shared: &Shared, addr: SocketAddr, error: &ConnError) {
@@ -140,9 +108,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
+    use parking_lot::Mutex;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::turn::TURN;
 
     fn addresses(number: u16) -> Vec<SocketAddr> {
         (1..=number).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect()
@@ -196,7 +166,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn handshakes_take_turns_until_one_takes_long() {
         let turns = Semaphore::new(1);
-        let (first, second) = (turn(&turns), turn(&turns));
+        let (first, second) = (Turn::new(&turns), Turn::new(&turns));
         let start = Instant::now();
         first.take().await;
         tokio::join!(first.over(), async {
@@ -204,7 +174,7 @@ mod tests {
             assert_eq!(start.elapsed(), TURN);
         });
         drop(second);
-        turn(&turns).take().await;
+        Turn::new(&turns).take().await;
         assert_eq!(start.elapsed(), TURN, "who has ended gives way at once");
     }
 }

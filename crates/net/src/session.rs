@@ -17,30 +17,31 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::accept::{Port, chosen, on_network, open_all};
-use crate::conn::establish::new_peer_id;
-use crate::conn::hashes::LayerCache;
-use crate::demand::{Demand, OnVerified};
-use crate::dial::Ways;
+use crate::demand::Demand;
 use crate::door::Door;
-use crate::driver::gather::Group;
-use crate::driver::plan::{COMPLAINTS, Complained, Member};
-use crate::driver::progress::{Notice, Progress, Summary};
-use crate::driver::{Driver, Input, NOTICES, Start};
+use crate::driver::{Driver, Start};
 use crate::error::Error;
 use crate::fingerprints::Fingerprints;
+use crate::handshake::new_peer_id;
+use crate::hashes::LayerCache;
 use crate::iface::{Network, listening, local_addresses};
-use crate::pool::Pool;
+use crate::input::COMPLAINTS;
+use crate::input::OnVerified;
+use crate::input::{Input, NOTICES};
+use crate::member::Group;
+use crate::member::{Complained, Member};
+use crate::pool::{BUFFER, Pool};
+use crate::report::{Notice, Progress, Summary};
 use crate::roots::{Roots, RootsKey};
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::shared::Shared;
 use crate::throttle::Throttle;
-use crate::web::Seed;
+use crate::ways::Ways;
+use crate::web_seed::Seed;
 
 /// Inputs that may wait for the driver; whoever has more to say waits.
 const INBOX: usize = 4096;
-/// Bytes of a block buffer: the block between Tidecast peers, and a run of a stock client's.
-pub(crate) const BUFFER: usize = 256 << 10;
 /// Buffers: one that a slow peer may hold for each connection, and enough in flight besides.
 const BUFFERS: usize = 256;
 /// Bytes received and not yet on disk.

@@ -8,6 +8,7 @@
 //! stored as proven may be passed on at once, though its piece is not whole ([`Settler::held`]).
 
 mod draft;
+mod found;
 mod supply;
 mod table;
 #[cfg(test)]
@@ -25,10 +26,10 @@ use tidecast_swarm::{Block, Event, PeerId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::cpu::{Cpu, Stage};
-use crate::driver::Input;
+use crate::input::Input;
 use crate::pool::Buffer;
 use crate::roots::Roots;
-use draft::Found;
+use found::Found;
 use parking_lot::Mutex;
 pub(crate) use table::Held;
 use table::{Admitted, Settled, Table};

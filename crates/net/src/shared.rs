@@ -10,19 +10,19 @@ use tidecast_metainfo::Manifest;
 use tidecast_store::Store;
 use tokio::sync::mpsc;
 
-use crate::conn::establish::Local;
-use crate::conn::hashes::LayerCache;
 use crate::cpu::Cpu;
-use crate::dial::Ways;
-use crate::driver::Input;
-use crate::driver::gather::Group;
 use crate::fingerprints::Fingerprints;
+use crate::handshake::Local;
+use crate::hashes::LayerCache;
 use crate::iface::{LocalAddress, shared_source, source_for};
+use crate::input::Input;
+use crate::member::Group;
 use crate::pool::Pool;
 use crate::roots::Roots;
 use crate::security::Security;
 use crate::settle::Settler;
 use crate::throttle::Throttle;
+use crate::ways::Ways;
 
 pub(crate) struct Shared {
     pub(crate) manifest: Arc<Manifest>,

@@ -13,8 +13,8 @@ use parking_lot::{Mutex, RwLock};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
+use crate::pool::BUFFER;
 use crate::pool::Pool;
-use crate::session::BUFFER;
 
 /// How often the one whose turn it is looks again: a cap that is changed holds within this time.
 const LOOK: Duration = Duration::from_millis(100);

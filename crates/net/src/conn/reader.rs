@@ -9,10 +9,10 @@ use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockHeader, BlockRange, ExtIds, Frame, Message};
 use tokio::time::timeout;
 
-use super::Link;
-use super::framed::{COMING, Input as Framed, Ready};
-use crate::driver::{Input, Out};
+use super::link::Link;
 use crate::error::ConnError;
+use crate::framed::{COMING, Input as Framed, Ready};
+use crate::input::{Input, Out};
 use crate::pool::Buffer;
 use crate::security::Security;
 use crate::settle::Desk;

@@ -2,14 +2,16 @@
 //! Answered by the connection itself: the engine has nothing to decide here.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
-use tidecast_hash::Digest;
-use tidecast_wire::ext::{self, Message as Ext, Reason};
+use tidecast_hash::{Digest, Fingerprint, LEAF};
+use tidecast_wire::ext::{self, FINGERPRINT, MAX_FINGERPRINTS, Message as Ext, Reason};
 use tidecast_wire::{HashRange, Hashes, METADATA_PIECE, Message, Metadata};
 
-use super::Link;
-use crate::driver::{Input, Out};
+use super::link::Link;
 use crate::error::ConnError;
+use crate::input::{Input, Out};
+use crate::shared::Shared;
 
 impl Link {
     async fn reply(&self, message: Message) -> Result<(), ConnError> {
@@ -51,7 +53,7 @@ impl Link {
 
     fn hashes(&self, range: HashRange) -> Option<Vec<Digest>> {
         let shared = &self.shared;
-        super::hashes::answer(&shared.manifest, &shared.store, &shared.layers, &range)
+        crate::hashes::answer(&shared.manifest, &shared.store, &shared.layers, &range)
     }
 
     /// The remaining requests of the Tidecast extension.
@@ -90,11 +92,40 @@ impl Link {
         }
     }
 
-    /// What leaves are known by: of the pieces that were asked for as many as one answer holds.
+    /// What leaves are known by: of the pieces that were asked for as many whole ones as one answer holds and as are here.
     async fn fingerprints(&self, range: ext::PieceRange) -> Ext {
-        match self.shared.fingerprints.of(&self.shared, range.pieces()).await {
-            Some(bytes) => Ext::Fingerprints { channel: 0, first: range.first, bytes },
-            None => Ext::FingerprintsReject(range),
+        let (shared, reading) = (&self.shared, self.shared.clone());
+        let pieces = range.pieces();
+        let pieces = pieces.start..pieces.end.min(shared.manifest.piece_count());
+        let bytes = shared.fingerprints.of(pieces, move |pieces| fingerprints(&reading, pieces)).await;
+        let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else {
+            return Ext::FingerprintsReject(range);
+        };
+        if let Some(throttle) = &shared.throttle {
+            throttle.send(bytes.len() as u64).await;
         }
+        Ext::Fingerprints { channel: 0, first: range.first, bytes }
     }
+}
+
+/// Read from the disk: of the pieces as many whole ones as one answer holds.
+fn fingerprints(shared: &Shared, pieces: Range<u32>) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), Vec::new());
+    let aligned = shared.manifest.layout().is_aligned();
+    for piece in pieces.filter(|_| aligned) {
+        let len = shared.manifest.piece_len(piece) as usize;
+        if all.len() / FINGERPRINT + len.div_ceil(LEAF) > MAX_FINGERPRINTS {
+            break;
+        }
+        // The source of a draft is there before it is hashed.
+        if !(shared.seed_only && shared.roots.is_some() || shared.settler.is_verified(piece)) {
+            break;
+        }
+        buffer.resize(len, 0);
+        if shared.store.read_unverified(piece, 0, &mut buffer).is_err() {
+            break;
+        }
+        all.extend(Fingerprint::of_leaves(&buffer).flat_map(Fingerprint::to_bytes));
+    }
+    all
 }

@@ -14,10 +14,10 @@ use tidecast_wire::ext;
 use tidecast_wire::{BlockHeader, ExtIds, Extension, Message};
 use tokio::sync::mpsc;
 
-use super::Link;
+use super::link::Link;
 use crate::cpu::Stage;
-use crate::driver::{Input, Out};
 use crate::error::ConnError;
+use crate::input::{Input, Out};
 use crate::settle::Held;
 use crate::transport::{Writer, send_file, send_more};
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use tidecast_identity::NodeId;
 use tidecast_swarm::Candidate;
 
-use crate::web::Seed;
+use crate::web_seed::Seed;
 
 /// Candidates kept at most; later ones are dropped.
 const MAX_CANDIDATES: usize = 16_384;

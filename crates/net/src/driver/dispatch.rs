@@ -8,13 +8,14 @@ use tidecast_wire::ext::{self, Mode};
 use tidecast_wire::{BlockRange, Message, Pex, PexPeer};
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::Driver;
 use super::book::Culprit;
-use super::plan::Complained;
-use super::progress::Notice;
-use super::{Driver, Out};
 use crate::cpu::Stage;
+use crate::input::Out;
+use crate::member::Complained;
+use crate::report::Notice;
 use crate::security::Security;
-use crate::web::Seed;
+use crate::web_seed::Seed;
 
 /// Addresses in one introduction (BEP 11 says 50).
 const INTRODUCTIONS: usize = 50;

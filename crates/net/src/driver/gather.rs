@@ -8,112 +8,24 @@
 //! A plan for whole trees brings each piece once. Whoever comes when all is given to a stripe is told so, and fetches
 //! from all who have it; until it has its part or that answer, a member asks nobody for anything ([`EXPECT`]).
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tidecast_identity::NodeId;
-use tidecast_swarm::plan::{Edges, Gathering, Part, Plan, Role};
+use tidecast_swarm::plan::{Edges, Gathering, Part, Role};
 use tidecast_swarm::{Complaint, Event, PeerId};
 use tidecast_wire::Message;
 use tidecast_wire::ext::{self, MAX_GATHER, MAX_STRIPES};
 
 use super::Driver;
-use super::plan::{Complained, Member};
+use super::group::{Handed, Joined, Said};
+use crate::member::{Complained, Group, Member};
 use crate::security::Security;
 
 /// Members of one plan.
 const MAX_MEMBERS: usize = 65_536;
 /// How long a member that fetches everything waits for its part.
 const EXPECT: Duration = Duration::from_secs(5);
-
-/// What a node has to do with a plan of those who fetch on demand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Group {
-    /// Nothing.
-    #[default]
-    None,
-    /// It has the data, and makes the plan for those who join.
-    Make,
-    /// It joins the plan of whoever the ticket or the user names.
-    Join,
-    /// Everybody fetches everything: with the data it makes the plan, without it joins that of the node that it follows.
-    Whole,
-}
-
-/// What members and the maker say to each other, as JSON: they may be of different versions.
-#[derive(Serialize, Deserialize)]
-enum Said {
-    /// I take part.
-    Join,
-    /// Your part in a new epoch.
-    Part(Handed),
-    /// This member does not do its part for me.
-    Complaint { member: u32, stripe: u16, why: u8 },
-    /// Every piece has been given out: fetch them from whoever has them.
-    Late,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Handed {
-    epoch: u32,
-    member: u32,
-    sources: Vec<u32>,
-    /// Of each stripe: who feeds us, whom we feed.
-    stripes: Vec<(Option<u32>, Vec<u32>)>,
-    /// Whoever is named above.
-    known: Vec<Known>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Known {
-    number: u32,
-    node: Option<[u8; 32]>,
-    peer_id: [u8; 20],
-    addrs: Vec<SocketAddr>,
-}
-
-/// What this node knows of its group.
-#[derive(Default)]
-pub(crate) struct Gather {
-    pub(crate) group: Group,
-    /// The maker's: the plan, and who the members are by their numbers; the maker itself is number 0.
-    plan: Option<Gathering>,
-    members: Vec<Joined>,
-    by_peer: BTreeMap<PeerId, u32>,
-    /// A member's: whose plan it joins, where that is told by key.
-    leader: Option<NodeId>,
-    /// It has no part for us.
-    late: bool,
-    /// A member's: whom it has joined.
-    maker: Option<PeerId>,
-}
-
-#[derive(Clone)]
-struct Joined {
-    node: Option<NodeId>,
-    peer_id: [u8; 20],
-    listens: Option<SocketAddr>,
-    peer: Option<PeerId>,
-}
-
-impl Gather {
-    pub(crate) fn new(group: Group) -> Self {
-        Gather { group, ..Gather::default() }
-    }
-
-    /// When the maker has something to do.
-    pub(super) fn wakeup(&self, start: Instant) -> Option<Instant> {
-        self.plan.as_ref()?.wakeup().map(|at| start + Duration::from_nanos(at.0))
-    }
-
-    /// The plan of this node is to be joined.
-    pub(super) fn follow(&mut self, node: NodeId) {
-        self.leader = Some(node);
-    }
-}
 
 impl Driver {
     /// A connection is up: if it leads to who makes the plan, join.
@@ -352,33 +264,6 @@ impl Driver {
                 self.send(peer, Message::Tidecast(ext::Message::Gather { channel: 0, bytes: bytes.into() }));
             }
             _ => tracing::warn!("a part in the plan is too long to be told"),
-        }
-    }
-}
-
-impl Gather {
-    /// What a member is told.
-    fn handed(&self, plan: &Plan, number: u32) -> Handed {
-        let role = plan.role(number);
-        let mut known = BTreeMap::new();
-        for edges in &role.stripes {
-            for other in edges.parent.iter().chain(&edges.children).filter(|other| **other != 0) {
-                if let Some(joined) = self.members.get(*other as usize) {
-                    known.entry(*other).or_insert_with(|| Known {
-                        number: *other,
-                        node: joined.node.map(|node| node.0),
-                        peer_id: joined.peer_id,
-                        addrs: joined.listens.into_iter().collect(),
-                    });
-                }
-            }
-        }
-        Handed {
-            epoch: role.epoch,
-            member: role.member,
-            sources: role.sources,
-            stripes: role.stripes.into_iter().map(|edges| (edges.parent, edges.children)).collect(),
-            known: known.into_values().collect(),
         }
     }
 }

@@ -4,84 +4,20 @@
 //! member is known by the key that TLS has proven; where there are no keys, by the peer id of its
 //! run, or failing that by its address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidecast_identity::NodeId;
 use tidecast_swarm::plan::Role;
-use tidecast_swarm::{Candidate, Complaint, Event, PeerId};
+use tidecast_swarm::{Candidate, Event, PeerId};
 
-use super::gather::Group;
-use super::{Conn, Driver};
+use super::Driver;
+use super::conn::Conn;
+use super::members::Members;
+use crate::member::{Complained, Group, Member};
 
 /// Members beside those that the engine may dial by chance, should the plan not hold: about so many of all.
 const SPARE: u32 = 64;
-/// Complaints that nobody has read yet; more are dropped, the engine repeats what stays true.
-pub(crate) const COMPLAINTS: usize = 256;
-
-/// A member of the plan, as who makes the plan knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
-    /// Its key: what counts in a private swarm.
-    pub node: Option<NodeId>,
-    /// The peer id of its run ([`crate::Swarm::peer_id`]): what counts where there are no keys.
-    pub peer_id: Option<[u8; 20]>,
-    /// Where it listens, in the order in which to try; empty if nobody can connect to it.
-    pub addrs: Vec<SocketAddr>,
-    /// 0 at our own place in the topology, more beyond each cut.
-    pub distance: u8,
-}
-
-/// A member does not do its part in the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Complained {
-    /// Its number.
-    pub member: u32,
-    /// The stripe in which it is our parent.
-    pub stripe: u16,
-    /// What is wrong.
-    pub why: Complaint,
-}
-
-/// Who is who.
-#[derive(Default)]
-pub(crate) struct Members {
-    list: Vec<Member>,
-    by_node: BTreeMap<NodeId, u32>,
-    by_peer_id: BTreeMap<[u8; 20], u32>,
-    /// Those of whom nothing better is known.
-    by_addr: BTreeMap<SocketAddr, u32>,
-}
-
-impl Members {
-    /// `keys`: nodes prove their keys here, so that nothing else counts for a member who has one.
-    pub(crate) fn new(list: Vec<Member>, keys: bool) -> Members {
-        let mut members = Members::default();
-        for (number, member) in (0..).zip(&list) {
-            match (member.node.filter(|_| keys), member.peer_id.filter(|_| !keys)) {
-                (Some(node), _) => drop(members.by_node.insert(node, number)),
-                (_, Some(id)) => drop(members.by_peer_id.insert(id, number)),
-                _ => members.by_addr.extend(member.addrs.iter().map(|a| (*a, number))),
-            }
-        }
-        Members { list, ..members }
-    }
-
-    pub(crate) fn get(&self, member: u32) -> Option<&Member> {
-        self.list.get(member as usize)
-    }
-
-    /// The member at the other end of a connection, and how far it is.
-    fn of(&self, conn: &Conn) -> Option<(u32, u8)> {
-        let known = conn.node.and_then(|n| self.by_node.get(&n));
-        let known = known.or_else(|| self.by_peer_id.get(&conn.remote_id));
-        let dialled = Some(conn.addr).filter(|_| conn.outgoing);
-        let by_addr = || [dialled, conn.listens].into_iter().flatten().find_map(|a| self.by_addr.get(&a));
-        let number = *known.or_else(by_addr)?;
-        Some((number, self.get(number)?.distance))
-    }
-}
 
 impl Driver {
     /// A new epoch: the engine hears its role, then who is connected, then whom it may dial.
@@ -165,44 +101,7 @@ fn spares(known: u32, count: u32) -> impl Iterator<Item = u32> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-    use tidecast_swarm::Protocol;
-    use tokio::sync::mpsc;
-
     use super::*;
-
-    fn conn(node: Option<u8>, remote_id: u8, addr: &str, outgoing: bool) -> Conn {
-        Conn {
-            addr: addr.parse().unwrap(),
-            listens: None,
-            node: node.map(|n| NodeId([n; 32])),
-            client: String::new(),
-            protocol: Protocol::Tidecast { max_block: 1 << 18 },
-            remote_id: [remote_id; 20],
-            outgoing,
-            takes_offers: true,
-            gathers: false,
-            web: None,
-            member: None,
-            greeting: None,
-            outbox: mpsc::channel(1).0,
-            moved: Default::default(),
-            received: 0,
-            sent: 0,
-            introduced: 0,
-            others: Vec::new(),
-            withdrew: false,
-        }
-    }
-
-    fn members(keys: bool) -> Members {
-        let addr = |n: u8| vec![SocketAddr::from(([10, 0, 0, n], 7))];
-        let list = vec![
-            Member { node: Some(NodeId([1; 32])), peer_id: Some([1; 20]), addrs: addr(1), distance: 1 },
-            Member { addrs: addr(2), distance: 2, ..Member::default() },
-        ];
-        Members::new(list, keys)
-    }
 
     #[test]
     fn latecomers_are_spare_members_too() {
@@ -212,24 +111,5 @@ mod tests {
         // A hundredth of them on average.
         let late = spares(3000, 6400).count();
         assert!((1..200).contains(&late), "{late}");
-    }
-
-    #[test]
-    fn where_nodes_have_keys_nothing_else_counts() {
-        let members = members(true);
-        assert_eq!(members.of(&conn(Some(1), 9, "10.0.0.9:50", false)), Some((0, 1)));
-        assert_eq!(members.of(&conn(Some(5), 1, "10.0.0.1:7", true)), None, "an impostor");
-    }
-
-    #[test]
-    fn without_keys_the_peer_id_counts_and_else_the_address() {
-        let members = members(false);
-        assert_eq!(members.of(&conn(None, 1, "10.0.0.9:50", false)), Some((0, 1)));
-        assert_eq!(members.of(&conn(None, 9, "10.0.0.1:7", true)), None, "another run than was announced");
-        assert_eq!(members.of(&conn(None, 9, "10.0.0.2:7", true)), Some((1, 2)));
-        assert_eq!(members.of(&conn(None, 9, "10.0.0.2:7", false)), None, "a port by chance");
-        let listens =
-            Conn { listens: Some(([10, 0, 0, 2], 7).into()), ..conn(None, 9, "10.0.0.2:50", false) };
-        assert_eq!(members.of(&listens), Some((1, 2)));
     }
 }

@@ -1,171 +1,16 @@
 //! What a run reports while it goes and when it ends.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tidecast_identity::NodeId;
+use super::Driver;
+use super::conn::Conn;
+use super::stall::{News, SILENT};
+use crate::input::Out;
+use crate::report::{Connected, Notice, PeerReport, Progress, Summary};
 
-use super::{Conn, Driver, Out};
-use crate::cpu::Cpu;
-use crate::web::WebReport;
-
-/// A snapshot of one swarm as this node sees it.
-#[derive(Clone, Debug, Default)]
-pub struct Progress {
-    /// Bytes that are wanted, in all.
-    pub wanted_bytes: u64,
-    /// Bytes of them verified.
-    pub verified_bytes: u64,
-    /// Pieces in all.
-    pub pieces: u32,
-    /// Pieces verified here.
-    pub verified_pieces: u32,
-    /// Pieces from an earlier run, or of a seed's own files, that are still to be hashed.
-    pub unchecked_pieces: u32,
-    /// Connected peers.
-    pub peers: usize,
-    /// Connected web seeds.
-    pub web_seeds: usize,
-    /// Payload received, bytes.
-    pub received_bytes: u64,
-    /// Payload sent, bytes.
-    pub sent_bytes: u64,
-    /// Payload received that was there already, bytes.
-    pub duplicate_bytes: u64,
-    /// Payload received that did not match its hash, bytes.
-    pub corrupt_bytes: u64,
-    /// We have a part in a plan.
-    pub planned: bool,
-    /// Whether there is a plan to take part in is not known yet.
-    pub gathering: bool,
-    /// Every wanted piece is verified; of a draft, the seal is there too.
-    pub complete: bool,
-    /// Some of the connected peers, those first with which most was exchanged.
-    pub connected: Vec<Connected>,
-}
-
-/// A connected peer.
-#[derive(Clone, Debug)]
-pub struct Connected {
-    /// Who it is, and what was exchanged on this connection.
-    pub report: PeerReport,
-    /// How long no byte has moved, if one ever has.
-    pub quiet: Option<Duration>,
-}
-
-/// What was exchanged with one peer over the whole run.
-#[derive(Clone, Debug)]
-pub struct PeerReport {
-    /// Its address.
-    pub addr: SocketAddr,
-    /// Its key, if it showed one.
-    pub node: Option<NodeId>,
-    /// Its client, as it calls itself.
-    pub client: String,
-    /// Payload bytes from it.
-    pub received_bytes: u64,
-    /// Payload bytes to it.
-    pub sent_bytes: u64,
-}
-
-impl PeerReport {
-    pub(crate) fn add(&mut self, other: &PeerReport) {
-        self.received_bytes += other.received_bytes;
-        self.sent_bytes += other.sent_bytes;
-    }
-}
-
-/// The end of a run.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// The last state.
-    pub progress: Progress,
-    /// Everyone with whom payload was exchanged, and who is still connected.
-    pub peers: Vec<PeerReport>,
-    /// The web seeds.
-    pub web_seeds: Vec<WebReport>,
-    /// How long the swarm ran.
-    pub elapsed: Duration,
-    /// CPU time by stage.
-    pub cpu: Arc<Cpu>,
-}
-
-/// Something a person should hear of while the swarm runs.
-#[derive(Clone, Debug)]
-pub enum Notice {
-    /// A peer was banned.
-    Banned {
-        /// Its address.
-        addr: SocketAddr,
-        /// Its key, if it showed one.
-        node: Option<NodeId>,
-        /// What it did.
-        why: String,
-    },
-    /// A peer refused us, or a handshake failed for a reason that the user can mend.
-    Refused {
-        /// Its address.
-        addr: SocketAddr,
-        /// What it said.
-        why: String,
-    },
-    /// A connection to a peer could not be made, or nothing was heard on it. Told for each try.
-    Unreachable {
-        /// The address.
-        addr: SocketAddr,
-        /// Why.
-        why: String,
-        /// The user or a ticket has named the address.
-        told: bool,
-    },
-    /// Peers are connected, and no payload has moved for a while. Told once, until some moves again.
-    Stalled {
-        /// Some of them.
-        addrs: Vec<SocketAddr>,
-        /// How long nothing has moved.
-        silent: Duration,
-        /// It is this node that sends.
-        sending: bool,
-    },
-    /// Payload moves again after so long.
-    Resumed {
-        /// How long nothing has moved.
-        silent: Duration,
-        /// It is this node that sends.
-        sending: bool,
-    },
-    /// On the owner of a private swarm: a node was not enrolled, or not let in.
-    TurnedAway {
-        /// Its address.
-        addr: SocketAddr,
-        /// Why; the node is told the same.
-        why: String,
-    },
-    /// A peer no longer has a piece that is wanted: its copy changed, or cannot be read. Told once for each connection.
-    Withdrew {
-        /// Its address.
-        addr: SocketAddr,
-    },
-    /// A web seed gives nothing, or not all.
-    WebSeed {
-        /// Its URL, as the manifest has it.
-        url: String,
-        /// Why.
-        why: String,
-    },
-    /// A piece of the seed's own files does not match the manifest.
-    Damaged {
-        /// The piece.
-        piece: u32,
-    },
-    /// The store failed; the swarm goes on only if it can.
-    Store {
-        /// What happened.
-        error: Arc<tidecast_store::Error>,
-    },
-}
-
+/// Peers that are named where payload has stopped.
+const NAMED: usize = 4;
 /// Peers that are named in [`Progress`].
 const CONNECTED: usize = 16;
 
@@ -245,16 +90,37 @@ impl Driver {
         }
         peers
     }
-}
 
-impl Conn {
-    pub(super) fn report(&self) -> PeerReport {
-        PeerReport {
-            addr: self.listens.unwrap_or(self.addr),
-            node: self.node,
-            client: self.client.clone(),
-            received_bytes: self.received,
-            sent_bytes: self.sent,
-        }
+    /// Looks at all connections, at each snapshot.
+    pub(super) fn watch_for_stalls(&mut self) {
+        let now = Instant::now();
+        let fetches = !self.engine.is_complete() && self.unchecked.is_empty() && !self.conns.is_empty();
+        let fetching = self.stall.fetching.filter(|_| fetches).unwrap_or(now);
+        self.stall.fetching = fetches.then_some(fetching);
+        let last = self.conns.values().filter_map(|conn| conn.moved.last_came()).max();
+        let silent = fetches.then(|| last.map_or(fetching, |last| last.max(fetching)));
+        let news = self.stall.receiving.look(now, silent, last);
+        self.tell_stall(news, false, |_| true);
+        let stuck = |conn: &Conn| {
+            conn.moved.stuck().is_some_and(|since| now.saturating_duration_since(since) >= SILENT)
+        };
+        // Each connection is another way: the one that is stuck longest speaks for all.
+        let silent = self.conns.values().filter(|conn| stuck(conn)).filter_map(|c| c.moved.stuck()).min();
+        let went = self.conns.values().filter_map(|conn| conn.moved.last_went()).max();
+        let news = self.stall.sending.look(now, silent, went);
+        self.tell_stall(news, true, stuck);
+    }
+
+    fn tell_stall(&mut self, news: Option<News>, sending: bool, concerns: impl Fn(&Conn) -> bool) {
+        let notice = match news {
+            None => return,
+            Some(News::Resumed(silent)) => Notice::Resumed { silent, sending },
+            Some(News::Stalled(silent)) => {
+                let conns = self.conns.values().filter(|conn| concerns(conn));
+                let addrs: Vec<SocketAddr> = conns.map(|c| c.listens.unwrap_or(c.addr)).take(NAMED).collect();
+                Notice::Stalled { addrs, silent, sending }
+            }
+        };
+        self.notify(notice);
     }
 }

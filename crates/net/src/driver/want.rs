@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use tidecast_swarm::Event;
 
-use super::{Driver, Notice};
-use crate::demand::Urgency;
+use super::Driver;
+use crate::input::Urgency;
+use crate::report::Notice;
 
 impl Driver {
     pub(super) fn want(&mut self, pieces: Range<u32>, urgency: Urgency) {

@@ -20,15 +20,16 @@ use tidecast_wire::{BlockHeader, Frame, Message};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::conn::establish::{Established, Local};
-use crate::conn::framed::Ready;
 use crate::cpu::Cpu;
-use crate::dial::{Ways, dial};
+use crate::dial::dial;
 use crate::error::ConnError;
+use crate::framed::Ready;
+use crate::handshake::{Established, Local};
 use crate::iface::{LocalAddress, source_for};
 use crate::moved::Moved;
 use crate::security::Security;
 use crate::throttle::Throttle;
+use crate::ways::Ways;
 
 const LEN: u64 = LEAF as u64;
 /// Files shorter than this come whole.

@@ -3,7 +3,6 @@
 //! At the origin that is how the roots are found: a piece counts, and others hear of it, once its root is signed.
 //! Elsewhere what an earlier run or version has left is hashed and kept in mind; the verdict comes with the root.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tidecast_hash::Digest;
@@ -11,15 +10,8 @@ use tidecast_swarm::Event;
 
 use super::Shared;
 use crate::cpu::Stage;
-use crate::driver::Input;
+use crate::input::Input;
 use crate::roots::Roots;
-
-/// Pieces that were found on disk and whose roots nobody has said yet.
-#[derive(Default)]
-pub(super) struct Found {
-    /// What they hash to; None for those of which a part is missing.
-    pieces: BTreeMap<u32, Option<Digest>>,
-}
 
 impl Shared {
     /// Hashes a piece that is, or may be, on disk.

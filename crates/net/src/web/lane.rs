@@ -10,11 +10,13 @@ use tokio::time::timeout;
 
 use super::source::Source;
 use super::work::Work;
-use super::{Seed, WebError};
-use crate::driver::Input;
+use crate::error::WebError;
+use crate::input::Input;
 use crate::moved::Moved;
 use crate::pool::Buffer;
+use crate::report::Notice;
 use crate::shared::Shared;
+use crate::web_seed::Seed;
 
 /// A block comes within this, or who sends a byte now and then would never end. Others are asked long before.
 const BLOCK_MOST: Duration = Duration::from_mins(10);
@@ -77,7 +79,7 @@ impl Lane {
         let WebError::Missing { file, .. } = &error else { return Err(error) };
         self.seed.misses(*file, &error)?;
         let doubtful = manifest.file_pieces(*file);
-        super::tell(&self.shared, &self.seed, &error).await;
+        tell(&self.shared, &self.seed, &error).await;
         let (peer, inbox) = (self.peer, &self.shared.inbox);
         for piece in doubtful.filter(|piece| !self.seed.has(*piece)) {
             let lost = Input::Event(Event::HasNot { peer, piece });
@@ -145,5 +147,14 @@ impl Lane {
             }
         }
         end
+    }
+}
+
+/// Says why a web seed gives nothing, or not all.
+pub(super) async fn tell(shared: &Shared, seed: &Seed, error: &WebError) {
+    tracing::debug!(url = seed.url, %error, "web seed");
+    if !matches!(error, WebError::Stopping) {
+        let notice = Notice::WebSeed { url: seed.url.clone(), why: error.to_string() };
+        let _ = shared.inbox.send(Input::Notice(notice)).await;
     }
 }

@@ -10,8 +10,9 @@ use tidecast_discovery::web::{Answer, Connection, Reach};
 use tidecast_discovery::{Scheme, TrackerUrl};
 use tidecast_metainfo::{ContentRange, clean_web_seed};
 
-use super::{Seed, WebError};
+use crate::error::WebError;
 use crate::shared::Shared;
+use crate::web_seed::Seed;
 
 /// Redirects followed for one request.
 const REDIRECTS: usize = 5;
@@ -257,7 +258,7 @@ impl Source {
                     return Err(other(there));
                 }
                 let whole = offset == 0 && end == len;
-                if !whole && !std::mem::replace(&mut self.seed.state.lock().from_start, true) && offset > 0 {
+                if !whole && self.seed.ignores_ranges() && offset > 0 {
                     return Err(wrong(url.as_str(), "the server ignores ranges (it answers 200)"));
                 }
                 Ok((0, len))

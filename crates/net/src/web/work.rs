@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tidecast_hash::LEAF;
 use tidecast_swarm::Block;
 
-use crate::session::BUFFER;
+use crate::pool::BUFFER;
 
 /// Bytes of one run: what one request to the server asks for.
 const RUN: u64 = 8 << 20;

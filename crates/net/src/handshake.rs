@@ -2,6 +2,8 @@
 //! extension handshake (BEP 10), and in a private swarm the proof of membership. All of it within
 //! one time limit, and in a private swarm nothing is answered before the proof.
 
+mod mse;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,9 @@ use tidecast_swarm::Protocol;
 use tidecast_wire::ext::{self, Caps, Offer, Reason};
 use tidecast_wire::{Codec, ExtIds, Extension, Handshake, Message, Reserved};
 
-use super::framed::Input;
-use super::mse;
 use crate::cpu::Cpu;
 use crate::error::ConnError;
+use crate::framed::Input;
 use crate::security::{Introduction, Membership, Security};
 use crate::transport::{Reader, Transport, Writer};
 

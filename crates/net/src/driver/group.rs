@@ -1,0 +1,109 @@
+//! What a node knows of its group, and what its members say to each other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidecast_identity::NodeId;
+use tidecast_swarm::PeerId;
+use tidecast_swarm::plan::{Gathering, Plan};
+
+use crate::member::Group;
+
+/// What members and the maker say to each other, as JSON: they may be of different versions.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Said {
+    /// I take part.
+    Join,
+    /// Your part in a new epoch.
+    Part(Handed),
+    /// This member does not do its part for me.
+    Complaint { member: u32, stripe: u16, why: u8 },
+    /// Every piece has been given out: fetch them from whoever has them.
+    Late,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Handed {
+    pub(super) epoch: u32,
+    pub(super) member: u32,
+    pub(super) sources: Vec<u32>,
+    /// Of each stripe: who feeds us, whom we feed.
+    pub(super) stripes: Vec<(Option<u32>, Vec<u32>)>,
+    /// Whoever is named above.
+    pub(super) known: Vec<Known>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Known {
+    pub(super) number: u32,
+    pub(super) node: Option<[u8; 32]>,
+    pub(super) peer_id: [u8; 20],
+    pub(super) addrs: Vec<SocketAddr>,
+}
+
+/// What this node knows of its group.
+#[derive(Default)]
+pub(super) struct Gather {
+    pub(super) group: Group,
+    /// The maker's: the plan, and who the members are by their numbers; the maker itself is number 0.
+    pub(super) plan: Option<Gathering>,
+    pub(super) members: Vec<Joined>,
+    pub(super) by_peer: BTreeMap<PeerId, u32>,
+    /// A member's: whose plan it joins, where that is told by key.
+    pub(super) leader: Option<NodeId>,
+    /// It has no part for us.
+    pub(super) late: bool,
+    /// A member's: whom it has joined.
+    pub(super) maker: Option<PeerId>,
+}
+
+#[derive(Clone)]
+pub(super) struct Joined {
+    pub(super) node: Option<NodeId>,
+    pub(super) peer_id: [u8; 20],
+    pub(super) listens: Option<SocketAddr>,
+    pub(super) peer: Option<PeerId>,
+}
+
+impl Gather {
+    pub(super) fn new(group: Group) -> Self {
+        Gather { group, ..Gather::default() }
+    }
+
+    /// When the maker has something to do.
+    pub(super) fn wakeup(&self, start: Instant) -> Option<Instant> {
+        self.plan.as_ref()?.wakeup().map(|at| start + Duration::from_nanos(at.0))
+    }
+
+    /// The plan of this node is to be joined.
+    pub(super) fn follow(&mut self, node: NodeId) {
+        self.leader = Some(node);
+    }
+
+    /// What a member is told.
+    pub(super) fn handed(&self, plan: &Plan, number: u32) -> Handed {
+        let role = plan.role(number);
+        let mut known = BTreeMap::new();
+        for edges in &role.stripes {
+            for other in edges.parent.iter().chain(&edges.children).filter(|other| **other != 0) {
+                if let Some(joined) = self.members.get(*other as usize) {
+                    known.entry(*other).or_insert_with(|| Known {
+                        number: *other,
+                        node: joined.node.map(|node| node.0),
+                        peer_id: joined.peer_id,
+                        addrs: joined.listens.into_iter().collect(),
+                    });
+                }
+            }
+        }
+        Handed {
+            epoch: role.epoch,
+            member: role.member,
+            sources: role.sources,
+            stripes: role.stripes.into_iter().map(|edges| (edges.parent, edges.children)).collect(),
+            known: known.into_values().collect(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the driver hears, and what it tells connections.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidecast_identity::NodeId;
+use tidecast_swarm::plan::Role;
+use tidecast_swarm::{Block, Candidate, Event, PeerId, Protocol};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::ConnError;
+use crate::member::Member;
+use crate::moved::Moved;
+use crate::report::{Notice, PeerReport, Summary};
+use crate::web_seed::Seed;
+
+/// Messages that may wait for one connection; the engine's own limits keep well below it.
+pub(crate) const OUTBOX: usize = 8192;
+/// Notices that nobody has read yet; more are dropped.
+pub(crate) const NOTICES: usize = 256;
+/// Complaints that nobody has read yet; more are dropped, the engine repeats what stays true.
+pub(crate) const COMPLAINTS: usize = 256;
+
+/// What the driver hears.
+pub(crate) enum Input {
+    /// Goes to the engine as it is.
+    Event(Event),
+    /// The last block of a piece is stored, and the verdict on the piece.
+    Settled(Event, Event),
+    /// A connection is established.
+    Up(Box<NewPeer>),
+    /// A stock client has introduced itself.
+    Hello { peer: PeerId, client: Option<String>, port: Option<u16>, upload_only: bool },
+    /// It has ended.
+    Down { peer: PeerId, why: Option<ConnError> },
+    /// A dial failed.
+    DialFailed { candidate: Candidate, last: Option<(SocketAddr, ConnError)> },
+    /// Addresses of one node that were heard of.
+    Found { addresses: Vec<SocketAddr>, told: bool },
+    /// A web seed of the manifest.
+    WebSeed(Arc<Seed>),
+    /// A node with these addresses may be dialled now, whatever came of it before.
+    Call { addresses: Vec<SocketAddr> },
+    /// Our part in a new epoch of the plan, and its members.
+    Plan { role: Arc<Role>, members: Vec<Member> },
+    /// The plan of this node is joined, if it makes one.
+    Follow { node: NodeId },
+    /// About the plan of a group.
+    Gather { peer: PeerId, bytes: Bytes },
+    /// These pieces are wanted from now on, or no longer.
+    Want { pieces: Range<u32>, urgency: Urgency },
+    /// A piece that might have been on disk has been hashed.
+    Checked { piece: u32, read: bool },
+    /// More of a draft's roots is known: on to the neighbours with it.
+    Roots,
+    /// The store failed.
+    StoreFailed(tidecast_store::Error),
+    /// Something for people.
+    Notice(Notice),
+    /// Let go of members whose right has ended (a ticket was revoked).
+    Recheck,
+    /// Say what was exchanged with whom so far.
+    Report(oneshot::Sender<Vec<PeerReport>>),
+    /// Stop, and say how it went.
+    Stop(oneshot::Sender<Summary>),
+}
+
+/// A connection that has just been established.
+pub(crate) struct NewPeer {
+    pub(crate) peer: PeerId,
+    pub(crate) addr: SocketAddr,
+    /// Where it can be dialled, if it says so.
+    pub(crate) listens: Option<SocketAddr>,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) client: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) candidate: Option<Candidate>,
+    /// Its self-chosen id (BEP 20), by which two connections to the same peer are recognised.
+    pub(crate) remote_id: [u8; 20],
+    /// We dialled it.
+    pub(crate) outgoing: bool,
+    /// It may be sent pieces as a plan has it.
+    pub(crate) takes_offers: bool,
+    /// It makes plans for groups, or joins them.
+    pub(crate) gathers: bool,
+    /// It has just given this node its credential.
+    pub(crate) enrolled: bool,
+    /// It is a web seed.
+    pub(crate) web: Option<Arc<Seed>>,
+    /// To be sent right after the first announcement: stock clients want their bitfield first.
+    pub(crate) greeting: Option<tidecast_wire::Message>,
+    pub(crate) outbox: mpsc::Sender<Out>,
+    pub(crate) moved: Moved,
+}
+
+/// What a connection is told to send.
+pub(crate) enum Out {
+    Message(tidecast_wire::Message),
+    Serve(Block),
+    /// The blocks of this piece follow unasked.
+    Offer {
+        piece: u32,
+        stripe: u16,
+    },
+    /// There are roots that this peer may not know.
+    Roots,
+    /// A block that reaches into the padding behind a file (v1 peers of a hybrid). Asked by the
+    /// connection itself: the engine knows real bytes only.
+    ServePadded(Block),
+    /// Send what is queued, then close.
+    Close,
+}
+
+/// Hears of each piece that is verified, on the engine's thread: it must not wait for anything.
+pub type OnVerified = Box<dyn Fn(u32) + Send>;
+
+/// How soon pieces are wanted. Those of one urgency are fetched rarest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Not any more.
+    Never,
+    /// Some time.
+    Later,
+    /// Before those for later.
+    Soon,
+    /// Somebody waits: before all others, in the order in which they were asked for.
+    Now,
+}
+
+impl Urgency {
+    /// As the engine counts.
+    pub(crate) fn priority(self) -> u8 {
+        match self {
+            Urgency::Never => 0,
+            Urgency::Later => 1,
+            Urgency::Soon => 2,
+            Urgency::Now => 3,
+        }
+    }
+}
