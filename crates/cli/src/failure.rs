@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed: the exit code and what to say.
 
 use serde_json::{Map, Value};
-use tidecast::Kind;
+use tidecast::{Kind, Reached};
 
 use crate::fields::fields_of;
 
@@ -61,6 +61,11 @@ impl Failure {
 
     pub(crate) fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
         Self { code, error: error.into(), fields: Map::new() }
+    }
+
+    /// How far an operation of the library came.
+    pub(crate) fn reached(&self) -> Option<&Reached> {
+        self.error.downcast_ref::<tidecast::Error>()?.reached()
     }
 
     /// Adds the totals that a failed run still reached.

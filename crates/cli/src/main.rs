@@ -94,7 +94,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Cache(args) => cmd::cache::run(args, &context, reporter),
         Command::Admin(args) => cmd::admin::run(args, &context, reporter),
         Command::Plugin(args) => cmd::plugin::run(args, &context),
-        Command::Copy(args) => cmd::copy::run(args, &context, reporter),
+        Command::Copy(args) => cmd::copy::run(args, reporter),
         Command::CopyServer(args) => cmd::copy_server::run(args, &context, reporter),
         Command::CopyEnd => cmd::copy_server::end(),
         Command::Field(args) => cmd::field::run(args, &context, reporter),

@@ -24,7 +24,7 @@ use tidecast::event::{Phase, Progress, Resumed, Stage, Warning};
 use tidecast_node::{Said, Tell};
 use tidecast_text::Span;
 
-pub(crate) use self::line::{Parallel, SYNCING, Snapshot};
+pub(crate) use self::line::Snapshot;
 use self::line::{Rates, draw, line, snapshot, snapshot_json};
 use crate::failure::{Code, Failure, Outcome};
 pub(crate) use crate::fields::{fields_of, object, round};
@@ -139,7 +139,8 @@ impl Reporter {
     /// Progress of an operation; most calls are passed over, but not the first that says that all is there.
     pub(crate) fn advance(&mut self, now: &Progress) {
         self.publish(now);
-        let rates = (now.rate as f64, now.traffic.as_ref().map_or(0, |traffic| traffic.rate_out) as f64);
+        let rates =
+            (now.rate as f64, now.traffic.as_ref().map_or(now.rate, |traffic| traffic.rate_out) as f64);
         let whole = self.json && now.bytes == now.total && (now.total > 0 || now.stage == Stage::Get);
         if whole && !std::mem::replace(&mut self.whole, true) {
             self.last = None;

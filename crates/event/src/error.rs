@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Totals, get, seed, verify};
+use crate::{Totals, bcast, cache, copy, get, seed, verify};
 use serde::Serialize;
 
 /// Who has to act. As a number, it is the exit code of the program.
@@ -53,6 +53,12 @@ pub enum Reached {
     SeedMany(Box<seed::ManyDone>),
     /// Of a check: what it has found.
     Verify(Box<verify::Done>),
+    /// Of a copy in which names failed: what was done.
+    Copy(Box<copy::Done>),
+    /// Of a broadcast in which hosts failed: what was done.
+    Bcast(Box<bcast::Done>),
+    /// Of a cache: why the daemon refuses.
+    Cache(cache::Refused),
 }
 
 /// Why an operation failed: what, on which object, and what to do.

@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use crate::{Error, Phase, Progress, Resumed, Warning, round};
 
-/// An event of an operation that begins with `S` and gives `D`.
+/// An event of an operation that begins with `S` and gives `D`; `N` is what only this operation tells.
 ///
-/// Serialized, it is a JSON object whose field `event` is the name of the variant.
+/// Serialized, it is a JSON object whose field `event` is the name of the variant; of [`News`](Event::News), that of the news.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Event<S, D> {
+pub enum Event<S, D, N = NoNews> {
     /// The work has begun. Only warnings of peers that do not answer come before it.
     Started(S),
     /// What is there already is being hashed.
@@ -30,7 +30,14 @@ pub enum Event<S, D> {
     Done(D),
     /// The last event of an operation that failed.
     Error(Failed),
+    /// Something that only this operation tells.
+    #[serde(untagged)]
+    News(N),
 }
+
+/// The news of an operation that has none of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum NoNews {}
 
 /// An operation has failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

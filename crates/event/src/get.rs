@@ -25,14 +25,17 @@ pub enum Action {
     Unchanged,
 }
 
-/// Who knows the rate of this node's link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+/// Who knows the rate of a node's link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkRateFrom {
     /// The caller.
     Told,
     /// The driver of the fastest interface.
+    #[default]
     Driver,
+    /// A short trial of the way to a host of a broadcast.
+    Trial,
 }
 
 /// What the link could have done.

@@ -9,6 +9,9 @@
 #[macro_use]
 mod path;
 
+pub mod bcast;
+pub mod cache;
+pub mod copy;
 mod error;
 mod event;
 pub mod get;
@@ -22,7 +25,7 @@ pub mod verify;
 mod warning;
 
 pub use error::{Context, Error, Fault, Kind, Reached};
-pub use event::{Event, Failed};
+pub use event::{Event, Failed, NoNews};
 pub use path::Text;
 pub use progress::{Connected, OneSwarm, Phase, Progress, Stage, Traffic};
 pub use swarm::{CpuSeconds, Peer, Started, Totals, WebSeed};
@@ -32,4 +35,9 @@ pub use warning::{Resumed, Warning};
 #[must_use]
 pub fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
+}
+
+/// Serializes what is exact in Rust as [`round`] has it.
+fn rounded<S: serde::Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(round(*number))
 }

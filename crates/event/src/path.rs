@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use data_encoding::BASE64;
+use data_encoding::{BASE64, HEXLOWER};
 
 /// A path as JSON has it: the string, and the bytes in Base64 where the string is not exact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,12 @@ impl Text {
     /// Of a path.
     #[must_use]
     pub fn of(path: &Path) -> Self {
-        let bytes = path.as_os_str().as_bytes();
+        Self::of_bytes(path.as_os_str().as_bytes())
+    }
+
+    /// Of the bytes of a path.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self { text: text.to_owned(), base64: None },
             Err(_) => {
@@ -29,9 +34,19 @@ impl Text {
     }
 }
 
-/// Makes a module `$key` whose `serialize` writes a path (or what holds one) as the fields `$key` and `$key_base64`.
+/// The bytes of a path in hexadecimal digits, if they are not UTF-8.
+pub(crate) fn hex(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_bytes();
+    std::str::from_utf8(bytes).is_err().then(|| HEXLOWER.encode(bytes))
+}
+
+/// Makes a module `$key` whose `serialize` writes a path (or what holds one) as the fields `$key` and `$beside`, which has
+/// the bytes: in Base64, or as `$bytes` makes it of a path.
 macro_rules! path_field {
     ($key:ident, $base64:ident, $doc:literal) => {
+        path_field!($key, $base64, $doc, |path| $crate::Text::of(path).base64, "Base64");
+    };
+    ($key:ident, $beside:ident, $doc:literal, $bytes:expr, $form:literal) => {
         pub(crate) mod $key {
             use serde::ser::SerializeMap as _;
 
@@ -39,11 +54,11 @@ macro_rules! path_field {
                 path: &std::path::Path,
                 to: S,
             ) -> Result<S::Ok, S::Error> {
-                let text = $crate::Text::of(path);
+                let bytes: fn(&std::path::Path) -> Option<String> = $bytes;
                 let mut map = to.serialize_map(None)?;
-                map.serialize_entry(stringify!($key), &text.text)?;
-                if let Some(bytes) = &text.base64 {
-                    map.serialize_entry(stringify!($base64), bytes)?;
+                map.serialize_entry(stringify!($key), &$crate::Text::of(path).text)?;
+                if let Some(bytes) = bytes(path) {
+                    map.serialize_entry(stringify!($beside), &bytes)?;
                 }
                 map.end()
             }
@@ -53,8 +68,8 @@ macro_rules! path_field {
             pub(crate) struct Schema {
                 #[doc = $doc]
                 $key: String,
-                /// The bytes of that path in Base64, if they are not UTF-8.
-                $base64: Option<String>,
+                #[doc = concat!("The bytes of that path in ", $form, ", if they are not UTF-8.")]
+                $beside: Option<String>,
             }
         }
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Peer;
+use crate::{Peer, bcast, copy};
 
 path_field!(manifest, manifest_base64, "The manifest's file.");
 
@@ -30,6 +30,12 @@ pub enum Stage {
     Verify,
     /// Files are fetched as they are opened.
     Mount,
+    /// Workers of a broadcast are started.
+    Launch,
+    /// Hosts of a broadcast get the data.
+    Bcast,
+    /// Files are copied.
+    Copy,
 }
 
 impl Stage {
@@ -44,6 +50,9 @@ impl Stage {
             Self::Seed => "seed",
             Self::Verify => "verify",
             Self::Mount => "mount",
+            Self::Launch => "launch",
+            Self::Bcast => "bcast",
+            Self::Copy => "copy",
         }
     }
 }
@@ -68,6 +77,12 @@ pub struct Progress {
     /// What moves between peers, where that is the work.
     #[serde(flatten)]
     pub traffic: Option<Traffic>,
+    /// How the hosts of a broadcast fare.
+    #[serde(flatten)]
+    pub hosts: Option<bcast::Hosts>,
+    /// What a copy works with, as soon as that is found out.
+    #[serde(flatten)]
+    pub copy: Option<copy::Working>,
     /// Each of several manifests that one process serves. Not in JSON lines.
     #[serde(skip)]
     pub swarms: Vec<OneSwarm>,

@@ -7,7 +7,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
-use tidecast_event::{Failed, Progress, Resumed, Warning, get, mount, publish, revoke, seed, verify};
+use tidecast_event::{
+    Failed, Progress, Resumed, Warning, bcast, cache, copy, get, mount, publish, revoke, seed, verify,
+};
 
 const HEAD: &str = "\
 # Events
@@ -104,6 +106,24 @@ fn document() -> String {
     command::<seed::Started, seed::ManyDone>("`seed` of several manifests", &mut out);
     command::<publish::Started, publish::Done>("`publish`", &mut out);
     command::<verify::Started, verify::Done>("`verify`", &mut out);
+    command::<copy::Started, copy::Done>("`copy`", &mut out);
+    out.push_str("With `--to-memory`, a line for each that has come, between `started` and `done`:\n\n");
+    event::<copy::File>("###", "file", &mut out);
+    event::<copy::Block>("###", "block", &mut out);
+    event::<copy::Symlink>("###", "symlink", &mut out);
+    event::<copy::Link>("###", "link", &mut out);
+    event::<copy::Other>("###", "directory`, `special", &mut out);
+    event::<copy::Copied>("###", "copied", &mut out);
+    command::<copy::Serving, copy::Served>("`copy-server`", &mut out);
+    out.push_str("## `bcast`\n\n");
+    event::<bcast::Started>("###", "started", &mut out);
+    event::<bcast::Waiting>("###", "waiting", &mut out);
+    event::<bcast::Open>("###", "open", &mut out);
+    event::<bcast::Done>("###", "done", &mut out);
+    out.push_str("## `cache create`\n\n");
+    event::<cache::Created>("###", "done", &mut out);
+    out.push_str("## `cache get`\n\n");
+    event::<cache::Got>("###", "done", &mut out);
     out.push_str("## `revoke`\n\n");
     event::<revoke::Done>("###", "done", &mut out);
     out.push_str("## `mount`\n\n");
@@ -151,12 +171,28 @@ fn events_are_the_lines_of_the_program() {
 }
 
 #[test]
+fn news_have_names_of_their_own() {
+    let waiting = bcast::Waiting { hosts: Vec::new(), queued: 2, launchers: Vec::new(), said: "x".into() };
+    let line = serde_json::to_string(&bcast::Event::News(bcast::News::Waiting(waiting))).unwrap();
+    assert_eq!(line, r#"{"event":"waiting","hosts":[],"queued":2,"launchers":[],"said":"x"}"#);
+    let hosts = Some(bcast::Hosts { hosts: 3, hosts_done: 1, hosts_failed: 0 });
+    let progress = Progress { stage: tidecast_event::Stage::Bcast, hosts, ..Progress::default() };
+    let line = serde_json::to_string(&bcast::Event::Progress(progress)).unwrap();
+    assert!(line.ends_with(r#""rate":0,"hosts":3,"hosts_done":1,"hosts_failed":0}"#), "{line}");
+}
+
+#[test]
 fn a_path_that_is_no_utf8_has_its_bytes_beside_it() {
     use std::os::unix::ffi::OsStrExt as _;
     let bad = std::ffi::OsStr::from_bytes(b"a\xff");
     let started = publish::Started { command: "publish", path: bad.into() };
     let text = serde_json::to_string(&started).unwrap();
     assert_eq!(text, "{\"command\":\"publish\",\"path\":\"a\u{fffd}\",\"path_base64\":\"Yf8=\"}");
+    let block = copy::Block { path: bad.into(), number: 1, at: "/m/1".into(), offset: 0, bytes: 2 };
+    assert_eq!(
+        serde_json::to_string(&copy::Arrived::Block(block)).unwrap(),
+        "{\"event\":\"block\",\"path\":\"a\u{fffd}\",\"path_hex\":\"61ff\",\"number\":1,\"at\":\"/m/1\",\"offset\":0,\"bytes\":2}"
+    );
     let done = verify::Done { left_out: vec!["b".into(), bad.into()], ..Default::default() };
     let value = serde_json::to_value(&done).unwrap();
     assert_eq!(value["left_out_base64"], serde_json::json!([null, "Yf8="]));

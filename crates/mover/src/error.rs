@@ -3,18 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidecast_event::Kind;
 use tidecast_text::{count, escaped};
-
-/// What an error asks of the caller: the exit code of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The data, this host or the other end is at fault.
-    Fault,
-    /// What was asked for is.
-    Usage,
-    /// It was ended, or nothing came: the same again goes on.
-    CutOff,
-}
 
 /// Why a copy ended before its time, or did not begin.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +96,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Usage(_) => Kind::Usage,
-            Self::Cancelled | Self::Interrupted | Self::Silent(_) => Kind::CutOff,
+            Self::Cancelled | Self::Interrupted | Self::Silent(_) => Kind::Cut,
             _ => Kind::Fault,
         }
     }

@@ -1,7 +1,7 @@
 //! What the two fronts, files or anything in their place, do for the streams between them.
 
-use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
+pub use tidecast_event::copy::{Change, Problem};
 
 use crate::block::Block;
 use crate::error::Error;
@@ -69,47 +69,6 @@ pub struct Wanted {
     /// Parts below this number are not wanted.
     #[serde(default)]
     pub skip: u64,
-}
-
-/// Something that concerns one name; the rest goes on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
-    pub path: String,
-    /// Then its bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_base64: Option<String>,
-    /// What happened, and what was done about it.
-    pub what: String,
-    /// Whether it is missing at the destination because of that, or still there; else it is a warning.
-    pub failed: bool,
-    /// Whether an attribute of it is missing.
-    #[serde(default)]
-    pub lost: bool,
-}
-
-impl Problem {
-    /// Of a name.
-    pub(crate) fn new(path: &[u8], what: impl Into<String>, failed: bool) -> Self {
-        let (path, path_base64) = text(path);
-        Self { path, path_base64, what: what.into(), failed, lost: false }
-    }
-}
-
-impl Change {
-    /// Of a name.
-    pub(crate) fn new(path: &[u8], what: &str) -> Self {
-        let (path, path_base64) = text(path);
-        Self { path, path_base64, what: what.into(), itemized: None }
-    }
-}
-
-/// A name as text, and its bytes where the text is not all of it.
-fn text(path: &[u8]) -> (String, Option<String>) {
-    match std::str::from_utf8(path) {
-        Ok(text) => (text.to_owned(), None),
-        Err(_) => (String::from_utf8_lossy(path).into_owned(), Some(BASE64.encode(path))),
-    }
 }
 
 /// What a source has found.
@@ -199,19 +158,4 @@ pub struct Written {
     /// How much more there would be.
     #[serde(default)]
     pub more_planned: u64,
-}
-
-/// What is done to one name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// The name, as a person would write it; what is no UTF-8 is U+FFFD.
-    pub path: String,
-    /// Then its bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_base64: Option<String>,
-    /// "copy", "delete", "make the directory".
-    pub what: String,
-    /// The same in the letters of rsync's `--itemize-changes`, and the name as rsync writes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub itemized: Option<String>,
 }

@@ -39,4 +39,4 @@ mod xattr;
 
 pub use chmod::Chmod;
 pub use cpus::Cpus;
-pub use error::{Error, Kind};
+pub use error::Error;

@@ -1,7 +1,7 @@
 //! Events on their way from an operation to its handle.
 //!
 //! Bounded: a state of the work that nobody has read gives way to the next one, and when [`ROOM`] events wait, further
-//! warnings are counted and dropped. Works with any async runtime and with none.
+//! warnings and news are counted and dropped. Works with any async runtime and with none.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -13,14 +13,14 @@ use tidecast_event::{Error, Event};
 const ROOM: usize = 512;
 
 /// See the head of the file.
-pub(crate) struct Feed<S, D> {
-    state: Mutex<State<S, D>>,
+pub(crate) struct Feed<S, D, N> {
+    state: Mutex<State<S, D, N>>,
     changed: Condvar,
 }
 
 /// What has been said and not been heard; its methods give None where what they take is still to come.
-pub(crate) struct State<S, D> {
-    queue: VecDeque<Event<S, D>>,
+pub(crate) struct State<S, D, N> {
+    queue: VecDeque<Event<S, D, N>>,
     started: Option<S>,
     end: Option<Result<D, Error>>,
     lost: u64,
@@ -28,11 +28,11 @@ pub(crate) struct State<S, D> {
 }
 
 /// A state of the work.
-fn is_progress<S, D>(event: &Event<S, D>) -> bool {
+fn is_progress<S, D, N>(event: &Event<S, D, N>) -> bool {
     matches!(event, Event::Progress(_) | Event::Check(_))
 }
 
-impl<S: Clone, D: Clone> Feed<S, D> {
+impl<S: Clone, D: Clone, N: Clone> Feed<S, D, N> {
     pub(crate) fn new() -> Self {
         let (queue, wakers) = (VecDeque::new(), Vec::new());
         let state = State { queue, started: None, end: None, lost: 0, wakers };
@@ -40,7 +40,7 @@ impl<S: Clone, D: Clone> Feed<S, D> {
     }
 
     /// One more event.
-    pub(crate) fn push(&self, event: Event<S, D>) {
+    pub(crate) fn push(&self, event: Event<S, D, N>) {
         let mut state = self.state.lock();
         if let Event::Started(started) = &event {
             state.started.get_or_insert_with(|| started.clone());
@@ -58,7 +58,7 @@ impl<S: Clone, D: Clone> Feed<S, D> {
     }
 
     /// The last event, and how the operation ended. What comes after it is of no account.
-    pub(crate) fn end(&self, last: Event<S, D>, end: Result<D, Error>) {
+    pub(crate) fn end(&self, last: Event<S, D, N>, end: Result<D, Error>) {
         let mut state = self.state.lock();
         if state.end.is_none() {
             state.queue.push_back(last);
@@ -67,7 +67,7 @@ impl<S: Clone, D: Clone> Feed<S, D> {
         }
     }
 
-    fn wake(&self, state: &mut State<S, D>) {
+    fn wake(&self, state: &mut State<S, D, N>) {
         state.wakers.drain(..).for_each(Waker::wake);
         self.changed.notify_all();
     }
@@ -78,7 +78,7 @@ impl<S: Clone, D: Clone> Feed<S, D> {
     }
 
     /// Waits on this thread until there is something to take.
-    pub(crate) fn block<T>(&self, take: impl Fn(&mut State<S, D>) -> Option<T>) -> T {
+    pub(crate) fn block<T>(&self, take: impl Fn(&mut State<S, D, N>) -> Option<T>) -> T {
         let mut state = self.state.lock();
         loop {
             if let Some(taken) = take(&mut state) {
@@ -92,7 +92,7 @@ impl<S: Clone, D: Clone> Feed<S, D> {
     pub(crate) fn poll<T>(
         &self,
         context: &Context<'_>,
-        take: impl Fn(&mut State<S, D>) -> Option<T>,
+        take: impl Fn(&mut State<S, D, N>) -> Option<T>,
     ) -> Poll<T> {
         let mut state = self.state.lock();
         match take(&mut state) {
@@ -107,9 +107,9 @@ impl<S: Clone, D: Clone> Feed<S, D> {
     }
 }
 
-impl<S: Clone, D: Clone> State<S, D> {
+impl<S: Clone, D: Clone, N: Clone> State<S, D, N> {
     /// The next event; `Some(None)` after the last.
-    pub(crate) fn next(&mut self) -> Option<Option<Event<S, D>>> {
+    pub(crate) fn next(&mut self) -> Option<Option<Event<S, D, N>>> {
         match self.queue.pop_front() {
             None if self.end.is_some() => Some(None),
             None => None,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_nobody_reads_is_bounded_and_counted() {
-        let feed = Feed::<(), ()>::new();
+        let feed = Feed::<(), (), ()>::new();
         for n in 0..10_000 {
             feed.push(Event::Progress(Progress { bytes: n, ..Progress::default() }));
         }

@@ -12,6 +12,7 @@
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`revoke()`] | makes a ticket worthless |
+//! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //!
 //! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
 //! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
@@ -54,6 +55,7 @@
 //! Sizes are in bytes and rates in bytes per second, unless a field says otherwise. Events serialize to the lines that
 //! the program prints with `--json`.
 
+mod copy;
 mod describe;
 mod feed;
 mod get;
@@ -66,6 +68,7 @@ mod share;
 mod state;
 mod verify;
 
+pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
 pub use mount::{Mount, MountOptions, Program, ServeMount, UnmountOptions, mount, serve_mount, unmount};
@@ -84,6 +87,8 @@ pub use tidecast_event::{Error, Event, Kind, Reached};
 pub use tidecast_identity::Ticket;
 pub use tidecast_metainfo::{Magnet, Manifest};
 pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
+/// What to copy, from where to where, and how.
+pub use tidecast_mover::session::{Consumer, Copy};
 pub use tidecast_net::Network;
 pub use tidecast_node::{Policy, Source, SslFiles, Stopper, SwarmOptions};
 pub use tidecast_publish::Format;

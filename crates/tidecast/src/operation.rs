@@ -1,36 +1,37 @@
 //! The handle of what runs, and what runs behind it.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidecast_event::{Error, Event, Failed, Progress, Stage, round};
+use parking_lot::Mutex;
+use tidecast_event::{Error, Event, Failed, NoNews, Progress, Stage, Warning, round};
 use tidecast_node::{Rates, Said, Stop, Stopper, Tell};
 
 use crate::feed::{Feed, State};
 
 /// An operation that runs, on threads of its own.
 ///
-/// It begins with an event [`Started`](Event::Started) that has `S`, and gives `D`. Await it from any async runtime, or
+/// It begins with an event [`Started`](Event::Started) that has `S`, and gives `D`; some tell [`News`](Event::News) `N` of their
+/// own. Await it from any async runtime, or
 /// use the methods whose names end in `_blocking` where there is none. Events that nobody reads cost nothing: a state of
 /// the work gives way to the next one, and beyond a few hundred warnings the rest is only counted.
 ///
 /// Dropping the handle stops the operation, as [`stop`](Operation::stop) does.
-pub struct Operation<S, D> {
-    feed: Arc<Feed<S, D>>,
+pub struct Operation<S, D, N = NoNews> {
+    feed: Arc<Feed<S, D, N>>,
     stopper: Stopper,
 }
 
-impl<S: Clone, D: Clone> Operation<S, D> {
+impl<S: Clone, D: Clone, N: Clone> Operation<S, D, N> {
     /// The next event; None after the last one, which is [`Done`](Event::Done) or [`Error`](Event::Error).
-    pub async fn next(&mut self) -> Option<Event<S, D>> {
+    pub async fn next(&mut self) -> Option<Event<S, D, N>> {
         poll_fn(|context| self.feed.poll(context, State::next)).await
     }
 
     /// As [`next`](Operation::next), for code that is not async.
-    pub fn next_blocking(&mut self) -> Option<Event<S, D>> {
+    pub fn next_blocking(&mut self) -> Option<Event<S, D, N>> {
         self.feed.block(State::next)
     }
 
@@ -72,7 +73,7 @@ impl<S: Clone, D: Clone> Operation<S, D> {
     }
 }
 
-impl<S, D> Operation<S, D> {
+impl<S, D, N> Operation<S, D, N> {
     /// Asks it to end cleanly, as Ctrl-C does in the program. Does not wait.
     pub fn stop(&self) {
         self.stopper.stop();
@@ -84,30 +85,40 @@ impl<S, D> Operation<S, D> {
     }
 }
 
-impl<S, D> Drop for Operation<S, D> {
+impl<S, D, N> Drop for Operation<S, D, N> {
     fn drop(&mut self) {
         self.stopper.stop();
     }
 }
 
 /// The work itself: where it says how it goes, and hears that it is to end.
-pub(crate) struct Work<S, D> {
-    feed: Arc<Feed<S, D>>,
+pub(crate) struct Work<S, D, N = NoNews> {
+    feed: Arc<Feed<S, D, N>>,
     pub(crate) stop: Stop,
     began: Instant,
-    rates: RefCell<Rates>,
+    rates: Mutex<Rates>,
 }
 
-impl<S: Clone, D: Clone> Work<S, D> {
+impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
     /// The first event.
     pub(crate) fn started(&self, started: S) {
         self.feed.push(Event::Started(started));
     }
 
+    /// Something that only this operation tells.
+    pub(crate) fn news(&self, news: N) {
+        self.feed.push(Event::News(news));
+    }
+
+    /// Something is wrong, and the work goes on.
+    pub(crate) fn warning(&self, text: impl Into<String>) {
+        self.feed.push(Event::Warning(Warning::new(text)));
+    }
+
     /// How far it is; time and rates are added.
     pub(crate) fn progress(&self, mut now: Progress) {
         now.seconds = self.seconds();
-        self.rates.borrow_mut().note(Instant::now(), &mut now);
+        self.rates.lock().note(Instant::now(), &mut now);
         self.feed.push(match now.stage {
             Stage::Check => Event::Check(now),
             _ => Event::Progress(now),
@@ -128,7 +139,7 @@ impl<S: Clone, D: Clone> Work<S, D> {
     }
 }
 
-impl<S: Clone, D: Clone> Tell for Work<S, D> {
+impl<S: Clone, D: Clone, N: Clone> Tell for Work<S, D, N> {
     fn tell(&self, said: Said) {
         self.feed.push(match said {
             Said::Warning(warning) => Event::Warning(warning),
@@ -139,22 +150,23 @@ impl<S: Clone, D: Clone> Tell for Work<S, D> {
 }
 
 /// Whatever befalls the thread, who waits is told.
-struct Ends<S: Clone, D: Clone>(Rc<Work<S, D>>);
+struct Ends<S: Clone, D: Clone, N: Clone>(Rc<Work<S, D, N>>);
 
-impl<S: Clone, D: Clone> Drop for Ends<S, D> {
+impl<S: Clone, D: Clone, N: Clone> Drop for Ends<S, D, N> {
     fn drop(&mut self) {
         self.0.end(Err(Error::fault("a thread of Tidecast failed")));
     }
 }
 
 /// Starts work on a runtime over `threads` (0: one for each core).
-pub(crate) fn start<S, D>(
+pub(crate) fn start<S, D, N>(
     threads: usize,
-    work: impl AsyncFnOnce(&Work<S, D>) -> Result<D, Error> + Send + 'static,
-) -> Operation<S, D>
+    work: impl AsyncFnOnce(&Work<S, D, N>) -> Result<D, Error> + Send + 'static,
+) -> Operation<S, D, N>
 where
     S: Clone + Send + 'static,
     D: Clone + Send + 'static,
+    N: Clone + Send + 'static,
 {
     let (stopper, stop) = Stop::new();
     let feed = Arc::new(Feed::new());
@@ -162,7 +174,7 @@ where
     let (began, waiting) = (Instant::now(), feed.clone());
     let body = move || {
         // Rates are this thread's own, so all of it is made here.
-        let own = Rc::new(Work { feed, stop, began, rates: RefCell::default() });
+        let own = Rc::new(Work { feed, stop, began, rates: Mutex::default() });
         let ends = Ends(own.clone());
         let end = block_on(threads, work(&own));
         own.end(end);

@@ -339,7 +339,11 @@ fn show(event: Event, reporter: &mut Reporter) {
 }
 
 fn snapshot(state: &State) -> Snapshot {
-    let hosts = Some((state.done, state.failed, state.hosts));
+    let hosts = Some(tidecast::event::bcast::Hosts {
+        hosts: state.hosts,
+        hosts_done: state.done,
+        hosts_failed: state.failed,
+    });
     if state.started {
         let (bytes, total, sent) = (state.verified, state.wanted, state.origin_sent);
         return Snapshot { stage: "bcast", bytes, total, sent, hosts, ..Snapshot::default() };

@@ -23,7 +23,6 @@ use tidecast_text::{Rate, Size, Span};
 use self::filter::Filter;
 use self::flags::Flags;
 use self::rsync::Rsync;
-use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -167,17 +166,17 @@ pub(crate) struct TuneArgs {
     explain: bool,
 }
 
-pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     let copy = args.copy(reporter).map_err(Failure::usage)?;
     if let Some(cpus) = &args.tune.cpus {
         cpus.keep_to().map_err(Failure::usage)?;
     }
     reporter.go_live("copy");
     if args.to_memory.is_some() {
-        return memory::run(copy, context, reporter);
+        return memory::run(copy, reporter);
     }
     let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
-    run::run(copy, shown, context, reporter)
+    run::run(copy, shown, reporter)
 }
 
 impl Args {

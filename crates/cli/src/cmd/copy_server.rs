@@ -4,20 +4,18 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde_json::json;
+use tidecast::{ServeCopiesOptions, Stopper, serve_copies};
+use tidecast_confine::Confinement;
 use tidecast_mover::Cpus;
 use tidecast_mover::back::Pipes;
-use tidecast_mover::end::{ServerOptions, answer};
+use tidecast_mover::end::answer;
 use tidecast_mover::server::{self, Keys, User};
-use tidecast_mover::spec::Accept;
 use tidecast_text::escaped;
 
-use super::Context;
+use super::{Context, drive};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 use crate::settings::Listen;
-use crate::stop::{Stop, block_on, hangups};
-use tidecast_confine::Confinement;
 
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///
@@ -72,54 +70,46 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     if let Some(user) = &args.user {
         user.become_it()?;
     }
-    let accept = if args.trust_metadata { Accept::All } else { Accept::Plain };
-    let root = args.root.clone();
-    let options = ServerOptions { root, read_only: args.read_only, plain: args.plain, accept };
     let reach = Confinement::new();
     let reach = if args.read_only { reach.reads(&args.root) } else { reach.writes(&args.root) };
     let confined = reach.apply();
-    let served = server::start(options, args.listen.addr(), &keys)?;
-    reporter.result(&served.url);
-    reporter.note(&confined);
-    reporter.note(&format!("without a key the URL is {}", served.bare));
-    if !args.read_only {
-        reporter
-            .note(&format!("{} has the key for writing: TIDECAST_COPY_KEY=@FILE", escaped(&keys.write_file)));
-    }
-    reporter.note(&format!("{} has the key for reading: TIDECAST_COPY_KEY=@FILE", escaped(&keys.read_file)));
-    reporter.started(
-        "copy-server",
-        object(json!({
-            "url": served.url, "url_read": served.url_read, "address": served.at, "read_only": args.read_only,
-            "confined": confined,
-        })),
-    );
-    block_on(1, async {
-        let stop = Stop::listen()?;
-        let _hangups = hangups()?;
+    let [write, read] = [&keys.write_file, &keys.read_file].map(|file| escaped(file).to_string());
+    let options = ServeCopiesOptions {
+        listen: args.listen.addr(),
+        read_only: args.read_only,
+        plain: args.plain,
+        trust_metadata: args.trust_metadata,
+        as_root: args.as_root,
+        keys: Some(keys),
+        confined: Some(confined.clone()),
+        state_dir: None,
+    };
+    let begin = || {
+        let serving = serve_copies(&args.root, options);
         if args.while_input {
-            tokio::select! {
-                () = stop.wait() => {}
-                () = input_ends() => {}
-            }
-        } else {
-            stop.wait().await;
+            end_with_input(serving.stopper());
         }
-        Ok::<_, Failure>(())
+        serving
+    };
+    let done = drive::serve(begin, reporter, |served, reporter| {
+        reporter.result(&served.url);
+        reporter.note(&confined);
+        reporter.note(&format!("without a key the URL is {}", served.bare));
+        if !args.read_only {
+            reporter.note(&format!("{write} has the key for writing: TIDECAST_COPY_KEY=@FILE"));
+        }
+        reporter.note(&format!("{read} has the key for reading: TIDECAST_COPY_KEY=@FILE"));
     })?;
-    drop(served);
-    Ok(serde_json::Map::new())
+    Ok(fields_of(&done))
 }
 
-/// Standard input has ended: the program at its other end has.
-async fn input_ends() {
-    let (say, heard) = tokio::sync::oneshot::channel();
+/// Stops when standard input has ended: the program at its other end has.
+fn end_with_input(stopper: Stopper) {
     // It cannot be ended while it reads, and goes with the process.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = say.send(());
+        stopper.stop();
     });
-    let _ = heard.await;
 }
 
 /// An end of a copy that `tidecast copy` has started by ssh: speaks on standard input and output.

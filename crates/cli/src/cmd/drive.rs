@@ -1,5 +1,6 @@
 //! An operation of the library as a command: its events are said, Ctrl-C and SIGTERM stop it.
 
+use tidecast::event::NoNews;
 use tidecast::{Event, Operation};
 use tidecast_node::{Said, Tell as _};
 
@@ -14,7 +15,7 @@ pub(crate) fn serve<S: Clone + serde::Serialize, D: Clone>(
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
 ) -> Result<D, Failure> {
-    try_run(|| hangups().map(|_| begin()), reporter, started)
+    try_run(|| hangups().map(|_| begin()), reporter, started, |news: NoNews, _| match news {})
 }
 
 /// Runs a command that has an end.
@@ -23,26 +24,38 @@ pub(crate) fn run<S: Clone + serde::Serialize, D: Clone>(
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
 ) -> Result<D, Failure> {
-    try_run(|| Ok(begin()), reporter, started)
+    run_with_news(begin, reporter, started, |news: NoNews, _| match news {})
 }
 
-fn try_run<S: Clone + serde::Serialize, D: Clone>(
-    begin: impl FnOnce() -> anyhow::Result<Operation<S, D>>,
+/// As [`run`], of an operation that has news of its own.
+pub(crate) fn run_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
+    begin: impl FnOnce() -> Operation<S, D, N>,
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
+    news: impl FnMut(N, &Reporter),
+) -> Result<D, Failure> {
+    try_run(|| Ok(begin()), reporter, started, news)
+}
+
+fn try_run<S: Clone + serde::Serialize, D: Clone, N: Clone>(
+    begin: impl FnOnce() -> anyhow::Result<Operation<S, D, N>>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+    news: impl FnMut(N, &Reporter),
 ) -> Result<D, Failure> {
     block_on(1, async {
         let stop = Stop::listen()?;
-        drive(begin()?, &stop, reporter, started).await
+        drive(begin()?, &stop, reporter, started, news).await
     })
 }
 
 /// Says what an operation says, until its end; `started` says more when it has begun.
-pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone>(
-    mut operation: Operation<S, D>,
+pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
+    mut operation: Operation<S, D, N>,
     stop: &Stop,
     reporter: &mut Reporter,
     mut started: impl FnMut(&S, &Reporter),
+    mut news: impl FnMut(N, &Reporter),
 ) -> Result<D, Failure> {
     let mut asked = false;
     loop {
@@ -67,6 +80,7 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone>(
             Some(Event::Warning(warning)) => reporter.tell(Said::Warning(warning)),
             Some(Event::Resumed(resumed)) => reporter.tell(Said::Resumed(resumed)),
             Some(Event::Phase(phase)) => reporter.tell(Said::Phase(phase)),
+            Some(Event::News(of)) => news(of, reporter),
             // How it ended is said last of all.
             Some(_) => {}
             None => break,

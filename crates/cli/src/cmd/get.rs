@@ -151,6 +151,7 @@ fn report(done: &Done, reporter: &Reporter) {
         let from = match of.link_rate_from {
             LinkRateFrom::Told => RateSource::Told,
             LinkRateFrom::Driver => RateSource::Driver,
+            LinkRateFrom::Trial => RateSource::Trial,
         };
         reporter.result(&format!(
             "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",

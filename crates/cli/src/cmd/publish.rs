@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let stop = Stop::listen()?;
         let output = args.output.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
         let operation = tidecast::publish(&args.path, options);
-        let mut done = drive::drive(operation, &stop, reporter, |_, _| ()).await?;
+        let mut done = drive::drive(operation, &stop, reporter, |_, _| (), |news, _| match news {}).await?;
         let manifest = Manifest::parse(&done.torrent).context("the manifest just made is damaged")?;
         let named = || Output::Path(format!("{}.torrent", show::plain(&manifest.name())).into());
         let output = output.unwrap_or_else(named);

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tidecast::event::Progress;
+use tidecast::event::bcast::Hosts;
+use tidecast::event::copy::{Limit, Working};
 use tidecast_text::{Size, Span, bytes_per_second, count};
 
-use crate::fields::object;
+use crate::fields::fields_of;
 use crate::names;
 
 /// How far back the rates look.
@@ -35,26 +37,12 @@ pub(crate) struct Snapshot {
     pub(crate) sent: u64,
     /// Of a simulation: what runs, and seconds that it has simulated.
     pub(crate) run: Option<(String, Option<f64>)>,
-    /// Of a broadcast: hosts that have it, that have failed, and in all.
-    pub(crate) hosts: Option<(usize, usize, usize)>,
-    /// Of a copy: what it runs with.
-    pub(crate) copy: Option<Parallel>,
+    /// Of a broadcast.
+    pub(crate) hosts: Option<Hosts>,
+    /// Of a copy.
+    pub(crate) copy: Option<Working>,
     /// The whole line for people, where what is done is not bytes of files.
     pub(crate) said: Option<String>,
-}
-
-/// Said in place of a limit when all has come.
-pub(crate) const SYNCING: &str = "syncing";
-
-/// How many threads, connections and blocks a copy has found to be of use, and what holds it up.
-#[derive(Debug, Clone)]
-pub(crate) struct Parallel {
-    pub(crate) streams: u32,
-    pub(crate) readers: u32,
-    pub(crate) writers: u32,
-    /// Blocks in memory, at both ends.
-    pub(crate) blocks: u32,
-    pub(crate) limit: &'static str,
 }
 
 /// As the line and the bar have it.
@@ -65,7 +53,9 @@ pub(super) fn snapshot(now: &Progress) -> Snapshot {
         bytes: now.bytes,
         total: now.total,
         peers: traffic.map(|traffic| traffic.peers),
-        sent: traffic.map_or(0, |traffic| traffic.sent),
+        sent: traffic.map_or(now.bytes, |traffic| traffic.sent),
+        hosts: now.hosts,
+        copy: now.copy,
         ..Snapshot::default()
     }
 }
@@ -118,16 +108,8 @@ pub(super) fn snapshot_json(s: &Snapshot, (work, received, sent): (f64, f64, f64
         map.insert("run".into(), name.as_str().into());
         map.extend(simulated.map(|seconds| ("simulated_seconds".into(), seconds.into())));
     }
-    if let (Some((done, failed, hosts)), Value::Object(map)) = (s.hosts, &mut all) {
-        map.insert("hosts".into(), hosts.into());
-        map.insert("hosts_done".into(), done.into());
-        map.insert("hosts_failed".into(), failed.into());
-    }
-    if let (Some(copy), Value::Object(map)) = (&s.copy, &mut all) {
-        map.extend(object(json!({
-            "streams": copy.streams, "readers": copy.readers, "writers": copy.writers, "blocks": copy.blocks,
-            "limit": copy.limit,
-        })));
+    if let Value::Object(map) = &mut all {
+        map.extend(s.hosts.iter().flat_map(fields_of));
     }
     all
 }
@@ -154,14 +136,15 @@ pub(super) fn line(s: &Snapshot, (work, sent): (f64, f64)) -> String {
     if let Some(peers) = s.peers {
         parts.push(count(peers as u64, "peer"));
     }
-    if let Some((done, failed, hosts)) = s.hosts {
-        parts.push(format!("{done} of {} done", count(hosts as u64, "host")));
-        if failed > 0 {
-            parts.push(format!("{failed} failed"));
+    if let Some(Hosts { hosts, hosts_done, hosts_failed }) = s.hosts {
+        parts.push(format!("{hosts_done} of {} done", count(hosts as u64, "host")));
+        if hosts_failed > 0 {
+            parts.push(format!("{hosts_failed} failed"));
         }
     }
     if let Some(copy) = &s.copy {
-        let limit = if copy.limit == SYNCING { SYNCING.into() } else { format!("limit: {}", copy.limit) };
+        let name = copy.limit.name();
+        let limit = if copy.limit == Limit::Syncing { name.into() } else { format!("limit: {name}") };
         parts.push(format!("{}, {limit}", count(copy.streams.into(), "stream")));
     }
     if s.bytes < s.total && work > 0.0 {

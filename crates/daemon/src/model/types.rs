@@ -1,43 +1,9 @@
 //! What goes over the unix socket, as JSON. The same types serve the daemon and its clients; `openapi.json` describes them.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-
-/// How a cache may travel between hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Method {
-    /// From everybody who has it, and to everybody who wants it.
-    Swarm,
-    /// From its parent or its origin, and nobody else.
-    Direct,
-    /// By links from another daemon of the same user on the same machine; nothing moves. No cache and no host asks for it.
-    Link,
-}
-
-impl std::str::FromStr for Method {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "swarm" | "bittorrent" => Ok(Self::Swarm),
-            "direct" => Ok(Self::Direct),
-            other => Err(format!("{other:?} is no method: write swarm or direct")),
-        }
-    }
-}
-
-impl std::fmt::Display for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Swarm => "SWARM",
-            Self::Direct => "DIRECT",
-            Self::Link => "LINK",
-        })
-    }
-}
+pub use tidecast_event::cache::{CacheInfo, CacheUse, Came, Method};
 
 /// A cache that somebody wants to make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,104 +53,6 @@ pub struct Created {
     pub cache: String,
     /// Which files are still to be uploaded, in this order, by their index in the manifest.
     pub files: Vec<u32>,
-}
-
-/// A cache as people and programs see it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CacheInfo {
-    /// ORIGIN/NAME@VERSION.
-    pub name: String,
-    /// Its id.
-    pub cache: String,
-    /// `uncommitted`, `uploading`, `committed` or `invalid`.
-    pub state: String,
-    /// Whose it is.
-    pub owner: String,
-    /// The group that may read it.
-    pub group: Option<String>,
-    /// Who may read: 0o700, 0o750, 0o755.
-    pub mode: u32,
-    /// Bytes of its files.
-    pub bytes: u64,
-    /// Number of its files.
-    pub files: u64,
-    /// When the lease ends, seconds since 1970.
-    pub lease: u64,
-    /// Not evicted while this is so.
-    pub pinned: bool,
-    /// How it may travel.
-    pub methods: Vec<Method>,
-    /// It leaves this host only by DIRECT.
-    pub private: bool,
-    /// Copies to keep alive.
-    pub replicas: u32,
-    /// When it was used last, seconds since 1970.
-    pub used: u64,
-    /// Jobs that use it now.
-    pub users: u32,
-    /// What uses it now, as far as the caller may know; only when one cache is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub uses: Option<Vec<CacheUse>>,
-    /// How it came here; nothing where it was made.
-    pub came: Came,
-    /// Where its files are on this host.
-    pub path: Option<PathBuf>,
-    /// Device and inode of what is at `path`, by which a caller knows whether it sees the same; only in answer to a get.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inode: Option<(u64, u64)>,
-    /// Its ad, in new syntax; only when one cache is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ad: Option<String>,
-}
-
-/// Something that keeps a cache from being evicted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CacheUse {
-    /// The cache.
-    pub cache: String,
-    /// The process; None: one that the daemon does not see.
-    pub pid: Option<u32>,
-    /// What the process is called.
-    pub command: Option<String>,
-    /// The user.
-    pub user: Option<String>,
-    /// The user's word for the job: its batch system and number.
-    pub job: Option<String>,
-    /// Since when, seconds since 1970.
-    pub since: Option<u64>,
-    /// Until when at most, seconds since 1970; None: until the process ends.
-    pub until: Option<u64>,
-    /// The process is a shell at a terminal: it counts for a minute after its last command.
-    pub terminal: bool,
-}
-
-impl CacheUse {
-    /// Who it is, for people.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let Some(pid) = self.pid else { return "a process that the daemon does not see".into() };
-        let command = self.command.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-        let user = self.user.as_ref().map_or(String::new(), |user| format!(" of {user}"));
-        let job = self.job.as_ref().map_or(String::new(), |job| format!(", {job}"));
-        let at = if self.terminal { ", a shell at a terminal" } else { "" };
-        format!("process {pid}{command}{user}{job}{at}")
-    }
-}
-
-/// Bytes that came, by where from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Came {
-    /// From the cache's origin.
-    pub origin: u64,
-    /// From other hosts.
-    pub peers: u64,
-    /// From another daemon of this machine.
-    pub parent: u64,
-    /// Of files that another daemon of this machine has linked: nothing moved.
-    pub link: u64,
 }
 
 /// Have this cache here.

@@ -44,18 +44,6 @@ impl Limits {
             Limit::Rate => &mut self.rate,
         } += seconds;
     }
-
-    /// What was the limit for most of the time.
-    #[must_use]
-    pub fn main(&self) -> Limit {
-        let all = [
-            (self.disk_in, Limit::DiskIn),
-            (self.network, Limit::Network),
-            (self.disk_out, Limit::DiskOut),
-            (self.rate, Limit::Rate),
-        ];
-        all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Limit::Network, |(_, limit)| limit)
-    }
 }
 
 /// What happened between two ticks.
@@ -364,9 +352,5 @@ mod tests {
         assert_eq!(limit(&crowd, &busy), Limit::Network);
         assert_eq!(limit(&busy, &full), Limit::DiskOut);
         assert_eq!(limit(&busy, &busy), Limit::Network);
-        let mut limits = Limits::default();
-        limits.add(Limit::DiskOut, 2.0);
-        limits.add(Limit::Network, 1.0);
-        assert_eq!(limits.main(), Limit::DiskOut);
     }
 }

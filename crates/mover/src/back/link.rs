@@ -18,7 +18,7 @@ use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
 use super::frame::{MAX_UNPROVEN, expect_message_within, write_message};
 use super::limit::Limit;
 use super::pipe::Pipes;
-use super::wire::Wire;
+use super::wire::{self, Wire};
 use crate::error::Error;
 use crate::queue::{Popped, Queue};
 
@@ -200,7 +200,7 @@ impl Link {
     pub(crate) fn wires(&self) -> Vec<(usize, Wire)> {
         let open = self.shared.open.lock();
         let streams = open.iter().filter_map(|(purpose, (serial, handle))| match (purpose, handle) {
-            (Purpose::Stream(_), Some(Handle::Tcp(tcp))) => Some((*serial, Wire::of(tcp)?)),
+            (Purpose::Stream(_), Some(Handle::Tcp(tcp))) => Some((*serial, wire::of(tcp)?)),
             _ => None,
         });
         streams.collect()

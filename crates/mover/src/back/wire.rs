@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use nix::sys::socket::GetSockOpt as _;
 use nix::{getsockopt_impl, libc, sockopt_impl};
-use serde::{Deserialize, Serialize};
 use socket2::SockRef;
+pub use tidecast_event::copy::Wire;
 
 use super::connection::FAR;
 
@@ -19,69 +19,38 @@ sockopt_impl!(
     Info, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; LENGTH]
 );
 
-/// Streams of one sender, together; counted from the start, those that have ended included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Wire {
-    /// Streams that were looked at last.
-    pub streams: u32,
-    /// The round trip, in the mean over these, seconds.
-    pub round_trip: f64,
-    /// Seconds that streams had something to send.
-    pub busy: f64,
-    /// Of these, seconds that they waited for room at the receiver.
-    pub window_limited: f64,
-    /// Of these, seconds that they waited for room in this host's send buffers.
-    pub buffer_limited: f64,
-    /// The most that was under way on one stream, bytes.
-    pub under_way: u64,
-    /// The least round trip of one of these, seconds: without what queues on a full path.
-    #[serde(skip)]
-    pub least_round_trip: f64,
-    /// The send buffer of one stream, bytes.
-    pub send_buffer: u64,
-    /// Segments sent, and sent again.
-    pub segments: u64,
-    /// See `segments`.
-    pub again: u64,
-    /// Bytes that the other end has acknowledged, with what TLS adds.
-    pub acknowledged: u64,
+/// What the kernel knows of one stream; None where it does not say.
+pub(crate) fn of(tcp: &TcpStream) -> Option<Wire> {
+    if !is_known() {
+        return None;
+    }
+    let info = Info.get(tcp).ok()?;
+    let buffer = SockRef::from(tcp).send_buffer_size().ok()?;
+    Some(Wire { send_buffer: buffer as u64, ..read(&info) })
 }
 
-impl Wire {
-    /// One stream's; None where the kernel does not say.
-    pub(crate) fn of(tcp: &TcpStream) -> Option<Self> {
-        if !is_known() {
-            return None;
-        }
-        let info = Info.get(tcp).ok()?;
-        let buffer = SockRef::from(tcp).send_buffer_size().ok()?;
-        Some(Self { send_buffer: buffer as u64, ..Self::read(&info) })
-    }
-
-    /// By the layout of linux/tcp.h, which only grows.
-    fn read(info: &[u8; LENGTH]) -> Self {
-        let u32_at = |at: usize| {
-            info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
-        };
-        let u64_at = |at: usize| {
-            info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        };
-        let seconds = |micros: u64| micros as f64 / 1e6;
-        let (segment, unacknowledged) = (u32_at(16), u32_at(24));
-        Self {
-            streams: 1,
-            round_trip: seconds(u32_at(68).into()),
-            least_round_trip: seconds(u32_at(148).into()),
-            busy: seconds(u64_at(168)),
-            window_limited: seconds(u64_at(176)),
-            buffer_limited: seconds(u64_at(184)),
-            under_way: u64::from(segment) * u64::from(unacknowledged),
-            send_buffer: 0,
-            segments: u32_at(136).into(),
-            again: u32_at(100).into(),
-            acknowledged: u64_at(120),
-        }
+/// By the layout of linux/tcp.h, which only grows.
+fn read(info: &[u8; LENGTH]) -> Wire {
+    let u32_at = |at: usize| {
+        info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
+    let u64_at = |at: usize| {
+        info.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    };
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    let (segment, unacknowledged) = (u32_at(16), u32_at(24));
+    Wire {
+        streams: 1,
+        round_trip: seconds(u32_at(68).into()),
+        least_round_trip: seconds(u32_at(148).into()),
+        busy: seconds(u64_at(168)),
+        window_limited: seconds(u64_at(176)),
+        buffer_limited: seconds(u64_at(184)),
+        under_way: u64::from(segment) * u64::from(unacknowledged),
+        send_buffer: 0,
+        segments: u32_at(136).into(),
+        again: u32_at(100).into(),
+        acknowledged: u64_at(120),
     }
 }
 
@@ -155,7 +124,7 @@ mod tests {
         // An answer carries the acknowledgement.
         receiver.write_all(b".").unwrap();
         sender.read_exact(&mut [0]).unwrap();
-        let Some(wire) = Wire::of(&sender) else { return };
+        let Some(wire) = of(&sender) else { return };
         // The SYN counts too in older kernels.
         assert!((5000..=5001).contains(&wire.acknowledged), "{wire:?}");
         assert!(wire.segments > 0 && wire.round_trip > 0.0 && wire.send_buffer > 0, "{wire:?}");

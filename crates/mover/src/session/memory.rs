@@ -1,5 +1,7 @@
 //! A copy into shared memory: the receiving end is another program, which hears of files and gives them back.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -7,13 +9,16 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tidecast_event::Kind;
+use tidecast_event::copy::{Arrived, Attributes, Block, Copied, File, Link, Other, Symlink};
 
 use super::event::Event;
 use super::job::{Held, Job, LOOK, Watch};
 use super::shm::{Dir, room};
 use crate::back::{Monitor, Outcome};
+use crate::entry::{self, Entry};
 use crate::error::Error;
-use crate::sink::{Arrived, Memory};
+use crate::sink::{self, Memory};
 
 /// The most that is taken unless the user says how much, and the share of what is free.
 const BUDGET: u64 = 1 << 30;
@@ -21,26 +26,10 @@ const SHARE: u64 = 4;
 /// Events that wait for the consumer to read them.
 const WAITING: usize = 1024;
 
-/// What is said to the consumer.
-#[derive(Clone, Debug)]
-pub enum Said {
-    /// A file, a part of one, or another entry has come.
-    Arrived(Arrived),
-    /// All has come: files, their bytes, and names that failed. What is held is still to be given back.
-    Copied {
-        /// Files.
-        files: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// Names that could not be copied.
-        failed: u64,
-    },
-}
-
 /// Memory that was taken for a copy.
 pub(super) struct Taken {
     consumer: Arc<Consumer>,
-    say: SyncSender<Said>,
+    say: SyncSender<Arrived>,
     _dir: Dir,
 }
 
@@ -54,10 +43,12 @@ impl Taken {
         let (say, heard) = sync_channel(WAITING);
         let state = Arc::new(State::default());
         let (telling, said) = (state.clone(), say.clone());
-        let memory = Memory::new(dir.path(), budget, blocks, move |arrived| {
-            telling.tell(&said, Said::Arrived(arrived))
+        let place = dir.path().to_owned();
+        let memory = Memory::new(dir.path(), budget, blocks, {
+            let place = place.clone();
+            move |arrived| telling.tell(&said, told(arrived, &place))
         })?;
-        let (place, memory) = (dir.path().to_owned(), Arc::new(memory));
+        let memory = Arc::new(memory);
         let consumer = Arc::new(Consumer { place, budget, memory, state, heard: Mutex::new(heard) });
         Ok(Self { consumer, say, _dir: dir })
     }
@@ -77,13 +68,13 @@ pub(super) fn run(
     let Consumer { memory, state, .. } = taken.consumer.as_ref();
     job.memory = Some(Held { memory: memory.clone(), monitor: state.monitor.clone() });
     let ended = job.whole(watch, say).map_err(|error| match state.why.get() {
-        Some(why) if error.kind() == crate::Kind::CutOff => Error::ConsumerGone(why),
+        Some(why) if error.kind() == Kind::Cut => Error::ConsumerGone(why),
         _ => error,
     });
     if let Ok(outcome) = &ended {
         let (files, bytes) = (outcome.written.files, outcome.written.bytes);
         let failed = outcome.walked.failed + outcome.written.failed;
-        state.tell(&taken.say, Said::Copied { files, bytes, failed });
+        state.tell(&taken.say, Arrived::Copied(Copied { files, bytes, failed }));
     }
     state.over.store(true, SeqCst);
     let outcome = ended?;
@@ -91,6 +82,43 @@ pub(super) fn run(
         std::thread::sleep(LOOK / 10);
     }
     Ok(outcome)
+}
+
+/// What has come, as the consumer hears of it; files are in `place`.
+fn told(arrived: sink::Arrived, place: &Path) -> Arrived {
+    let at = |number: u64| place.join(number.to_string());
+    let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+    match arrived {
+        sink::Arrived::Block { number, entry, offset, len } => {
+            Arrived::Block(Block { path: path(&entry.path), number, at: at(number), offset, bytes: len })
+        }
+        sink::Arrived::File { number, entry } => Arrived::File(File {
+            path: path(&entry.path),
+            number,
+            at: at(number),
+            bytes: entry.len(),
+            attributes: attributes(&entry),
+        }),
+        sink::Arrived::Other(entry) => {
+            let (path_of, attributes) = (path(&entry.path), attributes(&entry));
+            let other = || Other { path: path_of.clone(), attributes };
+            match &entry.kind {
+                entry::Kind::Symlink { target } => {
+                    Arrived::Symlink(Symlink { path: path_of, target: path(target), attributes })
+                }
+                entry::Kind::HardLink { to } => {
+                    Arrived::Link(Link { path: path_of, to: path(to), attributes })
+                }
+                entry::Kind::Dir => Arrived::Directory(other()),
+                _ => Arrived::Special(other()),
+            }
+        }
+    }
+}
+
+fn attributes(entry: &Entry) -> Attributes {
+    let mtime = entry.attributes.mtime;
+    Attributes { mode: entry.attributes.mode, mtime: mtime.seconds as f64 + f64::from(mtime.nanos) * 1e-9 }
 }
 
 /// What is known of the consumer.
@@ -106,7 +134,7 @@ struct State {
 
 impl State {
     /// Says it, when the consumer has read enough of what was said before; nothing when the copy ends.
-    fn tell(&self, say: &SyncSender<Said>, mut what: Said) {
+    fn tell(&self, say: &SyncSender<Arrived>, mut what: Arrived) {
         while !self.monitor.is_cancelled() && !self.quiet.load(SeqCst) {
             match say.try_send(what) {
                 Err(TrySendError::Full(back)) => what = back,
@@ -128,7 +156,7 @@ pub struct Consumer {
     budget: u64,
     memory: Arc<Memory>,
     state: Arc<State>,
-    heard: Mutex<Receiver<Said>>,
+    heard: Mutex<Receiver<Arrived>>,
 }
 
 impl Consumer {
@@ -136,12 +164,6 @@ impl Consumer {
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
-    }
-
-    /// Where the file of a number is.
-    #[must_use]
-    pub fn path(&self, number: u64) -> PathBuf {
-        self.place.join(number.to_string())
     }
 
     /// How much memory may be taken, in bytes.
@@ -152,7 +174,7 @@ impl Consumer {
 
     /// Waits for what is said next; None when that was all.
     #[must_use]
-    pub fn hear(&self) -> Option<Said> {
+    pub fn hear(&self) -> Option<Arrived> {
         loop {
             let is_over = self.state.over.load(SeqCst);
             match self.heard.lock().recv_timeout(LOOK / 10) {

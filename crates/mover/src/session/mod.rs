@@ -33,7 +33,7 @@ mod start;
 mod stream;
 
 pub use event::{Event, Ladder, Step, Warning, moved};
-pub use memory::{Consumer, Said};
+pub use memory::Consumer;
 pub use pairs::PairDone;
 pub use paths::KeepPaths;
 pub use place::{PORT, Place, ServerAt};

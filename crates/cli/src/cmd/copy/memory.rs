@@ -3,19 +3,15 @@
 
 use std::io::{self, BufRead, Write};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::thread::JoinHandle;
 
-use serde_json::{Map, Value, json};
-use tidecast_mover::entry::{Entry, Kind};
-use tidecast_mover::session::{Consumer, Copy, Said};
-use tidecast_mover::sink::Arrived;
+use tidecast::{Consumer, Copy};
 use tidecast_text::Size;
 
 use super::run::follow;
-use super::tell;
-use crate::cmd::Context;
-use crate::failure::Failure;
-use crate::report::{Reporter, object};
+use super::tell::Shown;
+use crate::failure::Outcome;
+use crate::report::Reporter;
 
 /// How much memory may be taken: `auto` or a size.
 #[derive(Clone, Copy, Debug)]
@@ -30,38 +26,31 @@ impl FromStr for Budget {
 }
 
 /// Copies, and lets the program have the files.
-pub(super) fn run(copy: Copy, context: &Context<'_>, reporter: &mut Reporter) -> crate::failure::Outcome {
-    let from = copy.pairs().first().map_or(String::new(), |(from, _)| from.to_string());
-    let copying = copy.start().map_err(tell::failure)?;
-    let Some(consumer) = copying.consumer() else { return Err(Failure::cut("cut off")) };
-    let start = json!({ "from": from, "memory": consumer.place(), "budget": consumer.budget() });
-    reporter.started("copy", object(start));
-    let (told, heard) = (consumer.clone(), consumer);
-    let printing = std::thread::spawn(move || print(&told));
-    std::thread::spawn(move || listen(&heard));
-    let done = follow(copying, false, context, reporter);
+pub(super) fn run(copy: Copy, reporter: &mut Reporter) -> Outcome {
+    let (copying, consumer) = tidecast::copy_to_memory(copy)?;
+    let mut printing = None;
+    let outcome = follow(copying, Shown::default(), reporter, |_| {
+        let (told, heard) = (consumer.clone(), consumer.clone());
+        printing = Some(std::thread::spawn(move || print(&told)));
+        std::thread::spawn(move || listen(&heard));
+    });
     // The last line comes after all that was said of files.
-    let _ = printing.join();
-    tell::tell(&done?, false, tell::Shown::default(), reporter)
+    let _ = printing.map(JoinHandle::join);
+    outcome
 }
 
-fn print(consumer: &Arc<Consumer>) {
-    while let Some(said) = consumer.hear() {
-        let line = match said {
-            Said::Arrived(arrived) => event(&arrived, consumer),
-            Said::Copied { files, bytes, failed } => {
-                json!({ "event": "copied", "files": files, "bytes": bytes, "failed": failed })
-            }
-        };
+fn print(consumer: &Consumer) {
+    while let Some(arrived) = consumer.hear() {
         let mut out = io::stdout().lock();
-        if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        let said = serde_json::to_writer(&mut out, &arrived).map_err(io::Error::from);
+        if said.and_then(|()| writeln!(out)).and_then(|()| out.flush()).is_err() {
             return consumer.leave("the consumer has closed standard output");
         }
     }
 }
 
 /// What it gives back: `release NUMBER`, or with blocks `release NUMBER OFFSET`.
-fn listen(consumer: &Arc<Consumer>) {
+fn listen(consumer: &Consumer) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let numbers: Option<Vec<u64>> =
@@ -78,62 +67,4 @@ fn listen(consumer: &Arc<Consumer>) {
         }
     }
     consumer.leave("the consumer has closed standard input");
-}
-
-fn event(arrived: &Arrived, consumer: &Consumer) -> Value {
-    let at = |number: u64| consumer.path(number);
-    let (name, entry, more) = match arrived {
-        Arrived::Block { number, entry, offset, len } => {
-            ("block", entry, json!({ "number": number, "at": at(*number), "offset": offset, "bytes": len }))
-        }
-        Arrived::File { number, entry } => {
-            ("file", entry, json!({ "number": number, "at": at(*number), "bytes": entry.len() }))
-        }
-        Arrived::Other(entry) => match &entry.kind {
-            Kind::Symlink { target } => ("symlink", entry, text("target", target)),
-            Kind::HardLink { to } => ("link", entry, text("to", to)),
-            Kind::Dir => ("directory", entry, Value::Null),
-            Kind::Fifo | Kind::Socket | Kind::Device { .. } | Kind::File { .. } => {
-                ("special", entry, Value::Null)
-            }
-        },
-    };
-    let mut fields = Map::new();
-    fields.insert("event".into(), name.into());
-    fields.extend(object(text("path", &entry.path)));
-    if let Value::Object(more) = more {
-        fields.extend(more);
-    }
-    if name != "block" {
-        fields.extend(object(attributes(entry)));
-    }
-    Value::Object(fields)
-}
-
-fn attributes(entry: &Entry) -> Value {
-    let mtime = entry.attributes.mtime;
-    json!({ "mode": entry.attributes.mode, "mtime": mtime.seconds as f64 + f64::from(mtime.nanos) * 1e-9 })
-}
-
-/// A name; one that is not UTF-8 is there in hexadecimal digits too.
-fn text(key: &str, name: &[u8]) -> Value {
-    match std::str::from_utf8(name) {
-        Ok(name) => json!({ key: name }),
-        Err(_) => json!({ key: String::from_utf8_lossy(name), format!("{key}_hex"): hex(name) }),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_are_no_text_are_told_too() {
-        assert_eq!(text("path", b"a b"), json!({ "path": "a b" }));
-        assert_eq!(text("path", b"a\xff"), json!({ "path": "a\u{fffd}", "path_hex": "61ff" }));
-    }
 }

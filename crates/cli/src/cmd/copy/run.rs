@@ -1,68 +1,46 @@
 //! Runs a copy, and shows how it goes.
 
-use serde_json::{Value, json};
-use tidecast_mover::session::{Copy, Copying, Done, Event, Step};
+use tidecast::event::copy::{News, Started};
+use tidecast::{Copy, Copying, Reached};
 use tidecast_text::bytes_per_second;
 
-use super::tell::{self, Shown, failure};
-use crate::cmd::Context;
-use crate::failure::{Failure, Outcome};
+use super::tell::{Shown, tell};
+use crate::cmd::drive;
+use crate::failure::Outcome;
 use crate::output::Output;
-use crate::report::{Reporter, object, round};
-use crate::stop::{Stop, block_on};
+use crate::report::{Reporter, fields_of};
 
 /// Copies, and tells of it.
-pub(super) fn run(copy: Copy, shown: Shown, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let Some((from, to)) = copy.pairs().first() else { return Err(Failure::cut("cut off")) };
-    let mut start = json!({ "from": from.to_string(), "to": to.to_string() });
+pub(super) fn run(copy: Copy, shown: Shown, reporter: &mut Reporter) -> Outcome {
     let stream = copy.stream();
-    if let (Some(path), Value::Object(start)) = (&stream, &mut start) {
-        start.insert("to".into(), Output::of(path, reporter)?.to_string().into());
+    if let Some(path) = &stream {
+        Output::of(path, reporter)?;
     }
-    if let (2.., Value::Object(start)) = (copy.pairs().len(), &mut start) {
-        start.insert("pairs".into(), copy.names().into());
-    }
-    let dry = copy.receive.dry_run;
-    let copying = copy.start().map_err(failure)?;
-    reporter.started("copy", object(start));
-    let done = follow(copying, true, context, reporter)?;
     let shown = if stream.is_some() { Shown::default() } else { shown };
-    let mut fields = tell::tell(&done, dry, shown, reporter)?;
-    if let Some(ladder) = &done.ladder {
-        let step = |step: &Step| json!({ "step": step.what, "bytes_per_second": step.rate().round(), "seconds": round(step.seconds) });
-        let steps: Vec<Value> = ladder.steps.iter().map(step).collect();
-        fields.extend(object(json!({ "ladder": steps, "limit": ladder.limit, "wire": ladder.wire })));
-    }
-    Ok(fields)
+    follow(tidecast::copy(copy), shown, reporter, |_| {})
 }
 
-/// Waits for the end of a copy; a signal ends it.
+/// Waits for the end of a copy, which a signal ends; `begun` is called when it has begun.
 pub(super) fn follow(
-    mut copying: Copying,
-    shows: bool,
-    context: &Context<'_>,
+    copying: Copying,
+    shown: Shown,
     reporter: &mut Reporter,
-) -> Result<Done, Failure> {
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        while let Some(event) = copying.next_event() {
-            if stop.is_asked() {
-                copying.stop();
-            }
-            match event {
-                Event::Warning(warning) => reporter.warning(&warning.to_string()),
-                Event::Progress(progress) if shows => reporter.progress(&tell::snapshot(&progress)),
-                Event::Step(step) => {
-                    reporter.clear();
-                    reporter.result(&format!("{:>12}  {}", bytes_per_second(step.rate()), step.what));
-                }
-                _ => {}
-            }
+    mut begun: impl FnMut(&Started),
+) -> Outcome {
+    let news = |news, reporter: &Reporter| {
+        if let News::Step(step) = news {
+            reporter.clear();
+            reporter.result(&format!("{:>12}  {}", bytes_per_second(step.bytes_per_second), step.what));
         }
-        let done = copying.wait().map_err(failure)?;
-        if let Some(ladder) = &done.ladder {
-            reporter.result(&format!("the limit: {}", ladder.limit));
-        }
-        Ok(done)
-    })
+    };
+    let ended = drive::run_with_news(|| copying, reporter, |started, _| begun(started), news);
+    let done = match &ended {
+        Ok(done) => Some(done),
+        Err(failure) => match failure.reached() {
+            Some(Reached::Copy(done)) => Some(&**done),
+            _ => None,
+        },
+    };
+    done.iter().for_each(|done| tell(done, shown, reporter));
+    Ok(fields_of(&ended?))
 }
