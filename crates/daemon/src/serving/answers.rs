@@ -243,6 +243,9 @@ impl Answers {
         if self.mode.now() != Mode::Running {
             return rejected("this daemon takes nothing new");
         }
+        if self.config.user.as_ref().is_some_and(|user| *user != owner) {
+            return rejected("a user's daemon keeps copies of that user's caches only");
+        }
         let reader = Reader::owner(&owner);
         if self.store.here(&name, &reader).is_some() {
             return Answer::Ok;
