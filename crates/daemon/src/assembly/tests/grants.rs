@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::site::{Site, admin, eventually, user};
 use crate::model::api_error::ErrorKind;
-use crate::model::types::{Create, Get, Got};
+use crate::model::types::{Create, Get, Got, Method};
 
 fn create(name: &str) -> Create {
     Create { name: name.into(), mode: Some(0o755), ..Create::default() }
@@ -201,4 +201,83 @@ async fn so_many_transfers_go_on_at_once_and_others_wait() {
     }
     node1.daemon.requests.allow(2);
     assert!(matches!(node1.got(&alice, get("node2/b")).await, Ok(Got::Ready { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_cache_travels_by_direct_alone() {
+    let site = Site::new(&["head", "node1"]).await;
+    let (alice, node1) = (user("alice"), site.host("node1"));
+    let create = Create { private: true, mode: Some(0o700), ..create("nt") };
+    site.host("head").create(&alice, create, &[("file", b"acgt")]).await;
+    match node1.got(&alice, Get { name: "head/nt".into(), ..Get::default() }).await.unwrap() {
+        Got::Ready { method, info, .. } => assert_eq!((method, info.mode), (Some(Method::Direct), 0o700)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_travels_by_no_method_of_a_host_does_not_come() {
+    let alice = user("alice");
+    let swarm = |config: &mut crate::Config| config.methods = vec![Method::Swarm];
+    let site = Site::with(&["head", "node1"], &swarm).await;
+    let direct = Create { methods: vec![Method::Direct], ..create("nt") };
+    site.host("head").create(&alice, direct, &[("file", b"acgt")]).await;
+    let refused = site.host("node1").get(&alice, "head/nt").await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Rejected, "{}", refused.why);
+    assert!(!site.host("node1").has("nt"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_the_methods_that_a_cache_allows_the_hosts_first_is_taken() {
+    let alice = user("alice");
+    let direct_first = |config: &mut crate::Config| {
+        if config.name == "node1" {
+            config.methods = vec![Method::Direct, Method::Swarm];
+        }
+    };
+    let site = Site::with(&["head", "node1", "node2"], &direct_first).await;
+    site.host("head").make(&alice, "nt", "acgt").await;
+    for (name, first) in [("node1", Method::Direct), ("node2", Method::Swarm)] {
+        match site.host(name).got(&alice, Get { name: "head/nt".into(), ..Get::default() }).await.unwrap() {
+            Got::Ready { method, .. } => assert_eq!(method, Some(first), "{name}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_in_the_name_of_another_user() {
+    let (site, alice, bob) = (Site::new(&["head"]).await, user("alice"), user("bob"));
+    let head = site.host("head");
+    let own = Create { mode: Some(0o700), ..create("nt") };
+    head.create(&alice, own, &[("file", b"acgt")]).await;
+    let get = Get { name: "nt".into(), copy_for: Some("alice".into()), ..Get::default() };
+    let getting = &head.daemon.app.getting;
+    let refused = getting.get(&bob, "nt".parse().unwrap(), Duration::ZERO, get.clone()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Forbidden, "{refused:?}");
+    assert!(getting.get(&alice, "nt".parse().unwrap(), Duration::ZERO, get).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_keeps_its_owner_group_and_mode_where_it_comes() {
+    let mut alice = user("alice");
+    alice.groups = vec!["lab".into()];
+    let site = Site::new(&["head", "node1"]).await;
+    let of_group = Create { mode: Some(0o750), ..create("nt") };
+    site.host("head").create(&alice, of_group, &[("file", b"acgt")]).await;
+    let got = site.host("node1").get(&alice, "head/nt").await.unwrap();
+    assert_eq!((got.owner.as_str(), got.group.as_deref(), got.mode), ("alice", Some("lab"), 0o750));
+    assert_eq!((got.bytes, got.files), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_many_files_comes_whole() {
+    let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    let names: Vec<String> = (0..50).map(|n| format!("d{}/f{n}", n % 7)).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), name.as_bytes())).collect();
+    site.host("head").create(&alice, create("nt"), &files).await;
+    let got = site.host("node1").get(&alice, "head/nt").await.unwrap();
+    let path = got.path.unwrap();
+    assert!(names.iter().all(|name| std::fs::read_to_string(path.join(name)).unwrap() == *name));
+    assert_eq!(got.files, 50);
 }

@@ -63,3 +63,65 @@ async fn versions_that_were_made_meanwhile_are_the_newest_afterwards() {
     let after = node2.get(&alice, "head/nt").await.unwrap();
     assert_eq!(node2.content(&after), "second");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_starts_again_is_known_with_what_it_holds() {
+    let (mut site, alice) = (Site::new(&NAMES).await, user("alice"));
+    site.host("head").make(&alice, "nt", "acgt").await;
+    site.host("node2").get(&alice, "head/nt").await.unwrap();
+    site.start_again("node2").await;
+    let alive = |name: &str| site.host(name).daemon.membership.alive().len();
+    eventually("all know all", 180, || NAMES.iter().all(|name| alive(name) == 3)).await;
+    assert!(site.host("node2").has("nt"), "it has what it had");
+    assert_eq!(site.host("node3").holders(&alice, "head/nt").await.unwrap(), ["head", "node2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_starts_again_goes_on_counting_versions() {
+    let (mut site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    site.host("head").make(&alice, "nt", "first").await;
+    site.start_again("head").await;
+    site.host("head").make(&alice, "nt", "second").await;
+    let node1 = site.host("node1");
+    let linked = || node1.daemon.links.find(|peer| peer.hello.name == "head").is_some();
+    eventually("they speak again", 180, linked).await;
+    let got = node1.get(&alice, "head/nt").await.unwrap();
+    assert_eq!((got.name.as_str(), node1.content(&got).as_str()), ("head/nt@2", "second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_removed_in_one_part_is_held_in_the_other_still() {
+    let (site, alice) = (Site::new(&NAMES).await, user("alice"));
+    let made = site.host("head").make(&alice, "nt", "acgt").await;
+    site.host("node2").get(&alice, "head/nt").await.unwrap();
+    site.part(&["node2", "node3"]);
+    site.host("head").remove(&alice, &made).await;
+    site.heal();
+    let alive = |name: &str| site.host(name).daemon.membership.alive().len();
+    eventually("all know all", 180, || NAMES.iter().all(|name| alive(name) == 3)).await;
+    assert_eq!(site.host("node1").holders(&alice, "head/nt").await.unwrap(), ["node2"]);
+    let got = site.host("node1").get(&alice, "head/nt@1").await.unwrap();
+    assert_eq!(site.host("node1").content(&got), "acgt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_was_cut_comes_to_its_end_when_all_is_well() {
+    let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    site.host("head").make(&alice, "nt", "acgt").await;
+    let node1 = site.host("node1");
+    let cut = async {
+        while node1.sources().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        site.part(&["node1"]);
+    };
+    let (failed, ()) = tokio::join!(node1.get(&alice, "head/nt"), cut);
+    assert!(failed.is_err(), "{failed:?}");
+    assert!(!node1.has("nt"), "nothing half of it is a cache");
+    site.heal();
+    let linked = || node1.daemon.links.find(|peer| peer.hello.name == "head").is_some();
+    eventually("they speak again", 180, linked).await;
+    tokio::time::sleep(std::time::Duration::from_secs(121)).await;
+    let got = node1.get(&alice, "head/nt").await.unwrap();
+    assert_eq!(node1.content(&got), "acgt");
+}

@@ -66,3 +66,31 @@ async fn one_that_nobody_trusts_is_no_member() {
     let noted = site.host("head").noted("connect");
     assert!((1..=3).contains(&noted.len()), "{noted:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_trusted_later_is_let_in() {
+    let mut site = Site::empty(&["head", "node1"]);
+    site.trust(&["head"]);
+    for name in ["head", "node1"] {
+        site.start(name, &|_| {});
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    assert_eq!(site.host("head").daemon.membership.alive().len(), 0);
+    site.trust(&["head", "node1"]);
+    site.host("head").daemon.links.trust().read_again();
+    site.host("node1").daemon.links.trust().read_again();
+    let alive = |name: &str| site.host(name).daemon.membership.alive().len();
+    eventually("they know each other", 180, || alive("head") == 1 && alive("node1") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_hosts_die_and_the_others_know_it_soon() {
+    let names: Vec<String> = (0..16).map(|n| format!("n{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut site = Site::new(&names).await;
+    for name in &names[8..] {
+        site.kill(name);
+    }
+    let alive = |name: &str| site.host(name).daemon.membership.alive().len();
+    eventually("they know", 20, || names[..8].iter().all(|name| alive(name) == 7)).await;
+}

@@ -86,3 +86,36 @@ async fn without_names_those_are_offered_it_that_the_policy_allows() {
     offered.sort_by(|a, b| a.host.cmp(&b.host));
     assert_eq!(told(&offered), [("node1", "wait"), ("node3", "wait")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_does_not_suit_a_host_is_rejected_with_the_reason() {
+    let alice = user("alice");
+    let small = |config: &mut crate::Config| {
+        if config.name == "node1" {
+            config.requirements = Some("TARGET.DiskUsage < 1".into());
+        }
+    };
+    let site = Site::with(&["head", "node1"], &small).await;
+    let head = site.host("head");
+    let made = head.make(&alice, "nt", "acgt").await;
+    let offered = offer(head, &made, &["node1"]).await;
+    assert_eq!(told(&offered), [("node1", "rejected")]);
+    assert!(!site.host("node1").has("nt"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_of_what_is_bigger_than_the_store_takes_no_room() {
+    let alice = user("alice");
+    let small = |config: &mut crate::Config| {
+        if config.name == "node1" {
+            config.depot.max_bytes = Some(1000);
+        }
+    };
+    let site = Site::with(&["head", "node1"], &small).await;
+    let (head, node1) = (site.host("head"), site.host("node1"));
+    let made = head.make(&alice, "nt", &"acgt".repeat(2000)).await;
+    offer(head, &made, &["node1"]).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(!node1.has("nt"));
+    assert_eq!(node1.daemon.app.admin.status().unwrap().reserved, 0);
+}

@@ -50,3 +50,46 @@ async fn what_nobody_else_has_stays_invalid_and_its_owner_hears_what_to_do() {
     let from_elsewhere = site.host("node1").get(&alice, "head/nt").await.unwrap_err();
     assert_eq!(from_elsewhere.kind, ErrorKind::Absent, "a damaged one is given to nobody");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_repaired_from_its_origin() {
+    let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    site.host("head").make(&alice, "nt", "acgt").await;
+    let node1 = site.host("node1");
+    let got = node1.get(&alice, "head/nt").await.unwrap();
+    damage(&got);
+    let checked = node1.daemon.app.repair.fsck(&admin().name).await.unwrap();
+    assert_eq!((checked.damaged, checked.repaired, checked.lost), (1, 1, 0), "{checked:?}");
+    let again = node1.get(&alice, "head/nt").await.unwrap();
+    assert_eq!(node1.content(&again), "acgt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_caches_the_sound_ones_stay_as_they_are() {
+    let (site, alice) = (Site::new(&["head"]).await, user("alice"));
+    let head = site.host("head");
+    let sound = head.make(&alice, "a", "sound").await;
+    let made = head.make(&alice, "b", "damaged").await;
+    damage(&made);
+    let checked = head.daemon.app.repair.fsck(&admin().name).await.unwrap();
+    assert_eq!((checked.caches, checked.damaged, checked.invalid), (2, 1, vec!["head/b@1".to_owned()]));
+    assert_eq!(head.content(&head.get(&alice, "a").await.unwrap()), "sound");
+    head.remove(&alice, &made).await;
+    let again = head.make(&alice, "b", "damaged").await;
+    assert_eq!(head.content(&again), "damaged", "its owner makes it again");
+    assert_eq!(sound.name, "head/a@1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_has_gone_is_put_back_from_the_store() {
+    let (site, alice) = (Site::new(&["head", "node1"]).await, user("alice"));
+    let (head, node1) = (site.host("head"), site.host("node1"));
+    head.make(&alice, "nt", "acgt").await;
+    let got = node1.get(&alice, "head/nt").await.unwrap();
+    let path = got.path.as_ref().unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::remove_file(path.join("file")).unwrap();
+    let checked = node1.daemon.app.repair.fsck(&admin().name).await.unwrap();
+    assert_eq!((checked.damaged, checked.views), (0, vec!["head/nt@1".to_owned()]));
+    assert_eq!(node1.content(&node1.get(&alice, "head/nt").await.unwrap()), "acgt");
+}

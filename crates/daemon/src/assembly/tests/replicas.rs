@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::site::{Site, admin, eventually, user};
+use crate::model::api_error::ErrorKind;
 use crate::model::types::Create;
 
 fn two(name: &str) -> Create {
@@ -128,4 +129,60 @@ async fn a_host_that_rejects_is_passed_over_for_the_next() {
     site.host("head").create(&alice, two("nt"), &[("file", b"acgt")]).await;
     eventually("the other has it", 60, || site.host("node2").has("nt")).await;
     assert!(!site.host("node1").has("nt"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_copies_than_hosts_are_one_on_each() {
+    let names = ["head", "node1", "node2"];
+    let (site, alice) = (Site::new(&names).await, user("alice"));
+    let five = Create { replicas: 5, ..two("nt") };
+    site.host("head").create(&alice, five, &[("file", b"acgt")]).await;
+    eventually("all have it", 60, || holders(&site, &names, "nt").len() == 3).await;
+    let offered = site.host("head").noted("replicate").len();
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(site.host("head").noted("replicate").len(), offered, "who has it is offered it no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_comes_later_gets_the_copy_that_is_missing() {
+    let names = ["head", "node1"];
+    let (mut site, alice) = (Site::empty(&names), user("alice"));
+    site.start("head", &|_| {});
+    site.host("head").create(&alice, two("nt"), &[("file", b"acgt")]).await;
+    sleep(Duration::from_secs(60)).await;
+    site.start("node1", &|_| {});
+    eventually("it has it", 120, || site.host("node1").has("nt")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_many_copies_there_are_to_be_is_said_anew_only_while_there_are_none() {
+    let names = ["head", "node1", "node2"];
+    let (site, alice) = (Site::new(&names).await, user("alice"));
+    let head = site.host("head");
+    head.create(&alice, two("nt"), &[("file", b"acgt")]).await;
+    eventually("there are two copies", 60, || holders(&site, &names, "nt").len() == 2).await;
+    let three = Create { replicas: 3, ..two("nt") };
+    let refused = head.try_create(&alice, three, &[("file", b"acgt")]).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Copies, "{}", refused.why);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_cache_of_two_copies_goes_to_a_host_too() {
+    let names = ["head", "node1", "node2"];
+    let (site, alice) = (Site::new(&names).await, user("alice"));
+    let private = Create { private: true, mode: Some(0o700), ..two("nt") };
+    site.host("head").create(&alice, private, &[("file", b"acgt")]).await;
+    eventually("there are two copies", 60, || holders(&site, &names, "nt").len() == 2).await;
+    let held = holders(&site, &["node1", "node2"], "nt").pop().unwrap();
+    let refused = site.host(&held).get(&user("bob"), "head/nt").await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Absent, "it is nobody else's there either");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_users_daemon_takes_no_copies_for_others() {
+    let (site, alice) = (Site::new(&["head", "bob.node1", "node2"]).await, user("alice"));
+    site.host("head").create(&alice, Create { replicas: 3, ..two("nt") }, &[("file", b"acgt")]).await;
+    eventually("the host has it", 60, || site.host("node2").has("nt")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(!site.host("bob.node1").has("nt"));
 }

@@ -199,6 +199,23 @@ impl Site {
         self.net.remove(host.addr);
     }
 
+    /// A host that was switched off starts again, with what its disk has.
+    pub(super) async fn start_again(&mut self, name: &str) {
+        self.kill(name);
+        let at = self.keys.iter().find(|(known, ..)| known == name).unwrap().2;
+        let config = self.config(name, at);
+        // What was under way at it ends when it is found out to be dead.
+        let busy = || {
+            matches!(
+                Depot::open(&config.dir.join("depot"), config.depot.clone()),
+                Err(tidecast_depot::Error::Busy { .. })
+            )
+        };
+        eventually("its store is free", 600, || !busy()).await;
+        self.start(name, &|_| {});
+        self.heal();
+    }
+
     /// These hosts see the others no more, but each other.
     pub(super) fn part(&self, names: &[&str]) {
         let addrs: Vec<_> = names.iter().map(|name| self.host(name).addr).collect();

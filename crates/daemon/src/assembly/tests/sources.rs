@@ -113,3 +113,25 @@ async fn a_host_that_is_named_in_the_settings_is_connected_to_when_it_is_wanted(
     site.host("head").make(&alice, "nt", "acgt").await;
     assert!(site.host("node1").get(&alice, "head/nt").await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn all_hosts_that_want_a_cache_at_once_have_it() {
+    let names = ["head", "node1", "node2", "node3", "node4"];
+    let (site, alice) = (Site::new(&names).await, user("alice"));
+    site.host("head").make(&alice, "nt", "acgt").await;
+    let get = |name: &'static str| site.host(name).get(&alice, "head/nt");
+    let (a, b, c, d) = tokio::join!(get("node1"), get("node2"), get("node3"), get("node4"));
+    assert!([a, b, c, d].iter().all(Result::is_ok));
+    assert_eq!(site.host("head").holders(&alice, "nt").await.unwrap().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_has_lost_it_gives_way_to_one_that_has_it() {
+    let (site, alice) = (Site::new(&["head", "node1", "node2"]).await, user("alice"));
+    let (head, node1, node2) = (site.host("head"), site.host("node1"), site.host("node2"));
+    let made = head.make(&alice, "nt", "acgt").await;
+    node1.get(&alice, "head/nt").await.unwrap();
+    head.remove(&alice, &made).await;
+    let got = node2.get(&alice, "head/nt@1").await.unwrap();
+    assert_eq!((node2.content(&got), got.came.peers), ("acgt".to_owned(), 4));
+}
