@@ -1,12 +1,9 @@
 //! The command line: what can be asked, and the help that teaches it.
 
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{ArgAction, Args, Parser, Subcommand};
-use tidecast_text::Rate;
-
+use crate::args::Global;
 use crate::cmd;
-use crate::settings::Listen;
 
 /// Put the same bytes on every node of a cluster, at the speed of the network card.
 ///
@@ -113,29 +110,6 @@ Units:
   rates 100mbit, 10gbit, 2.5Gb/s, 125MB/s. A spelling that means two things to
   different programs (10M, 10mb/s) is rejected, and the error names both.";
 
-/// Flags that every command knows.
-#[derive(Args, Debug)]
-pub(crate) struct Global {
-    /// One JSON object a line on standard output
-    #[arg(long, global = true, help_heading = "General")]
-    pub(crate) json: bool,
-    /// Log what is done; -vv why; -vvv everything
-    #[arg(short, long, global = true, help_heading = "General", action = ArgAction::Count, conflicts_with = "quiet")]
-    pub(crate) verbose: u8,
-    /// No progress, no notices; warnings and errors only
-    #[arg(short, long, global = true, help_heading = "General")]
-    pub(crate) quiet: bool,
-    /// Configuration file (TOML)
-    #[arg(long, global = true, help_heading = "General", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Where this node's key, tickets and unfinished work are kept [default: ~/.local/state/tidecast]
-    #[arg(long, global = true, help_heading = "General", value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
-    /// Threads to work with [default: one for each core]
-    #[arg(long, global = true, help_heading = "General", value_name = "N")]
-    pub(crate) threads: Option<usize>,
-}
-
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -187,53 +161,6 @@ impl Command {
             _ => return None,
         })
     }
-}
-
-/// Flags of the commands that take part in a swarm.
-#[derive(Args, Debug, Clone, Default)]
-pub(crate) struct SwarmArgs {
-    /// Where to listen: ADDR:PORT, :PORT or ADDR [default: any address, port 6881 or the next free one]
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Option<Listen>,
-    /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest that both ends share]
-    #[arg(long, value_name = "IFACE|CIDR")]
-    pub(crate) net: Option<String>,
-    /// Tracker to announce to, besides those of the manifest; may be repeated
-    #[arg(long, value_name = "URL")]
-    pub(crate) tracker: Vec<String>,
-    /// Peer to connect to, HOST:PORT; may be repeated
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) peer: Vec<String>,
-    /// Open, unencrypted BitTorrent is meant: say nothing about it
-    #[arg(long)]
-    pub(crate) plain: bool,
-    /// How the engine behaves: tidecast, or classic (BitTorrent's choking, anti-snub, super-seeding, endgame)
-    #[arg(long, value_name = "POLICY", value_parser = ["tidecast", "classic"])]
-    pub(crate) policy: Option<String>,
-    /// Rate of this node's link (10gbit), for the efficiency shown at the end [default: what drivers of hardware say]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) link_rate: Option<Rate>,
-    /// Limit what this process sends to all peers together (e.g. 20mbit, 5MB/s) [default: no limit]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) upload_limit: Option<Rate>,
-    /// Limit what this process receives from all peers together [default: no limit]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) download_limit: Option<Rate>,
-    /// Find peers through the public DHT too (never for private manifests)
-    #[arg(long)]
-    pub(crate) dht: bool,
-    /// Do not look for peers on the local network by multicast
-    #[arg(long)]
-    pub(crate) no_lsd: bool,
-    /// Fetch from peers only, not from the web seeds that a manifest or magnet link names
-    #[arg(long)]
-    pub(crate) no_web_seeds: bool,
-    /// Certificate for an SSL torrent of somebody else (PEM)
-    #[arg(long, value_name = "FILE", requires = "ssl_key", help_heading = "SSL torrents")]
-    pub(crate) ssl_cert: Option<PathBuf>,
-    /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "ssl_cert", help_heading = "SSL torrents")]
-    pub(crate) ssl_key: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use crate::cli::Global;
+use crate::args::Global;
 use crate::names;
 use crate::repeat::{PAUSE, Repeats};
 use crate::settings::Settings;

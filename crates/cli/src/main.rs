@@ -1,7 +1,9 @@
 //! The `tidecast` program: reads the command line, runs one command, and ends with its exit code.
 
+mod args;
 mod cli;
 mod cmd;
+mod context;
 mod failure;
 mod fields;
 mod help;
@@ -17,7 +19,7 @@ mod stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tidecast_secret as secret;
 
 use crate::cli::{Cli, Command};
@@ -103,7 +105,7 @@ fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
         Command::Ca(args) => cmd::ca::run(args, &context, reporter),
         Command::Sim(args) => cmd::sim::run(args, &context, reporter),
         Command::Classad(args) => cmd::classad::run(args, reporter),
-        Command::Completions(args) => cmd::completions::run(args),
-        Command::Man(args) => cmd::man::run(args, reporter),
+        Command::Completions(args) => cmd::completions::run(args, Cli::command()),
+        Command::Man(args) => cmd::man::run(args, Cli::command(), reporter),
     }
 }

@@ -4,15 +4,18 @@
 //! Promises: a value that does not parse, and in the file a name that does not exist, is an error that says
 //! where it stands; nothing is read from any other place.
 
+pub(crate) mod daemon;
+mod values;
+
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
 use tidecast_text::{Rate, Size, Span};
+
+use values::text;
+pub(crate) use values::{Listen, Text};
 
 /// What can be set in the environment and the configuration file. A flag of the same name overrules.
 #[derive(Debug, Default, Clone, PartialEq, Deserialize)]
@@ -62,7 +65,7 @@ pub(crate) struct Settings {
     /// Where the daemon of this host listens.
     pub(crate) socket: Option<PathBuf>,
     /// How the daemon is set up; only in the file.
-    pub(crate) daemon: Option<crate::cmd::daemon::Table>,
+    pub(crate) daemon: Option<daemon::Table>,
     /// Threads to work with.
     pub(crate) threads: Option<usize>,
     /// Take part in the public DHT.
@@ -111,26 +114,6 @@ const KEYS: &[(&str, Kind)] = &[
 ];
 
 const PREFIX: &str = "TIDECAST_";
-
-/// A value of the file that is written as text, or as a bare number.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Text<T>(pub(crate) T);
-
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        text(d)?.map(Self).ok_or_else(|| D::Error::custom("expected a value"))
-    }
-}
-
-/// A value that is written as text, or as a bare number.
-fn text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(d: D) -> Result<Option<T>, D::Error> {
-    let text = match toml::Value::deserialize(d)? {
-        toml::Value::String(s) => s,
-        toml::Value::Integer(n) => n.to_string(),
-        other => return Err(D::Error::custom(format!("expected text, found {}", other.type_str()))),
-    };
-    text.parse().map(Some).map_err(D::Error::custom)
-}
 
 impl Settings {
     /// Environment and file together. `file` is the one that the user named, if any; the usual one may be
@@ -264,39 +247,6 @@ fn over(base: Settings, top: Settings) -> Settings {
         lsd: top.lsd.or(base.lsd),
         json: top.json.or(base.json),
         log: top.log.or(base.log),
-    }
-}
-
-/// Where to listen: `ADDR:PORT`, `ADDR`, `:PORT` or `PORT`; what is left out is any.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Listen {
-    /// The address, unless any will do.
-    pub(crate) ip: Option<std::net::IpAddr>,
-    /// The port; 0 is any that is free.
-    pub(crate) port: u16,
-}
-
-impl Listen {
-    /// As a socket address; any address is `[::]`, which means IPv4 too.
-    pub(crate) fn addr(self) -> SocketAddr {
-        SocketAddr::new(self.ip.unwrap_or(std::net::Ipv6Addr::UNSPECIFIED.into()), self.port)
-    }
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(addr) = text.parse::<SocketAddr>() {
-            return Ok(Self { ip: Some(addr.ip()), port: addr.port() });
-        }
-        if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
-            return Ok(Self { ip: Some(ip), port: 0 });
-        }
-        if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
-            return Ok(Self { ip: None, port });
-        }
-        Err(format!("{text:?} is not an address to listen at; write 10.0.0.1:6881, [fd00::1]:6881 or :6881"))
     }
 }
 

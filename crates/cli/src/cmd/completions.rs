@@ -1,8 +1,5 @@
 //! `tidecast completions SHELL`: a completion script on standard output.
 
-use clap::CommandFactory;
-
-use crate::cli::Cli;
 use crate::failure::Outcome;
 
 /// Print a completion script for a shell
@@ -15,9 +12,9 @@ pub(crate) struct Args {
     shell: clap_complete::Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &Args, mut program: clap::Command) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tidecast", &mut script);
+    clap_complete::generate(args.shell, &mut program, "tidecast", &mut script);
     crate::report::say(String::from_utf8_lossy(&script).trim_end());
     Ok(Default::default())
 }

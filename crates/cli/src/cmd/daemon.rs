@@ -2,21 +2,19 @@
 
 mod serve;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use serde::Deserialize;
 use serde_json::json;
 use tidecast_daemon::api::types::Method;
 use tidecast_daemon::{CatalogueAt, Config, Daemon, PORT, Serves};
-use tidecast_mover::server::User;
 
 use self::serve::Directory;
 use super::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, object};
+use crate::settings::daemon::Requirements;
 use crate::settings::{Listen, Text};
 use crate::stop::{Stop, block_on, hangups};
 use tidecast_confine::Confinement;
@@ -97,61 +95,6 @@ pub(crate) struct Args {
     /// Most that caches may occupy [default: what the file system has, less 1 GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-}
-
-/// What caches must be like: a ClassAd expression that can be true or false.
-#[derive(Debug, Clone, PartialEq)]
-struct Requirements(String);
-
-impl std::str::FromStr for Requirements {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        tidecast_daemon::check_requirements(text).map(|()| Self(text.to_owned()))
-    }
-}
-
-/// The table `[daemon]` of the configuration.
-#[derive(Debug, Default, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Table {
-    dir: Option<PathBuf>,
-    system: bool,
-    confine: Option<bool>,
-    listen: Option<Text<Listen>>,
-    name: Option<String>,
-    machine: Option<String>,
-    peer: Vec<String>,
-    catalogue: Option<Text<CatalogueAt>>,
-    trust: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    capacity: Option<Text<Size>>,
-    quota: Option<Text<Size>>,
-    quotas: BTreeMap<String, Text<Size>>,
-    lease: Option<Text<Span>>,
-    lease_cap: Option<Text<Span>>,
-    methods: Vec<Method>,
-    requirements: Option<Text<Requirements>>,
-    owners: Vec<String>,
-    transfers: Option<usize>,
-    per_source: Option<usize>,
-    upload: Option<Text<Size>>,
-    download: Option<Text<Size>>,
-    disk_rate: Option<Text<Size>>,
-    cores: Option<f64>,
-    busy: Option<f64>,
-    memory: Option<Text<Size>>,
-    nice: Option<i32>,
-    on_demand: Option<bool>,
-    local_discovery: Option<bool>,
-    dht: Option<Vec<String>>,
-    admins: Vec<String>,
-    serve: Option<PathBuf>,
-    serve_listen: Option<Text<Listen>>,
-    serve_read_only: bool,
-    serve_as: Option<User>,
-    serve_as_root: bool,
-    serve_trust_metadata: bool,
 }
 
 /// The share of its caps that a daemon takes while a job uses a cache.

@@ -13,7 +13,7 @@ use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::open_notice;
 use super::{Context, dest, drive, show, source};
-use crate::cli::SwarmArgs;
+use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::names;
 use crate::report::{Reporter, fields_of, object};

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 use serde_json::json;
 use tidecast_text::count;
 
-use crate::cli::Cli;
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
 
@@ -19,9 +17,8 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
-pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
+pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Reporter) -> Outcome {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
-    let mut program = Cli::command();
     program.build();
     let mut pages = vec![page(&args.dir, program.clone())?];
     for command in program.get_subcommands().filter(|c| c.get_name() != "help") {

@@ -15,7 +15,7 @@ use tidecast_text::{Span, escaped};
 
 use super::source::{self, Given};
 use super::{Context, drive, processes};
-use crate::cli::SwarmArgs;
+use crate::args::SwarmArgs;
 use crate::failure::{Code, Failure, Outcome};
 use crate::report::{Reporter, fields_of, object};
 

@@ -11,7 +11,7 @@ use tidecast_text::{Size, count};
 use super::describe::open_notice;
 use super::swarm::TicketArgs;
 use super::{Context, drive, read_manifest, show};
-use crate::cli::SwarmArgs;
+use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
 

@@ -7,7 +7,7 @@ use tidecast::ShareOptions;
 use super::describe::{Describe, open_notice};
 use super::swarm::TicketArgs;
 use super::{Context, drive, seed};
-use crate::cli::SwarmArgs;
+use crate::args::SwarmArgs;
 use crate::failure::Outcome;
 use crate::report::{Reporter, fields_of};
 

@@ -5,7 +5,7 @@ use tidecast::{Network, Policy, SslFiles, SwarmOptions, TicketOptions};
 use tidecast_text::{Rate, Span};
 
 use super::Context;
-use crate::cli::SwarmArgs;
+use crate::args::SwarmArgs;
 use crate::failure::Failure;
 
 impl SwarmArgs {

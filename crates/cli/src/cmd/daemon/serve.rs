@@ -13,8 +13,8 @@ use tidecast_mover::server::{self, Keys, Served, User};
 use tidecast_mover::session::PORT;
 use tidecast_mover::spec::Accept;
 
-use super::Table;
 use crate::settings::Listen;
+use crate::settings::daemon::Table;
 
 /// The server answers within this time, and ends within it.
 const STARTS: Duration = Duration::from_secs(20);

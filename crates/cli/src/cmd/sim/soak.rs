@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tidecast_sim::soak::{self, Summary};
 use tidecast_text::{Span, count};
 
-use super::Context;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, Snapshot, object};
 use crate::stop::{Stop, block_on};
