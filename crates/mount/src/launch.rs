@@ -144,10 +144,9 @@ fn launch(of: &Home, start: &Start<'_>) -> Result<(), Error> {
     let mut keeper = Command::new(&start.program);
     Role::Keeper.give(keeper.args(&start.arguments)).env("TIDECAST_JSON", "true");
     keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(of.open_log()?);
-    let passed =
-        start.secret.as_deref().map(|secret| tidecast_secret::pass(&mut keeper, secret)).transpose()?;
+    // Threads of a caller of the library may start processes of their own.
+    start.secret.iter().try_for_each(|secret| tidecast_secret::pass_as_stdin(&mut keeper, secret))?;
     let mut keeper = keeper.spawn().map_err(home("start", &start.program))?;
-    drop(passed);
     let said = keeper.stdout.take().ok_or(ErrorKind::BrokenPipe).map_err(system(UNHEARD))?;
     let mut said = BufReader::new(said);
     let mut serves = false;

@@ -173,7 +173,7 @@ fn again(mut words: Vec<OsString>, found: &[Secret]) -> std::io::Result<()> {
         let Some(word) = words.get_mut(secret.word) else { continue };
         let bytes = word.as_bytes();
         let part = |range: std::ops::Range<usize>| bytes.get(range).unwrap_or_default();
-        let file = anonymous(part(secret.from..secret.to))?;
+        let file = anonymous(part(secret.from..secret.to), MemfdFlags::empty())?;
         let place = format!("@{FD}{}", file.as_raw_fd());
         let new = [part(0..secret.from), place.as_bytes(), part(secret.to..bytes.len())].concat();
         *word = OsString::from_vec(new);
@@ -196,9 +196,9 @@ fn program() -> PathBuf {
     }
 }
 
-/// An anonymous file in memory that children inherit, readable by this user alone.
-pub(super) fn anonymous(text: &[u8]) -> std::io::Result<OwnedFd> {
-    let mut file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::empty())?);
+/// An anonymous file in memory, readable by this user alone. Without [`MemfdFlags::CLOEXEC`] all children inherit it.
+pub(super) fn anonymous(text: &[u8], flags: MemfdFlags) -> std::io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create(NAME, flags)?);
     rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o600))?;
     file.write_all(text)?;
     file.rewind()?;

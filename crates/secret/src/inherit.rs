@@ -1,10 +1,14 @@
 //! Secrets for processes that this one starts and that live on: each comes in an anonymous file that the child inherits;
 //! the environment has its number, so neither the command line nor the environment has the secret.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 
+use rustix::fs::MemfdFlags;
+
 use super::Error;
+use super::command_line::{anonymous, read_descriptor};
 
 /// The number of the descriptor.
 const VARIABLE: &str = "TIDECAST_SECRET_FD";
@@ -18,9 +22,20 @@ pub struct Passed(#[allow(dead_code, reason = "holds the descriptor open")] Owne
 /// # Errors
 /// The system gives no memory or descriptor.
 pub fn pass(command: &mut Command, text: &str) -> Result<Passed, Error> {
-    let file = super::command_line::anonymous(text.as_bytes()).map_err(Error::HandOver)?;
+    let file = anonymous(text.as_bytes(), MemfdFlags::empty()).map_err(Error::HandOver)?;
     command.env(VARIABLE, file.as_raw_fd().to_string());
     Ok(Passed(file))
+}
+
+/// Has `command`, which does not read its standard input, inherit `text` there. Unlike with [`pass`], other threads may start
+/// processes meanwhile: those do not inherit it.
+///
+/// # Errors
+/// The system gives no memory or descriptor.
+pub fn pass_as_stdin(command: &mut Command, text: &str) -> Result<(), Error> {
+    let file = anonymous(text.as_bytes(), MemfdFlags::CLOEXEC).map_err(Error::HandOver)?;
+    command.stdin(file).env(VARIABLE, "0");
+    Ok(())
 }
 
 /// What this process was handed, if anything; to be called once. Its descriptor is closed, so no child has it.
@@ -31,7 +46,13 @@ pub fn inherited() -> Result<Option<String>, Error> {
     let Some(number) = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<i32>().ok()) else {
         return Ok(None);
     };
-    let text = super::command_line::read_descriptor(number).map_err(Error::TakeOver)?;
-    let _ = nix::unistd::close(number);
+    let text = read_descriptor(number).map_err(Error::TakeOver)?;
+    if number == 0 {
+        // A closed standard input would give its number to the next file that is opened.
+        let null = File::open("/dev/null").map_err(Error::TakeOver)?;
+        rustix::stdio::dup2_stdin(&null).map_err(|error| Error::TakeOver(error.into()))?;
+    } else {
+        let _ = nix::unistd::close(number);
+    }
     Ok(Some(text))
 }
