@@ -191,7 +191,9 @@ def test_a_corrupt_peer_costs_nothing_but_its_own_place(mounts, node, here, port
     bad = tmp_path / "bad"
     subprocess.run(["cp", "-a", source, bad], check=True)
     addresses = [f"127.0.0.1:{port()}" for _ in range(2)]
-    node("bad").seed(manifest, bad, addresses[1], "--plain", "--no-lsd")
+    seed = node("bad").seed(manifest, bad, addresses[1], "--plain", "--no-lsd", "--json")
+    # What it finds damaged before it has hashed it, it does not give.
+    seed.until("it has hashed its files", lambda: any(event.get("stage") == "seed" for event in seed.events()))
     for name in ("more.bin", "big.bin"):
         times = os.stat(bad / name)
         with open(bad / name, "r+b") as f:

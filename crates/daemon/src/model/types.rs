@@ -59,7 +59,7 @@ pub struct Created {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Get {
-    /// [ORIGIN/]NAME[@VERSION].
+    /// `[ORIGIN/]NAME[@VERSION]`.
     pub name: String,
     /// The answer may take so long, seconds; then it says how far it is.
     pub wait: u64,
