@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Totals, bcast, cache, copy, get, seed, verify};
+use crate::{Totals, bcast, cache, copy, field, get, seed, verify};
 use serde::Serialize;
 
 /// Who has to act. As a number, it is the exit code of the program.
@@ -51,6 +51,10 @@ pub enum Reached {
     Seed(Box<seed::Done>),
     /// Of seeds of several manifests.
     SeedMany(Box<seed::ManyDone>),
+    /// Of a field that was sent.
+    FieldSend(Box<field::send::Sent>),
+    /// Of a field that was received.
+    FieldReceive(Box<field::receive::Received>),
     /// Of a check: what it has found.
     Verify(Box<verify::Done>),
     /// Of a copy in which names failed: what was done.

@@ -14,6 +14,7 @@ pub mod cache;
 pub mod copy;
 mod error;
 mod event;
+pub mod field;
 pub mod get;
 pub mod mount;
 mod progress;

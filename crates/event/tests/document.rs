@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use tidecast_event::{
-    Failed, Progress, Resumed, Warning, bcast, cache, copy, get, mount, publish, revoke, seed, verify,
+    Failed, Progress, Resumed, Warning, bcast, cache, copy, field, get, mount, publish, revoke, seed, verify,
 };
 
 const HEAD: &str = "\
@@ -124,6 +124,15 @@ fn document() -> String {
     event::<cache::Created>("###", "done", &mut out);
     out.push_str("## `cache get`\n\n");
     event::<cache::Got>("###", "done", &mut out);
+    command::<field::send::Started, field::send::Done>("`field send`", &mut out);
+    event::<field::send::Progress>("###", "progress`, of `field send", &mut out);
+    command::<field::receive::Started, field::receive::Done>("`field recv`", &mut out);
+    event::<field::receive::Session>("###", "session", &mut out);
+    event::<field::receive::Step>("###", "step", &mut out);
+    event::<field::receive::Progress>("###", "progress`, of `field recv", &mut out);
+    command::<field::sync::Started, field::sync::Done>("`field sync`", &mut out);
+    event::<field::sync::Go>("###", "go", &mut out);
+    command::<field::view::Started, field::view::Done>("`field view`", &mut out);
     out.push_str("## `revoke`\n\n");
     event::<revoke::Done>("###", "done", &mut out);
     out.push_str("## `mount`\n\n");

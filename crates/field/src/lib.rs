@@ -14,3 +14,6 @@ pub mod parity;
 pub mod recv;
 pub mod send;
 pub mod shm;
+mod update;
+
+pub use update::Update;

@@ -155,8 +155,7 @@ fn start(name: &str, secret: &Secret, volumes: Volumes) -> Receiver {
         name: format!("test-{name}-{}", std::process::id()),
         secret: Some(secret.clone()),
         policy: Policy { volumes, missing: Missing::Nan, complete: false },
-        record: None,
-        foreign: None,
+        ..Options::default()
     })
     .unwrap()
 }

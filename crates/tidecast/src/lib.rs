@@ -13,6 +13,7 @@
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`revoke()`] | makes a ticket worthless |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
+//! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
 //!
 //! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
 //! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
@@ -58,6 +59,7 @@
 mod copy;
 mod describe;
 mod feed;
+pub mod field;
 mod get;
 mod mount;
 mod operation;

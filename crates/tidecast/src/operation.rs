@@ -115,6 +115,15 @@ impl<S: Clone, D: Clone, N: Clone> Work<S, D, N> {
         self.feed.push(Event::Warning(Warning::new(text)));
     }
 
+    /// What an end of a field tells.
+    pub(crate) fn update(&self, update: tidecast_field::Update<S, N>) {
+        match update {
+            tidecast_field::Update::Started(started) => self.started(started),
+            tidecast_field::Update::Warning(text) => self.warning(text),
+            tidecast_field::Update::News(news) => self.news(news),
+        }
+    }
+
     /// How far it is; time and rates are added.
     pub(crate) fn progress(&self, mut now: Progress) {
         now.seconds = self.seconds();

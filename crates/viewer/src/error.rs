@@ -54,6 +54,9 @@ pub enum Error {
     /// A token that could be guessed, or fits into no URL.
     #[error("a token has {0} to {1} letters, digits, '-', '_', '.' or '~'")]
     Token(usize, usize),
+    /// A token that cannot be read.
+    #[error(transparent)]
+    Secret(#[from] tidecast_secret::Error),
     /// Where proxies see the page.
     #[error(
         "{0:?} is no base path: write it as /node/x/8765, of letters, digits, '-', '_', '.', '~', '%' and '/'"

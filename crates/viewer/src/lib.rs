@@ -19,9 +19,11 @@ mod state;
 mod token;
 mod values;
 
+use std::fmt;
 use std::future::{Future, IntoFuture as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use listener::{Doorway, Socket, Visitor};
@@ -48,6 +50,24 @@ pub struct Options {
     pub allow_hosts: Vec<String>,
     /// The path below which proxies see the page; empty: none.
     pub base: String,
+    /// Threads of who serves it; None: one for each core.
+    pub threads: Option<usize>,
+}
+
+/// All shared memory that there is, at 127.0.0.1:8765.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            records: Vec::new(),
+            listen: Place::Tcp(SocketAddr::from(([127, 0, 0, 1], 8765))),
+            token: None,
+            remote_token: None,
+            allow_hosts: Vec::new(),
+            base: String::new(),
+            threads: None,
+        }
+    }
 }
 
 /// Where to listen.
@@ -57,6 +77,28 @@ pub enum Place {
     Tcp(SocketAddr),
     /// At a path, for this user alone.
     Unix(PathBuf),
+}
+
+/// `ADDR:PORT`, or `unix:/PATH`.
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("unix: needs a path".into()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| "write ADDR:PORT or unix:/PATH".into()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// One that listens.

@@ -1,11 +1,13 @@
 //! Who may see: whoever shows the viewer's token, as the `token` of a URL, in a header, or in the cookie that the URL has left.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use axum::http::{HeaderMap, Uri, header};
 use data_encoding::HEXLOWER;
 use subtle::ConstantTimeEq;
+use tidecast_secret::Kind;
 
 use crate::error::Error;
 
@@ -22,6 +24,30 @@ impl Token {
     #[must_use]
     pub fn random() -> Self {
         Self(HEXLOWER.encode(&rand::random::<[u8; 24]>()))
+    }
+
+    /// The one that opens a viewer: of this file, which nobody else may read, or of `TIDECAST_VIEW_TOKEN`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
+        Self::of(Kind { name: "token", variable: "TIDECAST_VIEW_TOKEN" }, file)
+    }
+
+    /// As [`Token::given`], the one to show other viewers: of a file, or of `TIDECAST_REMOTE_TOKEN`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn given_for_others(file: Option<&Path>) -> Result<Option<Self>, Error> {
+        Self::of(Kind { name: "token", variable: "TIDECAST_REMOTE_TOKEN" }, file)
+    }
+
+    fn of(kind: Kind, file: Option<&Path>) -> Result<Option<Self>, Error> {
+        let text = match file {
+            Some(file) => Some(kind.private_file(file)?),
+            None => kind.given(None)?,
+        };
+        text.map(|text| text.trim().parse()).transpose()
     }
 
     /// For the URL that opens the page.

@@ -15,7 +15,17 @@ pub(crate) fn serve<S: Clone + serde::Serialize, D: Clone>(
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
 ) -> Result<D, Failure> {
-    try_run(|| hangups().map(|_| begin()), reporter, started, |news: NoNews, _| match news {})
+    serve_with_news(begin, reporter, started, |news: NoNews, _| match news {})
+}
+
+/// As [`serve`], of an operation that has news of its own.
+pub(crate) fn serve_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
+    begin: impl FnOnce() -> Operation<S, D, N>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+    news: impl FnMut(N, &mut Reporter),
+) -> Result<D, Failure> {
+    try_run(|| hangups().map(|_| begin()), reporter, started, news)
 }
 
 /// Runs a command that has an end.
@@ -32,7 +42,7 @@ pub(crate) fn run_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     begin: impl FnOnce() -> Operation<S, D, N>,
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
-    news: impl FnMut(N, &Reporter),
+    news: impl FnMut(N, &mut Reporter),
 ) -> Result<D, Failure> {
     try_run(|| Ok(begin()), reporter, started, news)
 }
@@ -41,7 +51,7 @@ fn try_run<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     begin: impl FnOnce() -> anyhow::Result<Operation<S, D, N>>,
     reporter: &mut Reporter,
     started: impl FnMut(&S, &Reporter),
-    news: impl FnMut(N, &Reporter),
+    news: impl FnMut(N, &mut Reporter),
 ) -> Result<D, Failure> {
     block_on(1, async {
         let stop = Stop::listen()?;
@@ -55,7 +65,7 @@ pub(crate) async fn drive<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     stop: &Stop,
     reporter: &mut Reporter,
     mut started: impl FnMut(&S, &Reporter),
-    mut news: impl FnMut(N, &Reporter),
+    mut news: impl FnMut(N, &mut Reporter),
 ) -> Result<D, Failure> {
     let mut asked = false;
     loop {

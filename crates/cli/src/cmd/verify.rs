@@ -30,8 +30,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
     let done = match drive::run(begin, reporter, |_, _| ()) {
         Ok(done) => done,
         Err(failure) => {
-            let error = failure.error.downcast_ref::<tidecast::Error>();
-            if let Some(Reached::Verify(found)) = error.and_then(tidecast::Error::reached) {
+            if let Some(Reached::Verify(found)) = failure.reached() {
                 report(found, reporter);
             }
             return Err(failure);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use tidecast_event::field::receive::{Closed, Loss};
+
 use super::run::{Open, Run};
 use super::slot::Part;
 use super::{Event, Hub, Volumes};
@@ -9,52 +11,6 @@ use crate::shm::{head, now};
 
 /// Values that are filled under one hold of a slab's lock.
 const STRIDE: u32 = 1 << 16;
-
-/// A step that is over.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Closed {
-    /// The source's number of it.
-    pub step: u64,
-    /// Which sending.
-    pub batch: u32,
-    /// Packets that it has here.
-    pub expected: u64,
-    /// Packets that came.
-    pub received: u64,
-    /// Packets that parity has brought back.
-    pub recovered: u64,
-    /// Values that have not come.
-    pub missing: u64,
-    /// Values that it has here.
-    pub values: u64,
-    /// Bytes of its datagrams, without those that had come before.
-    pub bytes: u64,
-    /// From its first packet to its end.
-    pub seconds: f64,
-    /// Whether readers see it.
-    pub shown: bool,
-    /// Which volume it is in.
-    #[serde(skip)]
-    pub volume: usize,
-    /// The volume's sequence then: as long as it stays, the volume is this step.
-    #[serde(skip)]
-    pub sequence: u64,
-    /// Of each stream with something missing: its number, packets expected, received, recovered.
-    pub losses: Vec<Loss>,
-}
-
-/// What one stream lacks of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Loss {
-    /// The stream's number.
-    pub stream: u32,
-    /// Packets that its slab has.
-    pub expected: u64,
-    /// Packets that came.
-    pub received: u64,
-    /// Packets that parity has brought back.
-    pub recovered: u64,
-}
 
 impl Run {
     /// Closes the steps that are over; with `all`, those that are not, too.
@@ -73,17 +29,8 @@ impl Run {
         let mut closed = Closed {
             step: open.step,
             batch: open.batch,
-            expected: 0,
-            received: 0,
-            recovered: 0,
-            missing: 0,
-            values: 0,
-            bytes: 0,
             seconds: now().saturating_sub(open.began) as f64 / 1e9,
-            shown: true,
-            volume: open.volume,
-            sequence: 0,
-            losses: Vec::new(),
+            ..Closed::default()
         };
         let mut gaps = Vec::new();
         for index in 0..self.ranks.len() {
@@ -104,9 +51,9 @@ impl Run {
                 }
             }
         }
-        self.show(&mut closed, front);
+        let sequence = self.show(&closed, open.volume, front);
         if closed.shown {
-            hub.record(self, &closed);
+            hub.record(self, &closed, (open.volume, sequence));
         }
         hub.tell(Event::Step(closed));
     }
@@ -198,20 +145,20 @@ impl Run {
         }
     }
 
-    /// Gives the step to the readers.
-    fn show(&self, closed: &mut Closed, front: usize) {
+    /// Gives the step to the readers; answers the volume's sequence: as long as it stays, the volume is this step.
+    fn show(&self, closed: &Closed, volume: usize, front: usize) -> u64 {
         let shared = &self.area.shared;
         if self.policy.volumes == Volumes::Steps {
             if closed.shown {
-                shared.mark(closed.volume, false);
-                shared.set(head::FRONT, closed.volume as u64);
+                shared.mark(volume, false);
+                shared.set(head::FRONT, volume as u64);
                 shared.set(head::STEP, closed.step);
             }
-            self.give_back(if closed.shown { front } else { closed.volume });
+            self.give_back(if closed.shown { front } else { volume });
         } else {
             self.give_back(0);
         }
-        closed.sequence = shared.sequence(closed.volume);
+        let sequence = shared.sequence(volume);
         shared.record([
             closed.step,
             closed.batch.into(),
@@ -223,6 +170,7 @@ impl Run {
             closed.bytes,
         ]);
         shared.set(head::CLOSED, shared.get(head::CLOSED) + 1);
+        sequence
     }
 
     /// Shows which streams are silent: a silent one does not say it itself.

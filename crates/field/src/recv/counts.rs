@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidecast_event::field::receive::Total;
+
 /// A count that several threads may raise.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
@@ -54,29 +56,4 @@ impl Counts {
             incomplete: self.incomplete.get(),
         }
     }
-}
-
-/// What one stream has had in all. Packets are those of values that were believed, unless said otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Total {
-    /// Packets of values and parity, and duplicates and those of an old step among them.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packets of closed steps that have not come.
-    pub lost: u64,
-    /// How many of these parity has brought back.
-    pub recovered: u64,
-    /// Packets that had come before.
-    pub duplicate: u64,
-    /// Packets of a step that was closed already.
-    pub stale: u64,
-    /// Datagrams with a bad tag, garbage, cut short, of another session.
-    pub rejected: u64,
-    /// Packets that came behind a later one.
-    pub reordered: u64,
-    /// Steps of this slab that were complete when they closed.
-    pub complete: u64,
-    /// Steps of this slab that were not.
-    pub incomplete: u64,
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
+use tidecast_event::field::receive::Closed;
 
-use super::close::Closed;
 use super::counts::{Count, Counts};
 use super::fec::Job;
 use super::record::Take;
@@ -153,13 +153,15 @@ impl Hub {
     }
 
     /// Has a step recorded, if the recorder is not too far behind.
-    pub(super) fn record(&self, run: &Run, closed: &Closed) {
+    pub(super) fn record(&self, run: &Run, closed: &Closed, (volume, sequence): (usize, u64)) {
         let Some(recorder) = &self.recorder else { return };
         let slabs = run.ranks.iter().map(crate::geometry::Ranks::slab);
         let planes = slabs.fold((u32::MAX, 0), |(a, b), slab| (a.min(slab.begin), b.max(slab.end)));
         let take = Take {
             area: run.area.clone(),
             closed: closed.clone(),
+            volume,
+            sequence,
             shape: run.terms.shape,
             planes,
             title: run.title.clone(),

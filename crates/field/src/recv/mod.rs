@@ -15,10 +15,12 @@
 //! | `close.rs` | what happens to a step that is over |
 //! | `fec.rs` | parity |
 //! | `record.rs` | steps on disk |
+//! | `follow.rs` | all of it, from start to end |
 
 mod close;
 mod counts;
 mod fec;
+mod follow;
 mod hub;
 mod record;
 mod run;
@@ -36,8 +38,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, bounded};
 
-pub use close::{Closed, Loss};
-pub use counts::Total;
+pub use follow::follow;
+pub use tidecast_event::field::receive::{Closed, Loss, Received, Total};
 
 use self::hub::Hub;
 use self::socket::Inlet;
@@ -82,6 +84,17 @@ pub enum Error {
         /// What is in the way.
         error: io::Error,
     },
+    /// Not all that came could be recorded.
+    #[error("{why}")]
+    Unrecorded {
+        /// What is in the way.
+        why: String,
+        /// What came.
+        received: Box<Received>,
+    },
+    /// A volume that is always changing has no whole steps.
+    #[error("{0} needs --volume steps: one that is always changing is never a step")]
+    Live(&'static str),
     /// Threads.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -131,7 +144,36 @@ pub struct Policy {
     pub complete: bool,
 }
 
-/// What a receiver is to do.
+impl Policy {
+    /// Readers see whole steps, those of the step before where values have not come.
+    #[must_use]
+    pub fn steps() -> Self {
+        Self { volumes: Volumes::Steps, missing: Missing::Keep, complete: false }
+    }
+
+    /// What is asked for: unless `volumes` says, a volume that is always changing, or steps where these are to be complete or
+    /// recorded.
+    ///
+    /// # Errors
+    /// [`Error::Live`].
+    pub fn new(
+        volumes: Option<Volumes>,
+        missing: Missing,
+        complete: bool,
+        record: bool,
+    ) -> Result<Self, Error> {
+        let needs = if complete { Some("--complete") } else { record.then_some("--record") };
+        match (volumes, needs) {
+            (Some(Volumes::Live), Some(what)) => Err(Error::Live(what)),
+            (volumes, needs) => {
+                let volumes = volumes.unwrap_or(if needs.is_some() { Volumes::Steps } else { Volumes::Live });
+                Ok(Self { volumes, missing, complete })
+            }
+        }
+    }
+}
+
+/// What a receiver is to do. By default it listens at port 7500 and those behind it, with a key of its own.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where the first stream comes in; the others at the ports behind it. With port 0 the system chooses the first.
@@ -142,12 +184,32 @@ pub struct Options {
     pub name: String,
     /// What senders must know; `None`: anybody may send.
     pub secret: Option<Secret>,
+    /// The file that has the secret, if it is in one: senders are told to name it.
+    pub key_file: Option<PathBuf>,
     /// How steps are shown.
     pub policy: Policy,
     /// Records every step that readers see into this directory; with [`Volumes::Steps`].
     pub record: Option<PathBuf>,
     /// Takes the paper's packets from a sender that says no hello: the shape of its volume.
     pub foreign: Option<Shape>,
+    /// Ends after so many steps; of [`follow`].
+    pub steps: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: (std::net::Ipv6Addr::UNSPECIFIED, 7500).into(),
+            streams: 32,
+            name: "field".into(),
+            secret: Some(Secret::random()),
+            key_file: None,
+            policy: Policy { volumes: Volumes::Live, missing: Missing::Keep, complete: false },
+            record: None,
+            foreign: None,
+            steps: None,
+        }
+    }
 }
 
 /// What a listener hears.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::{Value, json};
+use tidecast_event::field::receive::Closed;
 
-use super::close::Closed;
 use super::slot::Area;
 use super::{Event, Hub};
 use crate::geometry::Shape;
@@ -44,6 +44,9 @@ const SLABS: u32 = 8;
 pub(super) struct Take {
     pub(super) area: Arc<Area>,
     pub(super) closed: Closed,
+    /// Where it is, as long as the volume has this sequence.
+    pub(super) volume: usize,
+    pub(super) sequence: u64,
     pub(super) shape: Shape,
     /// The planes that are here: first, and behind the last.
     pub(super) planes: (u32, u32),
@@ -161,24 +164,24 @@ fn next(hub: &Hub, takes: &Receiver<Take>) -> Option<Take> {
 /// Copies the planes here, with NaN for what has not come: other steps' values must not look like this one's. False if a later step has come
 /// into the volume meanwhile.
 fn copy(take: &Take, buffer: &mut Vec<u8>) -> bool {
-    let (shared, closed) = (&take.area.shared, &take.closed);
+    let (shared, volume) = (&take.area.shared, take.volume);
     let plane = take.shape.plane() as usize;
     buffer.resize(take.bytes(), 0);
-    if shared.sequence(closed.volume) != closed.sequence {
+    if shared.sequence(volume) != take.sequence {
         return false;
     }
     let first = take.planes.0 as usize * plane;
-    shared.read(closed.volume, first, buffer);
-    if closed.missing > 0 {
+    shared.read(volume, first, buffer);
+    if take.closed.missing > 0 {
         let values = buffer.as_chunks_mut::<VALUE>().0;
-        shared.each_hole(closed.volume, first, values.len(), |place| {
+        shared.each_hole(volume, first, values.len(), |place| {
             if let Some(value) = values.get_mut(place - first) {
                 *value = f32::NAN.to_le_bytes();
             }
         });
     }
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-    shared.sequence(closed.volume) == closed.sequence
+    shared.sequence(volume) == take.sequence
 }
 
 /// A directory with a recording.

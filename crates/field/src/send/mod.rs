@@ -8,6 +8,8 @@
 
 mod auto;
 mod black_hole;
+mod follow;
+mod given;
 mod go;
 mod heard;
 mod lane;
@@ -22,12 +24,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use self::black_hole::BlackHole;
+pub use self::follow::follow;
+pub use self::given::{NoAddress, Pace, Steps, addresses, share};
 pub use self::go::Controller;
 use self::session::{End, Session};
 use self::source::{Source, SourceError};
 use crate::geometry::{self, Order, Shape};
 use crate::key::Secret;
 use crate::packet::Packing;
+use tidecast_event::field::send::Sent;
 
 /// How long a sender waits for its receivers.
 pub const WAIT: Duration = Duration::from_secs(10);
@@ -94,9 +99,32 @@ pub enum Error {
     /// Parity that cannot be.
     #[error("there cannot be so much parity: 5% to 20% are usual")]
     Parity,
+    /// Steps that the source does not have.
+    #[error("{name} has {steps}, and --steps begins at {first}")]
+    First {
+        /// The source.
+        name: String,
+        /// What it has.
+        steps: String,
+        /// The first that is asked for.
+        first: u64,
+    },
+    /// It was stopped.
+    #[error("stopped before the last step")]
+    Stopped(Box<Sent>),
+    /// Receivers have not taken what was sent.
+    #[error("{what}")]
+    Missed {
+        /// Which, and why.
+        what: String,
+        /// Whether one has refused it.
+        refused: bool,
+        /// What was sent.
+        sent: Box<Sent>,
+    },
 }
 
-/// What is sent, where to and how.
+/// What is sent, where to and how. By default all steps, plain, as fast as they arrive, and to nobody.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The receivers; each one's streams go to this port and those behind it.
@@ -127,6 +155,27 @@ pub struct Options {
     pub memory: Option<u64>,
     /// How long receivers are waited for before the first step. A live or endless source waits for nobody.
     pub wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            to: Vec::new(),
+            streams: 8,
+            rate: None,
+            packing: Packing::Run,
+            order: Order::Zslab,
+            parity: 0.0,
+            first: 0,
+            count: None,
+            again: false,
+            key: None,
+            sync: None,
+            cpus: Vec::new(),
+            memory: None,
+            wait: WAIT,
+        }
+    }
 }
 
 impl Options {

@@ -27,7 +27,7 @@ pub(super) fn follow(
     reporter: &mut Reporter,
     mut begun: impl FnMut(&Started),
 ) -> Outcome {
-    let news = |news, reporter: &Reporter| {
+    let news = |news, reporter: &mut Reporter| {
         if let News::Step(step) = news {
             reporter.clear();
             reporter.result(&format!("{:>12}  {}", bytes_per_second(step.bytes_per_second), step.what));

@@ -1,0 +1,166 @@
+//! A sending from its start to its end: what is told of it, and what it comes to that receivers do not take it.
+
+use tidecast_event::field::send::{News, Progress as Now, Sent, Started};
+use tidecast_text::count;
+
+use super::source::Source;
+use super::{BlackHole, Error, Fate, Options, Progress, Receiver, run};
+use crate::packet::Packing;
+use crate::update::Update;
+
+/// Sends a source as [`run`] does, until it is over or `stay` says no; `tell` hears what happens.
+///
+/// # Errors
+/// As [`run`]; it was stopped before the last step ([`Error::Stopped`]), or receivers have not taken it ([`Error::Missed`]).
+pub fn follow(
+    source: &mut dyn Source,
+    options: &Options,
+    stay: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(Update<Started, News>),
+) -> Result<Sent, Error> {
+    let (shape, steps, name) = (source.shape(), source.steps(), source.name().to_owned());
+    if let Some(steps) = steps.filter(|steps| options.first >= *steps) {
+        return Err(Error::First { name, steps: count(steps, "step"), first: options.first });
+    }
+    let (nx, ny, nz) = shape.sides();
+    tell(Update::Started(Started {
+        command: "field send",
+        name: name.clone(),
+        shape: [nx, ny, nz],
+        steps,
+        streams: options.streams_for(shape),
+        to: options.to.clone(),
+        rate: options.rate,
+        asked: options.streams,
+    }));
+    let end = options.count.map(|count| options.first.saturating_add(count));
+    if let Some((all, end)) = steps.zip(end).filter(|(all, end)| end > all) {
+        let (all, first) = (count(all, "step"), options.first);
+        tell(Update::Warning(format!("{name} has {all}: --steps {first}:{end} ends there")));
+    }
+    let mut watch = Watch::default();
+    let last = run(source, options, stay, &mut |now| {
+        watch.warnings(now).into_iter().for_each(|text| tell(Update::Warning(text)));
+        tell(Update::News(News::Progress(watch.progress(now))));
+    })?;
+    let goes_on = !options.again && options.sync.is_none();
+    let sent = sent(&last, options.rate);
+    if steps.is_none() && stay() && goes_on && options.count.is_some_and(|asked| last.steps < asked) {
+        let steps = count(last.steps, "step");
+        tell(Update::Warning(format!("{name} has ended after {steps}, before --steps does")));
+    }
+    // What has no end is ended so, and what has one is cut off.
+    if !stay() && goes_on && steps.is_some() {
+        return Err(Error::Stopped(Box::new(sent)));
+    }
+    match missed(&last.receivers, options) {
+        Some((what, refused)) => Err(Error::Missed { what, refused, sent: Box::new(sent) }),
+        None => Ok(sent),
+    }
+}
+
+fn sent(last: &Progress, asked: Option<u64>) -> Sent {
+    Sent {
+        steps: last.steps,
+        bytes: last.bytes,
+        packets: last.packets,
+        sending_seconds: last.seconds,
+        rate: (last.bytes as f64 * 8.0 / last.seconds.max(1e-9)).round(),
+        asked,
+        received: last.received,
+        lost: last.lost,
+        loss: last.loss(),
+        datagram: last.datagram,
+        accepted: last.accepted,
+        streams: last.streams,
+    }
+}
+
+/// What receivers have not taken, and whether one has refused it.
+fn missed(receivers: &[Receiver], options: &Options) -> Option<(String, bool)> {
+    // The paper's own receivers say nothing.
+    let silent = options.key.is_none() && options.packing == Packing::Xyz;
+    let missed = |one: &&Receiver| one.fate != Fate::Taken && !(silent && one.fate == Fate::Silent);
+    let missed: Vec<_> = receivers.iter().filter(missed).collect();
+    let worst = missed.iter().map(|one| one.fate).max()?;
+    let how = match options.key {
+        Some(_) => "it does not run, cannot be reached, or has another key (or --plain)",
+        None => "it does not run, cannot be reached, or wants a key",
+    };
+    let say = |Receiver { at, fate, streams }: &Receiver| match fate {
+        Fate::Refused => format!(
+            "the receiver at {at} refuses what is sent, and says why: it may have fewer --streams, no room for the volume, or another sender"
+        ),
+        Fate::Gone => format!("the receiver at {at} has gone before the end"),
+        _ => format!("no receiver has answered at {at} ({}): {how}", count(*streams as u64, "stream")),
+    };
+    let all: Vec<_> = missed.into_iter().map(say).collect();
+    Some((all.join("; "), worst == Fate::Refused))
+}
+
+/// What has been told so far.
+#[derive(Default)]
+struct Watch {
+    /// Reports since receivers were asked.
+    reports: u32,
+    absent: bool,
+    refused: bool,
+    black_hole: Option<BlackHole>,
+    last: (f64, u64),
+}
+
+impl Watch {
+    /// What is new of what is wrong.
+    fn warnings(&mut self, now: &Progress) -> Vec<String> {
+        let mut warnings: Vec<String> = self.swallowed(now).into_iter().collect();
+        self.reports += 1;
+        let lacks = now.accepted < now.streams;
+        // In the first second receivers are just being asked.
+        if self.reports > 4 && now.seconds > 0.0 && lacks && !std::mem::replace(&mut self.absent, true) {
+            let here = if now.accepted == 0 { "none".into() } else { now.accepted.to_string() };
+            warnings
+                .push(format!("{here} of {} streams have a receiver: it is sent all the same", now.streams));
+        }
+        self.absent &= lacks;
+        if now.refused > 0 && !std::mem::replace(&mut self.refused, true) {
+            warnings.push(
+                "a receiver refuses this session: its volume may be of another size, or another sender busy with it"
+                    .into(),
+            );
+        }
+        warnings
+    }
+
+    /// Once of each size that it does not arrive.
+    fn swallowed(&mut self, now: &Progress) -> Option<String> {
+        let hole = now.black_hole.filter(|hole| self.black_hole != Some(*hole))?;
+        self.black_hole = Some(hole);
+        // Receivers are asked again.
+        self.reports = 0;
+        let (size, to, smaller) = (hole.size, hole.to, hole.smaller()?);
+        Some(format!(
+            "datagrams of {size} bytes do not arrive at {to}, small ones do: a link on the path has a smaller MTU than this host's and drops \
+             the ICMP messages that say so; sending at most {smaller} bytes"
+        ))
+    }
+
+    fn progress(&mut self, now: &Progress) -> Now {
+        let (seconds, bytes) = std::mem::replace(&mut self.last, (now.seconds, now.bytes));
+        let rate = now.bytes.saturating_sub(bytes) as f64 * 8.0 / (now.seconds - seconds).max(1e-3);
+        Now {
+            step: now.step,
+            batch: now.batch,
+            steps: now.steps,
+            bytes: now.bytes,
+            packets: now.packets,
+            rate: rate.round(),
+            asked: now.rate,
+            accepted: now.accepted,
+            streams: now.streams,
+            received: now.received,
+            lost: now.lost,
+            seconds: now.seconds,
+            loss: now.loss(),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What an end of a field tells while it runs.
+
+/// One thing that is told: `S` once, when the work begins, then news `N`.
+#[derive(Debug, Clone)]
+pub enum Update<S, N> {
+    /// The work has begun.
+    Started(S),
+    /// Something is wrong, and the work goes on.
+    Warning(String),
+    /// How it goes.
+    News(N),
+}
