@@ -10,11 +10,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-_DIR = pathlib.Path("/dev/shm")
-_PREFIX = "tidecast-field-"
-_MAGIC = int.from_bytes(b"TCFIELD1", "little")
-#: Places of words, in bytes.
-_FRONT, _STEP, _CLOSED, _STATE, _MADE, _LAST, _TITLE, _RATE, _MAPS, _HOLES = 88, 96, 104, 112, 120, 128, 136, 256, 264, 280
+from . import _field_layout as _layout
+
+_DIR = pathlib.Path(_layout.DIR)
 #: Between two looks of a wait, seconds.
 _LOOK = 0.002
 
@@ -63,6 +61,11 @@ class Entry(NamedTuple):
     bytes: int
 
 
+# Both are read as they lie.
+assert _layout.SLAB == {name: 8 * place for place, name in enumerate(Slab._fields)}
+assert _layout.ENTRY == {name: 8 * place for place, name in enumerate(Entry._fields)}
+
+
 class Volume(NamedTuple):
     """A copy of a volume, the number of its step, and which values are not of it: ``numpy.ma.array(volume.array, mask=volume.mask)``."""
     array: np.ndarray
@@ -75,47 +78,48 @@ class Field:
 
     def __init__(self, name: str):
         self.name = name
-        self._path = _DIR / (_PREFIX + name)
+        self._path = _DIR / (_layout.PREFIX + name)
         try:
             self._file = builtins.open(self._path, "rb")
             self._map = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError):
             raise FieldError(f"there is no field {name!r} on this host: tidecast field recv --name {name}") from None
-        if len(self._map) < 4096:
+        if len(self._map) < _layout.HEAD_SIZE:
             raise FieldError(f"{self._path} is not a field, or not yet one")
         self._words = np.frombuffer(self._map, "<u8", len(self._map) // 8)
-        if self._word(0) != _MAGIC or self._word(8) != 1:
+        if self._map[:8] != _layout.MAGIC or self._word("version") != _layout.VERSION:
             raise FieldError(f"{self._path} is not a field, or of another version of tidecast")
         #: Of the whole volume: z, y, x.
-        self.shape: tuple[int, int, int] = (self._word(32), self._word(24), self._word(16))
+        self.shape: tuple[int, int, int] = (self._word("shape", 2), self._word("shape", 1), self._word("shape"))
         count = self.shape[0] * self.shape[1] * self.shape[2]
-        first, apart = self._word(72), self._word(80)
-        if not 1 <= self._word(64) <= 4 or first + (self._word(64) - 1) * apart + 4 * count > len(self._map):
+        volumes, first, apart = (self._word("volumes", place) for place in range(3))
+        if not 1 <= volumes <= _layout.MOST_VOLUMES or first + (volumes - 1) * apart + 4 * count > len(self._map):
             raise FieldError(f"{self._path} is damaged")
         self._volumes = [np.frombuffer(self._map, "<f4", count, first + n * apart).reshape(self.shape)
-                         for n in range(self._word(64))]
+                         for n in range(volumes)]
         # Of a receiver that has none, nothing is known.
-        maps, size = self._word(_MAPS), self._word(_MAPS + 8)
+        maps, size = self._word("maps"), self._word("maps", 1)
         self._maps = [np.frombuffer(self._map, "u1", -(-count // 8), maps + n * size) for n in range(len(self._volumes))] if maps else []
         self._seen = self.closed
 
-    def _word(self, offset: int) -> int:
-        return int(self._words[offset // 8])
+    def _word(self, name: str, place: int = 0) -> int:
+        """A word of the head, or of several of this name the one at ``place``."""
+        return int(self._words[_layout.HEAD[name] // 8 + place])
 
     @property
     def array(self) -> np.ndarray:
         """The volume to read, as it is now: a read-only view, nothing is copied. With ``field recv --volume live`` it changes all the
         time; else it is a step that has closed, and is left alone for one more step at least. Ask again for a newer one."""
-        return self._volumes[min(self._word(_FRONT), len(self._volumes) - 1)]
+        return self._volumes[min(self._word("front"), len(self._volumes) - 1)]
 
     @property
     def mask(self) -> np.ndarray:
         """Which values of :attr:`array` are not of the step in front, True for each, as ``numpy.ma`` has it: they were lost, and are NaN or
         those of an earlier step. Of a volume that always changes, those that are neither of the step that closed last nor of a later one."""
-        return self._mask(min(self._word(_FRONT), len(self._volumes) - 1))
+        return self._mask(min(self._word("front"), len(self._volumes) - 1))
 
     def _mask(self, volume: int) -> np.ndarray:
-        if not self._maps or self._word(_HOLES + 8 * volume) == 0:
+        if not self._maps or self._word("holes", volume) == 0:
             return np.broadcast_to(np.False_, self.shape)
         count = self.shape[0] * self.shape[1] * self.shape[2]
         return np.unpackbits(self._maps[volume], count=count, bitorder="little").reshape(self.shape) == 0
@@ -123,32 +127,32 @@ class Field:
     @property
     def step(self) -> int:
         """The step in front; of a volume that always changes, the newest that anything has come of."""
-        return self._word(_STEP)
+        return self._word("step")
 
     @property
     def closed(self) -> int:
         """Steps closed so far."""
-        return self._word(_CLOSED)
+        return self._word("closed")
 
     @property
     def is_open(self) -> bool:
         """False when the receiver has ended, was killed, or has made the memory anew."""
-        return self._word(_STATE) == 1 and _is_held(self._file)
+        return self._word("state") == 1 and _is_held(self._file)
 
     @property
     def title(self) -> str:
         """What the sender calls it."""
-        return self._map[_TITLE:_TITLE + 64].split(b"\0")[0].decode("utf-8", "replace")
+        return self._map[_layout.HEAD["title"]:_layout.HEAD["title"] + _layout.TITLE_SIZE].split(b"\0")[0].decode("utf-8", "replace")
 
     @property
     def rate(self) -> int:
         """Bits a second that the sender says it sends."""
-        return self._word(_RATE)
+        return self._word("rate")
 
     @property
     def last(self) -> float:
         """When a packet last came: seconds since 1970."""
-        return self._word(_LAST) / 1e9
+        return self._word("last") / 1e9
 
     @property
     def loss(self) -> float:
@@ -160,19 +164,19 @@ class Field:
     @property
     def slabs(self) -> list[Slab]:
         """What each stream has brought."""
-        count, first, size = self._word(40), self._word(48), self._word(56)
-        rows = [self._words[(first + n * size) // 8:][:20].tolist() for n in range(count)]
-        return [Slab(*row[:19], bool(row[19])) for row in rows]
+        count, first, size = (self._word("slabs", place) for place in range(3))
+        rows = [self._words[(first + n * size) // 8:][:len(Slab._fields)].tolist() for n in range(count)]
+        return [Slab(*row[:-1], bool(row[-1])) for row in rows]
 
     @property
     def history(self) -> list[Entry]:
         """The steps that have closed last, the oldest first."""
-        return self._entries(self._word(208))
+        return self._entries(self._word("history", 1))
 
     def _entries(self, most: int) -> list[Entry]:
-        place, size, written = self._word(200), self._word(208), self._word(216)
+        place, size, written = self._word("history"), self._word("history", 1), self._word("written")
         begin = max(0, written - min(most, size))
-        return [Entry(*self._words[(place + n % size * 64) // 8:][:8].tolist()) for n in range(begin, written)]
+        return [Entry(*self._words[(place + n % size * _layout.ENTRY_SIZE) // 8:][:len(Entry._fields)].tolist()) for n in range(begin, written)]
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Waits until a step closes that this has not told of yet; the steps closed so far, or None after ``timeout`` seconds.
@@ -199,12 +203,12 @@ class Field:
             return Volume(self.array.copy(), self.step, self.mask)
         until = time.monotonic() + timeout
         while time.monotonic() < until:
-            front, step = self._word(_FRONT), self.step
-            sequence = self._word(224 + 8 * front)
+            front, step = self._word("front"), self.step
+            sequence = self._word("sequences", front)
             if sequence % 2 == 0:
                 copy, mask = self._volumes[front].copy(), self._mask(front)
                 # A step may have come to the front between the two words.
-                if self._word(224 + 8 * front) == sequence and (self._word(_FRONT), self.step) == (front, step):
+                if self._word("sequences", front) == sequence and (self._word("front"), self.step) == (front, step):
                     return Volume(copy, step, mask)
             time.sleep(_LOOK)
         raise FieldError(f"{self.name}: no step could be copied whole within {timeout} s")
@@ -238,7 +242,7 @@ def open(name: str = "field") -> Field:
 
 def names() -> list[str]:
     """The names of the fields that receivers of this host have."""
-    return sorted(path.name[len(_PREFIX):] for path in _DIR.glob(_PREFIX + "*") if _is_received(path))
+    return sorted(path.name[len(_layout.PREFIX):] for path in _DIR.glob(_layout.PREFIX + "*") if _is_received(path))
 
 
 def _is_received(path: pathlib.Path) -> bool:

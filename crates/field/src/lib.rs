@@ -2,13 +2,14 @@
 //!
 //! The formats are in `docs/field-format.md`; these modules are what both ends share of them, without I/O:
 //! [`geometry`] says where a value lies, [`packet`] and [`control`] read and write datagrams, [`key`] authenticates them, [`parity`]
-//! makes up for lost ones. [`send`] is the sending half, [`recv`] the receiving one, which writes the shared memory ([`shm`]).
+//! makes up for lost ones. [`send`] is the sending half, [`recv`] the receiving one, which writes the shared memory ([`shm`], by [`layout`]).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod control;
 pub mod geometry;
 pub mod key;
+pub mod layout;
 pub mod packet;
 pub mod parity;
 pub mod recv;

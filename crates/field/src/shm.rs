@@ -18,43 +18,15 @@ use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 
 use crate::control::padded_name;
 use crate::geometry::{Shape, Slab};
+use crate::layout::{DIR, ENTRY, HEAD, MAGIC, PREFIX, SLAB, VERSION, file_name, head, slab};
 use crate::packet::VALUE;
 
-/// Where shared memory is.
-const DIR: &str = "/dev/shm";
-/// Bytes of a slab's header.
-const SLAB: usize = 256;
-/// Offset of the first slab's header.
-const SLABS: usize = 4096;
 /// Entries of the history.
 pub const HISTORY: u64 = 4096;
-/// Bytes of one.
-const ENTRY: usize = 64;
 /// Maps of volumes begin at multiples of it.
 const PAGE: usize = 4096;
 /// Volumes begin at multiples of it, so that they can lie on large pages.
 const ALIGN: usize = 2 << 20;
-
-/// Offsets of words of the head.
-pub mod head {
-    /// The volume to read.
-    pub const FRONT: usize = 88;
-    /// The step in front.
-    pub const STEP: usize = 96;
-    /// Steps closed so far.
-    pub const CLOSED: usize = 104;
-    /// 1 receiving, 2 closed or replaced.
-    pub const STATE: usize = 112;
-    /// When a packet last came.
-    pub const LAST: usize = 128;
-    /// Bits a second that the sender says it sends.
-    pub const RATE: usize = 256;
-    pub(super) const MAPS: usize = 264;
-    pub(super) const HOLES: usize = 280;
-    pub(super) const NAME: usize = 136;
-    pub(super) const WRITTEN: usize = 216;
-    pub(super) const SEQUENCES: usize = 224;
-}
 
 /// What cannot be shared.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +58,8 @@ pub enum Error {
 /// # Errors
 /// [`Error::Name`].
 fn path(name: &str) -> Result<PathBuf, Error> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let good = !name.is_empty() && name.len() <= 64 && name.chars().all(plain);
-    good.then(|| Path::new(DIR).join(format!("tidecast-field-{name}")))
-        .ok_or_else(|| Error::Name(name.into()))
+    let name = file_name(name).ok_or_else(|| Error::Name(name.into()))?;
+    Ok(Path::new(DIR).join(name))
 }
 
 /// A name that this receiver has, from its start on: before there is memory, and from one file to the next.
@@ -109,7 +79,7 @@ impl Name {
     /// When it is none, or another receiver has it.
     pub fn take(name: &str) -> Result<Self, Error> {
         let path = path(name)?;
-        let lock = Path::new(DIR).join(format!(".tidecast-field-{name}.lock"));
+        let lock = Path::new(DIR).join(format!(".{PREFIX}{name}.lock"));
         loop {
             let held =
                 open_lock(&lock).map_err(|error| Error::Io { doing: "open", path: lock.clone(), error })?;
@@ -182,7 +152,7 @@ impl Shared {
             let path = path.clone();
             move |error: io::Error| Error::Io { doing, path, error }
         };
-        let history = (SLABS + slabs.len() * SLAB).next_multiple_of(ENTRY);
+        let history = (HEAD + slabs.len() * SLAB).next_multiple_of(ENTRY);
         let first_volume = (history + HISTORY as usize * ENTRY).next_multiple_of(ALIGN);
         let volume_size = (shape.values() as usize * VALUE).next_multiple_of(ALIGN);
         let first_map = first_volume + volumes * volume_size;
@@ -237,31 +207,31 @@ impl Shared {
         let (nx, ny, nz) = shape.sides();
         let made = now();
         let words = [
-            (0, u64::from_le_bytes(*b"TCFIELD1")),
-            (8, 1),
-            (16, nx.into()),
-            (24, ny.into()),
-            (32, nz.into()),
-            (40, slabs.len() as u64),
-            (48, SLABS as u64),
-            (56, SLAB as u64),
-            (64, self.volumes as u64),
-            (72, self.first_volume as u64),
-            (80, self.volume_size as u64),
+            (head::MAGIC, u64::from_le_bytes(MAGIC)),
+            (head::VERSION, VERSION),
+            (head::SHAPE, nx.into()),
+            (head::SHAPE + 8, ny.into()),
+            (head::SHAPE + 16, nz.into()),
+            (head::SLABS, slabs.len() as u64),
+            (head::SLABS + 8, HEAD as u64),
+            (head::SLABS + 16, SLAB as u64),
+            (head::VOLUMES, self.volumes as u64),
+            (head::VOLUMES + 8, self.first_volume as u64),
+            (head::VOLUMES + 16, self.volume_size as u64),
             (head::STATE, 1),
-            (120, made),
-            (200, self.history as u64),
-            (208, HISTORY),
+            (head::MADE, made),
+            (head::HISTORY, self.history as u64),
+            (head::HISTORY + 8, HISTORY),
             (head::MAPS, self.first_map as u64),
             (head::MAPS + 8, self.map_size as u64),
         ];
         words.iter().for_each(|(offset, value)| self.set(*offset, *value));
         self.set_title(title);
         (0..self.volumes).for_each(|volume| self.set_holes(volume, (self.span.1 - self.span.0) as u64));
-        for (number, (stream, slab)) in slabs.iter().enumerate() {
-            self.set_slab(number, 0, slab.begin.into());
-            self.set_slab(number, 8, slab.end.into());
-            self.set_slab(number, 144, (*stream).into());
+        for (number, (stream, part)) in slabs.iter().enumerate() {
+            self.set_slab(number, slab::Z0, part.begin.into());
+            self.set_slab(number, slab::Z1, part.end.into());
+            self.set_slab(number, slab::STREAM, (*stream).into());
         }
     }
 
@@ -299,7 +269,7 @@ impl Shared {
     /// Says what is sent.
     pub fn set_title(&self, title: &str) {
         for (number, word) in padded_name(title).as_chunks().0.iter().enumerate() {
-            self.set(head::NAME + 8 * number, u64::from_le_bytes(*word));
+            self.set(head::TITLE + 8 * number, u64::from_le_bytes(*word));
         }
     }
 
@@ -325,7 +295,7 @@ impl Shared {
     /// Writes a word of a slab's header.
     pub fn set_slab(&self, slab: usize, offset: usize, value: u64) {
         debug_assert!(slab < self.slabs && offset < SLAB);
-        self.set(SLABS + slab * SLAB + offset, value);
+        self.set(HEAD + slab * SLAB + offset, value);
     }
 
     /// The sequence of a volume: odd while it is written.

@@ -8,15 +8,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use tidecast_field::layout::{
+    DIR, ENTRY, HEAD, MAGIC, PREFIX, TITLE, VERSION, VOLUMES, entry, file_name, head as at, slab,
+};
 
 use crate::error::Error;
 use crate::state::{Closed, Slab, State};
 
-/// Where shared memory is, and how its files begin.
-const DIR: &str = "/dev/shm";
-const PREFIX: &str = "tidecast-field-";
-/// Bytes of the head.
-const HEAD: usize = 4096;
+/// Bytes of a slab's header that have a meaning.
+const WORDS: usize = slab::IS_OPEN + 8;
 /// Entries of the history that are told.
 const TOLD: u64 = 600;
 
@@ -40,23 +40,25 @@ impl Layout {
     /// What is wrong with it, in words.
     pub fn parse(head: &[u8], len: u64) -> Result<Self, String> {
         let word = |offset| word(head, offset).ok_or_else(|| "it is too short".to_owned());
-        if head.get(..8) != Some(b"TCFIELD1") {
+        if head.get(..8) != Some(&MAGIC) {
             return Err("it does not begin with TCFIELD1".into());
         }
-        if word(8)? != 1 {
-            return Err(format!("its layout is version {}, and this program reads 1", word(8)?));
+        let three = |first| Ok::<_, String>([word(first)?, word(first + 8)?, word(first + 16)?]);
+        let version = word(at::VERSION)?;
+        if version != VERSION {
+            return Err(format!("its layout is version {version}, and this program reads {VERSION}"));
         }
-        let shape = [word(16)?, word(24)?, word(32)?];
+        let shape = three(at::SHAPE)?;
         if shape.iter().any(|side| !(1..=65_536).contains(side)) {
             return Err(format!("its shape is {shape:?}"));
         }
         let layout = Self {
             shape,
-            slabs: [word(40)?, word(48)?, word(56)?],
-            volumes: [word(64)?, word(72)?, word(80)?],
-            history: [word(200)?, word(208)?],
-            maps: [word(264)?, word(272)?],
-            made: word(120)?,
+            slabs: three(at::SLABS)?,
+            volumes: three(at::VOLUMES)?,
+            history: [word(at::HISTORY)?, word(at::HISTORY + 8)?],
+            maps: [word(at::MAPS)?, word(at::MAPS + 8)?],
+            made: word(at::MADE)?,
         };
         layout.check(len).map(|()| layout)
     }
@@ -70,14 +72,14 @@ impl Layout {
             }
         };
         let [slabs, first, each] = self.slabs;
-        if !(1..=65_536).contains(&slabs) || each < 160 || !first.is_multiple_of(8) {
+        if !(1..=65_536).contains(&slabs) || each < WORDS as u64 || !first.is_multiple_of(8) {
             return Err(format!("it has {slabs} headers of slabs, of {each} bytes"));
         }
         within("headers of slabs", first, each, slabs, each)?;
         let [volumes, first, each] = self.volumes;
         // Sides are 2^16 at most: no overflow.
         let size = self.shape.iter().product::<u64>() * 4;
-        if !(1..=4).contains(&volumes) || (volumes > 1 && each < size) {
+        if !(1..=VOLUMES).contains(&volumes) || (volumes > 1 && each < size) {
             return Err(format!("it has {volumes} volumes, {each} bytes apart"));
         }
         within("volumes", first, each, volumes, size)?;
@@ -85,7 +87,7 @@ impl Layout {
         if !(1..=1 << 20).contains(&entries) {
             return Err(format!("its history has {entries} entries"));
         }
-        within("history", first, 64, entries, 64)?;
+        within("history", first, ENTRY as u64, entries, ENTRY as u64)?;
         let ([first, each], bytes) = (self.maps, (size / 4).div_ceil(8));
         if first == 0 {
             return Ok(());
@@ -148,11 +150,7 @@ impl Front {
 impl Memory {
     /// Of this name; it need not be there yet.
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            return Err(Error::Name(name.into()));
-        }
-        let path = Path::new(DIR).join(format!("{PREFIX}{name}"));
+        let path = Path::new(DIR).join(file_name(name).ok_or_else(|| Error::Name(name.into()))?);
         Ok(Self { name: name.into(), path, open: parking_lot::RwLock::default() })
     }
 
@@ -210,7 +208,7 @@ impl Open {
     /// back at once: receivers lock only files that nobody can have opened yet, so that it is in nobody's way.
     fn is_receiving(&self, head: &[u8]) -> bool {
         let flock = |how| rustix::fs::flock(&self.file, how);
-        word(head, 112) == Some(1)
+        word(head, at::STATE) == Some(1)
             && match flock(FlockOperation::NonBlockingLockShared) {
                 Ok(()) => flock(FlockOperation::Unlock).is_err(),
                 Err(_) => true,
@@ -222,12 +220,12 @@ impl Open {
         let head = self.head()?;
         let get = |offset| word(&head, offset).unwrap_or_default();
         let single = self.layout.volumes[0] == 1;
-        let volume = get(88).min(self.layout.volumes[0] - 1);
-        let sequence = if single { 0 } else { get(224 + 8 * volume as usize) };
+        let volume = get(at::FRONT).min(self.layout.volumes[0] - 1);
+        let sequence = if single { 0 } else { get(at::SEQUENCES + 8 * volume as usize) };
         // A volume that is always changing is another with each packet.
-        let last = if single { get(128) } else { 0 };
-        let holed = self.layout.maps[0] != 0 && get(280 + 8 * volume as usize) != 0;
-        let front = Front { made: self.layout.made, volume, sequence, last, holed, step: get(96) };
+        let last = if single { get(at::LAST) } else { 0 };
+        let holed = self.layout.maps[0] != 0 && get(at::HOLES + 8 * volume as usize) != 0;
+        let front = Front { made: self.layout.made, volume, sequence, last, holed, step: get(at::STEP) };
         Ok((sequence % 2 == 0).then_some(front))
     }
 
@@ -270,31 +268,31 @@ impl Open {
 
     fn slabs(&self) -> Result<Vec<Slab>, Error> {
         let [count, first, each] = self.layout.slabs;
-        let mut bytes = [0; 160];
+        let mut bytes = [0; WORDS];
         (0..count)
             .map(|i| {
                 self.read(&mut bytes, first + i * each)?;
                 let get = |offset| word(&bytes, offset).unwrap_or_default();
-                let end = get(8).min(self.layout.shape[2]);
+                let end = get(slab::Z1).min(self.layout.shape[2]);
                 Ok(Slab {
-                    z: [get(0).min(end), end],
-                    step: get(24),
-                    expected: get(32),
-                    received: get(40),
-                    recovered_of_step: get(48),
-                    packets: get(56),
-                    bytes: get(64),
-                    lost: get(72),
-                    recovered: get(80),
-                    duplicate: get(88),
-                    stale: get(96),
-                    rejected: get(104),
-                    reordered: get(112),
-                    complete: get(120),
-                    incomplete: get(128),
-                    last: get(136),
-                    stream: get(144),
-                    open: get(152) == 1,
+                    z: [get(slab::Z0).min(end), end],
+                    step: get(slab::STEP),
+                    expected: get(slab::EXPECTED),
+                    received: get(slab::RECEIVED),
+                    recovered_of_step: get(slab::RECOVERED_NOW),
+                    packets: get(slab::PACKETS),
+                    bytes: get(slab::BYTES),
+                    lost: get(slab::LOST),
+                    recovered: get(slab::RECOVERED),
+                    duplicate: get(slab::DUPLICATE),
+                    stale: get(slab::STALE),
+                    rejected: get(slab::REJECTED),
+                    reordered: get(slab::REORDERED),
+                    complete: get(slab::COMPLETE),
+                    incomplete: get(slab::INCOMPLETE),
+                    last: get(slab::LAST),
+                    stream: get(slab::STREAM),
+                    open: get(slab::IS_OPEN) == 1,
                 })
             })
             .collect()
@@ -302,19 +300,19 @@ impl Open {
 
     fn history(&self, written: u64) -> Result<Vec<Closed>, Error> {
         let [first, entries] = self.layout.history;
-        let mut bytes = [0; 64];
+        let mut bytes = [0; ENTRY];
         (written.saturating_sub(entries.min(TOLD))..written)
             .map(|i| {
-                self.read(&mut bytes, first + (i % entries) * 64)?;
+                self.read(&mut bytes, first + (i % entries) * ENTRY as u64)?;
                 let get = |offset| word(&bytes, offset).unwrap_or_default();
                 Ok(Closed {
-                    step: get(0),
-                    when: get(16),
-                    expected: get(24),
-                    received: get(32),
-                    recovered: get(40),
-                    missing: get(48),
-                    bytes: get(56),
+                    step: get(entry::STEP),
+                    when: get(entry::WHEN),
+                    expected: get(entry::EXPECTED),
+                    received: get(entry::RECEIVED),
+                    recovered: get(entry::RECOVERED),
+                    missing: get(entry::MISSING),
+                    bytes: get(entry::BYTES),
                 })
             })
             .collect()
@@ -323,20 +321,21 @@ impl Open {
     fn state(&self, name: &str) -> Result<State, Error> {
         let head = self.head()?;
         let get = |offset| word(&head, offset).unwrap_or_default();
-        let title = head.get(136..200).unwrap_or_default().split(|byte| *byte == 0).next();
+        let title =
+            head.get(at::TITLE..at::TITLE + TITLE).unwrap_or_default().split(|byte| *byte == 0).next();
         Ok(State {
             name: name.into(),
             title: String::from_utf8_lossy(title.unwrap_or_default()).into_owned(),
             shape: self.layout.shape,
-            step: get(96),
-            closed: get(104),
+            step: get(at::STEP),
+            closed: get(at::CLOSED),
             receiving: self.is_receiving(&head),
             live: self.layout.volumes[0] == 1,
-            rate: get(256),
-            last: get(128),
+            rate: get(at::RATE),
+            last: get(at::LAST),
             made: self.layout.made,
             slabs: self.slabs()?,
-            history: self.history(get(216))?,
+            history: self.history(get(at::WRITTEN))?,
             steps: None,
             range: None,
             error: None,

@@ -7,7 +7,8 @@ use tidecast_event::field::receive::{Closed, Loss};
 use super::run::{Open, Run};
 use super::slot::Part;
 use super::{Event, Hub, Volumes};
-use crate::shm::{head, now};
+use crate::layout::{head, slab};
+use crate::shm::now;
 
 /// Values that are filled under one hold of a slab's lock.
 const STRIDE: u32 = 1 << 16;
@@ -177,7 +178,7 @@ impl Run {
     pub(super) fn note_silence(&self, hub: &Hub) {
         for (index, counts) in hub.counts.iter().enumerate().take(self.ranks.len()) {
             if !self.is_alive(counts.last.get()) {
-                self.area.shared.set_slab(index, 152, 0);
+                self.area.shared.set_slab(index, slab::IS_OPEN, 0);
             }
         }
     }

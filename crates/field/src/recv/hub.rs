@@ -16,7 +16,8 @@ use super::slot::{Area, Part};
 use super::{Event, Options, Policy, Progress};
 use crate::control::Hello;
 use crate::key::{ControlKey, Secret};
-use crate::shm::{Name, Shared, head, now};
+use crate::layout::{head, slab};
+use crate::shm::{Name, Shared, now};
 
 /// Sessions that were replaced, and may not come back.
 const REMEMBERED: usize = 256;
@@ -302,11 +303,11 @@ impl Hub {
         let shared = &run.area.shared;
         let set = |offset, value| shared.set_slab(index, offset, value);
         if let Some(part) = newest.or(closed) {
-            set(16, part.batch.into());
-            set(24, part.step);
-            set(32, run.expected(index));
-            set(40, part.received);
-            set(48, part.recovered);
+            set(slab::BATCH, part.batch.into());
+            set(slab::STEP, part.step);
+            set(slab::EXPECTED, run.expected(index));
+            set(slab::RECEIVED, part.received);
+            set(slab::RECOVERED_NOW, part.recovered);
         }
         drop(slot);
         let total = counts.total();
@@ -323,8 +324,8 @@ impl Hub {
             total.incomplete,
             counts.last.get(),
         ];
-        totals.iter().enumerate().for_each(|(i, value)| set(56 + 8 * i, *value));
-        set(152, run.is_alive(counts.last.get()).into());
+        totals.iter().enumerate().for_each(|(i, value)| set(slab::PACKETS + 8 * i, *value));
+        set(slab::IS_OPEN, run.is_alive(counts.last.get()).into());
         if closed.is_none() {
             shared.set(head::LAST, counts.last.get());
         }
@@ -350,7 +351,7 @@ impl Hub {
     pub(super) fn end(&self) {
         if let Some(run) = self.current.lock().run.take() {
             run.tend(self, false);
-            (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, 152, 0));
+            (0..run.ranks.len()).for_each(|index| run.area.shared.set_slab(index, slab::IS_OPEN, 0));
             run.area.shared.retire(true);
         }
     }

@@ -12,9 +12,10 @@ use super::slot::{Area, Part, Slot};
 use super::{Missing, Policy, Volumes};
 use crate::control::Hello;
 use crate::geometry::{Order, Ranks, Shape, Slab};
+use crate::layout::head;
 use crate::packet::{PAPER_DATAGRAM, Packing, VALUE};
 use crate::parity::{Layout, Rate};
-use crate::shm::{head, now};
+use crate::shm::now;
 
 /// How long what is late may still come when a later step has begun, and after a sender's farewell.
 pub(super) const GRACE: u64 = 50_000_000;
