@@ -23,9 +23,9 @@
 //!
 //! // On the host that has it:
 //! # let dir = tempfile::tempdir()?;
-//! # std::env::set_current_dir(dir.path())?;
-//! std::fs::write("field.raw", vec![0; 3 * 4 * 8 * 8 * 8])?;
-//! let source = open(&["field.raw".into()], Some(Shape::new(8, 8, 8)?), None)?;
+//! # let file = dir.path().join("field.raw").display().to_string();
+//! std::fs::write(&file, vec![0; 3 * 4 * 8 * 8 * 8])?;
+//! let source = open(&[file], Some(Shape::new(8, 8, 8)?), None)?;
 //! let options = SendOptions { to, streams: 2, key: secret, rate: Some(100_000_000), ..Default::default() };
 //! assert_eq!(send(source, options).wait_blocking()?.sent.steps, 3);
 //! assert_eq!(receiving.wait_blocking()?.received.lost, 0);
