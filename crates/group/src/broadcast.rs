@@ -16,11 +16,11 @@ mod start;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidecast_event::bcast::News;
 use tidecast_identity::NodeKey;
 use tidecast_net::{LocalAddress, Network, local_addresses};
 use tidecast_publish::Progress as Hashing;
@@ -104,6 +104,38 @@ pub struct Options {
     pub threads: usize,
 }
 
+/// A manifest up to this goes to every host over the control channel (bytes).
+pub const MANIFEST_LIMIT: usize = 1 << 20;
+
+impl Options {
+    /// `source` to the absolute path `dest` on each of these hosts. Workers are started by srun within a Slurm job, else by ssh;
+    /// the program of each is found as `tidecast` in its PATH.
+    pub fn new(source: impl Into<PathBuf>, dest: impl Into<PathBuf>, hosts: Vec<Host>) -> Self {
+        Self {
+            source: source.into(),
+            dest: dest.into(),
+            hosts,
+            launch: Launch::Auto,
+            program: "tidecast".into(),
+            algorithm: Algorithm::Auto,
+            topology: None,
+            name: None,
+            sources: 1,
+            network: None,
+            plain: false,
+            torrent: None,
+            durable: false,
+            force: false,
+            delete: false,
+            bases: Vec::new(),
+            records: None,
+            manifest_limit: MANIFEST_LIMIT,
+            link_rate: None,
+            threads: 0,
+        }
+    }
+}
+
 /// How far the broadcast is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
@@ -138,41 +170,8 @@ pub enum Event {
     State(State),
     /// Something odd that stops nobody.
     Warning(String),
-    /// Workers of some hosts have not come; told from time to time while that is so.
-    Waiting(Waiting),
-    /// Other names of the list are this host: it is served once.
-    Aliases {
-        /// The name by which it is served.
-        host: String,
-        /// The others.
-        names: Vec<String>,
-    },
-    /// The network is chosen: its name, and its known link speed in bits per second (0: unknown).
-    Network(String, u64),
-    /// Which hosts are together, as far as was found out; told only where there are several places.
-    Places(Vec<Vec<String>>),
-    /// Any BitTorrent client can join now: the metainfo file is written, the origin listens there.
-    Open(PathBuf, Vec<SocketAddr>),
-    /// A host has failed; the others go on.
-    Failed {
-        /// Its name.
-        host: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// Hosts whose workers have not come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// They, and since when each has been launched; those longest ago in front.
-    pub hosts: Vec<(String, Duration)>,
-    /// Hosts whose launch has its turn still to come.
-    pub queued: usize,
-    /// Programs that launch them.
-    pub launchers: Vec<String>,
-    /// What the launcher of the first one said last.
-    pub said: String,
+    /// What is told of hosts, networks and places.
+    News(News),
 }
 
 /// What the coordinator hears.
@@ -285,7 +284,7 @@ impl Group {
         let now = Instant::now();
         let nodes: Vec<Node> = options.hosts.iter().map(|h| Node::new(h.clone(), now)).collect();
         for (node, names) in nodes.iter().zip(&roster.aliases).filter(|(_, names)| !names.is_empty()) {
-            tell(Event::Aliases { host: node.host.name.clone(), names: names.clone() });
+            tell(Event::News(News::Aliases { host: node.host.name.clone(), names: names.clone() }));
         }
         let mut group = Self {
             options,

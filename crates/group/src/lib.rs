@@ -33,11 +33,11 @@ mod source;
 mod summary;
 mod worker;
 
-pub use broadcast::{Event, Options, State, Waiting, run};
+pub use broadcast::{Event, MANIFEST_LIMIT, Options, State, run};
 pub use control::ticket::{GroupTicket, NoTicket};
 pub use error::Error;
 pub use plan::Algorithm;
-pub use report::{Action, Found, HostReport, Outcome, RateSource, Report};
+pub use report::{Action, Found, HostReport, Outcome, Report};
 pub use source::piece_length;
-pub use summary::{Summary, WaitingSummary, topology_rules};
+pub use summary::topology_rules;
 pub use worker::{Placed, work};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidecast_event::get::LinkRateFrom;
+
 pub use crate::control::message::{Action, Found};
 
 /// How one host fared.
@@ -55,40 +57,6 @@ impl Outcome {
     }
 }
 
-/// Where a link's rate is known from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RateSource {
-    /// The user.
-    Told,
-    /// The driver of the hardware.
-    #[default]
-    Driver,
-    /// A short trial of the way to a host.
-    Trial,
-}
-
-impl RateSource {
-    /// For programs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Told => "told",
-            Self::Driver => "driver",
-            Self::Trial => "trial",
-        }
-    }
-
-    /// For people.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Told => "by --link-rate",
-            Self::Driver => "by the driver",
-            Self::Trial => "by a short trial",
-        }
-    }
-}
-
 /// What came of it all.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -109,7 +77,7 @@ pub struct Report {
     /// Link speed by which the bound is reckoned, bits per second; 0 if none is known.
     pub link_rate: u64,
     /// Who says so.
-    pub link_rate_from: RateSource,
+    pub link_rate_from: LinkRateFrom,
     /// Reading and hashing the source.
     pub hashing: Duration,
     /// From the first launch until the group was told to start.
@@ -207,7 +175,7 @@ mod tests {
             network: "lo".into(),
             places: None,
             link_rate: 8_000_000,
-            link_rate_from: RateSource::Told,
+            link_rate_from: LinkRateFrom::Told,
             hashing: Duration::ZERO,
             gathering: Duration::ZERO,
             transfer: Duration::from_secs(2),

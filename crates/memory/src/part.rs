@@ -1,6 +1,5 @@
 //! One rank's part in one call, from its call to its return.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use tidecast_group::channel::MAX_PAYLOAD;
 use tidecast_group::hosts::Host;
 use tidecast_group::launch::Launch;
-use tidecast_group::{Algorithm, Event, GroupTicket, Options};
+use tidecast_group::{Event, GroupTicket, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -206,29 +205,14 @@ async fn spread(
 }
 
 fn options(number: u64, leaders: &[String], common: &Common) -> Options {
+    // A leader's name is the path of its directory.
+    let (dest, hosts) = (format!("{{host}}/{number}"), leaders.iter().map(|dir| Host::named(dir)).collect());
     Options {
-        source: common.shared.file(number),
-        // A leader's name is the path of its directory.
-        dest: PathBuf::from(format!("{{host}}/{number}")),
-        hosts: leaders.iter().map(|dir| Host::named(dir)).collect(),
         launch: Launch::Themselves,
-        program: PathBuf::new(),
-        algorithm: Algorithm::Auto,
-        topology: None,
-        name: None,
-        sources: 1,
-        network: None,
         plain: common.plain,
-        torrent: None,
-        durable: false,
-        force: false,
-        delete: false,
-        bases: Vec::new(),
-        records: None,
         // That of one file is never so long.
         manifest_limit: usize::MAX,
-        link_rate: None,
-        threads: 0,
+        ..Options::new(common.shared.file(number), dest, hosts)
     }
 }
 

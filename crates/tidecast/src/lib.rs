@@ -12,6 +12,8 @@
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`revoke()`] | makes a ticket worthless |
+//! | [`broadcast`], [`worker`] | put the same bytes at the same path on many hosts |
+//! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
 //!
@@ -56,6 +58,7 @@
 //! Sizes are in bytes and rates in bytes per second, unless a field says otherwise. Events serialize to the lines that
 //! the program prints with `--json`.
 
+mod bcast;
 mod copy;
 mod describe;
 mod feed;
@@ -70,6 +73,7 @@ mod share;
 mod state;
 mod verify;
 
+pub use bcast::{Broadcast, Worker, WorkerOptions, broadcast, worker};
 pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
@@ -86,7 +90,13 @@ pub use verify::{Verify, VerifyOptions, verify};
 /// What operations say while they run and how they end, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
+/// What to broadcast, to whom, and how.
+pub use tidecast_group::Options as BroadcastOptions;
+pub use tidecast_group::launch::Launch;
+pub use tidecast_group::{GroupTicket, hosts};
 pub use tidecast_identity::Ticket;
+/// Broadcasts from memory to memory: the same bytes into a buffer of every process of a group.
+pub use tidecast_memory as memory;
 pub use tidecast_metainfo::{Magnet, Manifest};
 pub use tidecast_mount::{Mode, Mounted, Prefetch, ServeOptions, mounts};
 /// What to copy, from where to where, and how.

@@ -5,23 +5,19 @@ mod table;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use serde_json::json;
+use tidecast::event::bcast::{Done, News};
+use tidecast::hosts::Host;
+use tidecast::{BroadcastOptions, Launch, Network, Reached, broadcast};
 use tidecast_group::choose::{self, ChoiceError, destination};
-use tidecast_group::hosts::Host;
-use tidecast_group::launch::Launch;
-use tidecast_group::{Algorithm, Event, Options, Report, State, topology_rules};
-use tidecast_net::Network;
+use tidecast_group::{Algorithm, MANIFEST_LIMIT, topology_rules};
 use tidecast_swarm::plan::topology::Map;
-use tidecast_text::{Rate, count};
+use tidecast_text::Rate;
 
-use super::{Context, RECORDS, dest};
-use crate::failure::{Code, Failure, Outcome};
+use super::{Context, RECORDS, dest, drive};
+use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
-use crate::report::{Reporter, Snapshot, in_full, object, outlive_reader};
+use crate::report::{Reporter, fields_of, in_full, outlive_reader};
 use crate::stop::{Stop, block_on};
-
-/// A manifest up to this goes to every host over the control channel (bytes).
-const MANIFEST_LIMIT: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -210,43 +206,30 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     let options = options(args, context, reporter)?;
-    let (hosts, dest) = (options.hosts.len(), options.dest.display().to_string());
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        let save = args.save_topology.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
-        let fields = json!({ "source": args.source, "dest": dest, "hosts": hosts });
-        outlive_reader();
-        reporter.started("bcast", object(fields));
-        let mut tell = |event| show(event, reporter);
-        let report = match tidecast_group::run(options, stop.wait(), &mut tell).await {
-            Ok(report) => report,
-            Err(error @ tidecast_group::Error::Stopped) => {
-                let (code, error) = (Code::Cut, error.into());
-                return Err(Failure { code, error, fields: serde_json::Map::new() });
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let whole = reporter.seconds();
-        reporter.clear();
-        let fields = object(json!(report.summary()));
-        table::text(&report, whole).iter().for_each(|line| reporter.result(line));
+    let save = args.save_topology.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
+    outlive_reader();
+    let ended = drive::run_with_news(|| broadcast(options), reporter, |_, _| (), show);
+    let done = match &ended {
+        Ok(done) => Some(done),
+        Err(failure) => match failure.reached() {
+            Some(Reached::Bcast(done)) => Some(&**done),
+            _ => None,
+        },
+    };
+    if let Some(done) = done {
+        table::text(done, reporter.seconds()).iter().for_each(|line| reporter.result(line));
         // What the broadcast did stands, whether or not more can be written about it.
-        if let Some(output) = &save {
-            save_topology(output, &report, &stop, reporter);
-        }
-        match report.hosts.len() - report.done() {
-            0 => Ok(fields),
-            failed => {
-                let error = anyhow!("{failed} of {} failed", count(report.hosts.len() as u64, "host"));
-                Err(Failure { code: Code::Fault, error, fields })
-            }
-        }
-    })
+        save.iter().for_each(|output| save_topology(output, done, reporter));
+    }
+    Ok(fields_of(&ended?))
 }
 
-fn save_topology(output: &Output, report: &Report, stop: &Stop, reporter: &Reporter) {
-    let write = |rules: String| output.write(rules.as_bytes(), FOR_ALL, Some(stop));
-    match report.places.as_ref().map(|places| write(topology_rules(places))) {
+fn save_topology(output: &Output, done: &Done, reporter: &Reporter) {
+    // A signal ends the wait for the reader of a pipe.
+    let write = |rules: String| {
+        block_on(1, async { output.write(rules.as_bytes(), FOR_ALL, Some(&Stop::listen()?)) })
+    };
+    match done.places.as_ref().map(|places| write(topology_rules(places))) {
         Some(Ok(())) => {}
         Some(Err(failure)) => {
             reporter.warning(&format!("--save-topology: {}", in_full(&failure.error)));
@@ -258,14 +241,14 @@ fn save_topology(output: &Output, report: &Report, stop: &Stop, reporter: &Repor
 }
 
 /// The user's wishes, flags over settings.
-fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Options, Failure> {
+fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<BroadcastOptions, Failure> {
     let settings = context.settings;
     let network = args.net.as_ref().or(settings.net.as_ref()).map(|n| n.parse::<Network>());
     let network = network.transpose().map_err(|e| Failure::usage(anyhow!("--net: {e}")))?;
     let launch: Launch = args.launch.parse().map_err(|e| Failure::usage(anyhow!("--launch: {e}")))?;
     let own = std::env::current_exe().context("cannot find out where this program is");
     let hosts = choose::choose(args.hosts.as_deref(), args.exclude.as_deref()).map_err(unchosen)?;
-    Ok(Options {
+    Ok(BroadcastOptions {
         source: args.source.clone(),
         dest: destination(&args.to, &args.source).map_err(unchosen)?,
         topology: topology(args, &hosts, reporter)?,
@@ -319,39 +302,18 @@ fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<M
 }
 
 /// Shows what happens.
-fn show(event: Event, reporter: &mut Reporter) {
-    match event {
-        Event::State(state) => reporter.progress(&snapshot(&state)),
-        Event::Warning(text) => reporter.warning(&text),
-        Event::Waiting(waiting) if reporter.is_json() => {
-            reporter.happened("waiting", object(json!(waiting.summary())))
+fn show(news: News, reporter: &mut Reporter) {
+    match news {
+        News::Waiting(waiting) if reporter.is_json() => reporter.happened("waiting", fields_of(&waiting)),
+        News::Waiting(waiting) => reporter.note(&table::waiting(&waiting)),
+        News::Aliases { host, names } => reporter.note(&table::aliases(&host, &names)),
+        News::Network { name, rate } => {
+            let rate = if rate > 0 { format!(", links of {}", Rate(rate)) } else { String::new() };
+            reporter.note(&format!("network: {name}{rate}"));
         }
-        Event::Waiting(waiting) => reporter.note(&table::waiting(&waiting)),
-        Event::Aliases { host, names } => reporter.note(&table::aliases(&host, &names)),
-        Event::Network(name, speed) => {
-            let speed = if speed > 0 { format!(", links of {}", Rate(speed)) } else { String::new() };
-            reporter.note(&format!("network: {name}{speed}"));
-        }
-        Event::Places(places) => reporter.note(&table::places(&places)),
-        Event::Open(torrent, peers) => reporter.open(&torrent, &peers),
-        Event::Failed { .. } | Event::Ticket(_) => {}
+        News::Places(places) => reporter.note(&table::places(&places)),
+        News::Open(open) if reporter.is_json() => reporter.happened("open", fields_of(&open)),
+        News::Open(open) => reporter.open(&open.torrent, &open.peers),
+        _ => {}
     }
-}
-
-fn snapshot(state: &State) -> Snapshot {
-    let hosts = Some(tidecast::event::bcast::Hosts {
-        hosts: state.hosts,
-        hosts_done: state.done,
-        hosts_failed: state.failed,
-    });
-    if state.started {
-        let (bytes, total, sent) = (state.verified, state.wanted, state.origin_sent);
-        return Snapshot { stage: "bcast", bytes, total, sent, hosts, ..Snapshot::default() };
-    }
-    if state.total == 0 || state.hashed < state.total {
-        let (bytes, total) = (state.hashed, state.total);
-        return Snapshot { stage: "hash", bytes, total, hosts, ..Snapshot::default() };
-    }
-    let (bytes, total) = (state.joined as u64, state.hosts as u64);
-    Snapshot { stage: "launch", bytes, total, hosts, ..Snapshot::default() }
 }

@@ -1,6 +1,7 @@
 //! What became of what stood at the destination: one rule and the same words for `bcast` and `get`.
 
-use tidecast_group::Found;
+use tidecast::event::bcast::Found;
+use tidecast::event::get::LinkRateFrom;
 use tidecast_text::count;
 
 /// What `--help` of bcast and get says of a destination that is there already: one rule, in the same words.
@@ -22,6 +23,15 @@ What stands there already:
     };
 }
 pub(crate) use standing;
+
+/// Who knows the rate of a link.
+pub(crate) fn known_from(from: LinkRateFrom) -> &'static str {
+    match from {
+        LinkRateFrom::Told => "by --link-rate",
+        LinkRateFrom::Driver => "by the driver",
+        LinkRateFrom::Trial => "by a short trial",
+    }
+}
 
 /// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
 pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {

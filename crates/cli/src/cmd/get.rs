@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use serde_json::json;
 use tidecast::event::Totals;
-use tidecast::event::get::{Done, LinkRateFrom};
+use tidecast::event::bcast::Found;
+use tidecast::event::get::Done;
 use tidecast::{Durability, GetOptions};
-use tidecast_group::{Found, RateSource};
 use tidecast_text::{Size, Span, bytes_per_second, count};
 
 use super::describe::open_notice;
@@ -148,15 +148,10 @@ fn report(done: &Done, reporter: &Reporter) {
         reporter.result(&format!("sent {} to {}", Size(done.totals.sent), count(to as u64, "peer")));
     }
     if let Some(of) = &done.efficiency {
-        let from = match of.link_rate_from {
-            LinkRateFrom::Told => RateSource::Told,
-            LinkRateFrom::Driver => RateSource::Driver,
-            LinkRateFrom::Trial => RateSource::Trial,
-        };
         reporter.result(&format!(
             "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",
             of.efficiency * 100.0,
-            from.words(),
+            dest::known_from(of.link_rate_from),
             Span(Duration::from_secs_f64(of.bound_seconds))
         ));
     }

@@ -4,13 +4,13 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use tidecast_group::GroupTicket;
+use serde_json::Map;
+use tidecast::{GroupTicket, WorkerOptions, worker};
 use tidecast_group::launch::TICKET_VARIABLE;
 
-use super::{Context, RECORDS};
+use super::{Context, drive};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
-use crate::stop::{Stop, block_on};
 
 /// Whoever starts a worker hands it the ticket at once.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,28 +29,26 @@ pub(crate) struct Args {
     host: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, context: &Context<'_>, _reporter: &mut Reporter) -> Outcome {
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        let ticket = ticket().await?;
-        // Without a place for records nothing is known to be a former version, and all else goes on.
-        let records =
-            context.own_state_dir().map(|dir| Some(dir.join(RECORDS))).map_err(|error| format!("{error:#}"));
-        match tidecast_group::work(&ticket, args.host.clone(), records, None, stop.wait()).await {
-            Ok(()) => Ok(serde_json::Map::new()),
-            Err(tidecast_group::Error::Stopped) => Err(Failure::cut("interrupted")),
-            Err(error) => Err(error.into()),
-        }
-    })
+pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let ticket = ticket()?;
+    let options = WorkerOptions {
+        host: args.host.clone(),
+        state_dir: context.state_dir().ok(),
+        threads: context.threads_for_operation(),
+    };
+    drive::run(|| worker(ticket, options), reporter, |(), _| ())?;
+    Ok(Map::new())
 }
 
-async fn ticket() -> Result<GroupTicket, Failure> {
+fn ticket() -> Result<GroupTicket, Failure> {
     let text = match std::env::var(TICKET_VARIABLE) {
         Ok(text) => text,
         Err(_) => {
-            let reading = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(first_line));
-            let read = reading.await.map_err(|_| anyhow!("no ticket came on standard input"))?;
-            read.context("a thread of Tidecast failed")?.context("cannot read standard input")?
+            let (say, heard) = std::sync::mpsc::channel();
+            std::thread::spawn(move || say.send(first_line()));
+            let read =
+                heard.recv_timeout(PATIENCE).map_err(|_| anyhow!("no ticket came on standard input"))?;
+            read.context("cannot read standard input")?
         }
     };
     text.parse().map_err(|error| Failure::usage(anyhow!("{error}: `tidecast bcast` starts workers")))

@@ -4,13 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use tidecast_event::bcast::News;
+use tidecast_event::get::LinkRateFrom;
 use tokio::time::Instant;
 
 use super::{Event, Group, Origin, TICK};
 use crate::control::message::ToWorker;
 use crate::error::Error;
 use crate::node::{Node, Stage};
-use crate::report::{HostReport, Outcome, RateSource, Report};
+use crate::report::{HostReport, Outcome, Report};
 
 /// Workers and launchers are given so long to leave by themselves.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -79,7 +81,7 @@ impl Group {
                 told |= to.try_send(last).is_ok();
             }
             if let Stage::Failed(reason) = &node.stage {
-                tell(Event::Failed { host: node.host.name.clone(), reason: reason.clone() });
+                tell(Event::News(News::Failed { host: node.host.name.clone(), reason: reason.clone() }));
             }
         }
         tell(Event::State(self.state()));
@@ -132,9 +134,9 @@ impl Group {
             algorithm: self.options.algorithm.name(),
             link_rate: self.options.link_rate.unwrap_or(choice.as_ref().map_or(0, |c| c.speed)),
             link_rate_from: match (self.options.link_rate, &choice) {
-                (Some(_), _) => RateSource::Told,
-                (None, Some(choice)) if choice.tried => RateSource::Trial,
-                _ => RateSource::Driver,
+                (Some(_), _) => LinkRateFrom::Told,
+                (None, Some(choice)) if choice.tried => LinkRateFrom::Trial,
+                _ => LinkRateFrom::Driver,
             },
             network: choice.map_or_else(String::new, |c| c.name),
             places: self.places,

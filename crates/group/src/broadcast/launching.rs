@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidecast_event::bcast::{Late, News, Waiting};
 use tokio::time::Instant;
 
-use super::{Event, Group, Input, Options, Waiting};
+use super::{Event, Group, Input, Options};
 use crate::control::message::{Errand, ToWorker};
 use crate::control::ticket::GroupTicket;
 use crate::error::Error;
@@ -43,15 +44,16 @@ impl Group {
             Stage::Launched(at) => now - at,
             _ => Duration::ZERO,
         };
-        let mut hosts: Vec<_> = late.iter().map(|node| (node.host.name.clone(), since(node))).collect();
-        hosts.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
+        let mut hosts = late.clone();
+        hosts.sort_by_key(|node| std::cmp::Reverse(since(node)));
+        let named = |node: &&Node| Late { name: node.host.name.clone(), seconds: since(node).as_secs_f64() };
         let launchers: BTreeSet<String> = late.iter().map(|node| node.launched_by.clone()).collect();
-        tell(Event::Waiting(Waiting {
-            hosts,
+        tell(Event::News(News::Waiting(Waiting {
+            hosts: hosts.iter().map(named).collect(),
             queued: self.nodes.iter().filter(|node| node.stage == Stage::Queued).count(),
             launchers: launchers.into_iter().filter(|by| !by.is_empty()).collect(),
             said: first.words.text(),
-        }));
+        })));
     }
 
     /// Lines up the launches.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tidecast_event::bcast::News;
 use tidecast_net::Network;
 use tidecast_swarm::plan::topology::Map;
 use tidecast_swarm::plan::topology::discover::Discovery;
@@ -237,7 +238,7 @@ impl Group {
         }
         if places.len() > 1 {
             self.options.topology = Some(Map::of(&places));
-            tell(Event::Places(places.clone()));
+            tell(Event::News(News::Places(places.clone())));
         }
         self.places = Some(places);
     }

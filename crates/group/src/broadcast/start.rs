@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use tidecast_event::bcast::{self, Open};
 use tidecast_identity::NodeId;
 use tidecast_swarm::plan::{self, Part};
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ impl Group {
     pub(super) fn start(&mut self, tell: &mut (dyn FnMut(Event) + Send)) -> Result<(), Error> {
         let choice = self.choose()?;
         let known = if choice.tried { 0 } else { choice.speed };
-        tell(Event::Network(choice.name.clone(), known));
+        tell(Event::News(bcast::News::Network { name: choice.name.clone(), rate: known }));
         self.choice = Some(choice);
         self.invite(tell);
         Ok(())
@@ -54,7 +55,7 @@ impl Group {
             return tell(Event::Warning(why));
         }
         if let Some(origin) = self.members().into_iter().next() {
-            tell(Event::Open(path.clone(), origin.addresses));
+            tell(Event::News(bcast::News::Open(Open { torrent: path.clone(), peers: origin.addresses })));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidecast_group::{Action, Found, HostReport, Outcome, Report, Waiting};
+use tidecast::event::bcast::{Action, Done, Found, Host, Late, Waiting};
 use tidecast_text::{Rate, Size, Span, bytes_per_second, count};
 
 use crate::cmd::dest;
@@ -17,64 +17,65 @@ const TOGETHER: usize = 3;
 const NAMED: usize = 40;
 
 /// The lines for people. `whole`: seconds of the whole command.
-pub(super) fn text(report: &Report, whole: f64) -> Vec<String> {
+pub(super) fn text(done: &Done, whole: f64) -> Vec<String> {
     let mut lines = Vec::new();
-    let (good, duplicate, corrupt) = report.received();
-    let hosts = count(report.hosts.len() as u64, "host");
-    if report.done() > 0 {
+    let hosts = count(done.hosts.len() as u64, "host");
+    if done.hosts_done > 0 {
         lines.push(format!(
             "{} in {} on {} of {hosts}, every piece verified, in {}",
-            Size(report.bytes),
-            count(report.files, "file"),
-            report.done(),
-            Span(report.transfer),
+            Size(done.bytes),
+            count(done.files, "file"),
+            done.hosts_done,
+            span(done.transfer_seconds),
         ));
         lines.push(format!(
             "whole command {}: hashing {}, launching {} (at the same time), then the transfer",
-            Span(Duration::from_secs_f64(whole)),
-            Span(report.hashing),
-            Span(report.gathering),
+            span(whole),
+            span(done.hash_seconds),
+            span(done.gather_seconds),
         ));
     }
-    if good > 0 {
-        lines.push(bound(report));
-        let mut parts = vec![bytes_per_second(report.rate()) + " a host"];
-        let who = match report.sources.len() {
+    if done.received > 0 {
+        lines.push(bound(done));
+        let mut parts = vec![bytes_per_second(done.rate as f64) + " a host"];
+        let who = match done.sources.len() {
             0 => "origin".into(),
             more => count(more as u64 + 1, "source"),
         };
-        parts.extend(report.origin_copies().map(|copies| format!("{who} sent {copies:.2} copies")));
-        parts.push(format!("duplicates {:.2}%", duplicate as f64 * 100.0 / good as f64));
-        if corrupt > 0 {
-            parts.push(format!("damaged {}", Size(corrupt)));
+        parts.extend(done.origin_copies.map(|copies| format!("{who} sent {copies:.2} copies")));
+        parts.push(format!("duplicates {:.2}%", done.duplicate as f64 * 100.0 / done.received as f64));
+        if done.corrupt > 0 {
+            parts.push(format!("damaged {}", Size(done.corrupt)));
         }
-        let (how, piece) = (report.algorithm, Size(report.piece_length.into()));
-        parts.push(format!("{how} on {}, pieces of {piece}", plain(&report.network)));
+        let (how, piece) = (done.algorithm, Size(done.piece_length.into()));
+        parts.push(format!("{how} on {}, pieces of {piece}", plain(&done.network)));
         lines.push(parts.join(", "));
-        lines.extend(report.manifest.map(|(bytes, sent)| {
+        lines.extend(done.manifest_bytes.zip(done.manifest_sent).map(|(bytes, sent)| {
             let copies = sent as f64 / bytes.max(1) as f64;
             format!(
                 "the manifest, {}, went before by a plan too: origin sent {copies:.2} copies",
                 Size(bytes)
             )
         }));
-        lines.extend(slowest(report));
-    } else if report.done() > 0 {
+        lines.extend(slowest(done));
+    } else if done.hosts_done > 0 {
         lines.push("nothing had to be sent: it was there already".into());
     }
-    lines.extend(actions(report));
-    lines.extend(former(report));
-    lines.extend(failures(report));
+    lines.extend(actions(done));
+    lines.extend(former(done));
+    lines.extend(failures(done));
     lines
 }
 
+fn span(seconds: f64) -> Span {
+    Span(Duration::from_secs_f64(seconds))
+}
+
 /// What was done to the copy of each host: a line for each kind.
-fn actions(report: &Report) -> Vec<String> {
+fn actions(done: &Done) -> Vec<String> {
     let mut by_action: BTreeMap<Action, Vec<&str>> = BTreeMap::new();
-    for host in &report.hosts {
-        if let Outcome::Done { action, .. } = &host.outcome {
-            by_action.entry(*action).or_default().push(&host.name);
-        }
+    for host in done.hosts.iter().filter(|host| host.ok) {
+        by_action.entry(host.action).or_default().push(&host.name);
     }
     let line = |(action, hosts): (Action, Vec<&str>)| {
         let named: Vec<_> = hosts.iter().take(NAMED).map(|name| plain(name)).collect();
@@ -97,7 +98,7 @@ pub(super) fn places(places: &[Vec<String>]) -> String {
 
 /// For whom the launch waits.
 pub(super) fn waiting(waiting: &Waiting) -> String {
-    let named = |(name, since): &(String, Duration)| format!("{} ({})", plain(name), Span(*since));
+    let named = |late: &Late| format!("{} ({})", plain(&late.name), span(late.seconds));
     let hosts: Vec<_> = waiting.hosts.iter().take(SLOWEST).map(named).collect();
     let more = waiting.hosts.len().saturating_sub(SLOWEST);
     let more = if more > 0 { format!(" and {}", count(more as u64, "more host")) } else { String::new() };
@@ -121,34 +122,31 @@ pub(super) fn aliases(host: &str, names: &[String]) -> String {
 }
 
 /// How close it came, and to what.
-fn bound(report: &Report) -> String {
-    match (report.efficiency(), report.bound()) {
-        (Some(efficiency), Some(bound)) => format!(
+fn bound(done: &Done) -> String {
+    match &done.link {
+        Some(link) => format!(
             "efficiency {:.1}%: links of {} (rate {}) could have brought it in {}",
-            efficiency * 100.0,
-            Rate(report.link_rate),
-            report.link_rate_from.words(),
-            Span(bound)
+            link.efficiency * 100.0,
+            Rate(link.link_rate),
+            dest::known_from(link.link_rate_from),
+            span(link.bound_seconds)
         ),
-        _ => "efficiency unknown: no driver knows the links' rate; give it by --link-rate".into(),
+        None => "efficiency unknown: no driver knows the links' rate; give it by --link-rate".into(),
     }
 }
 
 /// What became of files that stood at the destination.
-fn former(report: &Report) -> Vec<String> {
-    let done: Vec<&Found> = report.hosts.iter().filter_map(|host| host.outcome.found()).collect();
+fn former(done: &Done) -> Vec<String> {
+    let found: Vec<&Found> = done.hosts.iter().filter_map(|host| Some(&host.done.as_ref()?.found)).collect();
     dest::lines(|of| {
-        let each: Vec<u64> = done.iter().map(|found| of(found)).filter(|n| *n > 0).collect();
+        let each: Vec<u64> = found.iter().map(|found| of(found)).filter(|n| *n > 0).collect();
         (each.iter().sum(), format!("DEST on {}", count(each.len() as u64, "host")))
     })
 }
 
-fn slowest(report: &Report) -> Option<String> {
-    let time = |host: &HostReport| match &host.outcome {
-        Outcome::Done { after, .. } => Some((*after, host.name.clone())),
-        Outcome::Failed { .. } => None,
-    };
-    let mut times: Vec<(Duration, String)> = report.hosts.iter().filter_map(time).collect();
+fn slowest(done: &Done) -> Option<String> {
+    let time = |host: &Host| Some((Duration::from_secs_f64(host.done?.seconds), host.name.clone()));
+    let mut times: Vec<(Duration, String)> = done.hosts.iter().filter_map(time).collect();
     times.sort_by(|a, b| b.cmp(a));
     let median = times.get(times.len() / 2)?.0;
     let named = times.iter().take(SLOWEST).map(|(after, name)| format!("{name} {}", Span(*after)));
@@ -156,12 +154,9 @@ fn slowest(report: &Report) -> Option<String> {
     (times.len() > SLOWEST).then(|| format!("slowest: {named}; median {}", Span(median)))
 }
 
-fn failures(report: &Report) -> Vec<String> {
-    let failed = report.hosts.iter().filter_map(|host| match &host.outcome {
-        Outcome::Failed { reason } => Some((host.name.as_str(), reason)),
-        Outcome::Done { .. } => None,
-    });
-    let failed: Vec<_> = failed.collect();
+fn failures(done: &Done) -> Vec<String> {
+    let failed: Vec<_> =
+        done.hosts.iter().filter_map(|host| Some((host.name.as_str(), host.reason.as_ref()?))).collect();
     let width = failed.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut lines: Vec<String> = failed
         .iter()

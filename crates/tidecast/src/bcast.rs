@@ -1,0 +1,138 @@
+//! `broadcast`: the same bytes at the same path on every host.
+
+use std::path::PathBuf;
+
+use tidecast_event::bcast::{Done, Hosts, News, Started};
+use tidecast_event::{Error, Progress, Reached, Stage};
+use tidecast_group::{Event, GroupTicket, Options, State};
+use tidecast_node::RECORDS;
+use tidecast_text::count;
+
+use crate::operation::{Operation, Work, start};
+use crate::state;
+
+/// What [`broadcast`] runs as.
+pub type Broadcast = Operation<Started, Done, News>;
+
+/// Puts a file or directory at the same path on many hosts, at once: a worker is started on each, and they pass the data on to
+/// each other.
+///
+/// Hosts need the program `tidecast`, of this version; [`BroadcastOptions::program`](Options::program) says where it is.
+///
+/// ```no_run
+/// use tidecast::{BroadcastOptions, broadcast, hosts};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = BroadcastOptions::new("/sw/env", "/scratch/env", hosts::parse("node[001-064]")?);
+/// let done = broadcast(options).wait_blocking()?;
+/// println!("{} hosts in {} s", done.hosts_done, done.transfer_seconds);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Processes that run already can be its workers:
+///
+/// ```
+/// use tidecast::event::bcast::News;
+/// use tidecast::{BroadcastOptions, Event, Launch, WorkerOptions, broadcast, hosts, worker};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let (data, to) = (dir.path().join("data"), dir.path().join("{host}/data"));
+/// # let state_dir = Some(dir.path().join("state"));
+/// # std::fs::write(&data, "the same bytes")?;
+/// let mut options = BroadcastOptions::new(&data, to, hosts::parse("a,b")?);
+/// options.launch = Launch::Themselves;
+/// let mut broadcasting = broadcast(options);
+/// let mut workers = Vec::new();
+/// while let Some(event) = broadcasting.next_blocking() {
+///     if let Event::News(News::Ticket(ticket)) = event {
+///         for host in ["a", "b"] {
+///             let host = Some(host.to_owned());
+///             # let state_dir = state_dir.clone();
+///             workers.push(worker(ticket.parse()?, WorkerOptions { host, state_dir, ..Default::default() }));
+///         }
+///     }
+/// }
+/// assert_eq!(broadcasting.wait_blocking()?.hosts_done, 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Where hosts fail, the others complete, and the error has what was done as [`Reached::Bcast`].
+pub fn broadcast(options: Options) -> Broadcast {
+    start(options.threads, async move |work| run(options, work).await)
+}
+
+async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done, Error> {
+    let (source, dest) = (options.source.clone(), options.dest.display().to_string());
+    work.started(Started { command: "bcast", source, dest, hosts: options.hosts.len() });
+    let mut tell = |event| tell(event, work);
+    let report = tidecast_group::run(options, work.stop.wait(), &mut tell).await.map_err(failed)?;
+    let done = report.summary(work.seconds());
+    match done.hosts_failed {
+        0 => Ok(done),
+        failed => {
+            let error = format!("{failed} of {} failed", count(done.hosts.len() as u64, "host"));
+            Err(Error::fault(error).with(Reached::Bcast(Box::new(done))))
+        }
+    }
+}
+
+fn failed(error: tidecast_group::Error) -> Error {
+    match error {
+        tidecast_group::Error::Stopped => Error::cut(error),
+        other => Error::fault(other),
+    }
+}
+
+fn tell(event: Event, work: &Work<Started, Done, News>) {
+    match event {
+        Event::State(state) => work.progress(progress(&state)),
+        Event::Warning(text) => work.warning(text),
+        Event::Ticket(ticket) => work.news(News::Ticket(ticket.to_string())),
+        Event::News(news) => work.news(news),
+    }
+}
+
+fn progress(state: &State) -> Progress {
+    let hosts = Some(Hosts { hosts: state.hosts, hosts_done: state.done, hosts_failed: state.failed });
+    let (stage, bytes, total) = if state.started {
+        (Stage::Bcast, state.verified, state.wanted)
+    } else if state.total == 0 || state.hashed < state.total {
+        (Stage::Hash, state.hashed, state.total)
+    } else {
+        (Stage::Launch, state.joined as u64, state.hosts as u64)
+    };
+    Progress { stage, bytes, total, hosts, ..Progress::default() }
+}
+
+/// What [`worker`] runs as.
+pub type Worker = Operation<(), ()>;
+
+/// How to take part in a broadcast.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerOptions {
+    /// What the broadcast calls this host. Default: its own name.
+    pub host: Option<String>,
+    /// Where this node keeps records of what was delivered. Default: [`default_state_dir`](crate::default_state_dir).
+    pub state_dir: Option<PathBuf>,
+    /// Threads to work with. Default: one for each core.
+    pub threads: Option<usize>,
+}
+
+/// Takes part in a broadcast as one of its hosts: what `tidecast worker` does. `ticket` is that of
+/// [`News::Ticket`], or what the program is given by who has started it.
+pub fn worker(ticket: GroupTicket, options: WorkerOptions) -> Worker {
+    start(options.threads.unwrap_or(0), async move |work| {
+        work.started(());
+        // Without a place for records nothing is known to be a former version, and all else goes on.
+        let records = state::own(options.state_dir.as_deref());
+        let records = records.map(|dir| Some(dir.join(RECORDS))).map_err(|error| error.in_full());
+        let done = tidecast_group::work(&ticket, options.host, records, None, work.stop.wait()).await;
+        done.map_err(|error| match error {
+            tidecast_group::Error::Stopped => Error::cut("interrupted"),
+            other => Error::fault(other),
+        })
+    })
+}
