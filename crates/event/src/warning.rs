@@ -13,7 +13,7 @@ pub struct Warning {
     /// The peer that does not answer, if that is what is wrong. Such a warning may come before `started`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Why it does not answer.
+    /// Why it does not answer, or nothing of a cache comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Some of the connected peers, where none moves any byte.
@@ -43,10 +43,15 @@ impl Warning {
         }
     }
 
+    /// Nothing of something has come, for this reason.
+    pub fn nothing_of(what: &str, why: &str) -> Self {
+        Self { reason: Some(why.to_owned()), ..Self::new(format!("nothing of {what} has come yet: {why}")) }
+    }
+
     /// Whether it says why nothing comes or goes.
     #[must_use]
     pub fn is_silence(&self) -> bool {
-        self.peer.is_some() || self.peers.is_some()
+        self.reason.is_some() || self.peers.is_some()
     }
 }
 

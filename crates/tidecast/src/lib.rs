@@ -13,6 +13,7 @@
 //! | [`verify()`] | compares what is there with its manifest |
 //! | [`revoke()`] | makes a ticket worthless |
 //! | [`broadcast`], [`worker`] | put the same bytes at the same path on many hosts |
+//! | [`create_cache`], [`get_cache`], [`Caches`] | keep named data on this host, by its daemon |
 //! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
@@ -59,6 +60,7 @@
 //! the program prints with `--json`.
 
 mod bcast;
+mod caches;
 mod copy;
 mod describe;
 mod feed;
@@ -74,6 +76,7 @@ mod state;
 mod verify;
 
 pub use bcast::{Broadcast, Worker, WorkerOptions, broadcast, worker};
+pub use caches::{CreateCache, GetCache, GetCacheOptions, create_cache, get_cache};
 pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
@@ -87,6 +90,12 @@ pub use share::{ShareOptions, share};
 pub use state::default_state_dir;
 pub use verify::{Verify, VerifyOptions, verify};
 
+/// A cache that is to be made.
+pub use tidecast_daemon::api::types::Create as NewCache;
+/// The caches of this host, by the socket of their daemon: to list, keep, share and remove them.
+pub use tidecast_daemon::client::Client as Caches;
+pub use tidecast_daemon::client::hand_out::Link;
+pub use tidecast_daemon::name::CacheName;
 /// What operations say while they run and how they end, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};

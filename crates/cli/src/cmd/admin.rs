@@ -135,10 +135,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             }
         };
         if elsewhere {
-            let host = at
-                .host
-                .as_deref()
-                .map_or(String::new(), |host| format!("?host={}", super::cache::escape(host)));
+            let host = at.host.as_deref().map_or(String::new(), |host| {
+                format!("?host={}", tidecast_text::percent_encode(host.as_bytes(), ""))
+            });
             let path = format!("/v1/site/{word}{host}");
             let told: Vec<Ruled> = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
             return tell_all(&told, reporter);

@@ -9,11 +9,10 @@ pub(crate) use list::used_by;
 use std::time::Duration;
 
 use clap::Subcommand;
-use serde::de::DeserializeOwned;
-use serde_json::json;
-use tidecast_daemon::api::types::{CacheInfo, Came, Event, Extend, Holder, Offered, Replicate};
-use tidecast_daemon::client::{Client, ClientError};
-use tidecast_daemon::name::CacheName;
+use serde_json::{Map, json};
+use tidecast::event::cache::{CacheInfo, Came};
+use tidecast::{CacheName, Caches};
+use tidecast_daemon::client::ClientError;
 use tidecast_text::{Size, Span};
 
 use super::{Context, daemon};
@@ -92,70 +91,42 @@ struct HistoryArgs {
     name: Option<CacheName>,
 }
 
-/// The daemon, and how its answers become this command's.
-struct Ask {
-    client: Client,
-}
-
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let ask = Ask { client: Client::new(&daemon::to_ask_or_start(context)?) };
-    let work = async {
-        match &args.what {
-            What::Create(args) => create::run(args, &ask, reporter).await,
-            What::Ls(args) => list::ls(args, &ask, reporter).await,
-            What::Show(args) => list::show(args, &ask, reporter).await,
-            What::Get(args) => get::run(args, &ask, reporter).await,
-            What::Extend(args) => {
-                let body = Extend { lease: args.lease.0.as_secs() };
-                let info: CacheInfo = ask.change(&args.name, "/extend", &body).await?;
-                told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
-            }
-            What::Pin(args) => {
-                let info: CacheInfo = ask.change(&args.name, "/pin", &json!({})).await?;
-                told(&info, "kept until it is unpinned", reporter)
-            }
-            What::Unpin(args) => {
-                let info: CacheInfo = ask.change(&args.name, "/unpin", &json!({})).await?;
-                told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
-            }
-            What::Rm(args) => remove(args, &ask, reporter).await,
-            What::Replicate(args) => replicate(args, &ask, reporter).await,
-            What::Where(args) => holders(args, &ask, reporter).await,
-            What::History(args) => history(args, &ask, reporter).await,
-        }
-    };
+    let socket = daemon::to_ask_or_start(context)?;
     match &args.what {
-        // It says for what it waited.
-        What::Get(_) => block_on(context.threads(), work),
-        _ => block_on(context.threads(), or_cut(work)),
+        // They say for what they waited.
+        What::Create(args) => return create::run(args, &socket, reporter),
+        What::Get(args) => return get::run(args, &socket, reporter),
+        _ => {}
     }
+    let work = answer(&args.what, Caches::new(&socket), reporter);
+    block_on(context.threads(), or_cut(work))
 }
 
-impl Ask {
-    /// The cache that a name means, among those that this user may read.
-    async fn find(&self, name: &CacheName) -> Result<CacheInfo, Failure> {
-        let mut found: Vec<CacheInfo> =
-            self.get(&format!("/v1/caches?name={}", escape(&name.to_string()))).await?;
-        // The newest version, of this host before others: that is how the daemon sorts.
-        found.sort_by_key(|info| info.name.parse::<CacheName>().ok().and_then(|n| n.version));
-        found.pop().ok_or_else(|| {
-            anyhow::anyhow!("there is no cache {name} on this host, or it is not yours to read").into()
-        })
-    }
-
-    async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, Failure> {
-        self.client.get(path).await.map_err(failed)
-    }
-
-    async fn change<A: DeserializeOwned>(
-        &self,
-        name: &CacheName,
-        what: &str,
-        body: &impl serde::Serialize,
-    ) -> Result<A, Failure> {
-        let id = self.find(name).await?.cache;
-        let path = format!("/v1/caches/{id}{what}");
-        self.client.post(&path, body, Duration::ZERO).await.map_err(failed)
+async fn answer(what: &What, caches: Caches, reporter: &Reporter) -> Outcome {
+    match what {
+        What::Ls(args) => list::ls(args, &caches, reporter).await,
+        What::Show(args) => list::show(args, &caches, reporter).await,
+        What::Extend(args) => {
+            let info = caches.extend(&args.name, args.lease.0.as_secs()).await.map_err(failed)?;
+            told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
+        }
+        What::Pin(args) => {
+            let info = caches.pin(&args.name).await.map_err(failed)?;
+            told(&info, "kept until it is unpinned", reporter)
+        }
+        What::Unpin(args) => {
+            let info = caches.unpin(&args.name).await.map_err(failed)?;
+            told(&info, &format!("kept for {} from now", list::left(&info)), reporter)
+        }
+        What::Rm(args) => {
+            let info = caches.remove(&args.name).await.map_err(failed)?;
+            told(&info, "removed from this host", reporter)
+        }
+        What::Replicate(args) => replicate(args, &caches, reporter).await,
+        What::Where(args) => holders(args, &caches, reporter).await,
+        What::History(args) => history(args, &caches, reporter).await,
+        What::Create(_) | What::Get(_) => Ok(Map::new()),
     }
 }
 
@@ -164,17 +135,11 @@ fn told(info: &CacheInfo, what: &str, reporter: &Reporter) -> Outcome {
     Ok(object(json!(info)))
 }
 
-async fn remove(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let info = ask.find(&args.name).await?;
-    ask.client.delete(&format!("/v1/caches/{}", info.cache)).await.map_err(failed)?;
-    told(&info, "removed from this host", reporter)
-}
-
-async fn replicate(args: &ReplicateArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
+async fn replicate(args: &ReplicateArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
     let lists = args.to.iter().map(|list| tidecast_text::hostlist::items(list));
     let to =
         lists.collect::<Result<Vec<_>, _>>().map_err(|e| Failure::usage(anyhow::anyhow!("--to: {e}")))?;
-    let offered: Vec<Offered> = ask.change(&args.name, "/replicate", &Replicate { to: to.concat() }).await?;
+    let offered = caches.replicate(&args.name, to.concat()).await.map_err(failed)?;
     for one in &offered {
         let why = one.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         reporter.result(&format!("{} {}{why}", one.host, one.answer));
@@ -191,8 +156,8 @@ async fn replicate(args: &ReplicateArgs, ask: &Ask, reporter: &Reporter) -> Outc
     Ok(fields)
 }
 
-async fn holders(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let holders: Vec<Holder> = ask.get(&format!("/v1/where?name={}", escape(&args.name.to_string()))).await?;
+async fn holders(args: &NameArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
+    let holders = caches.holders(&args.name).await.map_err(failed)?;
     for holder in &holders {
         let role = match (holder.origin, holder.here) {
             (true, _) => " (origin)",
@@ -204,10 +169,8 @@ async fn holders(args: &NameArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
     Ok(object(json!({ "name": args.name.to_string(), "holders": holders })))
 }
 
-async fn history(args: &HistoryArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let query =
-        args.name.as_ref().map_or(String::new(), |name| format!("?name={}", escape(&name.to_string())));
-    let events: Vec<Event> = ask.get(&format!("/v1/history{query}")).await?;
+async fn history(args: &HistoryArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
+    let events = caches.history(args.name.as_ref()).await.map_err(failed)?;
     let now = super::now();
     for event in &events {
         let ago = Span(Duration::from_secs(now.saturating_sub(event.at)));
@@ -219,7 +182,7 @@ async fn history(args: &HistoryArgs, ask: &Ask, reporter: &Reporter) -> Outcome 
 
 /// A refusal of the daemon as this command's failure.
 fn failed(error: ClientError) -> Failure {
-    let mut fields = serde_json::Map::new();
+    let mut fields = Map::new();
     if let ClientError::Refused { kind, .. } = &error {
         fields.insert("reason".into(), kind.clone().into());
     }
@@ -236,9 +199,4 @@ pub(crate) fn how_it_came(came: &Came) -> String {
     ];
     let said = parts.iter().filter(|(bytes, _)| *bytes > 0);
     said.map(|(bytes, whence)| format!("{} {whence}", Size(*bytes))).collect::<Vec<_>>().join(", ")
-}
-
-/// For a query.
-pub(super) fn escape(text: &str) -> String {
-    tidecast_text::percent_encode(text.as_bytes(), "")
 }

@@ -142,6 +142,7 @@ impl Away {
         let away = match error {
             ClientError::NoDaemon { .. } => self.answered,
             ClientError::Broken { .. } => true,
+            ClientError::Absent(_) => false,
             ClientError::Refused { kind, .. } => kind == "stopping",
         };
         away && self.heard.elapsed() <= self.patience

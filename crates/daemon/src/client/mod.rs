@@ -2,6 +2,7 @@
 
 mod batch_job;
 mod bind;
+mod caches;
 pub mod create;
 pub(crate) mod descriptors;
 pub mod fetch;
@@ -67,6 +68,9 @@ pub enum ClientError {
         /// How.
         why: String,
     },
+    /// The caller may read none of this name.
+    #[error("there is no cache {0} on this host, or it is not yours to read")]
+    Absent(String),
     /// It said no.
     #[error("{why}")]
     Refused {

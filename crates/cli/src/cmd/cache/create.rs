@@ -1,19 +1,14 @@
 //! `cache create`: the files are read by this process, with its user's rights, and handed to the daemon.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use serde_json::json;
-use tidecast_daemon::api::types::{CacheInfo, Create, Method};
-use tidecast_daemon::client::create::{Error, Prepared};
-use tidecast_publish::Progress;
+use tidecast::event::cache::{CacheInfo, Method};
+use tidecast::{NewCache, create_cache};
 use tidecast_text::{Size, Span, count};
 
-use super::{Ask, failed};
-use crate::failure::{Code, Failure, Outcome};
-use crate::report::{Reporter, Snapshot, object};
+use crate::cmd::drive;
+use crate::failure::Outcome;
+use crate::report::{Reporter, fields_of};
 
 /// Make a cache of files, kept by this host's daemon from now on
 ///
@@ -73,8 +68,8 @@ fn expression(text: &str) -> Result<String, String> {
     tidecast_classad::Expr::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
-pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let create = Create {
+pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcome {
+    let new = NewCache {
         name: args.name.clone(),
         lease: args.lease.map(|lease| lease.0.as_secs()),
         methods: args.methods.clone(),
@@ -86,15 +81,9 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         group: args.group.clone(),
         found: false,
     };
-    if let Some(why) = create.contradiction() {
-        return Err(Failure::usage(anyhow::anyhow!(why)));
-    }
-    let prepared = prepare(args, reporter).await?;
-    prepared.warnings().iter().for_each(|warning| reporter.warning(warning));
-    let wait = args.wait.map(|wait| wait.0);
-    let made = prepared.make(&ask.client, create, wait).await.map_err(not_made)?;
+    let begin = || create_cache(socket, args.paths.clone(), new, args.wait.map(|wait| wait.0));
+    let made = drive::run(begin, reporter, |(), _| ())?;
     let info = &made.info;
-    reporter.clear();
     reporter.result(&format!(
         "{}: {} in {}, {} of them new here; {}",
         info.name,
@@ -103,49 +92,19 @@ pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outc
         Size(made.sent),
         info.path.as_deref().map_or(String::new(), |path| path.display().to_string())
     ));
-    let reason = made.narrowed_by.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
-    if let Some(reason) = &reason {
+    if let Some(reason) = &made.mode_reason {
         reporter.note(&format!(
             "readable by {} only: {reason}; --mode 755 opens it to all users",
             readers_of(info)
         ));
     }
-    let mut fields = object(json!(info));
-    fields.insert("mode_reason".into(), json!(reason));
-    fields.insert("sent".into(), made.sent.into());
-    Ok(fields)
-}
-
-fn not_made(error: Error) -> Failure {
-    let wait = || object(json!({ "reason": "wait" }));
-    match error {
-        Error::Client(error) => failed(error),
-        Error::NoRoom(_) => Failure::from(error).with(wait()),
-        Error::Late { .. } => Failure::new(Code::Cut, error).with(wait()),
-        other => other.into(),
-    }
+    Ok(fields_of(&made))
 }
 
 fn readers_of(info: &CacheInfo) -> String {
     match &info.group {
         Some(group) if info.mode & 0o040 != 0 => format!("{} and group {group}", info.owner),
         _ => info.owner.clone(),
-    }
-}
-
-/// Walks and hashes, and shows how far it is.
-async fn prepare(args: &Args, reporter: &mut Reporter) -> Result<Prepared, Failure> {
-    let progress = Arc::new(Progress::new());
-    let (paths, name, telling) = (args.paths.clone(), args.name.clone(), progress.clone());
-    let mut work = tokio::task::spawn_blocking(move || Prepared::of(&paths, &name, &telling));
-    loop {
-        tokio::select! {
-            done = &mut work => return Ok(done.context("a thread of Tidecast failed")??),
-            () = tokio::time::sleep(Duration::from_millis(100)) => {
-                let (bytes, total) = (progress.bytes(), progress.total());
-                reporter.progress(&Snapshot { stage: "hash", bytes, total, ..Snapshot::default() });
-            }
-        }
     }
 }
 

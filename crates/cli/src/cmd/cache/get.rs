@@ -1,24 +1,14 @@
 //! `cache get`: has a cache on this host, and a way to it in a directory.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
-use serde_json::{Map, json};
-use tidecast_daemon::client::fetch::{Fetch, FetchError, Ready, Waiting};
-use tidecast_daemon::client::hand_out::{self, hand_out};
-use tidecast_daemon::materialize::{self, Made};
-use tidecast_daemon::name::CacheName;
+use tidecast::{CacheName, GetCacheOptions, get_cache};
 use tidecast_text::{Size, Span, count};
 
-use super::{Ask, failed};
-use crate::failure::{Code, Failure, Outcome};
-use crate::report::{Reporter, Snapshot, object};
-use crate::stop::{Stop, or_cut};
-
-/// Why nothing has come is told after so long.
-const UNTOLD: Duration = Duration::from_secs(3);
+use crate::cmd::drive;
+use crate::failure::Outcome;
+use crate::report::{Reporter, fields_of};
 
 /// Have a cache on this host, brought from others if need be
 ///
@@ -64,123 +54,34 @@ enum Link {
     Copy,
 }
 
-pub(super) async fn run(args: &Args, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    let dir = args
-        .to
-        .as_ref()
-        .map(|dir| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display())));
-    let dir = dir.transpose()?;
-    let (stop, mut why) = (Stop::listen()?, None);
-    let ready = tokio::select! {
-        ready = fetch(args, ask, &mut why, reporter) => Some(ready?),
-        () = stop.wait() => None,
-    };
-    let Some(ready) = ready else {
-        let why = why.map_or(String::new(), |why| format!(": {why}"));
-        let error =
-            anyhow!("interrupted before {} was here{why}; the same command goes on from here", args.name);
-        return Err(Failure::new(Code::Cut, error));
-    };
-    or_cut(give(args, &ready, dir.as_deref(), ask, reporter)).await
-}
-
-/// Gives what is here to whoever asked.
-async fn give(args: &Args, ready: &Ready, dir: Option<&Path>, ask: &Ask, reporter: &mut Reporter) -> Outcome {
-    if let Some(why) = &ready.older {
-        reporter.warning(why);
-    }
-    let made = match dir {
-        None => {
-            if let Err(why) = materialize::sees(&ready.info) {
-                reporter.note(&format!("{why}; --to DIR makes a copy there"));
-            }
-            ready.info.path.clone().context("the daemon names no path")?
-        }
-        Some(dir) => make(args, ready, dir, ask, reporter).await?,
-    };
-    reporter.clear();
-    reporter.result_path(&made);
-    let mut fields = fields(ready);
-    fields.insert("made".into(), crate::names::json(&made));
-    Ok(fields)
-}
-
-/// Makes in a directory what was asked for, by this process's own rights.
-async fn make(
-    args: &Args,
-    ready: &Ready,
-    dir: &Path,
-    ask: &Ask,
-    reporter: &Reporter,
-) -> Result<PathBuf, Failure> {
-    let link = match args.link {
-        Link::Symlink => hand_out::Link::Symlink,
-        Link::Hardlink => hand_out::Link::Hardlink,
-        Link::Reflink => hand_out::Link::Reflink,
-        Link::Bind => hand_out::Link::Bind,
-        Link::Copy => hand_out::Link::Copy,
-    };
-    if let (Link::Symlink, Err(why)) = (args.link, materialize::sees(&ready.info)) {
-        reporter.note(&format!("no symbolic link is made, but a copy: {why}"));
-    }
-    let out = hand_out(&ask.client, &ready.info, dir, link, args.force).await.map_err(unmade)?;
-    if let Some(made) = &out.made {
-        tell(made, reporter);
-    }
-    Ok(out.path)
-}
-
-fn unmade(error: materialize::Error) -> Failure {
-    match error {
-        materialize::Error::Client(error) => failed(error),
-        other => anyhow::Error::from(other).into(),
-    }
-}
-
-fn tell(made: &Made, reporter: &Reporter) {
-    if made.copies > 0 {
-        let were = if made.copies == 1 { "was" } else { "were" };
-        reporter.note(&format!("{} {were} copied, {}", count(made.copies, "file"), Size(made.copied)));
-    }
-}
-
-fn fields(ready: &Ready) -> Map<String, serde_json::Value> {
-    let mut fields = object(json!(ready.info));
-    fields.insert("fetched_seconds".into(), json!(ready.seconds));
-    fields.insert("method".into(), json!(ready.method));
-    fields.insert("older".into(), json!(ready.older));
-    fields
-}
-
-/// Asks until it is here; `reason`: what it waits for, by the last answer.
-async fn fetch(
-    args: &Args,
-    ask: &Ask,
-    reason: &mut Option<String>,
-    reporter: &mut Reporter,
-) -> Result<Ready, Failure> {
-    let began = Instant::now();
-    let what = Fetch {
-        name: args.name.to_string(),
+pub(super) fn run(args: &Args, socket: &Path, reporter: &mut Reporter) -> Outcome {
+    let options = GetCacheOptions {
+        to: args.to.clone(),
+        link: match args.link {
+            Link::Symlink => tidecast::Link::Symlink,
+            Link::Hardlink => tidecast::Link::Hardlink,
+            Link::Reflink => tidecast::Link::Reflink,
+            Link::Bind => tidecast::Link::Bind,
+            Link::Copy => tidecast::Link::Copy,
+        },
+        force: args.force,
         wait: args.wait.map(|wait| wait.0),
-        pid: args.pid,
         offline: args.offline,
+        pid: args.pid,
         // In steps short enough to show progress on a terminal.
         often: !reporter.is_json(),
     };
-    let told = |waiting| match waiting {
-        Waiting::Away(why) => *reason = Some(why),
-        Waiting::Coming { why, bytes, total } => {
-            *reason = Some(why.clone()).filter(|why| !why.is_empty());
-            if bytes == 0 && began.elapsed() >= UNTOLD {
-                let text = format!("nothing of {} has come yet: {why}", args.name);
-                reporter.silence(&text, object(json!({ "reason": why })));
-            }
-            reporter.progress(&Snapshot { stage: "get", bytes, total, ..Snapshot::default() });
-        }
-    };
-    ask.client.fetch(&what, told).await.map_err(|error| match error {
-        FetchError::Client(error) => failed(error),
-        late @ FetchError::Late { .. } => Failure::new(Code::Cut, late),
-    })
+    let got = drive::run(|| get_cache(socket, args.name.clone(), options), reporter, |(), _| ())?;
+    if let Some(why) = &got.unseen {
+        reporter.note(&match args.to {
+            Some(_) => format!("no symbolic link is made, but a copy: {why}"),
+            None => format!("{why}; --to DIR makes a copy there"),
+        });
+    }
+    if got.copies > 0 {
+        let were = if got.copies == 1 { "was" } else { "were" };
+        reporter.note(&format!("{} {were} copied, {}", count(got.copies, "file"), Size(got.copied)));
+    }
+    reporter.result_path(&got.made);
+    Ok(fields_of(&got))
 }

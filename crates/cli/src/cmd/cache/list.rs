@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Map, json};
-use tidecast_daemon::api::types::{CacheInfo, CacheUse, Came};
-use tidecast_daemon::name::CacheName;
+use tidecast::event::cache::{CacheInfo, CacheUse, Came};
+use tidecast::{CacheName, Caches};
 use tidecast_text::{Size, Span, count};
 
-use super::{Ask, escape};
+use super::failed;
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
 
@@ -25,10 +25,8 @@ pub(super) struct ShowArgs {
     name: CacheName,
 }
 
-pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let query =
-        args.name.as_ref().map_or(String::new(), |name| format!("?name={}", escape(&name.to_string())));
-    let all: Vec<CacheInfo> = ask.get(&format!("/v1/caches{query}")).await?;
+pub(super) async fn ls(args: &LsArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
+    let all = caches.list(args.name.as_ref()).await.map_err(failed)?;
     // Of ten thousand caches either form takes longer than the daemon's answer: only one is made.
     if reporter.is_json() {
         return Ok(object(json!({ "caches": all })));
@@ -50,9 +48,8 @@ pub(super) async fn ls(args: &LsArgs, ask: &Ask, reporter: &Reporter) -> Outcome
     Ok(Map::new())
 }
 
-pub(super) async fn show(args: &ShowArgs, ask: &Ask, reporter: &Reporter) -> Outcome {
-    let id = ask.find(&args.name).await?.cache;
-    let info: CacheInfo = ask.get(&format!("/v1/caches/{id}")).await?;
+pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
+    let info = caches.show(&args.name).await.map_err(failed)?;
     let methods: Vec<String> = info.methods.iter().map(ToString::to_string).collect();
     let line = |what: &str, value: String| reporter.result(&format!("{what:<9} {value}"));
     line("cache", info.name.clone());

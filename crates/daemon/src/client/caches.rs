@@ -1,0 +1,115 @@
+//! What users do with the caches of this host, beside making and getting them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tidecast_text::percent_encode;
+
+use super::{Client, ClientError};
+use crate::model::name::CacheName;
+use crate::model::types::{CacheInfo, Event, Extend, Holder, Offered, Replicate};
+
+/// `?name=NAME`.
+fn query(name: Option<&CacheName>) -> String {
+    name.map_or(String::new(), |name| format!("?name={}", percent_encode(name.to_string().as_bytes(), "")))
+}
+
+impl Client {
+    /// The caches of this host that the caller may read; those of a name, if one is given.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn list(&self, name: Option<&CacheName>) -> Result<Vec<CacheInfo>, ClientError> {
+        self.get(&format!("/v1/caches{}", query(name))).await
+    }
+
+    /// The cache that a name means, among those that the caller may read.
+    ///
+    /// # Errors
+    /// As [`Client::post`]; there is none.
+    pub async fn find(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        let mut found = self.list(Some(name)).await?;
+        // The newest version, of this host before others: that is how the daemon sorts.
+        found.sort_by_key(|info| info.name.parse::<CacheName>().ok().and_then(|n| n.version));
+        found.pop().ok_or_else(|| ClientError::Absent(name.to_string()))
+    }
+
+    /// The same with its ad and what uses it.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn show(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        let id = self.find(name).await?.cache;
+        self.get(&format!("/v1/caches/{id}")).await
+    }
+
+    /// Keeps it longer: the lease ends no earlier than so many seconds from now.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn extend(&self, name: &CacheName, lease: u64) -> Result<CacheInfo, ClientError> {
+        self.change(name, "extend", &Extend { lease }).await
+    }
+
+    /// Keeps it until it is unpinned.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn pin(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        self.change(name, "pin", &json!({})).await
+    }
+
+    /// Lets it be evicted again when its lease is over.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn unpin(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        self.change(name, "unpin", &json!({})).await
+    }
+
+    /// Removes it from this host; other hosts keep theirs.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn remove(&self, name: &CacheName) -> Result<CacheInfo, ClientError> {
+        let info = self.find(name).await?;
+        self.delete(&format!("/v1/caches/{}", info.cache)).await?;
+        Ok(info)
+    }
+
+    /// Offers it to these hosts; to none: to as many as it is to have copies, where its policy allows.
+    ///
+    /// # Errors
+    /// As [`Client::find`].
+    pub async fn replicate(&self, name: &CacheName, to: Vec<String>) -> Result<Vec<Offered>, ClientError> {
+        self.change(name, "replicate", &Replicate { to }).await
+    }
+
+    /// Which hosts have it.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn holders(&self, name: &CacheName) -> Result<Vec<Holder>, ClientError> {
+        self.get(&format!("/v1/where{}", query(Some(name)))).await
+    }
+
+    /// What happened to it, or to all that concerns the caller.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn history(&self, name: Option<&CacheName>) -> Result<Vec<Event>, ClientError> {
+        self.get(&format!("/v1/history{}", query(name))).await
+    }
+
+    async fn change<A: DeserializeOwned>(
+        &self,
+        name: &CacheName,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<A, ClientError> {
+        let id = self.find(name).await?.cache;
+        self.post(&format!("/v1/caches/{id}/{what}"), body, Duration::ZERO).await
+    }
+}

@@ -1,0 +1,224 @@
+//! `create_cache` and `get_cache`: named data that the daemon of this host keeps.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidecast_daemon::api::types::Create;
+use tidecast_daemon::client::create::{self, Prepared};
+use tidecast_daemon::client::fetch::{Fetch, FetchError, Ready, Waiting};
+use tidecast_daemon::client::hand_out::{Link, hand_out};
+use tidecast_daemon::client::{Client, ClientError};
+use tidecast_daemon::materialize::{self, sees};
+use tidecast_daemon::name::CacheName;
+use tidecast_event::cache::{Created, Got, Refused};
+use tidecast_event::{Context as _, Error, Progress, Reached, Stage, Warning};
+use tidecast_node::{Said, Tell as _};
+
+use crate::operation::{Operation, Work, start};
+
+/// What [`get_cache`] runs as.
+pub type GetCache = Operation<(), Got>;
+
+/// What [`create_cache`] runs as.
+pub type CreateCache = Operation<(), Created>;
+
+/// Why nothing has come is told after so long.
+const UNTOLD: Duration = Duration::from_secs(3);
+
+/// How to get a cache; the default waits without limit, and gives the place where the daemon keeps it.
+#[derive(Debug, Clone, Default)]
+pub struct GetCacheOptions {
+    /// Have it in this directory too, under its own name.
+    pub to: Option<PathBuf>,
+    /// What is made there.
+    pub link: Link,
+    /// Replace what has its name there, in one step.
+    pub force: bool,
+    /// Give up when it is not here after so long ([`Kind::Cut`](crate::Kind::Cut)).
+    pub wait: Option<Duration>,
+    /// Give the newest version that is here, without asking the origin for a newer one.
+    pub offline: bool,
+    /// Keep it while this process of the caller's user runs. Default: as the daemon decides by the caller.
+    pub pid: Option<i32>,
+    /// Have progress each second, not every 4 s.
+    pub often: bool,
+}
+
+/// Has a cache on this host, brought from others if need be, by the daemon that listens at `socket`.
+///
+/// ```no_run
+/// use tidecast::{GetCacheOptions, get_cache};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = GetCacheOptions { to: Some("/scratch".into()), ..Default::default() };
+/// let got = get_cache("/run/tidecast/daemon.sock", "head/nt".parse()?, options).wait_blocking()?;
+/// println!("{} is at {}", got.info.name, got.made.display());
+/// # Ok(())
+/// # }
+/// ```
+pub fn get_cache(socket: impl AsRef<Path>, name: CacheName, options: GetCacheOptions) -> GetCache {
+    let client = Client::new(socket.as_ref());
+    start(0, async move |work| {
+        work.started(());
+        let find =
+            |dir: &PathBuf| dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()));
+        let dir = options.to.as_ref().map(find).transpose()?;
+        let why = RefCell::new(None);
+        let ready = tokio::select! {
+            ready = fetch(&client, &name, &options, &why, work) => ready?,
+            () = work.stop.wait() => {
+                let why = why.take().map_or(String::new(), |why| format!(": {why}"));
+                let text = format!("interrupted before {name} was here{why}; the same command goes on from here");
+                return Err(Error::cut(text));
+            }
+        };
+        tokio::select! {
+            // What has ended at the same moment is done.
+            biased;
+            given = give(&client, ready, dir.as_deref(), &options, work) => given,
+            () = work.stop.wait() => Err(Error::cut("interrupted")),
+        }
+    })
+}
+
+/// Asks until it is here; `reason`: what it waits for, by the last answer.
+async fn fetch(
+    client: &Client,
+    name: &CacheName,
+    options: &GetCacheOptions,
+    reason: &RefCell<Option<String>>,
+    work: &Work<(), Got>,
+) -> Result<Ready, Error> {
+    let began = Instant::now();
+    let GetCacheOptions { wait, pid, offline, often, .. } = *options;
+    let what = Fetch { name: name.to_string(), wait, pid, offline, often };
+    let told = |waiting| match waiting {
+        Waiting::Away(why) => drop(reason.replace(Some(why))),
+        Waiting::Coming { why, bytes, total } => {
+            reason.replace(Some(why.clone()).filter(|why| !why.is_empty()));
+            if bytes == 0 && began.elapsed() >= UNTOLD {
+                work.tell(Said::Warning(Warning::nothing_of(&name.to_string(), &why)));
+            }
+            work.progress(Progress { stage: Stage::Get, bytes, total, ..Progress::default() });
+        }
+    };
+    client.fetch(&what, told).await.map_err(|error| match error {
+        FetchError::Client(error) => failed(error),
+        late @ FetchError::Late { .. } => Error::cut(late),
+    })
+}
+
+/// Gives what is here to the caller, by the rights of this process.
+async fn give(
+    client: &Client,
+    ready: Ready,
+    dir: Option<&Path>,
+    options: &GetCacheOptions,
+    work: &Work<(), Got>,
+) -> Result<Got, Error> {
+    ready.older.iter().for_each(|why| work.warning(why));
+    let unseen = sees(&ready.info).err();
+    let (made, copied) = match dir {
+        None => (ready.info.path.clone().context("the daemon names no path")?, None),
+        Some(dir) => {
+            let out = hand_out(client, &ready.info, dir, options.link, options.force).await;
+            let out = out.map_err(|error| match error {
+                materialize::Error::Client(error) => failed(error),
+                other => Error::fault(other),
+            })?;
+            (out.path, out.made)
+        }
+    };
+    Ok(Got {
+        seconds: work.seconds(),
+        info: ready.info,
+        fetched_seconds: ready.seconds,
+        method: ready.method,
+        older: ready.older,
+        made,
+        copies: copied.as_ref().map_or(0, |made| made.copies),
+        copied: copied.as_ref().map_or(0, |made| made.copied),
+        unseen: unseen.filter(|_| dir.is_none() || options.link == Link::Symlink),
+    })
+}
+
+/// Makes a cache of a directory's content, or of files of one directory, as the daemon that listens at `socket` keeps it from
+/// then on. The files are read by this process. `wait`: how long room is waited for, if at all.
+///
+/// ```no_run
+/// use tidecast::{NewCache, create_cache};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let new = NewCache { name: "nt".into(), lease: Some(30 * 86_400), ..Default::default() };
+/// let created = create_cache("/run/tidecast/daemon.sock", vec!["/data/blast/nt".into()], new, None);
+/// println!("{}", created.wait_blocking()?.info.name);
+/// # Ok(())
+/// # }
+/// ```
+pub fn create_cache(
+    socket: impl AsRef<Path>,
+    paths: Vec<PathBuf>,
+    new: Create,
+    wait: Option<Duration>,
+) -> CreateCache {
+    let client = Client::new(socket.as_ref());
+    start(0, async move |work| {
+        work.started(());
+        if let Some(why) = new.contradiction() {
+            return Err(Error::usage(why));
+        }
+        tokio::select! {
+            biased;
+            created = create(&client, paths, new, wait, work) => created,
+            () = work.stop.wait() => Err(Error::cut("interrupted")),
+        }
+    })
+}
+
+async fn create(
+    client: &Client,
+    paths: Vec<PathBuf>,
+    new: Create,
+    wait: Option<Duration>,
+    work: &Work<(), Created>,
+) -> Result<Created, Error> {
+    let counters = Arc::new(tidecast_publish::Progress::new());
+    let (name, counted) = (new.name.clone(), counters.clone());
+    let mut hashing = tokio::task::spawn_blocking(move || Prepared::of(&paths, &name, &counted));
+    let prepared = loop {
+        tokio::select! {
+            done = &mut hashing => break done.context("a thread of Tidecast failed")?.map_err(not_made)?,
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                let (bytes, total) = (counters.bytes(), counters.total());
+                work.progress(Progress { stage: Stage::Hash, bytes, total, ..Progress::default() });
+            }
+        }
+    };
+    prepared.warnings().iter().for_each(|warning| work.warning(warning));
+    let made = prepared.make(client, new, wait).await.map_err(not_made)?;
+    let reason = made.narrowed_by.map(|(path, mode)| format!("{} has mode {mode:o}", path.display()));
+    Ok(Created { seconds: work.seconds(), info: made.info, mode_reason: reason, sent: made.sent })
+}
+
+fn not_made(error: create::Error) -> Error {
+    let wait = || Reached::Cache(Refused { reason: "wait".into() });
+    match error {
+        create::Error::Client(error) => failed(error),
+        create::Error::NoRoom(_) => Error::fault(error).with(wait()),
+        create::Error::Late { .. } => Error::cut(error).with(wait()),
+        other => Error::fault(other),
+    }
+}
+
+/// A refusal of the daemon.
+fn failed(error: ClientError) -> Error {
+    match &error {
+        ClientError::Refused { kind, .. } => {
+            let reason = kind.clone();
+            Error::fault(error).with(Reached::Cache(Refused { reason }))
+        }
+        _ => Error::fault(error),
+    }
+}
