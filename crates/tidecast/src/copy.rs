@@ -25,7 +25,7 @@ pub type CopyServer = Operation<Serving, Served>;
 
 /// Copies files and directories, named as with rsync: paths of this host, `host:path`, or URLs of copy servers.
 ///
-/// What is to be kept, deleted, compared and so on is set in the fields of [`Copy`]. What is interrupted goes on where it was
+/// What is to be kept, deleted, compared and so on is set in the fields of [`struct@Copy`]. What is interrupted goes on where it was
 /// when the same is called again.
 ///
 /// ```
@@ -53,7 +53,7 @@ pub fn copy(copy: Copy) -> Copying {
     })
 }
 
-/// Copies into shared memory of this host, for the [`Consumer`], which hears of each file and gives it back: a [`Copy`] made by
+/// Copies into shared memory of this host, for the [`Consumer`], which hears of each file and gives it back: a [`struct@Copy`] made by
 /// [`Copy::to_memory`].
 ///
 /// # Errors
