@@ -27,7 +27,7 @@ pub struct Opened {
 
 impl Opened {
     /// Takes the word of a caller that has just read and hashed all of it: `leaves` holds the SHA-256 of every leaf, 32
-    /// bytes each, in the order of [`Manifest::leaf_range`]. They must lead to the manifest's own hashes; if they do
+    /// bytes each, in the order of [`tidecast_metainfo::Manifest::leaf_range`]. They must lead to the manifest's own hashes; if they do
     /// not, or it has none (v1), all is left to be checked, and the answer is false.
     ///
     /// # Errors

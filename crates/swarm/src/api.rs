@@ -84,7 +84,7 @@ pub struct Setup {
 }
 
 /// BitTorrent's mechanisms, each its own switch. The default is Tidecast's own policy: none of
-/// them between Tidecast peers. [`Policy::classic`] is the textbook client of BitLib section V.
+/// them between Tidecast peers. [`Policy::CLASSIC`] is the textbook client of BitLib section V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Tit-for-tat choking with optimistic unchoke (30 s) and anti-snub (60 s), towards everyone.
