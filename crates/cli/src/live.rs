@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tidecast_socket::Bound;
 
-use crate::report::{object, round};
+use crate::fields::{object, round};
 
 /// Who asks has so long to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);

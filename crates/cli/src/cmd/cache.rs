@@ -3,17 +3,19 @@
 mod create;
 mod get;
 mod list;
+mod words;
 
 pub(crate) use list::used_by;
+use words::failed;
+pub(crate) use words::how_it_came;
 
 use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::{Map, json};
-use tidecast::event::cache::{CacheInfo, Came};
+use tidecast::event::cache::CacheInfo;
 use tidecast::{CacheName, Caches};
-use tidecast_daemon::client::ClientError;
-use tidecast_text::{Size, Span};
+use tidecast_text::Span;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
@@ -178,25 +180,4 @@ async fn history(args: &HistoryArgs, caches: &Caches, reporter: &Reporter) -> Ou
             .result(&format!("{ago} ago  {}  {}  {}  {}", event.who, event.what, event.cache, event.outcome));
     }
     Ok(object(json!({ "events": events })))
-}
-
-/// A refusal of the daemon as this command's failure.
-fn failed(error: ClientError) -> Failure {
-    let mut fields = Map::new();
-    if let ClientError::Refused { kind, .. } = &error {
-        fields.insert("reason".into(), kind.clone().into());
-    }
-    Failure::from(anyhow::Error::from(error)).with(fields)
-}
-
-/// Where bytes came from.
-pub(crate) fn how_it_came(came: &Came) -> String {
-    let parts = [
-        (came.origin, "from the origin"),
-        (came.peers, "from other hosts"),
-        (came.parent, "from another daemon of this machine"),
-        (came.link, "linked from there"),
-    ];
-    let said = parts.iter().filter(|(bytes, _)| *bytes > 0);
-    said.map(|(bytes, whence)| format!("{} {whence}", Size(*bytes))).collect::<Vec<_>>().join(", ")
 }

@@ -3,15 +3,15 @@
 mod recv;
 mod send;
 mod sync;
+mod tell;
 mod view;
 
-use std::fmt::Display;
 
 use clap::Subcommand;
 
 use super::Context;
 use crate::failure::Outcome;
-use crate::report::{Reporter, Snapshot, fields_of};
+use crate::report::Reporter;
 
 /// Watch a simulation from afar: time steps of a 3-D field, over UDP into shared memory
 #[derive(clap::Args, Debug)]
@@ -34,17 +34,5 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         What::Sync(args) => sync::run(args, reporter),
         What::View(args) => view::run(args, context, reporter),
         What::Recv(args) => recv::run(args, context, reporter),
-    }
-}
-
-/// Says what only operations on fields tell: an event for programs, a note or a state of the work for people.
-fn tell(stage: &'static str, news: &(impl serde::Serialize + Display), reporter: &mut Reporter) {
-    let (fields, text) = (fields_of(news), news.to_string());
-    let name = fields.get("event").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-    match name.as_str() {
-        _ if reporter.is_json() => reporter.happened(&name, fields),
-        "session" => reporter.note(&text),
-        "step" => {}
-        _ => reporter.progress(&Snapshot { stage, said: Some(text), ..Snapshot::default() }),
     }
 }

@@ -7,7 +7,7 @@ use tidecast::event::cache::{CacheInfo, CacheUse, Came};
 use tidecast::{CacheName, Caches};
 use tidecast_text::{Size, Span, count};
 
-use super::failed;
+use super::words::{failed, how_it_came};
 use crate::failure::Outcome;
 use crate::report::{Reporter, object};
 
@@ -63,7 +63,7 @@ pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) 
         line("", used_by(used));
     }
     if info.came != Came::default() {
-        line("came", super::how_it_came(&info.came));
+        line("came", how_it_came(&info.came));
     }
     if let Some(path) = &info.path {
         line("path", path.display().to_string());

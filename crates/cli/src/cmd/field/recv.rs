@@ -7,7 +7,7 @@ use tidecast::event::field::receive::{Done, Started};
 use tidecast::field::{Key, Missing, Policy, ReceiveOptions, Shape, Volumes, kept_key};
 use tidecast_mover::Cpus;
 
-use super::tell;
+use super::tell::tell;
 use crate::cmd::{Context, drive};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};

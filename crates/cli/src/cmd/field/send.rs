@@ -8,7 +8,7 @@ use tidecast::event::field::send::{Done, Started};
 use tidecast::field::{Key, Order, Pace, Packing, SendOptions, Shape, Steps, addresses, open, share};
 use tidecast_mover::Cpus;
 
-use super::tell;
+use super::tell::tell;
 use crate::cmd::drive;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use tidecast::field::{Key, Steps, SyncOptions, addresses, synchronise};
 use tidecast_text::Span;
 
-use super::tell;
+use super::tell::tell;
 use crate::cmd::drive;
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
