@@ -6,7 +6,6 @@ mod sync;
 mod tell;
 mod view;
 
-
 use clap::Subcommand;
 
 use super::Context;
