@@ -14,9 +14,9 @@ use crate::feed::{Feed, State};
 /// An operation that runs, on threads of its own.
 ///
 /// It begins with an event [`Started`](Event::Started) that has `S`, and gives `D`; some tell [`News`](Event::News) `N` of their
-/// own. Await it from any async runtime, or
-/// use the methods whose names end in `_blocking` where there is none. Events that nobody reads cost nothing: a state of
-/// the work gives way to the next one, and beyond a few hundred warnings the rest is only counted.
+/// own. Await it from any async runtime, or use the methods whose names end in `_blocking` where there is none. Events that
+/// nobody reads cost nothing: a state of the work gives way to the next one, and beyond a few hundred warnings and news the
+/// rest is only counted.
 ///
 /// Dropping the handle stops the operation, as [`stop`](Operation::stop) does.
 pub struct Operation<S, D, N = NoNews> {
@@ -67,7 +67,7 @@ impl<S: Clone, D: Clone, N: Clone> Operation<S, D, N> {
         self.feed.block(State::end)
     }
 
-    /// Warnings that were dropped because nobody read them.
+    /// Warnings and news that were dropped because nobody read them.
     pub fn lost(&self) -> u64 {
         self.feed.lost()
     }
