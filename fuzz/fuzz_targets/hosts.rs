@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 // The two parsers alone: their crate would bring the whole network stack along.
 #[path = "../../crates/group/src/hosts/mod.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod hosts;
 #[path = "../../crates/group/src/launch/template.rs"]
 mod template;
