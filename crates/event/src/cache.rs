@@ -194,3 +194,79 @@ pub struct Came {
     /// Of files that another daemon of this machine has linked: nothing moved.
     pub link: u64,
 }
+
+/// Caches of this host that the caller may read.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Listed {
+    /// Each of them.
+    pub caches: Vec<CacheInfo>,
+}
+
+/// To which hosts a cache was offered.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Replicated {
+    /// The cache, as it was asked for.
+    pub name: String,
+    /// Each host, and what it answered.
+    pub offered: Vec<Offered>,
+}
+
+/// What became of an offer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Offered {
+    /// To whom.
+    pub host: String,
+    /// `ok`, `wait` or `rejected`.
+    pub answer: String,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Which hosts have a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Holders {
+    /// The cache, as it was asked for.
+    pub name: String,
+    /// Each of them.
+    pub holders: Vec<Holder>,
+}
+
+/// A host that has a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Holder {
+    /// Its name.
+    pub host: String,
+    /// Where its daemon listens.
+    #[schemars(with = "Vec<String>")]
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// It is this one.
+    pub here: bool,
+    /// It is the origin.
+    pub origin: bool,
+    /// The version that it has; of an older daemon that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// What happened to caches.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct History {
+    /// The last in front.
+    pub events: Vec<Happened>,
+}
+
+/// Something that happened to a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Happened {
+    /// When, seconds since 1970.
+    pub at: u64,
+    /// Who did it: a user, or a daemon.
+    pub who: String,
+    /// What: `create`, `commit`, `get`, `send`, `extend`, `pin`, `evict`, and so on.
+    pub what: String,
+    /// To which cache.
+    pub cache: String,
+    /// How it ended.
+    pub outcome: String,
+}

@@ -79,7 +79,7 @@ pub enum News {
 }
 
 /// What holds a copy up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Limit {
     /// The sources are read.
     #[serde(rename = "reading")]
@@ -113,7 +113,7 @@ impl Limit {
 }
 
 /// What a copy works with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Working {
     /// Connections of a copy.
     pub streams: u32,

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Totals, bcast, cache, copy, field, get, seed, verify};
+use crate::{Totals, bcast, cache, copy, field, get, seed, sim, verify};
 use serde::Serialize;
 
 /// Who has to act. As a number, it is the exit code of the program.
@@ -61,6 +61,8 @@ pub enum Reached {
     Copy(Box<copy::Done>),
     /// Of a broadcast in which hosts failed: what was done.
     Bcast(Box<bcast::Done>),
+    /// Of simulations of random clusters: what they came to.
+    Soak(Box<sim::Soaked>),
     /// Of a cache: why the daemon refuses.
     Cache(cache::Refused),
 }

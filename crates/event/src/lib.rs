@@ -4,14 +4,17 @@
 //! is the line that the program prints with `--json`; `docs/events.md` is generated from these types. An operation that
 //! fails ends with an [`Error`], whose [`Kind`] is the exit code of the program.
 //!
-//! Pure: types only. Rust fields that JSON lines do not have are marked as such.
+//! Pure: types, and what people are told of them (`lines`, `line`). Rust fields that JSON lines do not have are marked as such.
 
 #[macro_use]
 mod path;
 
 pub mod bcast;
+pub mod ca;
 pub mod cache;
+pub mod classad;
 pub mod copy;
+pub mod daemon;
 mod error;
 mod event;
 pub mod field;
@@ -21,9 +24,14 @@ mod progress;
 pub mod publish;
 pub mod revoke;
 pub mod seed;
+pub mod show;
+pub mod sim;
+pub mod status;
 mod swarm;
+pub mod tracker;
 pub mod verify;
 mod warning;
+mod words;
 
 pub use error::{Context, Error, Fault, Kind, Reached};
 pub use event::{Event, Failed, NoNews};

@@ -40,6 +40,23 @@ pub(crate) fn hex(path: &Path) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| HEXLOWER.encode(bytes))
 }
 
+/// How the fields of a path are written.
+pub(crate) trait PathField {
+    /// Writes them.
+    fn write<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error>;
+}
+
+/// Writes the fields `F` of a path; nothing where there is none.
+pub(crate) fn if_any<F: PathField, S: serde::Serializer>(
+    path: &Option<std::path::PathBuf>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match path.as_deref() {
+        Some(path) => F::write(path, to),
+        None => to.collect_map(std::iter::empty::<(&str, &str)>()),
+    }
+}
+
 /// Makes a module `$key` whose `serialize` writes a path (or what holds one) as the fields `$key` and `$beside`, which has
 /// the bytes: in Base64, or as `$bytes` makes it of a path.
 macro_rules! path_field {
@@ -61,6 +78,16 @@ macro_rules! path_field {
                     map.serialize_entry(stringify!($beside), &bytes)?;
                 }
                 map.end()
+            }
+
+            /// For paths that may be absent.
+            #[allow(dead_code, reason = "most paths are always there")]
+            pub(crate) enum Field {}
+
+            impl $crate::path::PathField for Field {
+                fn write<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
+                    serialize(path, to)
+                }
             }
 
             #[allow(dead_code, reason = "only its schema is used")]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Peer, bcast, copy};
+use crate::{Peer, bcast, copy, sim};
 
 path_field!(manifest, manifest_base64, "The manifest's file.");
 
@@ -36,6 +36,10 @@ pub enum Stage {
     Bcast,
     /// Files are copied.
     Copy,
+    /// A broadcast is simulated; bytes are those that receivers have to get in all.
+    Sim,
+    /// Random clusters are simulated; runs are counted as bytes.
+    Soak,
 }
 
 impl Stage {
@@ -53,6 +57,8 @@ impl Stage {
             Self::Launch => "launch",
             Self::Bcast => "bcast",
             Self::Copy => "copy",
+            Self::Sim => "sim",
+            Self::Soak => "soak",
         }
     }
 }
@@ -83,13 +89,16 @@ pub struct Progress {
     /// What a copy works with, as soon as that is found out.
     #[serde(flatten)]
     pub copy: Option<copy::Working>,
+    /// What runs, in a simulation.
+    #[serde(flatten)]
+    pub run: Option<sim::Running>,
     /// Each of several manifests that one process serves. Not in JSON lines.
     #[serde(skip)]
     pub swarms: Vec<OneSwarm>,
 }
 
 /// What moves between this node and its peers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// Connected peers.
     pub peers: usize,
@@ -107,7 +116,7 @@ pub struct Traffic {
 }
 
 /// A connected peer.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connected {
     /// Who it is, and what was exchanged on this connection.
     #[serde(flatten)]

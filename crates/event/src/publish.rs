@@ -1,9 +1,9 @@
 //! Events of `publish`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// An event of `publish`.
 pub type Event = crate::Event<Started, Done>;
@@ -76,7 +76,7 @@ pub struct Done {
     #[serde(flatten)]
     pub summary: Summary,
     /// Where it was written.
-    #[serde(flatten, serialize_with = "manifest_if_any")]
+    #[serde(flatten, serialize_with = "crate::path::if_any::<manifest::Field, _>")]
     #[schemars(with = "Option<manifest::Schema>")]
     pub manifest: Option<PathBuf>,
     /// Why it is of this version.
@@ -86,11 +86,4 @@ pub struct Done {
     /// The manifest: the content of a .torrent file. Not in JSON lines.
     #[serde(skip)]
     pub torrent: Vec<u8>,
-}
-
-fn manifest_if_any<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    match path.as_deref() {
-        Some(path) => manifest::serialize(path, to),
-        None => to.collect_map(std::iter::empty::<(&str, &Path)>()),
-    }
 }

@@ -1,10 +1,10 @@
 //! What commands that take part in a swarm have in common.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 path_field!(manifest, manifest_base64, "The manifest's file, where one process serves several.");
 
@@ -25,7 +25,7 @@ pub struct Started {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
     /// The manifest's file, where one process serves several.
-    #[serde(flatten, serialize_with = "manifest_if_any")]
+    #[serde(flatten, serialize_with = "crate::path::if_any::<manifest::Field, _>")]
     #[schemars(with = "Option<manifest::Schema>")]
     pub manifest: Option<PathBuf>,
     /// Anyone who knows the manifest may join, nothing is encrypted, and the options do not say that this is meant. Not in
@@ -34,15 +34,8 @@ pub struct Started {
     pub open: bool,
 }
 
-fn manifest_if_any<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    match path.as_deref() {
-        Some(path) => manifest::serialize(path, to),
-        None => to.collect_map(std::iter::empty::<(&str, &Path)>()),
-    }
-}
-
 /// What was exchanged with one peer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Its address.
     #[schemars(with = "String")]

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use tidecast_event::{
-    Failed, Progress, Resumed, Warning, bcast, cache, copy, field, get, mount, publish, revoke, seed, verify,
+    Failed, Progress, Resumed, Warning, bcast, ca, cache, classad, copy, daemon, field, get, mount, publish,
+    revoke, seed, show, sim, status, tracker, verify,
 };
 
 const HEAD: &str = "\
@@ -17,8 +18,7 @@ const HEAD: &str = "\
 What operations of Tidecast say while they run and how they end. With `--json` the program prints each as one JSON object on
 a line of standard output; field `event` has its name. The Rust API (crate `tidecast`) gives the same as types.
 
-This file is generated from the types (`crates/event`): `TIDECAST_BLESS=1 cargo test -p tidecast-event`. The commands that are
-not here describe their events in `--help`.
+This file is generated from the types (`crates/event`): `TIDECAST_BLESS=1 cargo test -p tidecast-event`.
 
 The first event is `started`; only warnings of peers that do not answer come before it. The last is `done` or `error`. Between
 them come `progress` (`check` while data that is there already is hashed), `warning` and `resumed`.
@@ -139,9 +139,40 @@ fn document() -> String {
     event::<mount::Mounted>("###", "done", &mut out);
     out.push_str("## `umount`\n\n");
     event::<mount::Unmounted>("###", "done", &mut out);
-    out.push_str("## `status`\n\nThe field `mounts` of `done` has an object for each mount.\n\n");
-    event::<mount::State>("###", "mounts[]", &mut out);
+    out.push_str("## `status`\n\n");
+    event::<status::Shown>("###", "done", &mut out);
+    command::<daemon::Started, daemon::Done>("`daemon`", &mut out);
+    command::<tracker::Started, tracker::Done>("`tracker`", &mut out);
+    answers(&mut out);
     format!("{}\n", out.trim_end())
+}
+
+/// Of commands that do nothing but answer: their one event is `done`.
+fn answers(out: &mut String) {
+    let mut answer = |name: &str, event: fn(&str, &str, &mut String)| {
+        writeln!(out, "## {name}\n").unwrap();
+        event("###", "done", out);
+    };
+    answer("`cache show`, `extend`, `pin`, `unpin`, `rm`", event::<cache::CacheInfo>);
+    answer("`cache ls`", event::<cache::Listed>);
+    answer("`cache replicate`", event::<cache::Replicated>);
+    answer("`cache where`", event::<cache::Holders>);
+    answer("`cache history`", event::<cache::History>);
+    answer("`admin`", event::<daemon::Status>);
+    answer("`admin` with `--all` or `--host`", event::<daemon::AllRuled>);
+    answer("`admin fsck`", event::<daemon::Checked>);
+    answer("`show` of a manifest", event::<show::Shown>);
+    answer("`show` of a ticket", event::<show::Ticket>);
+    answer("`ca init`", event::<ca::Made>);
+    answer("`ca issue`", event::<ca::Issued>);
+    answer("`ca revoke`", event::<ca::Revoked>);
+    answer("`ca show` of an authority", event::<ca::Shown>);
+    answer("`ca show` of this node", event::<ca::Node>);
+    answer("`classad eval`", event::<classad::Evaluated>);
+    answer("`classad match`", event::<classad::Matched>);
+    answer("`sim --print-topology`", event::<sim::Topology>);
+    command::<sim::Started, sim::Done>("`sim`", out);
+    command::<sim::SoakStarted, sim::Soaked>("`sim --seeds`", out);
 }
 
 #[test]

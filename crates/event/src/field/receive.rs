@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidecast_text::{Rate, count};
 
 use super::percent;
@@ -254,7 +254,8 @@ impl Received {
 }
 
 /// What one stream has had in all. Packets are those of values that were believed, unless said otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Total {
     /// Packets of values and parity, and duplicates and those of an old step among them.
     pub packets: u64,
