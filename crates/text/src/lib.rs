@@ -9,6 +9,7 @@ pub mod hostlist;
 mod percent;
 mod quantity;
 mod shell;
+mod table;
 pub mod units;
 
 pub use causes::with_causes;
@@ -17,3 +18,4 @@ pub use host::{Host, HostError};
 pub use percent::{percent_decode, percent_encode};
 pub use quantity::{Rate, Size, Span, bytes_per_second, count, grouped};
 pub use shell::{UnclosedQuote, quote, quote_program, split};
+pub use table::aligned;
