@@ -29,6 +29,7 @@ pub mod job;
 pub mod lineage;
 pub mod part;
 pub mod queue;
+pub mod rsync;
 pub mod server;
 pub mod session;
 pub mod share;

@@ -1,0 +1,117 @@
+//! What flags of rsync mean to a copy: for command lines, and for callers that have words of one.
+//!
+//! Every flag of rsync is in [`table`] or in [`foreign`], so that no combination of them is read as something else. They count in the
+//! order in which they are given, so that `-a --no-perms` is all but modes.
+//!
+//! ```
+//! use tidecast_mover::rsync::Flags;
+//!
+//! let flags = Flags::read(["-rt", "--max-size=10M", "--chmod", "F644"])?;
+//! assert!(flags.receive.keep.times && !flags.receive.keep.perms);
+//! assert_eq!(flags.receive.only.most, Some(10 << 20));
+//! assert!(Flags::read(["--safe-links"]).is_err_and(|why| why.contains("--no-links")));
+//! # Ok::<(), String>(())
+//! ```
+
+pub mod foreign;
+mod read;
+pub mod table;
+
+use std::ffi::OsStr;
+
+use self::table::{ARCHIVE, BESIDE, KEPT, Kept, Named, Switch, Valued};
+use crate::flags::Keep;
+use crate::session::KeepPaths;
+use crate::spec::{ReceiveSpec, SendSpec};
+
+/// What flags ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// Of the sender; its sources, filter and what others say of it are usual.
+    pub send: SendSpec,
+    /// Of the receiver, likewise.
+    pub receive: ReceiveSpec,
+    /// At most so many bytes a second.
+    pub limit: Option<u64>,
+    /// Say in rsync's letters what is done.
+    pub itemize: bool,
+    /// Say how much was done in rsync's words.
+    pub stats: bool,
+    /// What is left out is deleted at the destination.
+    pub delete_excluded: bool,
+    /// Which sources keep their paths, and how lists are read.
+    pub paths: KeepPaths,
+    /// What is replaced or deleted keeps a name: this at its end.
+    backup: bool,
+    suffix: Option<String>,
+}
+
+/// A flag that was given.
+#[derive(Clone, Copy, Debug)]
+pub enum Said<'a> {
+    /// Something is kept of entries, or not.
+    Keep(&'static Kept, bool),
+    /// A flag without a value, so many times.
+    Switch(&'static Switch, u8),
+    /// One with a value.
+    Value(&'static Valued, &'a str),
+    /// One that names a file or directory.
+    Name(&'static Named, &'a OsStr),
+}
+
+impl Flags {
+    /// What flags ask for together, in the order in which they are given.
+    ///
+    /// # Errors
+    /// A value is none of its flag.
+    pub fn of(said: &[Said<'_>]) -> Result<Self, String> {
+        let mut flags = Self::default();
+        let has = |name: &str| {
+            said.iter().any(|said| match said {
+                Said::Keep(kept, on) => *on && kept.name == name,
+                Said::Switch((other, ..), _) => *other == name,
+                Said::Value(..) | Said::Name(..) => false,
+            })
+        };
+        let is_all = ARCHIVE.iter().all(|name| has(name));
+        let mut names_some = KEPT.iter().map(|kept| kept.name).chain(["recursive"]);
+        if names_some.any(|name| !BESIDE.contains(&name) && has(name)) && !is_all {
+            flags.receive.keep = Keep::NOTHING;
+        }
+        for said in said {
+            match said {
+                Said::Keep(kept, on) => (kept.keep)(&mut flags.receive.keep, *on),
+                Said::Switch((.., apply), times) => apply(&mut flags, *times),
+                Said::Value((.., apply), text) => apply(&mut flags, text)?,
+                Said::Name((.., apply), path) => apply(&mut flags, path),
+            }
+        }
+        // Who says whose it is to be wants that to count.
+        let alter = &flags.receive.alter;
+        flags.receive.keep.owner |= alter.user.is_some();
+        flags.receive.keep.group |= alter.group.is_some();
+        flags.back_up();
+        flags.send.keep = flags.receive.keep;
+        Ok(flags)
+    }
+
+    /// What `--backup`, its suffix and its directory come to together.
+    fn back_up(&mut self) {
+        if self.backup {
+            self.receive.backup.get_or_insert_default();
+        }
+        let Some(backup) = &mut self.receive.backup else { return };
+        let usual = if backup.dir.is_some() { "" } else { "~" };
+        backup.suffix = self.suffix.as_deref().unwrap_or(usual).into();
+        // Beside what they were, backups change the times of directories in any case.
+        self.receive.keep.dir_times &= backup.dir.is_some();
+    }
+
+    /// The pattern of names that `--delete` spares because they are backups.
+    #[must_use]
+    pub fn backups(&self) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let backup = self.receive.backup.as_ref().filter(|backup| backup.dir.is_none())?;
+        (!self.delete_excluded).then(|| [b"*", backup.suffix.as_bytes()].concat())
+    }
+}
