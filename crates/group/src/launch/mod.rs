@@ -3,6 +3,7 @@
 //! The ticket, a secret, goes to a worker by standard input where the launcher passes that on, else in the
 //! environment, which only the same user can read; never on a command line.
 
+mod handed;
 pub(crate) mod run;
 pub(crate) mod slurm;
 mod template;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub use handed::{NotHanded, handed};
 use tempfile::NamedTempFile;
 pub use template::{Template, TemplateError};
 use tidecast_text::hostlist;
