@@ -42,6 +42,23 @@ pub struct AbsTime {
 }
 
 impl Value {
+    /// What kind of value it is, in the words of the language: `undefined`, `error`, `boolean`, `integer`, `real`, `string`,
+    /// `abstime`, `reltime`, `list`, `classad`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Undefined => "undefined",
+            Self::Error => "error",
+            Self::Bool(_) => "boolean",
+            Self::Int(_) => "integer",
+            Self::Real(_) => "real",
+            Self::Str(_) => "string",
+            Self::AbsTime(_) => "abstime",
+            Self::RelTime(_) => "reltime",
+            Self::List(_) => "list",
+            Self::Ad(_) => "classad",
+        }
+    }
+
     /// The bool, also of a number (anything but zero is true), as conditions take it.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
