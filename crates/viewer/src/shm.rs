@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use tidecast_event::field::receive::Total;
 use tidecast_field::layout::{
     DIR, ENTRY, HEAD, MAGIC, PREFIX, TITLE, VERSION, VOLUMES, entry, file_name, head as at, slab,
 };
@@ -262,7 +263,7 @@ impl Open {
 
     /// The planes that slabs here have, and of which something has come: the rest was never filled.
     pub(crate) fn filled(&self) -> Result<Vec<(u64, u64)>, Error> {
-        let came = |slab: &Slab| slab.packets + slab.recovered > 0;
+        let came = |slab: &Slab| slab.total.packets + slab.total.recovered > 0;
         Ok(self.slabs()?.iter().filter(|slab| came(slab)).map(|slab| (slab.z[0], slab.z[1])).collect())
     }
 
@@ -280,16 +281,18 @@ impl Open {
                     expected: get(slab::EXPECTED),
                     received: get(slab::RECEIVED),
                     recovered_of_step: get(slab::RECOVERED_NOW),
-                    packets: get(slab::PACKETS),
-                    bytes: get(slab::BYTES),
-                    lost: get(slab::LOST),
-                    recovered: get(slab::RECOVERED),
-                    duplicate: get(slab::DUPLICATE),
-                    stale: get(slab::STALE),
-                    rejected: get(slab::REJECTED),
-                    reordered: get(slab::REORDERED),
-                    complete: get(slab::COMPLETE),
-                    incomplete: get(slab::INCOMPLETE),
+                    total: Total {
+                        packets: get(slab::PACKETS),
+                        bytes: get(slab::BYTES),
+                        lost: get(slab::LOST),
+                        recovered: get(slab::RECOVERED),
+                        duplicate: get(slab::DUPLICATE),
+                        stale: get(slab::STALE),
+                        rejected: get(slab::REJECTED),
+                        reordered: get(slab::REORDERED),
+                        complete: get(slab::COMPLETE),
+                        incomplete: get(slab::INCOMPLETE),
+                    },
                     last: get(slab::LAST),
                     stream: get(slab::STREAM),
                     open: get(slab::IS_OPEN) == 1,

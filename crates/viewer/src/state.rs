@@ -1,6 +1,7 @@
 //! What is said of a field besides its values: the JSON of the API, for the page and for other viewers.
 
 use serde::{Deserialize, Serialize};
+use tidecast_event::field::receive::Total;
 
 /// A field, as it is now. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,26 +53,9 @@ pub(crate) struct Slab {
     pub received: u64,
     /// Those that parity has brought back.
     pub recovered_of_step: u64,
-    /// Packets in all, and so on.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Packets lost.
-    pub lost: u64,
-    /// Recovered by parity.
-    pub recovered: u64,
-    /// That had come before.
-    pub duplicate: u64,
-    /// Of an old step.
-    pub stale: u64,
-    /// That were not believed.
-    pub rejected: u64,
-    /// Out of order.
-    pub reordered: u64,
-    /// Steps complete.
-    pub complete: u64,
-    /// Steps not complete.
-    pub incomplete: u64,
+    /// What its stream has had in all.
+    #[serde(flatten)]
+    pub total: Total,
     /// When a packet last came.
     pub last: u64,
     /// Number of the stream.
