@@ -1,5 +1,6 @@
 //! A connection to the daemon of this host, for the commands and the plugin.
 
+pub mod admin;
 mod batch_job;
 mod bind;
 mod caches;

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-pub use tidecast_event::cache::{CacheInfo, CacheUse, Came, Method};
+pub use tidecast_event::cache::{CacheInfo, CacheUse, Came, Happened as Event, Holder, Method, Offered};
+pub use tidecast_event::daemon::{Checked, Limits, Ruled, Status, Underway, Unread};
 
 /// A cache that somebody wants to make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,190 +124,6 @@ pub struct Replicate {
     pub to: Vec<String>,
 }
 
-/// What became of an offer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Offered {
-    /// To whom.
-    pub host: String,
-    /// `ok`, `wait` or `rejected`.
-    pub answer: String,
-    /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-/// A host that has a cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Its name.
-    pub host: String,
-    /// Where its daemon listens.
-    pub addresses: Vec<std::net::SocketAddr>,
-    /// It is this one.
-    pub here: bool,
-    /// It is the origin.
-    pub origin: bool,
-    /// The version that it has; of an older daemon that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u64>,
-}
-
-/// Something that happened to a cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// When, seconds since 1970.
-    pub at: u64,
-    /// Who did it: a user, or a daemon.
-    pub who: String,
-    /// What: `create`, `commit`, `get`, `send`, `extend`, `pin`, `evict`, and so on.
-    pub what: String,
-    /// To which cache.
-    pub cache: String,
-    /// How it ended.
-    pub outcome: String,
-}
-
-/// The daemon itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Status {
-    /// Its name: that of its host.
-    pub name: String,
-    /// Its key.
-    pub node: String,
-    /// Its program's version.
-    pub version: String,
-    /// Where it listens for other daemons.
-    pub addresses: Vec<std::net::SocketAddr>,
-    /// When it was started, seconds since 1970.
-    pub started: u64,
-    /// `running`, `paused` or `draining`.
-    pub state: String,
-    /// Caches that are here.
-    pub caches: u64,
-    /// Bytes on disk.
-    pub bytes: u64,
-    /// Bytes at most.
-    pub capacity: u64,
-    /// Bytes at most as the administrator has said; less than `capacity` while caches that were here before keep their room.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub configured: Option<u64>,
-    /// Bytes that are being fetched or uploaded, reserved.
-    pub reserved: u64,
-    /// Daemons of the site that are alive as far as this one knows, itself among them.
-    pub members: u64,
-    /// Other daemons that it speaks with.
-    pub peers: Vec<String>,
-    /// Transfers under way.
-    pub transfers: Vec<String>,
-    /// How far they are, as far as the caller may know.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub coming: Vec<Underway>,
-    /// What uses caches, as far as the caller may know; the first hundred.
-    pub uses: Vec<CacheUse>,
-    /// Bytes sent to other hosts since the start.
-    pub sent: u64,
-    /// Bytes received from other hosts since the start.
-    pub received: u64,
-    /// Of caches that came since the start, by where from.
-    pub came: Came,
-    /// The daemon of this machine from which it takes caches; None: it is the oldest, or shares with nobody.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-    /// What it may take from its host now.
-    pub limits: Limits,
-    /// `everyone` on its host, or `owner`.
-    pub serves: String,
-    /// The user (uid) who runs it.
-    pub user: u32,
-    /// Whether the kernel holds it to its own files, and how.
-    pub confined: String,
-    /// What it does without, as its user's privilege does not suffice.
-    pub without: Vec<String>,
-}
-
-impl Status {
-    /// With these transfers.
-    #[must_use]
-    pub(crate) fn with_coming(self, coming: Vec<Underway>) -> Self {
-        let transfers = coming.iter().map(|one| one.name.clone()).collect();
-        Self { transfers, coming, ..self }
-    }
-}
-
-/// A cache that is on its way to this host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Underway {
-    /// Its name, as it was asked for.
-    pub name: String,
-    /// For whom.
-    pub owner: String,
-    /// Bytes that are here.
-    pub bytes: u64,
-    /// Bytes in all; 0 while that is not known.
-    pub total: u64,
-    /// What it waits for.
-    pub why: String,
-}
-
-/// What a check of the store has found, and made of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Checked {
-    /// Nothing was wrong.
-    pub clean: bool,
-    /// Caches that were looked at.
-    pub caches: u64,
-    /// Contents that were looked at.
-    pub objects: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Contents that were damaged.
-    pub damaged: u64,
-    /// ... of them such as are right again.
-    pub repaired: u64,
-    /// ... and such as nobody was found to have.
-    pub lost: u64,
-    /// `lost`, as older programs know it.
-    pub bad: u64,
-    /// Caches in which names, links or rights were put right.
-    pub views: Vec<String>,
-    /// Caches that were INVALID, and are COMMITTED again.
-    pub restored: Vec<String>,
-    /// Caches that are INVALID.
-    pub invalid: Vec<String>,
-    /// Things in the store that belonged to nothing, removed.
-    pub orphans: u64,
-    /// Files that this host could not read; their caches stay as they are.
-    pub unread: Vec<Unread>,
-}
-
-/// A file of the store that this host could not read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Unread {
-    /// Its path.
-    pub path: String,
-    /// What the system says.
-    pub why: String,
-    /// The caches that have it.
-    pub caches: Vec<String>,
-}
-
-/// What became of an administrator's wish at one host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ruled {
-    /// The host; its address where its name is not known.
-    pub host: String,
-    /// Why it was not done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// How it is now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-}
-
 /// How an administrator changes the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -353,26 +170,6 @@ impl Limit {
         }
         text
     }
-}
-
-/// What a daemon may take from its host at this moment; None: as much as there is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// A job uses a cache: it is less than usual.
-    pub busy: bool,
-    /// Bytes a second to other hosts.
-    pub upload: Option<u64>,
-    /// Bytes a second from other hosts.
-    pub download: Option<u64>,
-    /// Bytes a second to the disk.
-    pub disk_rate: Option<u64>,
-    /// Seconds of CPU time a second.
-    pub cores: Option<f64>,
-    /// Bytes of blocks in memory.
-    pub memory: u64,
-    /// Its cgroup, and what the kernel holds it to there; else why it has none.
-    pub cgroup: String,
 }
 
 #[cfg(test)]
