@@ -9,14 +9,20 @@
 //! | [`get()`] | fetches what a ticket, a magnet link or a manifest leads to |
 //! | [`publish()`] | makes the manifest alone |
 //! | [`seed()`], [`seed_many`] | serve what manifests describe |
+//! | [`serve_tracker`] | nodes find each other through it |
 //! | [`mount()`], [`unmount`], [`mounts`] | show a tree as a file system whose files come when they are opened |
 //! | [`verify()`] | compares what is there with its manifest |
+//! | [`show()`], [`show_ticket`] | say what a manifest describes, what a ticket is good for |
 //! | [`revoke()`] | makes a ticket worthless |
 //! | [`broadcast`], [`worker`] | put the same bytes at the same path on many hosts |
 //! | [`create_cache`], [`get_cache`], [`Caches`] | keep named data on this host, by its daemon |
+//! | [`daemon::DaemonOptions`], [`daemon::OnDemand`] | the daemon itself; one for a user who has none |
 //! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
+//! | [`log`] | the log of a program that has none of its own |
+//! | [`status`] | what processes of this user do: their own account of it |
+//! | [`settings`] | what users set for all programs: a file, and the environment |
 //!
 //! All have one shape: what it is about and options (structs with defaults) go in, an [`Operation`] comes out, which gives
 //! typed [events](Event), waits, and stops; async on any runtime, or blocking. What fails is an [`Error`] whose
@@ -62,17 +68,24 @@
 mod bcast;
 mod caches;
 mod copy;
+pub mod daemon;
 mod describe;
 mod feed;
 pub mod field;
 mod get;
+mod given;
+pub mod log;
 mod mount;
 mod operation;
 mod publish;
 mod revoke;
 mod seed;
+pub mod settings;
 mod share;
+mod show;
 mod state;
+pub mod status;
+mod tracker;
 mod verify;
 
 pub use bcast::{Broadcast, Worker, WorkerOptions, broadcast, worker};
@@ -80,6 +93,7 @@ pub use caches::{CreateCache, GetCache, GetCacheOptions, create_cache, get_cache
 pub use copy::{CopyServer, Copying, ServeCopiesOptions, copy, copy_to_memory, serve_copies};
 pub use describe::TreeOptions;
 pub use get::{Get, GetOptions, get};
+pub use given::given_source;
 pub use mount::{Mount, MountOptions, Program, ServeMount, UnmountOptions, mount, serve_mount, unmount};
 pub use operation::Operation;
 pub use publish::{Publish, PublishOptions, publish};
@@ -87,13 +101,19 @@ pub use revoke::{RevokeOptions, revoke};
 pub use seed::many::{SeedMany, data_below, seed_many};
 pub use seed::{Seed, SeedOptions, TicketOptions, seed};
 pub use share::{ShareOptions, share};
+pub use show::{show, show_ticket};
 pub use state::default_state_dir;
+pub use tracker::{TrackerServer, serve_tracker};
 pub use verify::{Verify, VerifyOptions, verify};
 
 /// A cache that is to be made.
 pub use tidecast_daemon::api::types::Create as NewCache;
+/// Limits of a daemon that an administrator changes.
+pub use tidecast_daemon::api::types::Limit as DaemonLimits;
 /// The caches of this host, by the socket of their daemon: to list, keep, share and remove them.
 pub use tidecast_daemon::client::Client as Caches;
+/// What an administrator has daemons do, by [`Caches::order`] and [`Caches::order_site`].
+pub use tidecast_daemon::client::admin::Order;
 pub use tidecast_daemon::client::hand_out::Link;
 pub use tidecast_daemon::name::CacheName;
 /// What operations say while they run and how they end, each command in a module of its own.
@@ -101,7 +121,9 @@ pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
 /// What to broadcast, to whom, and how.
 pub use tidecast_group::Options as BroadcastOptions;
-pub use tidecast_group::launch::Launch;
+/// The ticket that `tidecast bcast` hands to a worker that it starts.
+pub use tidecast_group::launch::handed as handed_ticket;
+pub use tidecast_group::launch::{Launch, NotHanded};
 pub use tidecast_group::{GroupTicket, hosts};
 pub use tidecast_identity::Ticket;
 /// Broadcasts from memory to memory: the same bytes into a buffer of every process of a group.

@@ -8,15 +8,24 @@ use tidecast_event::{Context as _, Error, Fault as _};
 /// neither variable is set.
 #[must_use]
 pub fn default_state_dir() -> Option<PathBuf> {
+    below_home("XDG_STATE_HOME", ".local/state").map(|base| base.join("tidecast"))
+}
+
+/// The directory that a variable names, or this one below the home directory.
+pub(crate) fn below_home(variable: &str, usual: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    base.map(|base| base.join("tidecast"))
+    set(variable).or_else(|| set("HOME").map(|home| home.join(usual)))
+}
+
+/// The directory that is named, else the default.
+pub(crate) fn named(dir: Option<&Path>) -> Result<PathBuf, Error> {
+    let dir = dir.map(Path::to_owned).or_else(default_state_dir);
+    dir.context("no place to keep this node's key: set HOME, or name one by --state-dir")
 }
 
 /// The directory, made if need be: this user's, and closed to others.
 pub(crate) fn own(dir: Option<&Path>) -> Result<PathBuf, Error> {
-    let dir = dir.map(Path::to_owned).or_else(default_state_dir);
-    let dir = dir.context("no place to keep this node's key: set HOME, or name one by --state-dir")?;
+    let dir = named(dir)?;
     tidecast_identity::own_dir(&dir).fault()?;
     Ok(dir)
 }

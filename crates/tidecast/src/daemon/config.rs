@@ -1,0 +1,159 @@
+//! How to keep caches: options, and what the daemon is told of these and of what is usual.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidecast_daemon::api::types::Method;
+use tidecast_daemon::{Config, PORT, Serves};
+use tidecast_event::{Context as _, Error};
+
+use super::socket::{host_uid, serves, usual};
+use crate::mount::Program;
+use crate::settings::{Requirements, Table, Text};
+
+/// The share of its caps that a daemon takes while a job uses a cache.
+const BUSY: f64 = 0.06;
+/// Bytes of blocks in memory.
+const MEMORY: u64 = 256 << 20;
+const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
+/// How to keep caches; the default does so for the user who runs it, or for all users of the host if that is root.
+#[derive(Debug, Clone, Default)]
+pub struct DaemonOptions {
+    /// What the configuration says of it.
+    pub table: Table,
+    /// Where users ask. Default: [`socket`](super::socket()).
+    pub socket: Option<PathBuf>,
+    /// It ends when nobody has asked for anything for so long and no job uses a cache. Default: it does not.
+    pub idle: Option<Duration>,
+    /// The program that serves a directory as another user (`serve_as`).
+    pub program: Program,
+    /// Where this node keeps its state; caches are below it unless the table says where, or all users are served. Default:
+    /// [`default_state_dir`](crate::default_state_dir).
+    pub state_dir: Option<PathBuf>,
+    /// Threads. Default: one for each core.
+    pub threads: Option<usize>,
+}
+
+/// Half of what there is.
+fn usual_cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |all| all.get() as f64 / 2.0)
+}
+
+pub(super) fn config(options: &DaemonOptions) -> Result<Config, Error> {
+    let table = options.table.clone();
+    let serves = serves(table.system);
+    let (name, user) = names(table.name, serves)?;
+    let listen = table.listen.map(|Text(listen)| {
+        SocketAddr::new(listen.ip.unwrap_or(ANY), if listen.port == 0 { PORT } else { listen.port })
+    });
+    let usual_limits = tidecast_depot::Config::default();
+    let size = |bytes: u64| tidecast_depot::Size { bytes, inodes: u64::MAX };
+    let dir = match table.dir {
+        Some(dir) => dir,
+        None if serves == Serves::Everyone => PathBuf::from("/var/lib/tidecast"),
+        None => crate::state::named(options.state_dir.as_deref())?.join("daemon"),
+    };
+    Ok(Config {
+        socket: options.socket.clone().unwrap_or_else(|| usual(&dir, serves)),
+        dir,
+        listen: listen.or(table.trust.is_some().then_some(SocketAddr::new(ANY, PORT))),
+        name,
+        user,
+        serves,
+        host_uid: host_uid(),
+        machine: table.machine.unwrap_or_else(machine),
+        peers: table.peer,
+        local_discovery: table.local_discovery.unwrap_or(true),
+        dht: table.dht,
+        admins: table.admins,
+        catalogue: table.catalogue.map(|catalogue| catalogue.0),
+        trust: table.trust,
+        certificate: table.certificate,
+        depot: tidecast_depot::Config {
+            max_bytes: table.capacity.map(|capacity| capacity.0.0),
+            quota: table.quota.map(|q| size(q.0.0)),
+            quotas: table.quotas.into_iter().map(|(owner, q)| (owner, size(q.0.0))).collect(),
+            lease: table.lease.map_or(usual_limits.lease, |l| l.0.0.as_secs()),
+            lease_cap: table.lease_cap.map_or(usual_limits.lease_cap, |l| l.0.0.as_secs()),
+            ..usual_limits
+        },
+        methods: if table.methods.is_empty() { vec![Method::Swarm, Method::Direct] } else { table.methods },
+        requirements: table.requirements.map(|Text(Requirements(text))| text),
+        owners: table.owners,
+        transfers: table.transfers.unwrap_or(4).max(1),
+        per_source: table.per_source.unwrap_or(2).max(1),
+        caps: tidecast_net::Caps {
+            upload: table.upload.map(|rate| rate.0.0),
+            download: table.download.map(|rate| rate.0.0),
+            disk: table.disk_rate.map(|rate| rate.0.0),
+            cores: Some(table.cores.unwrap_or_else(usual_cores)).filter(|cores| *cores > 0.0),
+            spare_cache: false,
+        },
+        idle: options.idle,
+        busy: table.busy.unwrap_or(BUSY).clamp(0.0, 1.0),
+        confined: String::new(),
+        without: Vec::new(),
+        memory: table.memory.map_or(MEMORY, |memory| memory.0.0),
+    })
+}
+
+/// What the daemon is called, and whose it is: a user's daemon is USER.HOST.
+fn names(name: Option<String>, serves: Serves) -> Result<(String, Option<String>), Error> {
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let user = match serves {
+        Serves::Everyone => None,
+        Serves::Owner => Some(tidecast_daemon::user().context("cannot find out who you are")?),
+    };
+    let name = name.unwrap_or_else(|| match &user {
+        Some(user) => tidecast_daemon::name::of_daemon(user, &host()),
+        None => host(),
+    });
+    if tidecast_daemon::name::is_name(&name) {
+        return Ok((name, user));
+    }
+    Err(Error::usage(format!("{name:?} cannot be the name of a daemon: choose one by --name")))
+}
+
+/// The same for all daemons of one machine, and no other.
+fn machine() -> String {
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{}-{}", id.trim(), boot.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn of(table: Table) -> Result<Config, Error> {
+        config(&DaemonOptions { table, state_dir: Some("/state".into()), ..DaemonOptions::default() })
+    }
+
+    #[test]
+    fn what_the_table_leaves_out_is_usual() {
+        let config = of(Table { system: true, ..Table::default() }).unwrap();
+        assert_eq!((config.serves, config.user, config.listen), (Serves::Everyone, None, None));
+        assert_eq!(config.dir, std::path::Path::new("/var/lib/tidecast"));
+        assert_eq!((config.transfers, config.per_source, config.memory), (4, 2, MEMORY));
+        assert_eq!(config.methods, [Method::Swarm, Method::Direct]);
+    }
+
+    #[test]
+    fn who_trusts_others_listens_for_them() {
+        let trust = Some(PathBuf::from("/trust.toml"));
+        let any = SocketAddr::new(ANY, PORT);
+        assert_eq!(of(Table { trust, ..Table::default() }).unwrap().listen, Some(any));
+        let listen = Some(Text("10.0.0.1".parse().unwrap()));
+        let config = of(Table { listen, ..Table::default() }).unwrap();
+        assert_eq!(config.listen.map(|at| at.to_string()), Some(format!("10.0.0.1:{PORT}")));
+    }
+
+    #[test]
+    fn a_name_that_no_daemon_can_have_is_a_mistake_of_the_caller() {
+        let error = of(Table { name: Some("a/b".into()), ..Table::default() }).unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Usage);
+    }
+}

@@ -1,0 +1,132 @@
+//! What a process that runs says of itself to `tidecast status`: a socket of its own in a directory that is this user's
+//! alone, at which each connection gets one JSON object; and who looks at all of these.
+//!
+//! Promises: no command fails or waits because of it; nothing secret is in it (no ticket, no key); what a dead process
+//! left is passed over and removed by who looks next.
+
+mod places;
+
+use std::io::Write as _;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tidecast_event::status::{About, Process, Trouble};
+use tidecast_event::{Progress, round};
+use tidecast_socket::Bound;
+
+/// Who asks has so long to take the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What all processes of this user say of themselves, the one that began first in front: those that run a command of the
+/// program, or have an [`Announced`].
+#[must_use]
+pub fn processes() -> Vec<Process> {
+    places::look()
+}
+
+/// This process, as [`processes`] shows it. Cheap to clone.
+///
+/// ```no_run
+/// use tidecast::event::Progress;
+/// use tidecast::status::{Announced, processes};
+///
+/// let announced = Announced::start("get").expect("a directory of this user's own");
+/// announced.progress(&Progress { bytes: 3, total: 5, ..Default::default() });
+/// let own = processes().into_iter().find(|one| one.pid == Some(std::process::id()));
+/// assert_eq!(own.and_then(|one| one.work.bytes), Some(3));
+/// announced.end();
+/// ```
+#[derive(Clone)]
+pub struct Announced(Arc<Mutex<State>>);
+
+struct State {
+    began: Instant,
+    /// All of it, but for times.
+    process: Process,
+    troubled: Option<Instant>,
+    bound: Option<Bound>,
+}
+
+impl Announced {
+    /// Begins to answer who asks; None where that cannot be, which is no matter to the work.
+    #[must_use]
+    pub fn start(command: &'static str) -> Option<Self> {
+        let (listener, bound) = places::listen(command)
+            .inspect_err(|error| tracing::debug!(%error, "`tidecast status` will not show this process"))
+            .ok()?;
+        let process = Process {
+            pid: Some(std::process::id()),
+            command: Some(command.to_owned()),
+            since: Some(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())),
+            ..Process::default()
+        };
+        let state = State { began: Instant::now(), process, troubled: None, bound: Some(bound) };
+        let announced = Self(Arc::new(Mutex::new(state)));
+        let answering = announced.clone();
+        let thread = std::thread::Builder::new().name("status".into());
+        thread.spawn(move || answering.answer(&listener)).ok()?;
+        Some(announced)
+    }
+
+    fn answer(&self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else {
+                // Out of descriptors or the like: it may pass.
+                std::thread::sleep(PATIENCE);
+                continue;
+            };
+            let text = serde_json::to_string(&self.now()).unwrap_or_default();
+            // Who asked may have gone.
+            let _ = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(text.as_bytes()));
+        }
+    }
+
+    /// What it is about: what is none here stays as it was. `total`: bytes to do, until it says how far it is.
+    pub fn about(&self, about: About, total: Option<u64>) {
+        let process = &mut self.0.lock().process;
+        process.work.total = total.or(process.work.total);
+        let was = std::mem::take(&mut process.about);
+        process.about = About {
+            name: about.name.or(was.name),
+            listen: about.listen.or(was.listen),
+            source: about.source.or(was.source),
+            dest: about.dest.or(was.dest),
+            to: about.to.or(was.to),
+        };
+    }
+
+    /// How far it is.
+    pub fn progress(&self, now: &Progress) {
+        self.0.lock().process.advance(now);
+    }
+
+    /// Something went wrong.
+    pub fn trouble(&self, text: &str) {
+        let mut state = self.0.lock();
+        let last = state.process.last_error.take().filter(|last| last.message == text);
+        let times = last.and_then(|last| last.times).unwrap_or_default() + 1;
+        let trouble = Trouble { message: text.to_owned(), seconds: None, times: Some(times) };
+        (state.process.last_error, state.troubled) = (Some(trouble), Some(Instant::now()));
+    }
+
+    /// Takes its name away.
+    pub fn end(&self) {
+        let bound = self.0.lock().bound.take();
+        if let Some(bound) = bound {
+            bound.remove();
+        }
+    }
+
+    fn now(&self) -> Process {
+        let state = self.0.lock();
+        let since = |at: Instant| round(at.elapsed().as_secs_f64());
+        let mut process = state.process.clone();
+        process.seconds = Some(since(state.began));
+        if let Some(last) = &mut process.last_error {
+            last.seconds = state.troubled.map(since);
+        }
+        process
+    }
+}

@@ -1,0 +1,169 @@
+//! The directories in which processes of this user say that they are there.
+//!
+//! A process uses the first that it can; who looks looks in all. Each is opened by descriptor, and used only if it is a
+//! directory of this user that nobody else may enter.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
+use tidecast_event::status::{Process, Trouble};
+use tidecast_socket::Bound;
+
+/// What follows the number of a process.
+const SUFFIX: &str = ".status";
+/// A process has so long to say how it stands; one that is stopped says nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest that is read of one.
+const LONGEST: u64 = 1 << 20;
+/// Entries looked at.
+const MOST: usize = 1000;
+
+/// Where this process says that it is there.
+///
+/// # Errors
+/// No directory can be used.
+pub(super) fn listen(command: &str) -> io::Result<(UnixListener, Bound)> {
+    let mut last = io::Error::other("no directory for it");
+    let id = rand::random::<u32>();
+    let name = format!("{command}-{}-{id:08x}{SUFFIX}", std::process::id());
+    for dir in places() {
+        match private(&dir)
+            .and_then(|_| tidecast_socket::listen(&dir.join(&name), 0o600).map_err(io::Error::other))
+        {
+            Ok(listening) => return Ok(listening),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The user's runtime directory, as told or as usual; below the directory for temporary files.
+fn places() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let told = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let usual = PathBuf::from(format!("/run/user/{user}"));
+    let runtime = told.into_iter().chain([usual]).map(|dir| dir.join("tidecast"));
+    let mut all: Vec<PathBuf> = runtime.collect();
+    all.push(std::env::temp_dir().join(format!("tidecast-{user}")).join("status"));
+    all.dedup();
+    all
+}
+
+/// Makes a directory of ours alone, and its parent if that is one too, and opens it.
+fn private(dir: &Path) -> io::Result<File> {
+    let make = |dir: &Path| match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    };
+    match make(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = dir.parent().filter(|_| dir.ends_with("status")).ok_or(error)?;
+            make(parent)?;
+            open(parent)?;
+            make(dir)?;
+        }
+        made => made?,
+    }
+    open(dir)
+}
+
+fn open(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)?;
+    let meta = open.metadata()?;
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+        let why = format!("{} is not a directory of this user's alone", dir.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(open)
+}
+
+/// What all processes of this user say of themselves, the one that began first in front.
+pub(super) fn look() -> Vec<Process> {
+    let mut all: Vec<Process> =
+        places().iter().filter_map(|dir| open(dir).ok()).flat_map(|dir| look_in(&dir)).collect();
+    all.sort_by_key(|one| (one.since, one.pid));
+    all
+}
+
+fn look_in(dir: &File) -> Vec<Process> {
+    let names = Dir::read_from(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_owned());
+    let ours = |name: &std::ffi::CString| name.as_bytes().ends_with(SUFFIX.as_bytes());
+    let names: Vec<_> = names.filter(ours).take(MOST).collect();
+    // All at once: those that are stopped let us wait.
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(move || ask(dir, std::ffi::OsStr::from_bytes(name.as_bytes()))))
+            .collect();
+        asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
+    })
+}
+
+/// What one says; None, and its name is removed, if it is dead.
+fn ask(dir: &File, name: &std::ffi::OsStr) -> Option<Process> {
+    let at = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
+    let stream = match UnixStream::connect(&at) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = unlinkat(dir, name, AtFlags::empty());
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let mut text = String::new();
+    let read =
+        stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.take(LONGEST).read_to_string(&mut text));
+    let said = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+    Some(said.unwrap_or_else(|| {
+        let name = name.to_string_lossy();
+        let mut parts = name.rsplit('-').skip(1);
+        let pid = parts.next().and_then(|pid| pid.parse().ok());
+        let message = "it does not answer: it is stopped, or hangs".to_owned();
+        let last_error = Some(Trouble { message, ..Trouble::default() });
+        Process { pid, command: parts.next().map(str::to_owned), last_error, ..Process::default() }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn who_is_dead_is_removed_and_who_is_silent_is_named() {
+        let at = tempfile::tempdir().unwrap();
+        let dir = private(&at.path().join("status")).unwrap();
+        let socket = |name: &str| UnixListener::bind(at.path().join("status").join(name)).unwrap();
+        drop(socket("get-1-0a.status"));
+        let _silent = socket("share-77-0b.status");
+        std::fs::write(at.path().join("status/other"), "").unwrap();
+        let found = look_in(&dir);
+        let [silent] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((silent.pid, silent.command.as_deref()), (Some(77), Some("share")));
+        let mut left: Vec<_> =
+            std::fs::read_dir(at.path().join("status")).unwrap().flatten().map(|e| e.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["other", "share-77-0b.status"]);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let at = tempfile::tempdir().unwrap();
+        let dir = at.path().join("status");
+        private(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).unwrap();
+        assert!(private(&dir).is_err());
+        let link = at.path().join("link");
+        std::os::unix::fs::symlink(at.path(), &link).unwrap();
+        assert!(private(&link).is_err());
+    }
+}
