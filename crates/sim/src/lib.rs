@@ -27,6 +27,7 @@ pub mod set;
 pub mod soak;
 mod stage;
 pub mod storm;
+pub mod table;
 pub mod topology;
 pub mod trace;
 pub mod world;

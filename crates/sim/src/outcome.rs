@@ -1,18 +1,7 @@
 //! What a simulated run came to.
 
-use serde::Serialize;
+pub use tidecast_event::sim::Port as PortUse;
 use tidecast_swarm::Time;
-
-/// Bytes over one direction of one wire.
-#[derive(Clone, Debug, Serialize)]
-pub struct PortUse {
-    /// `n3 out`, `n3 in`, `s0-s1`.
-    pub name: String,
-    /// Bytes on the wire, headers included.
-    pub bytes: u64,
-    /// Bytes per second that it can carry.
-    pub rate: u64,
-}
 
 /// One algorithm's run.
 #[derive(Clone, Debug)]

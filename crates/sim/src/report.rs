@@ -4,51 +4,11 @@
 //! they were complete. A time that was never reached is `None`, never a number. Floats begin here, where
 //! nothing decides any more.
 
-use serde::Serialize;
+use tidecast_event::sim::{Crossing, Figures, Run};
 use tidecast_swarm::Time;
 
 use crate::network::Model;
 use crate::outcome::{Outcome, PortUse};
-
-/// One algorithm's figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// Receivers that were waited for.
-    pub receivers: u32,
-    /// Of those, complete at the end.
-    pub complete: u32,
-    /// Receivers that faults took away for good.
-    pub lost: u32,
-    /// When half of the receivers were complete, seconds.
-    pub median: Option<f64>,
-    /// When 99 in 100 were.
-    pub p99: Option<f64>,
-    /// When all were.
-    pub last: Option<f64>,
-    /// The bound over `last`: 1 is as fast as physics allows.
-    pub efficiency: Option<f64>,
-    /// Payload that left the origin, in copies.
-    pub origin_copies: f64,
-    /// What crossed the narrowest link in its busier direction, in copies; none where there is no link.
-    pub narrowest: Option<Crossing>,
-    /// Payload received twice, as a share of what had to be received.
-    pub duplicates: f64,
-    /// Messages other than payload, likewise.
-    pub control: f64,
-}
-
-/// Traffic over one direction of one wire.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Crossing {
-    /// Its name.
-    pub link: String,
-    /// Bytes on the wire.
-    pub bytes: u64,
-    /// The same in copies of the payload, headers taken off.
-    pub copies: f64,
-    /// Share of its capacity that was used, until the last receiver was complete.
-    pub load: f64,
-}
 
 /// Seconds, for people.
 #[must_use]
@@ -71,32 +31,47 @@ pub fn awaited(outcome: &Outcome) -> usize {
     outcome.finished.len().saturating_sub(outcome.lost as usize).max(complete)
 }
 
-impl Summary {
-    /// The figures of `outcome`, against the bound where there is one, on a network that behaved as `model`.
-    #[must_use]
-    pub fn of(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Self {
-        let times = completions(outcome);
-        let awaited = awaited(outcome);
-        // Nearest rank: the first time by which at least so many in a hundred were complete.
-        let at = |percent: usize| {
-            let rank = (awaited * percent).div_ceil(100);
-            Some(seconds(*times.get(rank.checked_sub(1)?)?))
-        };
-        let last = at(100);
-        let due = outcome.size as f64 * awaited as f64;
-        Summary {
-            receivers: awaited as u32,
-            complete: times.len() as u32,
-            lost: (outcome.finished.len() - awaited) as u32,
-            median: at(50),
-            p99: at(99),
-            last,
-            efficiency: bound.zip(last).map(|(bound, last)| share(seconds(bound), last)),
-            origin_copies: share(outcome.origin_sent as f64, outcome.size as f64),
-            narrowest: narrowest(outcome).map(|port| crossing(outcome, port, model)),
-            duplicates: share(outcome.duplicate as f64, due),
-            control: share(outcome.control as f64, due),
-        }
+/// The figures of `outcome`, against the bound where there is one, on a network that behaved as `model`.
+#[must_use]
+pub fn figures(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Figures {
+    let times = completions(outcome);
+    let awaited = awaited(outcome);
+    // Nearest rank: the first time by which at least so many in a hundred were complete.
+    let at = |percent: usize| {
+        let rank = (awaited * percent).div_ceil(100);
+        Some(seconds(*times.get(rank.checked_sub(1)?)?))
+    };
+    let last = at(100);
+    let due = outcome.size as f64 * awaited as f64;
+    Figures {
+        receivers: awaited as u32,
+        complete: times.len() as u32,
+        lost: (outcome.finished.len() - awaited) as u32,
+        median: at(50),
+        p99: at(99),
+        last,
+        efficiency: bound.zip(last).map(|(bound, last)| share(seconds(bound), last)),
+        origin_copies: share(outcome.origin_sent as f64, outcome.size as f64),
+        narrowest: narrowest(outcome).map(|port| crossing(outcome, port, model)),
+        duplicates: share(outcome.duplicate as f64, due),
+        control: share(outcome.control as f64, due),
+    }
+}
+
+/// A run for programs: these figures of it, and what they were made of.
+#[must_use]
+pub fn run(outcome: &Outcome, figures: Figures) -> Run {
+    Run {
+        algorithm: outcome.algorithm.clone(),
+        figures,
+        origin_sent: outcome.origin_sent,
+        control_bytes: outcome.control,
+        duplicate_bytes: outcome.duplicate,
+        ended: seconds(outcome.ended),
+        events: outcome.events,
+        trace: format!("{:016x}", outcome.trace),
+        ports: outcome.ports.clone(),
+        finished: outcome.finished.iter().map(|at| at.map(seconds)).collect(),
     }
 }
 
@@ -179,33 +154,33 @@ mod tests {
     #[test]
     fn percentiles_are_of_those_who_are_waited_for() {
         let mut run = sample(100);
-        let s = Summary::of(&run, Some(Time(50_000_000_000)), &MODEL);
+        let s = figures(&run, Some(Time(50_000_000_000)), &MODEL);
         assert_eq!((s.median, s.p99, s.last), (Some(50.0), Some(99.0), Some(100.0)));
         assert_eq!((s.receivers, s.complete, s.lost, s.efficiency), (100, 100, 0, Some(0.5)));
         // The last one dies: 99 are waited for, and the 99th is the end.
         run.finished[99] = None;
         run.lost = 1;
-        let s = Summary::of(&run, None, &MODEL);
+        let s = figures(&run, None, &MODEL);
         assert_eq!((s.receivers, s.lost, s.last, s.efficiency), (99, 1, Some(99.0), None));
         // It lives and never finishes: there is no last.
         run.lost = 0;
-        let s = Summary::of(&run, Some(Time(1)), &MODEL);
+        let s = figures(&run, Some(Time(1)), &MODEL);
         assert_eq!((s.receivers, s.complete, s.last, s.efficiency), (100, 99, None, None));
         assert_eq!(s.p99, Some(99.0));
     }
 
     #[test]
     fn one_receiver_or_none() {
-        let s = Summary::of(&sample(1), None, &MODEL);
+        let s = figures(&sample(1), None, &MODEL);
         assert_eq!((s.median, s.p99, s.last), (Some(1.0), Some(1.0), Some(1.0)));
-        let s = Summary::of(&sample(0), Some(Time(0)), &MODEL);
+        let s = figures(&sample(0), Some(Time(0)), &MODEL);
         assert_eq!((s.median, s.last, s.duplicates), (None, None, 0.0));
     }
 
     #[test]
     fn copies_have_no_headers() {
         let run = sample(10);
-        let s = Summary::of(&run, None, &MODEL);
+        let s = figures(&run, None, &MODEL);
         assert!((s.origin_copies - 1.5).abs() < 1e-9, "{s:?}");
         assert!((s.duplicates - 0.01).abs() < 1e-9 && (s.control - 0.001).abs() < 1e-9, "{s:?}");
         // The slowest link is s0-s1, not the origin's wire, though that is slower.

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use tidecast_event::sim::{Broken, Soaked};
 use tidecast_swarm::Time;
 
 use crate::check::{Rule, Violation};
@@ -23,6 +25,39 @@ use crate::world::World;
 
 /// One seed in so many is run twice.
 const REPLAYED: u64 = 16;
+
+/// Which seeds to run, as text: `A..B`, `A..` (without end), `A`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(pub Range<u64>);
+
+impl Seeds {
+    /// From this one on, without end.
+    #[must_use]
+    pub fn from(first: u64) -> Self {
+        Self(first..u64::MAX)
+    }
+
+    /// Whether they go on until the run is told to stop.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        self.0.end == u64::MAX
+    }
+}
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} names no seeds; write 1..1000, 1000.. (without end), 17 or random");
+        let number = |digits: &str| digits.parse::<u64>().map_err(|_| bad());
+        let seeds = match text.split_once("..") {
+            Some((from, "")) => number(from)?..u64::MAX,
+            Some((from, to)) => number(from)?..number(to)?,
+            None => number(text)?..number(text)?.saturating_add(1),
+        };
+        if seeds.is_empty() { Err(bad()) } else { Ok(Self(seeds)) }
+    }
+}
 
 /// One run that broke no rule.
 #[derive(Clone, Debug)]
@@ -78,6 +113,20 @@ impl Summary {
             }
             Err(failure) => drop(self.failures.insert(failure.violation.seed, failure)),
         }
+    }
+}
+
+impl From<Summary> for Soaked {
+    fn from(summary: Summary) -> Self {
+        let text = summary.to_string();
+        let failures = summary.failures.into_iter().map(|(seed, failure)| Broken {
+            seed,
+            what: failure.violation.to_string(),
+            scenario: failure.scenario,
+        });
+        let Summary { runs, events, delivered, met, .. } = summary;
+        let failures = failures.collect();
+        Self { seconds: 0.0, runs, events, delivered, met, failures, text }
     }
 }
 
@@ -176,4 +225,21 @@ pub fn run(seeds: Range<u64>, threads: usize, tell: &(dyn Fn(&Summary) -> bool +
     };
     std::thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(work))));
     summary.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn seeds_are_ranges() {
+        let seeds = |text: &str| text.parse::<Seeds>().map(|s| s.0);
+        assert_eq!(seeds("1..1000"), Ok(1..1000));
+        assert_eq!(seeds("7.."), Ok(7..u64::MAX));
+        assert_eq!(seeds("17"), Ok(17..18));
+        for bad in ["", "..", "..5", "5..5", "9..1", "-1..3", "a..b", "1...3", "99999999999999999999"] {
+            assert!(seeds(bad).unwrap_err().contains("1..1000"), "{bad}");
+        }
+    }
 }

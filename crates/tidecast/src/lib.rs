@@ -20,6 +20,7 @@
 //! | [`memory`] | broadcasts from memory to memory |
 //! | [`copy()`], [`serve_copies`] | copy any mix of files from host to host; serve a directory to copies |
 //! | [`field::send()`], [`field::receive()`] | time steps of a 3-D field, into the shared memory of another host |
+//! | [`sim::simulate`] | what a broadcast would cost on a modelled cluster |
 //! | [`log`] | the log of a program that has none of its own |
 //! | [`status`] | what processes of this user do: their own account of it |
 //! | [`settings`] | what users set for all programs: a file, and the environment |
@@ -83,6 +84,7 @@ mod seed;
 pub mod settings;
 mod share;
 mod show;
+pub mod sim;
 mod state;
 pub mod status;
 mod tracker;

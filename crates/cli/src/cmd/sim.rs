@@ -1,28 +1,15 @@
 //! `tidecast sim TOPOLOGY`: what a broadcast would cost, before anything is bought.
 
-mod soak;
-mod table;
-
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
-use serde_json::{Value, json};
-use tidecast_sim::fault::{self, Spec};
-use tidecast_sim::outcome::Outcome as Run;
-use tidecast_sim::plan::{self, Ask, Plan, PlanError, RunError};
-use tidecast_sim::progress::Progress;
-use tidecast_sim::rivals::Algorithm;
-use tidecast_sim::storm::Server;
-use tidecast_sim::{plot, report};
+use tidecast::Reached;
+use tidecast::sim::{Algorithm, Fault, Seeds, Server, SimulateOptions, SoakOptions};
 use tidecast_text::{Rate, Size, Span};
 
-use self::soak::Seeds;
-use super::Context;
-use crate::failure::{Failure, Outcome};
+use super::{Context, drive};
+use crate::failure::Outcome;
 use crate::output::{FOR_ALL, Output};
-use crate::report::{Reporter, Snapshot, object};
+use crate::report::{Reporter, fields_of};
 use crate::stop::{Stop, block_on};
 
 /// Simulate a broadcast to a cluster, beside other ways
@@ -53,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Vec<String>,
     /// What goes wrong: crash:12@3s, slow:5%=1gbit, ... (all with --help); may be repeated
     #[arg(long, value_name = "FAULT")]
-    fault: Vec<Spec>,
+    fault: Vec<Fault>,
     /// Another seed, another run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -76,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "seeds")]
     print_topology: bool,
     /// Test the program instead: a random cluster with random faults for each seed (A..B, A.., or random)
-    #[arg(long, value_name = "A..B", conflicts_with_all = ["topology", "size", "plot", "fault"], help_heading = "Testing")]
+    #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with_all = ["topology", "size", "plot", "fault"], help_heading = "Testing")]
     seeds: Option<Seeds>,
     /// With --seeds: no new run after so long (2h)
     #[arg(
@@ -132,7 +119,7 @@ fn more() -> String {
          Faults, WHAT:WHOM[=VALUE][@WHEN[+HOW LONG]]:\n{faults}",
         names = wrapped(&Algorithm::NAMES, 64, "\n  "),
         servers = Server::NAMES.join(", "),
-        faults = indented(&fault::help()).trim_end(),
+        faults = indented(&tidecast::sim::faults()).trim_end(),
     )
 }
 
@@ -154,47 +141,60 @@ fn wrapped(words: &[&str], width: usize, newline: &str) -> String {
     text
 }
 
+/// Seeds as text; `random` has room for as many as anybody will wait for.
+fn seeds(text: &str) -> Result<Seeds, String> {
+    if text == "random" { Ok(Seeds::from(u64::from(rand::random::<u32>()) << 24)) } else { text.parse() }
+}
+
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
     if let Some(seeds) = &args.seeds {
-        return soak::run(seeds, args.during, context, reporter);
+        return soak(seeds, args.during, context, reporter);
     }
-    let ask = args.ask();
-    let topology = plan::topology(&ask).map_err(refused)?;
+    let options = args.options();
     if args.print_topology {
-        let text = topology.to_text();
-        text.trim_end().lines().for_each(|line| reporter.result(line));
-        return Ok(object(json!({ "nodes": topology.len(), "topology": text })));
+        let done = tidecast::sim::topology(&options)?;
+        done.topology.trim_end().lines().for_each(|line| reporter.result(line));
+        return Ok(fields_of(&done));
     }
-    let plan = Arc::new(Plan::new(&ask, topology).map_err(refused)?);
-    block_on(context.threads(), async {
-        let stop = Stop::listen()?;
-        let plot = args.plot.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
-        reporter.started("sim", table::started(&plan));
-        plan.notes().iter().for_each(|note| reporter.note(note));
-        let mut runs: Vec<Run> = Vec::new();
-        for way in 0..plan.ways.len() {
-            runs.push(watch(&plan, way, reporter, &stop).await?);
-        }
-        reporter.clear();
-        if let Some(path) = &plot {
-            let drawn = plot::svg(&plan.title(), &plan.subtitle(), &runs, Some(plan.bound.time));
-            path.write(drawn.as_bytes(), FOR_ALL, Some(&stop))?;
-        }
-        let figures: Vec<report::Summary> =
-            runs.iter().map(|run| report::Summary::of(run, Some(plan.bound.time), &plan.model)).collect();
-        table::text(&plan, &runs, &figures).iter().for_each(|line| reporter.result(line));
-        if let Some(path) = &plot {
-            reporter.result(&format!("drawn in {path}"));
-        }
-        let runs: Vec<Value> = runs.iter().zip(&figures).map(|(run, f)| table::json(run, f)).collect();
-        let bound = json!({ "seconds": report::seconds(plan.bound.time), "limit": plan.bound.limit });
-        Ok(object(json!({ "bound": bound, "runs": runs })))
-    })
+    let plot = args.plot.as_deref().map(|path| Output::of(path, reporter)).transpose()?;
+    let begin = || tidecast::sim::simulate(options, plot.is_some());
+    let done = drive::run(begin, reporter, |started, reporter| {
+        started.notes.iter().for_each(|note| reporter.note(note))
+    })?;
+    if let (Some(path), Some(drawn)) = (&plot, &done.plot) {
+        block_on(1, async { path.write(drawn.as_bytes(), FOR_ALL, Some(&Stop::listen()?)) })?;
+    }
+    done.table.iter().for_each(|line| reporter.result(line));
+    plot.iter().for_each(|path| reporter.result(&format!("drawn in {path}")));
+    Ok(fields_of(&done))
+}
+
+/// Runs random clusters until the seeds or the time are over, or Ctrl-C.
+fn soak(seeds: &Seeds, during: Option<Span>, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
+    let threads = context.threads_for_operation();
+    let options = SoakOptions { seeds: seeds.clone(), during: during.map(|span| span.0), threads };
+    let done = drive::run(
+        || tidecast::sim::soak(options),
+        reporter,
+        |started, reporter| {
+            let (first, threads) = (started.first_seed, started.threads);
+            reporter.note(&format!("seeds from {first} on, {threads} at a time; Ctrl-C stops"));
+        },
+    );
+    let text = match &done {
+        Ok(done) => &done.text,
+        Err(failure) => match failure.reached() {
+            Some(Reached::Soak(done)) => &done.text,
+            _ => "",
+        },
+    };
+    text.lines().for_each(|line| reporter.result(line));
+    Ok(fields_of(&done?))
 }
 
 impl Args {
-    fn ask(&self) -> Ask {
-        Ask {
+    fn options(&self) -> SimulateOptions {
+        SimulateOptions {
             topology: self.topology.clone().unwrap_or_default(),
             nodes: self.nodes,
             rate: self.rate.map(|rate| rate.0),
@@ -209,45 +209,4 @@ impl Args {
             exact: self.exact,
         }
     }
-}
-
-fn refused(error: PlanError) -> Failure {
-    match error {
-        PlanError::Refused(_) => Failure::usage(error),
-        other => other.into(),
-    }
-}
-
-/// Runs the way of that number on a thread of its own, with progress and Ctrl-C.
-async fn watch(plan: &Arc<Plan>, way: usize, reporter: &mut Reporter, stop: &Stop) -> Result<Run, Failure> {
-    let progress = Arc::new(Progress::new());
-    let name = plan.ways.get(way).map(|(name, _)| name.clone()).unwrap_or_default();
-    let (of_run, plan_of_run) = (progress.clone(), plan.clone());
-    let mut task = tokio::task::spawn_blocking(move || plan_of_run.run(way, &of_run));
-    let began = Instant::now();
-    let outcome = loop {
-        tokio::select! {
-            done = &mut task => break done.context("a thread of Tidecast failed")?,
-            () = tokio::time::sleep(Duration::from_millis(100)) => {}
-        }
-        if stop.is_asked() {
-            progress.stop();
-        }
-        let (now, done, of) = progress.get();
-        let total = plan.size.saturating_mul(u64::from(plan.topology.len()).saturating_sub(1));
-        let bytes = (u128::from(total) * u128::from(done)).checked_div(of.into()).unwrap_or(0) as u64;
-        let run = Some((name.clone(), Some(report::seconds(now))));
-        reporter.progress(&Snapshot { stage: "sim", bytes, total, run, ..Snapshot::default() });
-    };
-    tracing::info!("{name}: {:.1} s of real time", began.elapsed().as_secs_f64());
-    if stop.is_asked() {
-        let at = report::seconds(progress.get().0);
-        let error =
-            anyhow!("interrupted in {name} at {at:.3} s of simulated time; the same command begins anew");
-        return Err(Failure { error, ..Failure::cut("") });
-    }
-    outcome.map_err(|error| match error {
-        RunError::Refused(_) => Failure::usage(error),
-        other => other.into(),
-    })
 }

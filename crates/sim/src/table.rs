@@ -1,45 +1,22 @@
-//! What came out, for people in a table and for programs in JSON.
+//! What runs came to, for people: a table of all ways, and what explains it.
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tidecast_sim::outcome::Outcome as Run;
-use tidecast_sim::plan::Plan;
-use tidecast_sim::report::{Crossing, Summary, busiest, seconds};
-use tidecast_text::{Span, grouped};
+use tidecast_event::sim::{Crossing, Figures};
+use tidecast_text::{Span, aligned, grouped};
 
-use crate::report::object;
+use crate::outcome::Outcome as Run;
+use crate::plan::Plan;
+use crate::report::{busiest, seconds};
 
 /// Wires named below the table, for each algorithm.
 const BUSIEST: usize = 3;
 /// Names of nodes in a list, at most.
 const LISTED: usize = 8;
 
-/// Fields of the event `started`.
-pub(super) fn started(plan: &Plan) -> Map<String, Value> {
-    let names: Vec<&str> = plan.ways.iter().map(|(name, _)| name.as_str()).collect();
-    let faults: Vec<String> = plan.faults.iter().map(ToString::to_string).collect();
-    object(json!({
-        "topology": plan.form, "nodes": plan.topology.len(), "total": plan.size, "piece_size": plan.piece,
-        "algorithms": names, "faults": faults, "seed": plan.seed,
-    }))
-}
-
-/// One run's figures and everything they were made of.
-pub(super) fn json(run: &Run, figures: &Summary) -> Value {
-    let finished: Vec<Option<f64>> = run.finished.iter().map(|at| at.map(seconds)).collect();
-    let mut all = object(json!({ "algorithm": run.algorithm }));
-    all.extend(object(json!(figures)));
-    all.extend(object(json!({
-        "origin_sent": run.origin_sent, "control_bytes": run.control, "duplicate_bytes": run.duplicate,
-        "ended": seconds(run.ended), "events": run.events, "trace": format!("{:016x}", run.trace),
-        "ports": run.ports, "finished": finished,
-    })));
-    all.into()
-}
-
-/// The table, and what explains it.
-pub(super) fn text(plan: &Plan, runs: &[Run], figures: &[Summary]) -> Vec<String> {
+/// The lines of it, of the runs of a plan with their figures.
+#[must_use]
+pub fn lines(plan: &Plan, runs: &[Run], figures: &[Figures]) -> Vec<String> {
     let mut lines = vec![format!("{} ({})", plan.title(), plan.subtitle()), String::new()];
     let links = figures.iter().any(|f| f.narrowest.is_some());
     let mut head = vec!["", "median", "99%", "last", "efficiency", "origin sent", "sent twice", "control"];
@@ -64,7 +41,7 @@ pub(super) fn text(plan: &Plan, runs: &[Run], figures: &[Summary]) -> Vec<String
     lines
 }
 
-fn row(run: &Run, f: &Summary, links: bool) -> Vec<String> {
+fn row(run: &Run, f: &Figures, links: bool) -> Vec<String> {
     let never = || "never".to_owned();
     let time = |at: Option<f64>| at.map_or_else(never, shown);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
@@ -83,7 +60,7 @@ fn row(run: &Run, f: &Summary, links: bool) -> Vec<String> {
 }
 
 /// Who is not there, in a sentence; nothing where everyone is.
-fn missing(run: &Run, f: &Summary) -> Option<String> {
+fn missing(run: &Run, f: &Figures) -> Option<String> {
     let unfinished = u64::from(f.receivers - f.complete);
     let mut parts = Vec::new();
     if f.lost > 0 {
@@ -127,20 +104,4 @@ fn shown(time: f64) -> String {
 
 fn duration(time: f64) -> Duration {
     Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX)
-}
-
-/// Rows of equal length as lines: the first columns, `words` of them, to the left, the others to the right.
-fn aligned(rows: &[Vec<String>], words: usize) -> Vec<String> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |i: usize| {
-        rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
-            if i < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
