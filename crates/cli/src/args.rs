@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 use tidecast_text::Rate;
 
-use crate::settings::Listen;
+use tidecast::settings::Listen;
 
 /// Flags that every command knows.
 #[derive(Args, Debug)]
@@ -28,6 +28,20 @@ pub(crate) struct Global {
     /// Threads to work with [default: one for each core]
     #[arg(long, global = true, help_heading = "General", value_name = "N")]
     pub(crate) threads: Option<usize>,
+}
+
+impl Global {
+    /// What is logged: `-v` shows what is done, `-vv` why, `-vvv` everything; without them what `setting` says
+    /// (`TIDECAST_LOG`, or `log` in the configuration), else warnings.
+    pub(crate) fn log_filter<'a>(&self, setting: Option<&'a str>) -> &'a str {
+        match (self.quiet, self.verbose) {
+            (true, _) => "error",
+            (_, 0) => setting.unwrap_or("warn"),
+            (_, 1) => "info",
+            (_, 2) => "debug",
+            _ => "trace",
+        }
+    }
 }
 
 /// Flags of the commands that take part in a swarm.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::args::Global;
-use crate::settings::Settings;
+use tidecast::settings::Settings;
 
 /// What every command may need: flags that all share, and settings.
 pub(crate) struct Context<'a> {
@@ -15,7 +15,7 @@ pub(crate) struct Context<'a> {
 
 impl Context<'_> {
     pub(crate) fn state_dir(&self) -> Result<PathBuf> {
-        self.settings.state_dir(self.global.state_dir.as_deref())
+        Ok(self.settings.state_dir(self.global.state_dir.as_deref())?)
     }
 
     /// As [`Context::state_dir`]: made if need be, this user's, and closed to others.

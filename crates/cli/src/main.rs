@@ -7,25 +7,22 @@ mod context;
 mod failure;
 mod fields;
 mod help;
-mod live;
-mod logging;
 mod names;
 mod output;
-mod repeat;
 mod report;
-mod settings;
 mod stop;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tidecast::Kind;
 use tidecast_secret as secret;
 
 use crate::cli::{Cli, Command};
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
-use crate::settings::Settings;
+use tidecast::settings::Settings;
 
 fn main() -> ExitCode {
     secret::warn_by(|text| report::complain(&format!("tidecast: warning: {text}")));
@@ -46,7 +43,7 @@ fn main() -> ExitCode {
         Ok(settings) => run(&cli, &settings, &mut reporter),
         Err(error) => Err(Failure::usage(error)),
     };
-    logging::finish();
+    tidecast::log::finish();
     ExitCode::from(reporter.finish(outcome))
 }
 
@@ -64,7 +61,7 @@ fn misread(error: &clap::Error) -> ExitCode {
         let again = Cli::try_parse_from(std::env::args_os().map(shown)).err();
         let text = again.map_or(text, |error| error.render().to_string());
         text.trim_end().split('\n').for_each(report::complain);
-        return ExitCode::from(Code::Usage as u8);
+        return ExitCode::from(Kind::Usage as u8);
     }
     // What follows is how the command is used.
     let what = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more information").next();
@@ -74,7 +71,7 @@ fn misread(error: &clap::Error) -> ExitCode {
 }
 
 fn run(cli: &Cli, settings: &Settings, reporter: &mut Reporter) -> Outcome {
-    logging::start(&cli.global, settings).map_err(Failure::usage)?;
+    tidecast::log::start(cli.global.log_filter(settings.log.as_deref()))?;
     let context = cmd::Context { global: &cli.global, settings };
     if let Some(name) = cli.command.shown_by_status() {
         reporter.go_live(name);

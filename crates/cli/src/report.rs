@@ -11,7 +11,6 @@ mod line;
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +18,17 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
-use tidecast::event::{Phase, Progress, Resumed, Stage, Warning};
+use tidecast::event::status::About;
+use tidecast::event::{Failed, Phase, Progress, Resumed, Stage, Warning};
 
+use tidecast::Kind;
+use tidecast::status::Announced;
 use tidecast_node::{Said, Tell};
 use tidecast_text::Span;
 
-pub(crate) use self::line::Snapshot;
-use self::line::{Rates, draw, line, snapshot, snapshot_json};
-use crate::failure::{Code, Failure, Outcome};
+use self::line::{draw, line};
+use crate::failure::{Failure, Outcome};
 pub(crate) use crate::fields::{fields_of, object, round};
-use crate::live::Live;
 use crate::names;
 
 /// Time between two plain lines of progress.
@@ -47,7 +47,6 @@ pub(crate) struct Reporter {
     last: Option<Instant>,
     /// All is there, and that was said.
     whole: bool,
-    rates: Rates,
     /// JSON events that came before `started`; none once that was said.
     early: RefCell<Option<Vec<String>>>,
     /// Standard output has something else than lines.
@@ -55,7 +54,7 @@ pub(crate) struct Reporter {
     /// Warnings, and how many times each came again.
     said: RefCell<Vec<(String, u64)>>,
     /// What `tidecast status` hears.
-    live: Option<Live>,
+    live: Option<Announced>,
 }
 
 impl Reporter {
@@ -67,7 +66,6 @@ impl Reporter {
             bar
         });
         let early = RefCell::new(Some(Vec::new()));
-        let (rates, said) = (Rates::default(), RefCell::default());
         Self {
             json,
             quiet,
@@ -75,35 +73,21 @@ impl Reporter {
             began: Instant::now(),
             last: None,
             whole: false,
-            rates,
             early,
             aside: Cell::new(false),
-            said,
+            said: RefCell::default(),
             live: None,
         }
     }
 
     /// From now on `tidecast status` shows this process.
     pub(crate) fn go_live(&mut self, command: &'static str) {
-        self.live = Live::start(command);
+        self.live = Announced::start(command);
     }
 
     /// What this process is about, for `tidecast status`.
-    pub(crate) fn about(&self, fields: &Map<String, Value>) {
-        self.live.iter().for_each(|live| live.about(fields));
-    }
-
-    /// How far it is, for `tidecast status` alone.
-    pub(crate) fn publish(&self, now: &Progress) {
-        let Some(live) = &self.live else { return };
-        let mut fields = fields_of(now);
-        fields.shift_remove("seconds");
-        let connected = now.traffic.as_ref().map(|traffic| traffic.connected.as_slice()).unwrap_or_default();
-        fields.insert("connected".into(), json!(connected));
-        if !now.swarms.is_empty() {
-            fields.insert("swarms".into(), json!(now.swarms));
-        }
-        live.progress(fields);
+    pub(crate) fn about(&self, about: About) {
+        self.live.iter().for_each(|live| live.about(about.clone(), None));
     }
 
     /// True with `--json`.
@@ -122,70 +106,60 @@ impl Reporter {
     }
 
     /// The first JSON event; warnings that came before follow it. Without `--json` nothing is said.
-    pub(crate) fn started(&self, command: &str, fields: Map<String, Value>) {
-        let mut all = object(json!({ "command": command }));
-        all.extend(fields);
-        self.began(all);
-    }
-
-    /// As [`Reporter::started`], of an event that names its command.
     pub(crate) fn began(&self, fields: Map<String, Value>) {
-        self.about(&fields);
+        if let Some(live) = &self.live {
+            // No secret is among what it takes of these.
+            let about = serde_json::from_value(Value::Object(fields.clone())).unwrap_or_default();
+            live.about(about, fields.get("total").and_then(Value::as_u64));
+        }
         let early = self.early.take().unwrap_or_default();
-        self.event("started", json!({}), fields);
+        self.event("started", fields);
         early.iter().for_each(|line| say(line));
     }
 
     /// Progress of an operation; most calls are passed over, but not the first that says that all is there.
     pub(crate) fn advance(&mut self, now: &Progress) {
-        self.publish(now);
-        let rates =
-            (now.rate as f64, now.traffic.as_ref().map_or(now.rate, |traffic| traffic.rate_out) as f64);
+        self.live.iter().for_each(|live| live.progress(now));
         let whole = self.json && now.bytes == now.total && (now.total > 0 || now.stage == Stage::Get);
         if whole && !std::mem::replace(&mut self.whole, true) {
             self.last = None;
         }
-        self.show(&snapshot(now), rates, || fields_of(now));
-    }
-
-    /// Progress; most calls are passed over.
-    pub(crate) fn progress(&mut self, now: &Snapshot) {
-        self.rates.note(Instant::now(), now);
-        let ((work, received, sent), seconds) = (self.rates.get(), self.seconds());
-        if let Some(live) = &self.live {
-            let mut fields = object(snapshot_json(now, (work, received, sent)));
-            fields.insert("connected".into(), json!([]));
-            live.progress(fields);
-        }
-        self.show(now, (work, sent), || {
-            let mut all = object(json!({ "seconds": round(seconds) }));
-            all.extend(object(snapshot_json(now, (work, received, sent))));
-            all
-        });
-    }
-
-    /// While data that is there already is checked (stage `check`), the JSON event is called `check`, for it counts
-    /// something else than `progress` after it.
-    fn show(&mut self, now: &Snapshot, rates: (f64, f64), fields: impl FnOnce() -> Map<String, Value>) {
-        let at = Instant::now();
         if let Some(bar) = &self.bar {
-            draw(bar, now, rates);
+            return draw(bar, (now.bytes, now.total), &line(now));
+        }
+        if !self.is_time() {
             return;
         }
-        // What is soon over needs no line; before `started` there is no progress to tell of.
+        if self.json {
+            // It counts something else than `progress` after it.
+            let name = if now.stage == Stage::Check { "check" } else { "progress" };
+            self.event(name, fields_of(now));
+        } else {
+            complain(&line(now));
+        }
+    }
+
+    /// Progress of what is not bytes of files, for people; most calls are passed over.
+    pub(crate) fn advance_in_words(&mut self, text: &str) {
+        if let Some(bar) = &self.bar {
+            return draw(bar, (0, 0), text);
+        }
+        if !self.json && self.is_time() {
+            complain(text);
+        }
+    }
+
+    /// Whether progress is due: what is soon over needs no line, and before `started` there is none to tell of.
+    fn is_time(&mut self) -> bool {
+        let at = Instant::now();
         let soon =
             if self.json { self.early.borrow().is_some() } else { self.quiet || at - self.began < LINES };
         let pause = if self.json { EVENTS } else { LINES };
         if soon || self.last.is_some_and(|last| at - last < pause) {
-            return;
+            return false;
         }
         self.last = Some(at);
-        if self.json {
-            let name = if now.stage == "check" { "check" } else { "progress" };
-            self.event(name, json!({}), fields());
-        } else {
-            complain(&line(now, rates));
-        }
+        true
     }
 
     /// Something the user should know; the work goes on. What was said already is counted, and said again at the end.
@@ -226,9 +200,9 @@ impl Reporter {
             return;
         }
         if self.json {
-            let mut all = object(json!({ "event": "warning", "message": text }));
+            let mut all = object(json!({ "message": text }));
             all.extend(fields);
-            say(&names::json_line(Value::Object(all)));
+            say(&event_line("warning", all));
         } else {
             self.warn(text);
         }
@@ -249,7 +223,7 @@ impl Reporter {
                 self.note(&format!("all is there; serving others for {}", Span(*time)));
             }
             Phase::Serving { name, listen } => {
-                self.about(&object(json!({ "name": name })));
+                self.about(About { name: Some(name.clone()), ..About::default() });
                 let listen = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.note(&format!("seeding {} at {listen}; Ctrl-C stops", names::line(name)));
             }
@@ -268,7 +242,7 @@ impl Reporter {
 
     fn warn(&self, text: &str) {
         if self.json {
-            self.event("warning", json!({ "message": text }), Map::new());
+            self.event("warning", object(json!({ "message": text })));
         } else {
             self.aside(|| complain(&format!("tidecast: warning: {text}")));
         }
@@ -276,25 +250,18 @@ impl Reporter {
 
     /// Something of the command's own, for programs.
     pub(crate) fn happened(&self, name: &str, fields: Map<String, Value>) {
-        self.event(name, json!({}), fields);
+        self.event(name, fields);
     }
 
-    /// Any BitTorrent client can join, by this file, at these peers.
-    pub(crate) fn open(&self, torrent: &Path, peers: &[SocketAddr]) {
-        if self.json {
-            self.event("open", json!({ "torrent": names::json(torrent), "peers": peers }), Map::new());
-        } else {
-            let peers = peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-            self.aside(|| {
-                complain(&format!("tidecast: open to any client: {}, peer {peers}", torrent.display()))
-            });
-        }
+    /// Something that people need to know, with `--quiet` too.
+    pub(crate) fn say(&self, text: &str) {
+        self.aside(|| complain(&format!("tidecast: {text}")));
     }
 
     /// Something good to know; not said with `--quiet` or `--json`.
     pub(crate) fn note(&self, text: &str) {
         if !self.json && !self.quiet {
-            self.aside(|| complain(&format!("tidecast: {text}")));
+            self.say(text);
         }
     }
 
@@ -338,46 +305,50 @@ impl Reporter {
     /// The end: the last event or the error's text; answers the exit code.
     pub(crate) fn finish(&self, outcome: Outcome) -> u8 {
         self.clear();
-        self.live.iter().for_each(Live::end);
+        self.live.iter().for_each(Announced::end);
         self.early.take().unwrap_or_default().iter().for_each(|line| say(line));
         self.warn_of_repeats();
         let seconds = round(self.seconds());
         match outcome {
             Ok(fields) => {
-                self.event("done", json!({ "seconds": seconds }), fields);
+                let mut all = object(json!({ "seconds": seconds }));
+                all.extend(fields);
+                self.event("done", all);
                 0
             }
-            Err(Failure { code, error, fields }) => {
-                let head = json!({
-                    "code": code as u8, "kind": code.name(), "message": in_full(&error), "seconds": seconds,
-                });
-                self.event("error", head, fields);
+            Err(Failure { kind, error, fields }) => {
+                let failed =
+                    Failed { code: kind as u8, kind: kind.name(), message: in_full(&error), seconds };
+                let mut all = fields_of(&failed);
+                all.extend(fields);
+                self.event("error", all);
                 if !self.json {
-                    let kind = if code == Code::Cut { "" } else { "error: " };
-                    complain(&format!("tidecast: {kind}{}", in_full(&error)));
+                    let word = if kind == Kind::Cut { "" } else { "error: " };
+                    complain(&format!("tidecast: {word}{}", in_full(&error)));
                 }
-                code as u8
+                kind as u8
             }
         }
     }
 
-    fn event(&self, name: &str, head: Value, fields: Map<String, Value>) {
+    fn event(&self, name: &str, fields: Map<String, Value>) {
         if !self.json {
             return;
         }
-        let mut all = Map::new();
-        all.insert("event".into(), name.into());
-        if let Value::Object(head) = head {
-            all.extend(head);
-        }
-        all.extend(fields);
-        let line = names::json_line(Value::Object(all));
+        let line = event_line(name, fields);
         match self.early.borrow_mut().as_mut() {
             // Bounded: there are few warnings before the start.
             Some(early) => early.push(line),
             None => say(&line),
         }
     }
+}
+
+/// An event as a line of JSON.
+fn event_line(name: &str, fields: Map<String, Value>) -> String {
+    let mut all = object(json!({ "event": name }));
+    all.extend(fields);
+    names::json_line(Value::Object(all))
 }
 
 impl Tell for Reporter {
@@ -422,7 +393,7 @@ fn write(bytes: &[u8]) {
         if e.kind() != std::io::ErrorKind::BrokenPipe {
             complain(&format!("tidecast: error: cannot write to standard output: {e}"));
         }
-        std::process::exit(Code::Cut as i32);
+        std::process::exit(Kind::Cut as i32);
     }
 }
 

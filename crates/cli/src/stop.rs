@@ -6,10 +6,11 @@ use std::future::Future;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
+use tidecast::Kind;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 
 /// How often SIGHUP has come, from now on; it ends this program no more. Within a runtime.
 ///
@@ -54,7 +55,7 @@ impl Stop {
                     _ = terminate.recv() => {}
                 }
                 if time > 0 {
-                    std::process::exit(Code::Cut as i32);
+                    std::process::exit(Kind::Cut as i32);
                 }
                 // Nobody left to hear it: the command is ending anyway.
                 let _ = sender.send(true);

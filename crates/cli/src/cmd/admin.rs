@@ -1,15 +1,13 @@
 //! `tidecast admin`: what an administrator has the daemon of this host do.
 
 use clap::Subcommand;
-use serde_json::json;
-use std::time::Duration;
-use tidecast_daemon::api::types::{Came, Checked, Limit, Limits, Ruled, Status};
-use tidecast_daemon::client::Client;
-use tidecast_text::{Size, Span, count, escaped};
+use tidecast::event::daemon::{AllRuled, Checked, Ruled, Status};
+use tidecast::{Caches, DaemonLimits, Order};
+use tidecast_text::{Size, count, escaped};
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 use crate::stop::{block_on, or_cut};
 
 /// Look after the daemon of this host, or of all hosts: status, pause, drain, limits, check
@@ -96,142 +94,66 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let client = Client::new(&daemon::to_ask(context)?);
+    let daemon = Caches::new(&daemon::to_ask(context)?);
     let failed = |error| Failure::from(anyhow::Error::from(error));
-    let here = Where { all: false, host: None };
-    let at = match &args.what {
-        What::Status(at) | What::Pause(at) | What::Drain(at) | What::Resume(at) => at,
-        What::Limit(args) => &args.at,
-        What::Fsck => &here,
-    };
-    let elsewhere = at.all || at.host.is_some();
-    let work = async {
-        let (word, limit) = match &args.what {
-            What::Status(_) if elsewhere => ("status", Limit::default()),
-            What::Status(_) => {
-                let status: Status = client.get("/v1/daemon").await.map_err(failed)?;
-                return tell(&status, reporter);
-            }
-            What::Fsck => {
-                let long = Duration::from_secs(7 * 86_400);
-                let report: Checked = client.post("/v1/fsck", &json!({}), long).await.map_err(failed)?;
-                return checked(&report, reporter);
-            }
-            What::Pause(_) => ("pause", Limit::default()),
-            What::Drain(_) => ("drain", Limit::default()),
-            What::Resume(_) => ("resume", Limit::default()),
-            What::Limit(LimitArgs { limits: args, .. }) => {
-                let bytes = |size: Option<Size>| size.map(|size| size.0);
-                let limit = Limit {
-                    capacity: bytes(args.capacity),
-                    transfers: args.transfers,
-                    upload: bytes(args.upload),
-                    download: bytes(args.download),
-                    disk_rate: bytes(args.disk_rate),
-                    cores: args.cores,
-                    busy: args.busy,
-                };
-                ("limit", limit)
-            }
-        };
-        if elsewhere {
-            let host = at.host.as_deref().map_or(String::new(), |host| {
-                format!("?host={}", tidecast_text::percent_encode(host.as_bytes(), ""))
-            });
-            let path = format!("/v1/site/{word}{host}");
-            let told: Vec<Ruled> = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
-            return tell_all(&told, reporter);
+    let (order, at) = match &args.what {
+        What::Status(at) => (Order::Status, at),
+        What::Pause(at) => (Order::Pause, at),
+        What::Drain(at) => (Order::Drain, at),
+        What::Resume(at) => (Order::Resume, at),
+        What::Limit(args) => (Order::Limit(args.limits.limits()), &args.at),
+        What::Fsck => {
+            let check = async { checked(&daemon.check().await.map_err(failed)?, reporter) };
+            return block_on(context.threads(), or_cut(check));
         }
-        let path = format!("/v1/admin/{word}");
-        let status: Status = client.post(&path, &limit, Duration::ZERO).await.map_err(failed)?;
-        tell(&status, reporter)
+    };
+    let work = async {
+        if at.all || at.host.is_some() {
+            let told = daemon.order_site(&order, at.host.as_deref()).await.map_err(failed)?;
+            return tell_all(told, reporter);
+        }
+        tell(&daemon.order(&order).await.map_err(failed)?, reporter)
     };
     block_on(context.threads(), or_cut(work))
 }
 
-/// A line for each host; it is a failure if one has not done it.
-fn tell_all(told: &[Ruled], reporter: &Reporter) -> Outcome {
-    let width = told.iter().map(|one| one.host.chars().count()).max().unwrap_or(0);
-    for one in told {
-        let what = match (&one.status, &one.why) {
-            (Some(status), _) => format!(
-                "{}, {}, {} of {}, knows {}",
-                status.state,
-                count(status.caches, "cache"),
-                Size(status.bytes),
-                Size(status.capacity),
-                count(status.members, "host")
-            ),
-            (None, why) => format!("not done: {}", why.as_deref().unwrap_or("it does not say why")),
-        };
-        reporter.result(&format!("{:<width$}  {what}", one.host));
+impl LimitFlags {
+    fn limits(&self) -> DaemonLimits {
+        let bytes = |size: Option<Size>| size.map(|size| size.0);
+        DaemonLimits {
+            capacity: bytes(self.capacity),
+            transfers: self.transfers,
+            upload: bytes(self.upload),
+            download: bytes(self.download),
+            disk_rate: bytes(self.disk_rate),
+            cores: self.cores,
+            busy: self.busy,
+        }
     }
-    let fields = object(json!({ "hosts": told }));
-    match told.iter().filter(|one| one.status.is_none()).count() {
+}
+
+/// A line for each host; it is a failure if one has not done it.
+fn tell_all(told: Vec<Ruled>, reporter: &Reporter) -> Outcome {
+    let width = told.iter().map(|one| one.host.chars().count()).max().unwrap_or(0);
+    told.iter().for_each(|one| reporter.result(&format!("{:<width$}  {}", one.host, one.line())));
+    let (all, undone) = (told.len(), told.iter().filter(|one| one.status.is_none()).count());
+    let fields = fields_of(&AllRuled { hosts: told });
+    match undone {
         0 => Ok(fields),
-        n => Err(Failure::from(anyhow::anyhow!("{n} of {} hosts have not done it", told.len())).with(fields)),
+        n => Err(Failure::from(anyhow::anyhow!("{n} of {all} hosts have not done it")).with(fields)),
     }
 }
 
 fn tell(status: &Status, reporter: &Reporter) -> Outcome {
-    let up = Span(Duration::from_secs(super::now().saturating_sub(status.started)));
-    reporter.result(&format!("{}, {} for {up}, tidecast {}", status.name, status.state, status.version));
-    reporter.result(&format!(
-        "{}, {} of {}, {} reserved; sent {}, received {}",
-        count(status.caches, "cache"),
-        Size(status.bytes),
-        Size(status.capacity),
-        Size(status.reserved),
-        Size(status.sent),
-        Size(status.received)
-    ));
-    if let Some(configured) = status.configured.filter(|configured| *configured < status.capacity) {
-        reporter.result(&format!(
-            "capacity {}, exceeded until leases of caches that were made here end or others need the room",
-            Size(configured)
-        ));
-    }
-    if status.came != Came::default() {
-        reporter.result(&format!("caches came: {}", super::cache::how_it_came(&status.came)));
-    }
-    reporter.result(&may_take(&status.limits));
-    reporter.result(&format!("serves {} as uid {}; {}", status.serves, status.user, status.confined));
-    if !status.without.is_empty() {
-        reporter.result(&format!("without {}", status.without.join(", ")));
-    }
-    if let Some(parent) = &status.parent {
-        reporter.result(&format!("takes caches from {parent}, another daemon of this machine"));
-    }
-    for (what, names) in [("speaks with", &status.peers), ("fetches", &status.transfers)] {
-        if !names.is_empty() {
-            reporter.result(&format!("{what} {}", names.join(", ")));
-        }
-    }
-    for used in &status.uses {
-        reporter.result(&format!("{} is used by {}", used.cache, super::cache::used_by(used)));
-    }
-    Ok(object(json!(status)))
-}
-
-fn may_take(limits: &Limits) -> String {
-    let rate = |what: &str, cap: Option<u64>| cap.map(|cap| format!("{what} {}/s", Size(cap)));
-    let caps = [
-        limits.cores.map(|cores| format!("{cores:.2} cores")),
-        rate("sends", limits.upload),
-        rate("receives", limits.download),
-        rate("writes", limits.disk_rate),
-        Some(format!("{} of blocks in memory", Size(limits.memory))),
-    ];
-    let caps: Vec<String> = caps.into_iter().flatten().collect();
-    let when = if limits.busy { " while jobs use caches" } else { "" };
-    format!("takes at most{when}: {}; cgroup: {}", caps.join(", "), limits.cgroup)
+    status.lines(super::now()).iter().for_each(|line| reporter.result(line));
+    Ok(fields_of(status))
 }
 
 fn checked(report: &Checked, reporter: &Reporter) -> Outcome {
     let Checked { caches, objects, damaged, repaired, lost, .. } = report;
     let what =
         format!("{}, {}, {} read", count(*caches, "cache"), count(*objects, "object"), Size(report.bytes));
-    let fields = object(json!(report));
+    let fields = fields_of(report);
     // What an older daemon does not say of it.
     let lost = (*lost).max(report.bad);
     for unread in &report.unread {

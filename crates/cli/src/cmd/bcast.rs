@@ -1,7 +1,5 @@
 //! `tidecast bcast SRC --to DEST`: the same bytes at the same path on every host.
 
-mod table;
-
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
@@ -217,7 +215,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         },
     };
     if let Some(done) = done {
-        table::text(done, reporter.seconds()).iter().for_each(|line| reporter.result(line));
+        done.lines(reporter.seconds()).iter().for_each(|line| reporter.result(line));
         // What the broadcast did stands, whether or not more can be written about it.
         save.iter().for_each(|output| save_topology(output, done, reporter));
     }
@@ -303,17 +301,12 @@ fn topology(args: &Args, hosts: &[Host], reporter: &Reporter) -> Result<Option<M
 
 /// Shows what happens.
 fn show(news: News, reporter: &mut Reporter) {
-    match news {
-        News::Waiting(waiting) if reporter.is_json() => reporter.happened("waiting", fields_of(&waiting)),
-        News::Waiting(waiting) => reporter.note(&table::waiting(&waiting)),
-        News::Aliases { host, names } => reporter.note(&table::aliases(&host, &names)),
-        News::Network { name, rate } => {
-            let rate = if rate > 0 { format!(", links of {}", Rate(rate)) } else { String::new() };
-            reporter.note(&format!("network: {name}{rate}"));
-        }
-        News::Places(places) => reporter.note(&table::places(&places)),
-        News::Open(open) if reporter.is_json() => reporter.happened("open", fields_of(&open)),
-        News::Open(open) => reporter.open(&open.torrent, &open.peers),
-        _ => {}
+    match (&news, news.line()) {
+        (News::Waiting(waiting), _) if reporter.is_json() => reporter.happened("waiting", fields_of(waiting)),
+        (News::Open(open), _) if reporter.is_json() => reporter.happened("open", fields_of(open)),
+        // Said with --quiet too: others wait for it.
+        (News::Open(_), Some(line)) => reporter.say(&line),
+        (_, Some(line)) => reporter.note(&line),
+        (_, None) => {}
     }
 }

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use serde_json::{Map, Value, json};
-use tidecast_identity::{CERT_LIFETIME, CertInfo, Identity, NodeId, NodeKey, SiteCa, describe};
+use serde_json::{Map, Value};
+use tidecast::event::ca::{Certificate, Issued, Made, Node, Revoked, Shown};
+use tidecast_identity::{CERT_LIFETIME, Identity, NodeId, NodeKey, SiteCa, describe};
 use tidecast_text::{Span, count};
 
 use super::{Context, now};
 use crate::failure::{Failure, Outcome};
-use crate::names;
 use crate::output::{FOR_OWNER, Output};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 
 /// Keep a small site's certificate authority: it says for whom each node acts
 ///
@@ -80,11 +80,10 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         What::Init { dir, name } => {
             let ca = SiteCa::init(dir, name, now()).context("no authority was made")?;
             reporter.result(&format!("{} is in {}: guard that directory", ca.name(), dir.display()));
-            let (cert, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
-            reporter.result(&format!("nodes need {} and {}", cert.display(), crl.display()));
-            Ok(object(
-                json!({ "name": ca.name(), "certificate": names::json(&cert), "crl": names::json(&crl), "not_after": ca.not_after() }),
-            ))
+            let (certificate, crl) = (dir.join(SiteCa::CERT), dir.join(SiteCa::CRL));
+            reporter.result(&format!("nodes need {} and {}", certificate.display(), crl.display()));
+            let (name, not_after) = (ca.name().to_owned(), ca.not_after());
+            Ok(fields_of(&Made { name, certificate, crl, not_after }))
         }
         What::Issue { dir, identity, node, lifetime, output } => {
             let lifetime = lifetime.map_or(CERT_LIFETIME, |span| span.0.as_secs());
@@ -94,9 +93,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         What::Show { path: Some(path) } if path.is_dir() => show(path, reporter),
         What::Show { path: Some(path) } => show_certificate(path, reporter),
         What::Show { path: None } => {
-            let id = NodeKey::load_or_create(&context.own_state_dir()?)?.id().to_string();
-            reporter.result(&id);
-            Ok(object(json!({ "node": id })))
+            let node = NodeKey::load_or_create(&context.own_state_dir()?)?.id().to_string();
+            reporter.result(&node);
+            Ok(fields_of(&Node { node }))
         }
     }
 }
@@ -123,12 +122,13 @@ fn issue(
     }
     let key = if node.is_none() { " and its key" } else { "" };
     reporter.result(&format!("{output}: a certificate for {identity}{key}, serial {}", issued.serial));
-    let mut fields = object(json!({
-        "identity": identity.to_string(), "serial": issued.serial, "not_after": issued.not_after,
-        "key": node.is_none(),
-    }));
-    fields.extend(output.path().map(|path| ("file".to_owned(), names::json(path))));
-    Ok(fields)
+    Ok(fields_of(&Issued {
+        identity: identity.to_string(),
+        serial: issued.serial,
+        not_after: issued.not_after,
+        key: node.is_none(),
+        file: output.path().cloned(),
+    }))
 }
 
 /// A new file, readable by its owner alone, whole or not at all.
@@ -142,14 +142,14 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn revoke(dir: &Path, which: Option<&str>, reporter: &Reporter) -> Outcome {
     let ca = SiteCa::open(dir)?;
-    let serials = match which {
+    let revoked = match which {
         Some(which) => ca.revoke(which, now())?,
         None => ca.renew_crl(now()).map(|()| Vec::new())?,
     };
-    serials.iter().for_each(|serial| reporter.result(&format!("{serial} is revoked")));
+    revoked.iter().for_each(|serial| reporter.result(&format!("{serial} is revoked")));
     let crl = dir.join(SiteCa::CRL);
     reporter.result(&format!("nodes need the new {}", crl.display()));
-    Ok(object(json!({ "revoked": serials, "crl": names::json(&crl) })))
+    Ok(fields_of(&Revoked { revoked, crl }))
 }
 
 fn show(dir: &Path, reporter: &Reporter) -> Outcome {
@@ -165,14 +165,15 @@ fn show(dir: &Path, reporter: &Reporter) -> Outcome {
         };
         reporter.result(&format!("{}  {:<24} {state}", cert.serial, cert.identity));
     }
-    let json = |c: &CertInfo| {
-        json!({
-            "serial": c.serial, "identity": c.identity.to_string(), "node": c.node.map(|n| n.to_string()),
-            "not_after": c.not_after, "revoked": c.revoked,
-        })
-    };
-    let certificates: Vec<Value> = certificates.iter().map(json).collect();
-    Ok(object(json!({ "name": ca.name(), "not_after": ca.not_after(), "certificates": certificates })))
+    let (name, not_after) = (ca.name().to_owned(), ca.not_after());
+    let certificates = certificates.into_iter().map(|cert| Certificate {
+        serial: cert.serial,
+        identity: cert.identity.to_string(),
+        node: cert.node.map(|node| node.to_string()),
+        not_after: cert.not_after,
+        revoked: cert.revoked,
+    });
+    Ok(fields_of(&Shown { name, not_after, certificates: certificates.collect() }))
 }
 
 fn show_certificate(path: &Path, reporter: &Reporter) -> Outcome {

@@ -1,25 +1,23 @@
 //! `tidecast cache`: what users do with the daemon of their host.
 
 mod create;
+mod failed;
 mod get;
 mod list;
-mod words;
 
-pub(crate) use list::used_by;
-use words::failed;
-pub(crate) use words::how_it_came;
+use failed::failed;
 
 use std::time::Duration;
 
 use clap::Subcommand;
-use serde_json::{Map, json};
-use tidecast::event::cache::CacheInfo;
+use serde_json::Map;
+use tidecast::event::cache::{CacheInfo, History, Holders, Replicated};
 use tidecast::{CacheName, Caches};
 use tidecast_text::Span;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 use crate::stop::{block_on, or_cut};
 
 /// Keep data where the jobs are: make, get and manage caches
@@ -134,7 +132,7 @@ async fn answer(what: &What, caches: Caches, reporter: &Reporter) -> Outcome {
 
 fn told(info: &CacheInfo, what: &str, reporter: &Reporter) -> Outcome {
     reporter.result(&format!("{}: {what}", info.name));
-    Ok(object(json!(info)))
+    Ok(fields_of(info))
 }
 
 async fn replicate(args: &ReplicateArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
@@ -147,9 +145,10 @@ async fn replicate(args: &ReplicateArgs, caches: &Caches, reporter: &Reporter) -
         reporter.result(&format!("{} {}{why}", one.host, one.answer));
     }
     let refused = offered.iter().filter(|one| !matches!(one.answer.as_str(), "ok" | "wait")).count();
-    let fields = object(json!({ "name": args.name.to_string(), "offered": offered }));
-    if refused > 0 || offered.is_empty() {
-        let error = match offered.len() {
+    let all = offered.len();
+    let fields = fields_of(&Replicated { name: args.name.to_string(), offered });
+    if refused > 0 || all == 0 {
+        let error = match all {
             0 => anyhow::anyhow!("no host that is known would have {}", args.name),
             all => anyhow::anyhow!("{refused} of {all} hosts do not take {}", args.name),
         };
@@ -168,7 +167,7 @@ async fn holders(args: &NameArgs, caches: &Caches, reporter: &Reporter) -> Outco
         };
         reporter.result(&format!("{}{role}", holder.host));
     }
-    Ok(object(json!({ "name": args.name.to_string(), "holders": holders })))
+    Ok(fields_of(&Holders { name: args.name.to_string(), holders }))
 }
 
 async fn history(args: &HistoryArgs, caches: &Caches, reporter: &Reporter) -> Outcome {
@@ -179,5 +178,5 @@ async fn history(args: &HistoryArgs, caches: &Caches, reporter: &Reporter) -> Ou
         reporter
             .result(&format!("{ago} ago  {}  {}  {}  {}", event.who, event.what, event.cache, event.outcome));
     }
-    Ok(object(json!({ "events": events })))
+    Ok(fields_of(&History { events }))
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Map, Value as Json, json};
+use tidecast::event::classad::{Evaluated, Evaluation, Matched, Side};
 use tidecast_classad::{Ad, Context, Expr, MAX_TEXT, Value};
 
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 
 /// Evaluate ClassAd expressions, or match two ads
 #[derive(clap::Args, Debug)]
@@ -104,7 +104,7 @@ fn eval(args: &Eval, reporter: &Reporter) -> Outcome {
         failed += u64::from(value.is_err());
         reporter.result(&value.as_ref().map_or_else(|e| format!("!{e}"), ToString::to_string));
         if reporter.is_json() {
-            results.push(result_json(text, &value));
+            results.push(evaluation(text, value));
         }
     };
     args.exprs.iter().for_each(|expr| one(expr.as_bytes()));
@@ -114,48 +114,36 @@ fn eval(args: &Eval, reporter: &Reporter) -> Outcome {
             one(line.strip_suffix(b"\r").unwrap_or(&line));
         }
     }
-    let fields = object(json!({ "results": results }));
+    let fields = fields_of(&Evaluated { results });
     if failed > 0 {
         return Err(Failure::from(anyhow!("{failed} of the expressions have no value")).with(fields));
     }
     Ok(fields)
 }
 
-fn result_json(text: &[u8], value: &Result<Value, String>) -> Json {
-    let expr = String::from_utf8_lossy(text);
+fn evaluation(text: &[u8], value: Result<Value, String>) -> Evaluation {
+    let expr = String::from_utf8_lossy(text).into_owned();
     match value {
-        Ok(value) => json!({ "expr": expr, "value": value.to_string(), "type": type_name(value) }),
-        Err(error) => json!({ "expr": expr, "error": error }),
-    }
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Undefined => "undefined",
-        Value::Error => "error",
-        Value::Bool(_) => "boolean",
-        Value::Int(_) => "integer",
-        Value::Real(_) => "real",
-        Value::Str(_) => "string",
-        Value::AbsTime(_) => "abstime",
-        Value::RelTime(_) => "reltime",
-        Value::List(_) => "list",
-        Value::Ad(_) => "classad",
+        Ok(value) => {
+            let kind = Some(value.type_name());
+            Evaluation { expr, value: Some(value.to_string()), kind, error: None }
+        }
+        Err(error) => Evaluation { expr, value: None, kind: None, error: Some(error) },
     }
 }
 
 fn matches(left: &str, right: &str, reporter: &Reporter) -> Outcome {
     let (a, b) = (read_ad(left)?, read_ad(right)?);
     let context = context();
-    let mut fields = Map::new();
-    for (side, my, target) in [("A", &a, &b), ("B", &b, &a)] {
-        let requires = context.attribute("Requirements", my, Some(target))?;
+    let side = |name: &str, my: &Ad, target: &Ad| -> Result<Side, Failure> {
+        let requirements = context.attribute("Requirements", my, Some(target))?.to_string();
         let rank = context.rank(my, target)?;
-        reporter.result(&format!("{side}: Requirements is {requires}, Rank is {rank}"));
-        fields.insert(side.to_lowercase(), json!({ "requirements": requires.to_string(), "rank": rank }));
-    }
+        reporter.result(&format!("{name}: Requirements is {requirements}, Rank is {rank}"));
+        Ok(Side { requirements, rank })
+    };
+    let (of_a, of_b) = (side("A", &a, &b)?, side("B", &b, &a)?);
     let matched = context.symmetric_match(&a, &b)?;
-    fields.insert("match".to_owned(), matched.into());
+    let fields = fields_of(&Matched { a: of_a, b: of_b, matched });
     if !matched {
         return Err(Failure::from(anyhow!("the two ads do not match")).with(fields));
     }

@@ -1,11 +1,9 @@
 //! `tidecast copy SRC... DEST`: any mix of files from host to host.
 
 mod filter;
-mod flags;
 mod memory;
 mod rsync;
 mod run;
-mod tell;
 
 use std::ffi::OsString;
 
@@ -21,7 +19,6 @@ use tidecast_mover::spec::{Durable, ReceiveSpec, SendSpec};
 use tidecast_text::{Rate, Size, Span};
 
 use self::filter::Filter;
-use self::flags::Flags;
 use self::rsync::Rsync;
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
@@ -72,8 +69,6 @@ pub(crate) struct Args {
     way: WayArgs,
     #[command(flatten)]
     tune: TuneArgs,
-    #[command(flatten)]
-    flags: Flags,
     #[command(flatten)]
     rsync: Rsync,
 }
@@ -175,7 +170,7 @@ pub(crate) fn run(args: &Args, reporter: &mut Reporter) -> Outcome {
     if args.to_memory.is_some() {
         return memory::run(copy, reporter);
     }
-    let shown = tell::Shown { itemize: args.flags.itemize, stats: args.flags.stats };
+    let shown = run::Shown { itemize: args.rsync.0.itemize, stats: args.rsync.0.stats };
     run::run(copy, shown, reporter)
 }
 
@@ -197,18 +192,18 @@ impl Args {
             (None, None, Some((to, from))) => Copy::new(from, to)?,
             (None, _, None) => return Err(anyhow!("what to copy, and where to?")),
         };
-        let reading = Reading { exposed: self.flags.delete_excluded, nul: self.flags.paths.nul };
+        let reading = Reading { exposed: self.rsync.0.delete_excluded, nul: self.rsync.0.paths.nul };
         let [sends, mut receives] = self.filter.rules(reading, reporter)?;
-        if let Some(backups) = self.flags.backups() {
+        if let Some(backups) = self.rsync.0.backups() {
             Rule::add(&mut receives, &backups, false)?;
         }
         copy.send = SendSpec {
-            relative: self.flags.paths.relative(copy.send.sources.len())?,
+            relative: self.rsync.0.paths.relative(copy.send.sources.len())?,
             filter: sends,
             checksum: self.checksum,
             sources: copy.send.sources,
             null: copy.send.null,
-            ..self.flags.send.clone()
+            ..self.rsync.0.send.clone()
         };
         copy.receive = self.receive(copy.receive.dest, receives);
         copy.options = self.options();
@@ -232,11 +227,11 @@ impl Args {
             filter,
             checksum: self.checksum,
             dry_run: self.dry_run,
-            itemize: self.flags.itemize,
+            itemize: self.rsync.0.itemize,
             resume: self.resume == "auto",
             durable,
             null: self.tune.to_null,
-            ..self.flags.receive.clone()
+            ..self.rsync.0.receive.clone()
         }
     }
 
@@ -248,7 +243,7 @@ impl Args {
             streams: self.tune.streams,
             fronts: self.tune.readers,
             pool: self.tune.pool.map(blocks),
-            rate: self.way.limit.or(self.flags.limit).map(|rate| rate.0 / 8),
+            rate: self.way.limit.map(|rate| rate.0 / 8).or(self.rsync.0.limit),
             timeout: self.way.timeout.0,
         }
     }

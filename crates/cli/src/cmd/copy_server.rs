@@ -15,7 +15,7 @@ use tidecast_text::escaped;
 use super::{Context, drive};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
-use crate::settings::Listen;
+use tidecast::settings::Listen;
 
 /// Serve a directory to `tidecast copy`; the first line on standard output is its URL
 ///

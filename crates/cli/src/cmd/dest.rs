@@ -1,8 +1,4 @@
-//! What became of what stood at the destination: one rule and the same words for `bcast` and `get`.
-
-use tidecast::event::bcast::Found;
-use tidecast::event::get::LinkRateFrom;
-use tidecast_text::count;
+//! What becomes of what stands at the destination: one rule for `bcast` and `get`, in the same words.
 
 /// What `--help` of bcast and get says of a destination that is there already: one rule, in the same words.
 macro_rules! standing {
@@ -23,64 +19,3 @@ What stands there already:
     };
 }
 pub(crate) use standing;
-
-/// Who knows the rate of a link.
-pub(crate) fn known_from(from: LinkRateFrom) -> &'static str {
-    match from {
-        LinkRateFrom::Told => "by --link-rate",
-        LinkRateFrom::Driver => "by the driver",
-        LinkRateFrom::Trial => "by a short trial",
-    }
-}
-
-/// What is to be said of files that were replaced, stay or were removed. `of`: how many files some figure is, and where.
-pub(crate) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<String> {
-    let line = |figure: fn(&Found) -> u64, words: fn(&str, [&str; 3], &str) -> String| {
-        let (number, place) = of(figure);
-        let verb = if number == 1 { ["was", "stays", "it"] } else { ["were", "stay", "them"] };
-        (number > 0).then(|| words(&count(number, "file"), verb, &place))
-    };
-    let lines = [
-        line(|f| f.replaced, |files, _, place| format!("replaced {files} in {place}")),
-        line(
-            |f| f.deleted,
-            |files, _, place| format!("deleted {files} that the source does not have from {place}"),
-        ),
-        line(
-            |f| f.stale.saturating_sub(f.foreign),
-            |files, [_, stay, them], place| {
-                format!(
-                    "{files} that the source does not have {stay} in {place}; remove {them} with --delete"
-                )
-            },
-        ),
-        line(
-            |f| f.foreign,
-            |files, [were, stay, them], place| {
-                format!(
-                    "{files} that {were} not delivered by tidecast {stay} in {place}; --delete --force removes {them} too"
-                )
-            },
-        ),
-    ];
-    lines.into_iter().flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stays_is_told_with_the_flag_that_removes_it() {
-        let found = Found { replaced: 0, stale: 4, foreign: 3, deleted: 1 };
-        let lines = lines(|of| (of(&found), "D".to_owned()));
-        assert_eq!(
-            lines,
-            [
-                "deleted 1 file that the source does not have from D",
-                "1 file that the source does not have stays in D; remove it with --delete",
-                "3 files that were not delivered by tidecast stay in D; --delete --force removes them too",
-            ]
-        );
-    }
-}

@@ -3,6 +3,7 @@
 use tidecast::event::NoNews;
 use tidecast::{Event, Operation};
 use tidecast_node::{Said, Tell as _};
+use tokio::sync::watch;
 
 use super::Context;
 use crate::failure::Failure;
@@ -26,6 +27,15 @@ pub(crate) fn serve_with_news<S: Clone + serde::Serialize, D: Clone, N: Clone>(
     news: impl FnMut(N, &mut Reporter),
 ) -> Result<D, Failure> {
     try_run(|| hangups().map(|_| begin()), reporter, started, news)
+}
+
+/// As [`serve`], of what is told of SIGHUP.
+pub(crate) fn daemon<S: Clone + serde::Serialize, D: Clone>(
+    begin: impl FnOnce(watch::Receiver<u64>) -> Operation<S, D>,
+    reporter: &mut Reporter,
+    started: impl FnMut(&S, &Reporter),
+) -> Result<D, Failure> {
+    try_run(|| hangups().map(begin), reporter, started, |news: NoNews, _| match news {})
 }
 
 /// Runs a command that has an end.

@@ -1,25 +1,18 @@
 //! `tidecast get TICKET|MANIFEST|MAGNET --to DIR`: fetches what was published, and serves others meanwhile.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::anyhow;
-use serde_json::json;
-use tidecast::event::Totals;
-use tidecast::event::bcast::Found;
-use tidecast::event::get::Done;
+use tidecast::event::Text;
+use tidecast::event::status::About;
 use tidecast::{Durability, GetOptions};
-use tidecast_text::{Size, Span, bytes_per_second, count};
+use tidecast_text::Span;
 
 use super::describe::open_notice;
-use super::{Context, dest, drive, show, source};
+use super::{Context, dest, drive};
 use crate::args::SwarmArgs;
 use crate::failure::{Failure, Outcome};
-use crate::names;
-use crate::report::{Reporter, fields_of, object};
-
-/// Peers named one by one in the summary.
-const NAMED: usize = 8;
+use crate::report::{Reporter, fields_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,11 +103,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         state_dir: Some(context.state_dir()?),
         threads: context.threads_for_operation(),
     };
-    let source = source::read(args.source.as_deref())?;
-    reporter.about(&object(json!({ "to": names::json(&args.to) })));
+    let source = tidecast::given_source(args.source.as_deref())?;
+    reporter.about(About { to: Some(Text::of(&args.to).text), ..About::default() });
     let begin = || tidecast::get(source, &args.to, options);
     let done = drive::run(begin, reporter, |started, reporter| open_notice(started.open, reporter))?;
-    report(&done, reporter);
+    done.lines().iter().for_each(|line| reporter.result(line));
     Ok(fields_of(&done))
 }
 
@@ -123,54 +116,5 @@ fn durability(args: &Args, context: &Context<'_>) -> Result<Durability, Failure>
         None | Some("batched") => Ok(Durability::Batched),
         Some("none") => Ok(Durability::None),
         Some(other) => Err(Failure::usage(anyhow!("--durable is {other:?}: write batched or none"))),
-    }
-}
-
-/// Says what was done.
-fn report(done: &Done, reporter: &Reporter) {
-    let (path, files) = (done.path.display().to_string(), count(done.files, "file"));
-    let took = Span(Duration::from_secs_f64(done.get_seconds));
-    reporter.result(&format!("{path}: {files}, {}, every piece verified, in {took}", Size(done.file_bytes)));
-    let found = Found {
-        replaced: done.files_replaced,
-        stale: done.files_stale,
-        foreign: done.files_foreign,
-        deleted: done.files_deleted,
-    };
-    dest::lines(|of| (of(&found), path.clone())).iter().for_each(|line| reporter.result(line));
-    if done.totals.received > 0 {
-        sources(&done.totals, done.get_seconds, reporter);
-    } else {
-        reporter.result("nothing had to be fetched");
-    }
-    if done.totals.sent > 0 {
-        let to = done.totals.peers.iter().filter(|p| p.sent > 0).count();
-        reporter.result(&format!("sent {} to {}", Size(done.totals.sent), count(to as u64, "peer")));
-    }
-    if let Some(of) = &done.efficiency {
-        reporter.result(&format!(
-            "efficiency {:.0}%: this node's link (rate {}) could have brought it in {}",
-            of.efficiency * 100.0,
-            dest::known_from(of.link_rate_from),
-            Span(Duration::from_secs_f64(of.bound_seconds))
-        ));
-    }
-}
-
-/// Says from whom it came.
-fn sources(totals: &Totals, seconds: f64, reporter: &Reporter) {
-    let mut from: Vec<_> = totals.peers.iter().filter(|p| p.received > 0).collect();
-    from.sort_by_key(|p| std::cmp::Reverse(p.received));
-    let webs: Vec<_> = totals.web_seeds.iter().filter(|s| s.received > 0).collect();
-    let mut sources = vec![count(from.len() as u64, "peer")];
-    sources.extend((!webs.is_empty()).then(|| count(webs.len() as u64, "web seed")));
-    let (sources, rate) = (sources.join(" and "), bytes_per_second(totals.received as f64 / seconds));
-    reporter.result(&format!("received {} from {sources} ({rate})", Size(totals.received)));
-    for peer in from.iter().take(NAMED) {
-        let client = show::plain(&peer.client);
-        reporter.result(&format!("  {} from {} {client}", Size(peer.received), peer.addr));
-    }
-    for web in webs.iter().take(NAMED) {
-        reporter.result(&format!("  {} from {}", Size(web.received), show::plain(&web.url)));
     }
 }

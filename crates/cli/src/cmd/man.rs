@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde::Serialize;
 use tidecast_text::count;
 
 use crate::failure::Outcome;
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 
 /// Write the manual pages into a directory
 #[derive(clap::Args, Debug)]
@@ -15,6 +15,12 @@ use crate::report::{Reporter, object};
 pub(crate) struct Args {
     /// Where to write tidecast.1, tidecast-get.1 and so on
     dir: PathBuf,
+}
+
+/// Where the pages are.
+#[derive(Serialize)]
+struct Pages {
+    pages: Vec<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Reporter) -> Outcome {
@@ -27,7 +33,7 @@ pub(crate) fn run(args: &Args, mut program: clap::Command, reporter: &mut Report
         pages.push(page(&args.dir, command.clone().name(&*name.leak()))?);
     }
     reporter.result(&format!("{} written to {}", count(pages.len() as u64, "page"), args.dir.display()));
-    Ok(object(json!({ "pages": pages })))
+    Ok(fields_of(&Pages { pages }))
 }
 
 fn page(dir: &Path, command: clap::Command) -> Result<PathBuf> {

@@ -1,23 +1,21 @@
 //! `tidecast mount TICKET|MANIFEST MOUNTPOINT`: a published tree appears at once, and arrives as it is opened.
 
-mod view;
-
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Value, json};
-use tidecast::{Mode, MountOptions, Prefetch, Program, ServeOptions, UnmountOptions};
+use tidecast::event::daemon::Status;
+use tidecast::event::status::{Process, Shown};
+use tidecast::{Kind, Mode, MountOptions, Prefetch, Program, ServeOptions, UnmountOptions};
 use tidecast_mount::server::End;
 use tidecast_mount::{Packets, Role, keeper};
 use tidecast_text::{Span, escaped};
 
-use super::source::{self, Given};
-use super::{Context, drive, processes};
+use super::{Context, daemon, drive};
 use crate::args::SwarmArgs;
-use crate::failure::{Code, Failure, Outcome};
-use crate::report::{Reporter, fields_of, object};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Reporter, fields_of};
 
 const USAGE: &str = "tidecast mount [OPTIONS] [TICKET|MANIFEST|MAGNET] <MOUNTPOINT>";
 
@@ -112,7 +110,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         foreground: args.foreground,
         ..args.tree.options(source, context)?
     };
-    let source = source::read(source)?;
+    let source = tidecast::given_source(source)?;
     let mounted = drive::run(
         || tidecast::mount(source, at, options),
         reporter,
@@ -201,8 +199,8 @@ fn keep() -> Outcome {
     if status.success() {
         return Ok(Default::default());
     }
-    let code = Code::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
-    Err(Failure::new(code, anyhow!("the server has ended: {status}")))
+    let kind = Kind::of_exit(status.code().and_then(|code| code.try_into().ok()).unwrap_or_default());
+    Err(Failure::new(kind, anyhow!("the server has ended: {status}")))
 }
 
 fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
@@ -210,8 +208,8 @@ fn serve(source: Option<&str>, tree: &TreeArgs, context: &Context<'_>, reporter:
     let options = tree.options(source, context)?;
     reporter.go_live("mount");
     let source = match tidecast_secret::inherited()? {
-        Some(ticket) => Given::Text(ticket).parse()?,
-        None => source::read(source)?,
+        Some(ticket) => ticket.parse()?,
+        None => tidecast::given_source(source)?,
     };
     let begin = || tidecast::serve_mount(source, Packets::inherited(keeper), options);
     let end = drive::serve(begin, reporter, |_, _| {
@@ -272,25 +270,25 @@ pub(crate) fn status(args: &StatusArgs, context: &Context<'_>, reporter: &Report
             mounted.restart()?;
             reporter.result(&format!("{}: a new process serves it", mounted.at.display()));
         }
-        return Ok(object(json!({ "mounts": [] })));
+        return Ok(fields_of(&Shown::default()));
     }
     let mut mounts = Vec::new();
     for mounted in &shown {
         let state = mounted.state();
-        view::show(&state, reporter);
+        state.lines().iter().for_each(|line| reporter.result(line));
         mounts.push(state);
     }
     if args.at.is_some() {
-        return Ok(object(json!({ "mounts": mounts })));
+        return Ok(fields_of(&Shown { mounts, ..Shown::default() }));
     }
-    let served = |pid: u64| mounts.iter().any(|m| m.status.as_ref().is_some_and(|s| u64::from(s.pid) == pid));
-    let mut processes = crate::live::places::look();
-    processes.retain(|one| !one.get("pid").and_then(Value::as_u64).is_some_and(served));
-    processes.iter().for_each(|one| processes::show_one(one, reporter));
-    let daemon = processes::daemon(context);
-    daemon.iter().for_each(|daemon| processes::show_daemon(daemon, reporter));
+    let served = |pid| mounts.iter().any(|m| m.status.as_ref().is_some_and(|s| Some(s.pid) == pid));
+    let mut processes = tidecast::status::processes();
+    processes.retain(|one| !served(one.pid));
+    processes.iter().flat_map(Process::lines).for_each(|line| reporter.result(&line));
+    let daemon = daemon::to_ask(context).ok().and_then(|socket| tidecast::daemon::status(&socket));
+    daemon.iter().flat_map(Status::lines_in_short).for_each(|line| reporter.result(&line));
     if shown.is_empty() && processes.is_empty() && daemon.is_none() {
         reporter.result("nothing is mounted, and no get, share, seed, broadcast or copy of this user runs");
     }
-    Ok(object(json!({ "mounts": mounts, "processes": processes, "daemon": daemon })))
+    Ok(fields_of(&Shown { mounts, processes: Some(processes), daemon: Some(daemon.map(Box::new)) }))
 }

@@ -17,8 +17,8 @@ use tidecast_mount::namespace::{
 use tidecast_mount::{Chosen, Guard, Home, How, Packets, Place, find};
 use tidecast_node::Teller;
 
+use super::Context;
 use super::mount::{TreeArgs, other_part};
-use super::{Context, source};
 use crate::failure::{Failure, Outcome};
 use crate::report::Reporter;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
         let place = Place::open(&inside.at, &guard, Chosen::ByCaller).map_err(Failure::usage)?;
         return Err(become_command(args, server, &place, inside.socket, true));
     }
-    let source = source::read(args.source.as_deref())?;
+    let source = tidecast::given_source(args.source.as_deref())?;
     let home = Home::of(&source, args.tree.cache.as_deref().or(context.settings.cache.as_deref()))?;
     let guard = Guard::of_user(&[home.path().to_owned()]);
     if let Some(at) = &args.at {

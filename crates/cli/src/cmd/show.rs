@@ -1,20 +1,13 @@
 //! `tidecast show MANIFEST|TICKET`: what a manifest describes, or what a ticket leads to.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
-
 use anyhow::anyhow;
-use data_encoding::HEXLOWER;
-use serde_json::{Value, json};
-use tidecast::Source;
-use tidecast_identity::{Access, Authority, NodeKey, Ticket, TokenId};
+use tidecast::{Source, Ticket};
 use tidecast_metainfo::{FileRef, Manifest, Version};
 use tidecast_text::{Size, Span, count, escaped_bytes};
 
-use super::{Context, now, source};
+use super::{Context, now};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Reporter, fields_of, object};
+use crate::report::{Reporter, fields_of};
 
 /// Show what a manifest describes, or what a ticket is good for
 ///
@@ -28,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -> Outcome {
-    let manifest = match source::read(args.manifest.as_deref())? {
+    let manifest = match tidecast::given_source(args.manifest.as_deref())? {
         Source::File(manifest) => *manifest,
         Source::Ticket(ticket) => return show_ticket(&ticket, context, reporter),
         Source::Magnet(_) => {
@@ -36,69 +29,35 @@ pub(crate) fn run(args: &Args, context: &Context<'_>, reporter: &mut Reporter) -
             return Err(Failure::usage(anyhow!(why)));
         }
     };
-    let warnings: Vec<String> = manifest.warnings().iter().map(ToString::to_string).collect();
+    let shown = tidecast::show(&manifest);
     if !reporter.is_json() {
-        warnings.iter().for_each(|warning| reporter.warning(warning));
+        // One object, so that a script may read the output as such: there they are in it.
+        shown.warnings.iter().for_each(|warning| reporter.warning(warning));
         for (name, value) in rows(&manifest) {
             reporter.result(&format!("{name:<12} {value}"));
         }
-        for file in manifest.files() {
-            reporter.result(&file_line(file));
-        }
+        manifest.files().for_each(|file| reporter.result(&file_line(file)));
     }
-    let mut fields = fields_of(&tidecast_node::summary(&manifest));
-    let mut files: Vec<Value> = manifest.files().map(file_json).collect();
-    for (number, file) in manifest.listed().into_iter().enumerate() {
-        if let Some(Value::Object(fields)) = file.and_then(|file| files.get_mut(file as usize)) {
-            fields.insert("index".into(), number.into());
-        }
-    }
-    fields.insert("files".into(), files.into());
-    let dirs = manifest.dirs().map(|d| Value::from(d.path().to_string())).collect();
-    fields.insert("directories".into(), dirs);
-    // One object, so that a script may read the output as such.
-    fields.insert("warnings".into(), warnings.into());
-    Ok(fields)
+    Ok(fields_of(&shown))
 }
 
 fn show_ticket(ticket: &Ticket, context: &Context<'_>, reporter: &Reporter) -> Outcome {
-    let Ticket { manifest, access, terms, name, addrs, .. } = ticket;
-    let (owner, number) = match access {
-        Access::Open => (None, None),
-        Access::Private { authority, token } => (Some(authority.to_string()), Some(token.id)),
-    };
-    let used = number.and_then(|id| used(id, terms.uses, context));
-    let mut rows = vec![("manifest", manifest.to_string())];
-    rows.extend(name.as_deref().map(|name| ("name", plain(name))));
-    rows.push((
-        "access",
-        if owner.is_some() { "private: for who has the ticket" } else { "open: anybody may join" }.to_owned(),
-    ));
-    rows.extend(owner.as_ref().map(|owner| ("owner", owner.clone())));
-    rows.extend(number.map(|number| ("ticket", number.to_string())));
-    if owner.is_some() {
-        rows.push(("expires", terms.expires.map_or_else(|| "never".to_owned(), |at| expiry(at, now()))));
-        let uses = terms.uses.map_or_else(|| "no limit".to_owned(), |uses| count(uses.into(), "node"));
-        let used = used.map_or_else(String::new, |used| format!(", {used} used"));
+    let shown = tidecast::show_ticket(ticket, context.state_dir().ok().as_deref());
+    let mut rows = vec![("manifest", shown.manifest.clone())];
+    rows.extend(shown.name.as_deref().map(|name| ("name", plain(name))));
+    let access = if shown.private { "private: for who has the ticket" } else { "open: anybody may join" };
+    rows.push(("access", access.to_owned()));
+    rows.extend(shown.owner.clone().map(|owner| ("owner", owner)));
+    rows.extend(shown.ticket.clone().map(|number| ("ticket", number)));
+    if shown.private {
+        rows.push(("expires", shown.expires.map_or_else(|| "never".to_owned(), |at| expiry(at, now()))));
+        let uses = shown.uses.map_or_else(|| "no limit".to_owned(), |uses| count(uses.into(), "node"));
+        let used = shown.used.map_or_else(String::new, |used| format!(", {used} used"));
         rows.push(("uses", format!("{uses}{used}")));
     }
-    rows.extend(addrs.iter().map(|addr| ("address", addr.to_string())));
+    rows.extend(shown.addresses.iter().map(|addr| ("address", addr.clone())));
     rows.iter().for_each(|(name, value)| reporter.result(&format!("{name:<12} {value}")));
-    Ok(object(json!({
-        "manifest": manifest.to_string(), "name": name, "private": owner.is_some(), "owner": owner,
-        "ticket": number.map(|number| number.to_string()), "expires": terms.expires, "uses": terms.uses, "used": used,
-        "addresses": addrs.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })))
-}
-
-/// Nodes that have used a ticket with a limit, if this state directory has issued it.
-fn used(number: TokenId, limit: Option<u32>, context: &Context<'_>) -> Option<usize> {
-    let (_, dir) = (limit?, context.state_dir().ok()?);
-    if !dir.join(Authority::FILE).exists() {
-        return None;
-    }
-    let authority = Authority::open(&dir, &NodeKey::load_or_create(&dir).ok()?).ok()?;
-    authority.tokens().iter().find(|token| token.id == number).map(|token| token.used)
+    Ok(fields_of(&shown))
 }
 
 /// A time, and how far away it is.
@@ -140,8 +99,8 @@ fn rows(m: &Manifest) -> Vec<(&'static str, String)> {
         let same = m.total_len() - m.unique_len();
         rows.push(("of that", format!("{} is in files that equal another", Size(same))));
     }
-    rows.extend(m.hash_v2().map(|h| ("v2 hash", HEXLOWER.encode(&h))));
-    rows.extend(m.hash_v1().map(|h| ("v1 hash", HEXLOWER.encode(&h))));
+    rows.extend(m.hash_v2().map(|h| ("v2 hash", data_encoding::HEXLOWER.encode(&h))));
+    rows.extend(m.hash_v1().map(|h| ("v1 hash", data_encoding::HEXLOWER.encode(&h))));
     rows.push(("magnet", tidecast_node::magnet(m)));
     if m.private() {
         rows.push(("private", "yes: peers only from its trackers, tickets or --peer".into()));
@@ -167,18 +126,6 @@ fn file_line(file: FileRef<'_>) -> String {
     let target = file.symlink().map(|t| format!(" -> {}", escaped_bytes(&t))).unwrap_or_default();
     let mark = if file.is_executable() { "x" } else { "-" };
     format!("{size:>10} {mark} {}{target}", file.path())
-}
-
-fn file_json(file: FileRef<'_>) -> Value {
-    let mut all = object(json!({ "path": file.path().to_string(), "bytes": file.len() }));
-    let mut put = |name: &str, value: Option<Value>| all.extend(value.map(|v| (name.to_owned(), v)));
-    put("executable", file.is_executable().then(|| true.into()));
-    put("hidden", file.is_hidden().then(|| true.into()));
-    put("symlink", file.symlink().map(|t| crate::names::json(Path::new(OsStr::from_bytes(&t)))));
-    put("pieces_root", file.pieces_root().map(|r| HEXLOWER.encode(&r).into()));
-    put("mode", file.mode().map(|m| format!("{m:04o}").into()));
-    put("hard_link", file.hard_link().map(Value::from));
-    all.into()
 }
 
 #[cfg(test)]

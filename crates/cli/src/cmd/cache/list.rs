@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, json};
-use tidecast::event::cache::{CacheInfo, CacheUse, Came};
+use serde_json::Map;
+use tidecast::event::cache::{CacheInfo, Came, Listed};
 use tidecast::{CacheName, Caches};
-use tidecast_text::{Size, Span, count};
+use tidecast_text::{Size, Span, aligned, count};
 
-use super::words::{failed, how_it_came};
+use super::failed::failed;
 use crate::failure::Outcome;
-use crate::report::{Reporter, object};
+use crate::report::{Reporter, fields_of};
 
 /// List the caches of this host that you may read
 #[derive(clap::Args, Debug)]
@@ -29,22 +29,14 @@ pub(super) async fn ls(args: &LsArgs, caches: &Caches, reporter: &Reporter) -> O
     let all = caches.list(args.name.as_ref()).await.map_err(failed)?;
     // Of ten thousand caches either form takes longer than the daemon's answer: only one is made.
     if reporter.is_json() {
-        return Ok(object(json!({ "caches": all })));
+        return Ok(fields_of(&Listed { caches: all }));
     }
-    let rows: Vec<[String; 5]> = all
-        .iter()
-        .map(|info| {
-            [
-                info.name.clone(),
-                info.state.clone(),
-                Size(info.bytes).to_string(),
-                info.owner.clone(),
-                lease(info),
-            ]
-        })
-        .collect();
-    let lines = table(["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned), &rows);
-    lines.iter().for_each(|line| reporter.result(line));
+    let mut rows = vec![["CACHE", "STATE", "SIZE", "OWNER", "LEASE"].map(str::to_owned)];
+    rows.extend(all.into_iter().map(|info| {
+        let (lease, size) = (lease(&info), Size(info.bytes).to_string());
+        [info.name, info.state, size, info.owner, lease]
+    }));
+    aligned(&rows, usize::MAX).iter().for_each(|line| reporter.result(line));
     Ok(Map::new())
 }
 
@@ -60,10 +52,10 @@ pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) 
     line("travels", methods.join(", "));
     line("in use", format!("by {}", count(info.users.into(), "job")));
     for used in info.uses.iter().flatten() {
-        line("", used_by(used));
+        line("", used.with_times(crate::cmd::now()));
     }
     if info.came != Came::default() {
-        line("came", how_it_came(&info.came));
+        line("came", info.came.in_words());
     }
     if let Some(path) = &info.path {
         line("path", path.display().to_string());
@@ -71,17 +63,7 @@ pub(super) async fn show(args: &ShowArgs, caches: &Caches, reporter: &Reporter) 
     if let Some(ad) = &info.ad {
         line("ad", ad.clone());
     }
-    Ok(object(json!(info)))
-}
-
-/// Who uses a cache, and since or until when.
-pub(crate) fn used_by(used: &CacheUse) -> String {
-    let now = crate::cmd::now();
-    let span = |seconds: u64| Span(Duration::from_secs(seconds));
-    let since = used.since.map(|since| format!(" for {}", span(now.saturating_sub(since))));
-    let until = used.until.map(|until| format!(", {} more at most", span(until.saturating_sub(now))));
-    let when = since.or(until).unwrap_or_default();
-    format!("{}{when}", used.in_words())
+    Ok(fields_of(&info))
 }
 
 fn group(info: &CacheInfo) -> String {
@@ -99,17 +81,4 @@ fn lease(info: &CacheInfo) -> String {
         Span(Duration::ZERO) => "expired".into(),
         left => left.to_string(),
     }
-}
-
-/// Lines of columns, as wide as need be.
-fn table<const N: usize>(head: [String; N], rows: &[[String; N]]) -> Vec<String> {
-    let all: Vec<&[String; N]> = std::iter::once(&head).chain(rows).collect();
-    let widths: Vec<usize> =
-        (0..N).map(|i| all.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    let line = |row: &&[String; N]| {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    all.iter().map(line).collect()
 }

@@ -8,8 +8,7 @@ use std::thread::JoinHandle;
 use tidecast::{Consumer, Copy};
 use tidecast_text::Size;
 
-use super::run::follow;
-use super::tell::Shown;
+use super::run::{Shown, follow};
 use crate::failure::Outcome;
 use crate::report::Reporter;
 

@@ -1,174 +1,45 @@
-//! Flags that those who are used to rsync type by habit: what they ask for is done anyway, or they are refused with what to do instead.
-//! Every flag of rsync is one of ours, in [`super::flags`] or here, so that no combination of them is read as something else.
+//! Flags of rsync on our command line: what they mean is in [`tidecast_mover::rsync`]. Such as ask for what is done anyway are taken,
+//! others are refused with what to do instead.
 
-use clap::builder::NonEmptyStringValueParser;
-use clap::builder::TypedValueParser as _;
+use std::ffi::OsString;
+
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use tidecast_mover::rsync::foreign::{DONE, DONE_VALUED, OTHERS, REFUSED};
+use tidecast_mover::rsync::table::{ALIASES, KEPT, NAMED, SWITCHES, VALUED};
+use tidecast_mover::rsync::{Flags, Said};
 
-/// Nothing is kept of them.
-#[derive(Debug)]
-pub(crate) struct Rsync;
+/// What they ask for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rsync(pub(super) Flags);
 
-/// What is done anyway, or has no meaning here.
-const DONE: [(&str, Option<char>); 28] = [
-    ("msgs2stderr", None),
-    ("no-msgs2stderr", None),
-    ("i-r", None),
-    ("no-i-r", None),
-    ("no-W", None),
-    ("8-bit-output", Some('8')),
-    ("sparse", Some('S')),
-    ("partial", None),
-    ("progress", None),
-    ("partial-and-progress", Some('P')),
-    // Streams of encrypted blocks: what can be compressed is read no quicker than it is sent.
-    ("compress", Some('z')),
-    ("whole-file", Some('W')),
-    ("no-whole-file", None),
-    ("fuzzy", Some('y')),
-    ("secluded-args", Some('s')),
-    ("protect-args", None),
-    ("old-args", None),
-    ("trust-sender", None),
-    ("inc-recursive", None),
-    ("no-inc-recursive", None),
-    ("preallocate", None),
-    ("mkpath", None),
-    ("no-motd", None),
-    ("blocking-io", None),
-    ("open-noatime", None),
-    ("super", None),
-    ("no-compress", None),
-    // As sizes always are. Alone it asks for help, as with rsync.
-    (HUMAN, Some('h')),
-];
-const HUMAN: &str = "human-readable";
-
-/// The same with a value.
-const DONE_VALUED: [&str; 12] = [
-    "zc",
-    "zl",
-    "stderr",
-    "compress-level",
-    "compress-choice",
-    "compress-threads",
-    "skip-compress",
-    "partial-dir",
-    "info",
-    "debug",
-    "outbuf",
-    "max-alloc",
-];
-
-/// What asks for something else than a copy does.
-const REFUSED: [(&str, Option<char>, &str); 25] = [
-    (
-        "old-dirs",
-        None,
-        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
-    ),
-    (
-        "old-d",
-        None,
-        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
-    ),
-    ("insecure-links", None, "links that others plant in a destination are never followed"),
-    ("drop-D", None, "leave devices and pipes out with --no-D"),
-    (
-        "dirs",
-        Some('d'),
-        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
-    ),
-    (
-        "no-recursive",
-        None,
-        "directories are always copied with their contents; leave these out with --exclude '/*/*'",
-    ),
-    (
-        "keep-dirlinks",
-        Some('K'),
-        "a link in the place of a directory is replaced: whoever may plant one would say where files go",
-    ),
-    ("copy-unsafe-links", None, "symbolic links are copied as links, or with -L all as what they lead to"),
-    ("safe-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
-    ("munge-links", None, "symbolic links are copied as they are; leave them out with --no-links"),
-    ("atimes", Some('U'), "times of access are not copied"),
-    ("crtimes", Some('N'), "times of creation are not copied"),
-    ("prune-empty-dirs", Some('m'), "empty directories are copied, too; leave them out with --exclude"),
-    ("cvs-exclude", Some('C'), "there is no list of what is left out by itself; name it with --exclude-from"),
-    ("dir-filters", Some('F'), "filter files in directories are not read; name one with --exclude-from"),
-    ("ipv4", Some('4'), "give an address with --address"),
-    ("ipv6", Some('6'), "give an address with --address"),
-    ("delete-missing-args", None, "a source that is missing deletes nothing; remove it at the destination"),
-    ("ignore-missing-args", None, "a source that is missing is an error; leave it out of the command"),
-    ("ignore-errors", None, "nothing is deleted while a source cannot be read; mend what the copy names"),
-    (
-        "delay-updates",
-        None,
-        "each file gets its name as soon as it is whole; copy to a new directory, and rename that",
-    ),
-    ("fake-super", None, "owners and devices are not stored as attributes; run the receiving end as root"),
-    ("copy-devices", None, "devices are copied as devices; read one with dd"),
-    ("write-devices", None, "devices are replaced, not written to; write one with dd"),
-    ("list-only", None, "nothing is only listed; --dry-run says what a copy would do, ls -lR what there is"),
-];
-
-/// The same of flags that have a value.
-const OTHERS: [(&str, Option<char>, &str); 26] = [
-    ("confine-root", None, "a copy-server keeps what is asked of it below its --root"),
-    ("log-file-format", None, "what a copy does is said by --json"),
-    ("early-input", None, "a daemon of rsync is not reached; write host:/path"),
-    ("protocol", None, "both ends need the same release of tidecast"),
-    ("checksum-seed", None, "contents are compared by SHA-256, which needs none"),
-    ("rsync-path", None, "what tidecast is called there is said by --remote-program PROGRAM"),
-    ("block-size", Some('B'), "blocks have 4 MiB"),
-    ("temp-dir", Some('T'), "unfinished files are kept in the destination, in a directory of their own"),
-    ("remote-option", Some('M'), "both ends have the same options"),
-    ("compare-dest", None, "copy to the directory that is compared with, or a snapshot of it (cp -al)"),
-    ("copy-dest", None, "copy to a snapshot of that directory (cp -a)"),
-    ("usermap", None, "give everything to one owner with --chown, or keep numbers with --numeric-ids"),
-    (
-        "groupmap",
-        None,
-        "give everything to one group with --chown :GROUP, or keep numbers with --numeric-ids",
-    ),
-    ("checksum-choice", None, "contents are compared by XXH3, those of --checksum by SHA-256"),
-    ("out-format", None, "what a copy does is said by --json"),
-    ("log-file", None, "redirect what is said: --json 2>FILE"),
-    (
-        "password-file",
-        None,
-        "a daemon of rsync is not reached; the key of a copy-server is given by --key @FILE",
-    ),
-    ("contimeout", None, "--timeout TIME bounds all waits"),
-    ("sockopts", None, "congestion control is chosen by --congestion, streams by --streams"),
-    ("copy-as", None, "run the receiving end as that user: USER@HOST:PATH"),
-    ("iconv", None, "names are copied byte for byte"),
-    ("stop-after", None, "end it with timeout(1); the same command goes on"),
-    ("stop-at", None, "end it with timeout(1); the same command goes on"),
-    ("write-batch", None, "no file of changes is written; copy to each destination"),
-    ("only-write-batch", None, "no file of changes is written; copy to each destination"),
-    ("read-batch", None, "no file of changes is read; copy from the source"),
-];
+const HEADING: &str = "As with rsync";
 
 impl clap::Args for Rsync {
     fn augment_args(command: Command) -> Command {
-        let flag = |long: &'static str, short: Option<char>| {
-            Arg::new(long).long(long).short(short).action(ArgAction::Count).hide(true)
-        };
-        let done = DONE.iter().map(|(long, short)| flag(long, *short));
-        let refused = REFUSED.iter().map(|(long, short, _)| flag(long, *short));
-        let others = OTHERS.iter().map(|(long, short, hint)| {
-            let refuse = |_: String| Err::<String, String>((*hint).to_owned());
-            let parser = NonEmptyStringValueParser::new().try_map(refuse);
-            let arg = Arg::new(*long).long(*long).short(*short).value_name("VALUE").hide(true);
-            arg.allow_hyphen_values(true).value_parser(parser)
+        let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::Count);
+        let kept = KEPT.iter().map(|kept| switch(kept.name).short(kept.letter).hide(true));
+        let no = KEPT.iter().map(|kept| switch(kept.no).aliases(kept.no_letter).hide(true));
+        let switches = SWITCHES.iter().map(|(name, letter, help, _)| {
+            let alias = ALIASES.iter().find(|(other, _)| other == name).map(|(_, alias)| *alias);
+            let arg = switch(name).short(*letter).help(*help).hide(help.is_empty());
+            arg.aliases(alias).help_heading(HEADING)
         });
-        let valued =
-            DONE_VALUED.iter().map(|long| Arg::new(*long).long(*long).value_name("VALUE").hide(true));
-        let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
-        command.disable_help_flag(true).arg(help).args(done).args(valued).args(refused).args(others)
+        let valued = VALUED.iter().map(|(name, letter, value, help, apply)| {
+            let check = |text: String| apply(&mut Flags::default(), &text).map(|()| text);
+            let parser = NonEmptyStringValueParser::new().try_map(check);
+            let arg = Arg::new(*name).long(*name).short(*letter).value_name(*value).help(*help);
+            let arg = arg.allow_hyphen_values(true).hide(help.is_empty()).help_heading(HEADING);
+            arg.action(ArgAction::Append).value_parser(parser)
+        });
+        let named = NAMED.iter().map(|(name, value, help, _)| {
+            let arg = Arg::new(*name).long(*name).value_name(*value).help(*help).help_heading(HEADING);
+            let parser = OsStringValueParser::new()
+                .try_map(|path: OsString| if path.is_empty() { Err("a path is empty") } else { Ok(path) });
+            arg.allow_hyphen_values(true).action(ArgAction::Append).value_parser(parser)
+        });
+        foreign(command.args(kept).args(no).args(switches).args(valued).args(named))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -176,19 +47,64 @@ impl clap::Args for Rsync {
     }
 }
 
+/// Those that change nothing, or are refused.
+fn foreign(command: Command) -> Command {
+    let flag = |long: &'static str, short: Option<char>| {
+        Arg::new(long).long(long).short(short).action(ArgAction::Count).hide(true)
+    };
+    let done = DONE.iter().map(|(long, short)| flag(long, *short));
+    let refused = REFUSED.iter().map(|(long, short, _)| flag(long, *short));
+    let others = OTHERS.iter().map(|(long, short, hint)| {
+        let refuse = |_: String| Err::<String, String>((*hint).to_owned());
+        let parser = NonEmptyStringValueParser::new().try_map(refuse);
+        let arg = Arg::new(*long).long(*long).short(*short).value_name("VALUE").hide(true);
+        arg.allow_hyphen_values(true).value_parser(parser)
+    });
+    let valued = DONE_VALUED.iter().map(|long| Arg::new(*long).long(*long).value_name("VALUE").hide(true));
+    let help = Arg::new("help").long("help").action(ArgAction::Help).help("Print help");
+    command.disable_help_flag(true).arg(help).args(done).args(valued).args(refused).args(others)
+}
+
+/// Whether a flag without a value was given, and where: the last time.
+fn place(matches: &ArgMatches, name: &str) -> Option<usize> {
+    (matches.get_count(name) > 0).then(|| matches.indices_of(name).and_then(Iterator::last).unwrap_or(0))
+}
+
 impl FromArgMatches for Rsync {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        match REFUSED.iter().find(|(long, ..)| matches.get_count(long) > 0) {
-            None => Ok(Self),
-            Some((long, short, hint)) => {
-                let short = short.map_or(String::new(), |short| format!("-{short}, "));
-                let what = format!("{short}--{long} is not supported: {hint}\n");
-                Err(Error::raw(ErrorKind::UnknownArgument, what))
+        if let Some((long, short, hint)) = REFUSED.iter().find(|(long, ..)| matches.get_count(long) > 0) {
+            let short = short.map_or(String::new(), |short| format!("-{short}, "));
+            let what = format!("{short}--{long} is not supported: {hint}\n");
+            return Err(Error::raw(ErrorKind::UnknownArgument, what));
+        }
+        let mut said: Vec<(usize, Said<'_>)> = Vec::new();
+        for kept in &KEPT {
+            for (name, on) in [(kept.name, true), (kept.no, false)] {
+                said.extend(place(matches, name).map(|at| (at, Said::Keep(kept, on))));
             }
         }
+        for switch in &SWITCHES {
+            let times = matches.get_count(switch.0);
+            said.extend(place(matches, switch.0).map(|at| (at, Said::Switch(switch, times))));
+        }
+        for valued in &VALUED {
+            let places = matches.indices_of(valued.0).into_iter().flatten();
+            let texts = matches.get_many::<String>(valued.0).into_iter().flatten();
+            said.extend(places.zip(texts).map(|(at, text)| (at, Said::Value(valued, text))));
+        }
+        for named in &NAMED {
+            let places = matches.indices_of(named.0).into_iter().flatten();
+            let paths = matches.get_many::<OsString>(named.0).into_iter().flatten();
+            said.extend(places.zip(paths).map(|(at, path)| (at, Said::Name(named, path))));
+        }
+        said.sort_by_key(|(at, _)| *at);
+        let said: Vec<Said<'_>> = said.into_iter().map(|(_, said)| said).collect();
+        // Values were read once already.
+        Flags::of(&said).map(Self).map_err(|why| Error::raw(ErrorKind::ValueValidation, why))
     }
 
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }

@@ -1,14 +1,22 @@
 //! Runs a copy, and shows how it goes.
 
-use tidecast::event::copy::{News, Started};
+use tidecast::event::copy::{Done, News, Started};
 use tidecast::{Copy, Copying, Reached};
-use tidecast_text::bytes_per_second;
+use tidecast_text::{count, escaped};
 
-use super::tell::{Shown, tell};
 use crate::cmd::drive;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::report::{Reporter, fields_of};
+
+/// What is said in rsync's manner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    /// Each change, in letters.
+    pub(super) itemize: bool,
+    /// How much was found and done.
+    pub(super) stats: bool,
+}
 
 /// Copies, and tells of it.
 pub(super) fn run(copy: Copy, shown: Shown, reporter: &mut Reporter) -> Outcome {
@@ -30,7 +38,7 @@ pub(super) fn follow(
     let news = |news, reporter: &mut Reporter| {
         if let News::Step(step) = news {
             reporter.clear();
-            reporter.result(&format!("{:>12}  {}", bytes_per_second(step.bytes_per_second), step.what));
+            reporter.result(&step.line());
         }
     };
     let ended = drive::run_with_news(|| copying, reporter, |started, _| begun(started), news);
@@ -43,4 +51,17 @@ pub(super) fn follow(
     };
     done.iter().for_each(|done| tell(done, shown, reporter));
     Ok(fields_of(&ended?))
+}
+
+/// Tells what came of it.
+fn tell(done: &Done, shown: Shown, reporter: &Reporter) {
+    for problem in &done.problems {
+        // A program has the names as they are in `problems`.
+        let path = if reporter.is_json() { problem.path.clone() } else { escaped(&problem.path).to_string() };
+        reporter.warning(&format!("{path}: {}", problem.what));
+    }
+    if done.problems_more > 0 {
+        reporter.warning(&format!("and {}", count(done.problems_more, "more problem")));
+    }
+    done.lines(shown.itemize, shown.stats).iter().for_each(|line| reporter.result(line));
 }

@@ -11,7 +11,7 @@ use super::tell::tell;
 use crate::cmd::{Context, drive};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reporter, fields_of};
-use crate::settings::Listen;
+use tidecast::settings::Listen;
 
 /// Take a field's streams into shared memory, where programs of this host see it
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::report::{Reporter, Snapshot, fields_of};
+use crate::report::{Reporter, fields_of};
 
 /// Says what only operations on fields tell: an event for programs, a note or a state of the work for people.
 pub(super) fn tell(stage: &'static str, news: &(impl serde::Serialize + Display), reporter: &mut Reporter) {
@@ -12,6 +12,6 @@ pub(super) fn tell(stage: &'static str, news: &(impl serde::Serialize + Display)
         _ if reporter.is_json() => reporter.happened(&name, fields),
         "session" => reporter.note(&text),
         "step" => {}
-        _ => reporter.progress(&Snapshot { stage, said: Some(text), ..Snapshot::default() }),
+        _ => reporter.advance_in_words(&format!("{stage}: {text}")),
     }
 }
