@@ -241,8 +241,14 @@ impl Store {
         dl.record.read().holds(record::state(self.below_home(path), meta))
     }
 
-    /// Whether it is what we put there, by the look of it or else by its content.
+    /// Whether it is what we put there. Another process may have put it there since the record was read.
     fn is_former(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<bool, Error> {
+        Ok(self.is_in_record(dl, path, meta)?
+            || dl.record.write().reload() && self.is_in_record(dl, path, meta)?)
+    }
+
+    /// By the look of it or else by its content.
+    fn is_in_record(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<bool, Error> {
         if self.is_recorded(dl, path, meta) {
             return Ok(true);
         }

@@ -92,12 +92,13 @@ impl Record {
         record
     }
 
-    /// Reads it again: another process may have written it meanwhile.
-    pub(crate) fn reload(&mut self) {
-        let Some((root, name)) = &self.file else { return };
+    /// Reads it again: another process may have written it meanwhile. Returns whether one has.
+    pub(crate) fn reload(&mut self) -> bool {
+        let Some((root, name)) = &self.file else { return false };
         let short = root.stat(name).is_ok_and(|m| m.is_file() && m.len <= LIMIT);
         let bytes = if short { root.read(name).unwrap_or_default() } else { Vec::new() };
-        self.marks = parse(&bytes).unwrap_or_default();
+        let before = std::mem::replace(&mut self.marks, parse(&bytes).unwrap_or_default());
+        before != self.marks
     }
 
     pub(crate) fn is_empty(&self) -> bool {

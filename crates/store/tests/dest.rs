@@ -443,6 +443,23 @@ fn versions_that_come_at_the_same_time_replace_one_another() {
 }
 
 #[test]
+fn what_another_has_put_there_since_the_start_is_a_former_version_too() {
+    let place = Place::new();
+    fs::write(place.home(), bytes(1, 50_000)).unwrap();
+    let (first, second) = (single(Version::V2, &bytes(2, 50_000)), single(Version::V2, &bytes(3, 50_000)));
+    let replace = Replace { records: Some(place.records.path().into()), ..Default::default() };
+    let options = DownloadOptions { replace, durability: Durability::None, ..Default::default() };
+    let opened = Store::download(second.manifest.clone(), place.to.path(), &options).unwrap();
+    place.put(&first, true, false).unwrap();
+    opened.store.differs(0).unwrap();
+    drop(opened);
+    // What is not ours is refused as before.
+    fs::write(place.home(), bytes(4, 50_000)).unwrap();
+    let opened = Store::download(second.manifest.clone(), place.to.path(), &options).unwrap();
+    assert!(opened.store.differs(0).unwrap_err().is_in_the_way());
+}
+
+#[test]
 fn a_refused_tree_deletes_nothing() {
     let place = Place::new();
     place.must(&tree(Version::V2, vec![file("x", b"1".to_vec()), file("gone", b"1".to_vec())]));
