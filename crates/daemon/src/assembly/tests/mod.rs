@@ -12,6 +12,7 @@ mod names;
 mod offers;
 mod repair;
 mod replicas;
+mod room;
 mod site;
 mod sources;
 mod wire;
