@@ -320,7 +320,7 @@ def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_pa
     lab("up", "single:2@100mbit")
     (tmp_path / "served").mkdir()
     source = tmp_path / ("served" if pull else "") / "big"
-    source.write_bytes(os.urandom(BIG))
+    source.write_bytes(os.urandom(2 * BIG))
     listen = f"{lab.address(0)}:6870"
     server = node("server", lab, 0)
     proc = server.run("copy-server", "--root", tmp_path / "served", "--listen", listen, "--as-root")
@@ -328,7 +328,7 @@ def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_pa
     server.wait_listening(proc, listen)
     words = (url + "big", tmp_path / "got") if pull else (source, url + "got")
     copy = node("here", lab, 1).run("--json", "copy", *words)
-    copy.until("a third of it", lambda: any(e.get("bytes", 0) > BIG / 3 for e in copy.events()))
+    copy.until("a third of it", lambda: any(e.get("bytes", 0) > 2 * BIG / 3 for e in copy.events()))
     lab("cut", "0")
     # Longer than it takes to see that nothing comes, shorter than to give up.
     time.sleep(20)
@@ -336,5 +336,5 @@ def test_a_link_that_is_cut_for_a_while_costs_that_while(pull, lab, node, tmp_pa
     end = copy.ok().last("done")
     got = tmp_path / "got" if pull else tmp_path / "served/got"
     assert got.read_bytes() == source.read_bytes()
-    # A block may have been on each of the streams, and some in their buffers.
-    assert end["blocks_again"] <= 12, end
+    # Of 29 blocks: one on each of the streams, and as many in their buffers.
+    assert end["blocks_again"] <= 16, end

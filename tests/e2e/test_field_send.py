@@ -578,16 +578,17 @@ def test_a_package_that_is_missing_is_named(tide, monkeypatch, tmp_path):
 
 
 def test_nobody_listens(tide, tmp_path):
-    np.zeros((2, 8, 8, 8), "f4").tofile(tmp_path / "a.raw")
-    words = ["--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain"]
+    np.zeros((40, 8, 8, 8), "f4").tofile(tmp_path / "a.raw")
+    # Long enough to be reported on the way.
+    words = ["--json", "field", "send", tmp_path / "a.raw", "--shape", "8,8,8", "--to", "127.0.0.1:9", "--plain", "--rate", "400kbit"]
     began = time.monotonic()
     proc = tide(*words, code=3)
     assert time.monotonic() - began > 9, "receivers are waited for"
     error = proc.last("error")
-    assert error["accepted"] == 0 and error["steps"] == 2 and "no receiver has answered at 127.0.0.1:9 (8 streams)" in error["message"]
+    assert error["accepted"] == 0 and error["steps"] == 40 and "no receiver has answered at 127.0.0.1:9 (8 streams)" in error["message"]
     assert "none of 8 streams" in proc.last("warning")["message"]
     # The paper's own receivers never say anything.
-    assert tide(*words, "--packing", "xyz").last("done")["steps"] == 2
+    assert tide(*words, "--packing", "xyz").last("done")["steps"] == 40
 
 
 @pytest.mark.parametrize("why, code, said", [("another key", 3, "has another key"), ("plain", 3, "wants a key"), ("streams", 1, "refuses")])

@@ -143,7 +143,8 @@ def test_on_a_network_the_data_comes_once_a_host(env, start, lab, hosts):
     for proc in procs:
         assert [(s["ok"], s["missed"]) for s in steps(proc.ok())] == [(True, [])] * 2
     for node in ("n001", "n002", "n003"):
-        assert size < received(lab, node) - before[node] < 1.3 * size, node
+        # Twice would be once a rank; a busy machine has some of it asked for and sent again.
+        assert size < received(lab, node) - before[node] < 1.6 * size, node
 
 
 @pytest.mark.root

@@ -137,6 +137,10 @@ class Controller:
             terminalreporter.section(f"FLAKY {nodeid}", "_")
             for report in reports:
                 terminalreporter.write_line(report.longreprtext)
+                # What its programs said is the half of the reason that its traceback has not.
+                for title, text in report.sections:
+                    terminalreporter.section(title, "-")
+                    terminalreporter.write_line(text.rstrip())
         result = yield
         if self.flaky:
             terminalreporter.section("flaky: failed, and passed by themselves", yellow=True)
