@@ -6,12 +6,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
 use rustls::{CertificateError, OtherError};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
+use tidecast_tls::Session;
 
 use super::limit::Limit;
 use super::pipe::{Cut, Pipe};
@@ -88,8 +87,7 @@ pub(crate) struct Connection {
 enum Transport {
     /// With what the peer may cost before it has proved who it is.
     Tcp(TcpStream, Option<Limit>),
-    Client(Box<Stream<UnbufferedClientConnection>>),
-    Server(Box<Stream<UnbufferedServerConnection>>),
+    Tls(Box<Stream>),
     Pipe(Pipe),
 }
 
@@ -111,11 +109,10 @@ impl Connection {
             return Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip });
         };
         let config = tls.client_speaking(PROTOCOL, node)?;
-        let session = UnbufferedClientConnection::new(config, placeholder_name())
-            .map_err(|e| failed(io::Error::other(e)))?;
+        let session = Session::client(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
         let stream = Stream::open(session, tcp, None).map_err(|e| handshake(to, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
-        Ok(Self { transport: Transport::Client(Box::new(stream)), peer, round_trip })
+        Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip })
     }
 
     /// The other side of [`Connection::dial`]. The peer is held to `limit` until [`Connection::prove`].
@@ -135,10 +132,10 @@ impl Connection {
             });
         };
         let config = tls.server_speaking(&[PROTOCOL]);
-        let session = UnbufferedServerConnection::new(config).map_err(|e| failed(io::Error::other(e)))?;
+        let session = Session::server(config).map_err(|e| failed(io::Error::other(e)))?;
         let stream = Stream::open(session, tcp, Some(limit)).map_err(|e| handshake(from, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
-        Ok(Self { transport: Transport::Server(Box::new(stream)), peer, round_trip: Duration::ZERO })
+        Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip: Duration::ZERO })
     }
 
     /// What another program writes, or reads.
@@ -150,8 +147,8 @@ impl Connection {
     pub(crate) fn prove(&mut self) -> io::Result<()> {
         match &mut self.transport {
             Transport::Tcp(_, limit) => *limit = None,
-            Transport::Server(stream) => stream.prove(),
-            Transport::Client(_) | Transport::Pipe(_) => {}
+            Transport::Tls(stream) => stream.prove(),
+            Transport::Pipe(_) => {}
         }
         self.tcp().map_or(Ok(()), |tcp| tcp.set_read_timeout(Some(OPENING)))
     }
@@ -205,8 +202,7 @@ impl Connection {
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Tcp(tcp, _) => Some(tcp),
-            Transport::Client(stream) => Some(&stream.tcp),
-            Transport::Server(stream) => Some(&stream.tcp),
+            Transport::Tls(stream) => Some(&stream.tcp),
             Transport::Pipe(_) => None,
         }
     }
@@ -215,8 +211,7 @@ impl Connection {
     pub(crate) fn close(mut self) {
         // Whoever has gone already needs no goodbye.
         let _ = match &mut self.transport {
-            Transport::Client(stream) => stream.close(),
-            Transport::Server(stream) => stream.close(),
+            Transport::Tls(stream) => stream.close(),
             _ => Ok(()),
         };
         let _ = self.tcp().map(|tcp| tcp.shutdown(Shutdown::Write));
@@ -245,8 +240,7 @@ impl Read for Connection {
         match &mut self.transport {
             Transport::Tcp(tcp, None) => tcp.read(buf),
             Transport::Tcp(tcp, Some(limit)) => limit.read(tcp, buf),
-            Transport::Client(stream) => stream.read(buf),
-            Transport::Server(stream) => stream.read(buf),
+            Transport::Tls(stream) => stream.read(buf),
             Transport::Pipe(pipe) => pipe.read(buf),
         }
     }
@@ -256,8 +250,7 @@ impl Write for Connection {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &mut self.transport {
             Transport::Tcp(tcp, _) => tcp.write(buf),
-            Transport::Client(stream) => stream.write(buf),
-            Transport::Server(stream) => stream.write(buf),
+            Transport::Tls(stream) => stream.write(buf),
             Transport::Pipe(pipe) => pipe.write(buf),
         }
     }
@@ -265,8 +258,7 @@ impl Write for Connection {
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.transport {
             Transport::Tcp(tcp, _) => tcp.write_vectored(bufs),
-            Transport::Client(stream) => stream.write_vectored(bufs),
-            Transport::Server(stream) => stream.write_vectored(bufs),
+            Transport::Tls(stream) => stream.write_vectored(bufs),
             Transport::Pipe(pipe) => pipe.write_vectored(bufs),
         }
     }
@@ -274,8 +266,7 @@ impl Write for Connection {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.transport {
             Transport::Tcp(..) => Ok(()),
-            Transport::Client(stream) => stream.flush(),
-            Transport::Server(stream) => stream.flush(),
+            Transport::Tls(stream) => stream.flush(),
             Transport::Pipe(pipe) => pipe.flush(),
         }
     }

@@ -1,157 +1,55 @@
-//! TLS over TCP for bulk. rustls's own stream takes 4 KiB from the kernel at a time and moves what is decrypted once more; here many
-//! records come with one system call, and go with one.
-//!
-//! The session itself is rustls's, by its unbuffered interface: the buffers are ours, the states are not.
+//! TLS over a socket that blocks: `tidecast-tls` has the session, this moves its bytes.
 
-use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
-use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::CertificateDer;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, ReadTraffic, UnbufferedStatus};
 use tidecast_admission::{MAX_HELD, MAX_READ};
+use tidecast_tls::{RECORD, Session};
 
 use super::limit::Limit;
 
-/// Bytes that are taken from the kernel at once: some records.
-const INCOMING: usize = 128 << 10;
-/// Plaintext that is encrypted and sent at once: whole records.
-const OUTGOING: usize = 64 << 10;
-/// Most plaintext of a record (RFC 8446, 5.1).
-const RECORD: usize = 16 << 10;
-/// What the records of [`OUTGOING`], or a flight of the handshake, may need beyond it.
-const OVERHEAD: usize = 4 << 10;
-// All buffers of a peer that has proved nothing, with what of it waits decrypted, are within the limit.
-const _: () = assert!(MAX_READ + RECORD + OVERHEAD + MAX_READ <= MAX_HELD);
-
-/// The side of a session.
-pub(crate) trait Session {
-    type Data;
-
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
-
-    fn certificates(&self) -> Option<&[CertificateDer<'static>]>;
-}
-
-impl Session for UnbufferedClientConnection {
-    type Data = ClientConnectionData;
-
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(incoming)
-    }
-
-    fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.peer_certificates()
-    }
-}
-
-impl Session for UnbufferedServerConnection {
-    type Data = ServerConnectionData;
-
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(incoming)
-    }
-
-    fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.peer_certificates()
-    }
-}
-
-/// What is to be sent when the session lets us.
-#[derive(Clone, Copy)]
-enum Say<'d> {
-    Nothing,
-    Data(&'d [u8]),
-    Goodbye,
-}
-
-/// What a session came to.
-enum Came {
-    /// So many bytes of plaintext; what had no room is in `Stream::rest`.
-    Plain(usize),
-    /// It wants to hear more before it says anything.
-    Blocked,
-    /// It may speak, and has said what was to be said.
-    Ready,
-    /// The peer has said goodbye.
-    Closed,
-}
+/// More than a flight of the handshake.
+const FLIGHT: usize = 4 << 10;
+// All buffers of a peer that has proved nothing are within the limit: that for what comes is at most doubled when it is full,
+// and what of it is decrypted waits in another.
+const _: () = assert!(2 * MAX_READ + MAX_READ + FLIGHT <= MAX_HELD && RECORD <= MAX_READ);
 
 /// A session and its connection.
-pub(crate) struct Stream<S> {
-    session: S,
+#[derive(Debug)]
+pub(crate) struct Stream {
+    session: Session,
     pub(crate) tcp: TcpStream,
-    /// What has come and is not decrypted is in `from..to`.
-    incoming: Box<[u8]>,
-    from: usize,
-    to: usize,
-    /// What is decrypted, of which `taken` bytes were read.
-    rest: Vec<u8>,
-    taken: usize,
-    /// What is encrypted and not sent.
-    outgoing: Box<[u8]>,
-    ready: usize,
-    is_closed: bool,
     /// What the peer may cost before it has proved who it is.
     limit: Option<Limit>,
 }
 
-impl<S> fmt::Debug for Stream<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("tcp", &self.tcp).finish_non_exhaustive()
-    }
-}
-
-impl<S: Session> Stream<S> {
+impl Stream {
     /// Shakes hands.
     ///
     /// # Errors
     /// What the connection says; or what rustls does, within an [`io::Error`].
-    pub(crate) fn open(session: S, tcp: TcpStream, limit: Option<Limit>) -> io::Result<Self> {
-        let (incoming, outgoing) = if limit.is_some() { (MAX_READ, RECORD) } else { (INCOMING, OUTGOING) };
-        let mut stream = Self {
-            session,
-            tcp,
-            incoming: vec![0; incoming].into(),
-            from: 0,
-            to: 0,
-            rest: Vec::new(),
-            taken: 0,
-            outgoing: vec![0; outgoing + OVERHEAD].into(),
-            ready: 0,
-            is_closed: false,
-            limit,
-        };
+    pub(crate) fn open(session: Session, tcp: TcpStream, limit: Option<Limit>) -> io::Result<Self> {
+        let mut stream = Self { session, tcp, limit };
         loop {
-            match stream.advance(&mut [], Say::Nothing)? {
-                // The peer may have data for us already.
-                Came::Ready | Came::Plain(_) => return Ok(stream),
-                Came::Blocked => stream.receive()?,
-                Came::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
+            let shaken = stream.session.shake_hands();
+            let sent = stream.send();
+            if shaken? {
+                return sent.map(|()| stream);
             }
+            sent?;
+            stream.receive()?;
         }
     }
 
     /// The peer has proved who it is: from now on nothing of it is limited.
     pub(crate) fn prove(&mut self) {
-        if self.limit.take().is_none() {
-            return;
-        }
-        let mut incoming = vec![0; INCOMING];
-        let waits = &self.incoming[self.from..self.to];
-        incoming[..waits.len()].copy_from_slice(waits);
-        (self.from, self.to) = (0, waits.len());
-        self.incoming = incoming.into();
-        let mut outgoing = vec![0; OUTGOING + OVERHEAD];
-        outgoing[..self.ready].copy_from_slice(&self.outgoing[..self.ready]);
-        self.outgoing = outgoing.into();
+        self.limit = None;
     }
 
     /// What the peer has shown of itself.
     pub(crate) fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.session.certificates()
+        self.session.agreed().peer_certificates()
     }
 
     /// Says goodbye.
@@ -159,67 +57,14 @@ impl<S: Session> Stream<S> {
     /// # Errors
     /// What the connection says.
     pub(crate) fn close(&mut self) -> io::Result<()> {
-        self.say(Say::Goodbye)
-    }
-
-    /// Lets the session do what it can with what has come, until there is something to tell.
-    fn advance(&mut self, room: &mut [u8], say: Say<'_>) -> io::Result<Came> {
-        loop {
-            let UnbufferedStatus { discard, state } =
-                self.session.process(&mut self.incoming[self.from..self.to]);
-            self.from += discard;
-            match state {
-                Ok(ConnectionState::ReadTraffic(traffic)) => {
-                    return decrypted(traffic, room, &mut self.rest).map(Came::Plain);
-                }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    self.ready += data.encode(&mut self.outgoing[self.ready..]).map_err(io::Error::other)?;
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    self.tcp.write_all(&self.outgoing[..std::mem::take(&mut self.ready)])?;
-                    data.done();
-                }
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    let ready = match say {
-                        Say::Nothing => Ok(0),
-                        Say::Data(data) => traffic.encrypt(data, &mut self.outgoing),
-                        Say::Goodbye => traffic.queue_close_notify(&mut self.outgoing),
-                    };
-                    self.tcp.write_all(&self.outgoing[..ready.map_err(io::Error::other)?])?;
-                    return Ok(Came::Ready);
-                }
-                Ok(ConnectionState::PeerClosed) => {
-                    self.is_closed = true;
-                    return Ok(Came::Closed);
-                }
-                // Both have said goodbye: nothing can come of anything any more.
-                Ok(ConnectionState::Closed) => return Err(io::ErrorKind::NotConnected.into()),
-                Ok(_) => return Ok(Came::Blocked),
-                Err(e) => {
-                    self.complain();
-                    return Err(invalid(e));
-                }
-            }
-        }
-    }
-
-    /// Sends the alert that the session may have for the peer. Asked once more, it would look again at what it could not bear.
-    fn complain(&mut self) {
-        let state = self.session.process(&mut self.incoming[self.from..self.to]).state;
-        if let Ok(ConnectionState::EncodeTlsData(mut alert)) = state
-            && let Ok(len) = alert.encode(&mut self.outgoing[self.ready..])
-        {
-            // That it was no use is not what went wrong.
-            let _ = self.tcp.write_all(&self.outgoing[..self.ready + len]);
-        }
+        self.session.close()?;
+        self.send()
     }
 
     /// Takes from the kernel what there is, or waits for it.
     fn receive(&mut self) -> io::Result<()> {
-        self.incoming.copy_within(self.from..self.to, 0);
-        (self.from, self.to) = (0, self.to - self.from);
         loop {
-            let room = &mut self.incoming[self.to..];
+            let room = self.session.room()?;
             let read = match &mut self.limit {
                 Some(limit) => limit.read(&self.tcp, room),
                 None => self.tcp.read(room),
@@ -228,7 +73,7 @@ impl<S: Session> Stream<S> {
                 // The end of a connection without a goodbye is a break.
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
-                    self.to += n;
+                    self.session.received(n);
                     return Ok(());
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -237,84 +82,47 @@ impl<S: Session> Stream<S> {
         }
     }
 
-    fn say(&mut self, what: Say<'_>) -> io::Result<()> {
-        loop {
-            match self.advance(&mut [], what)? {
-                Came::Ready => return Ok(()),
-                Came::Plain(_) => {}
-                Came::Blocked => return Err(io::ErrorKind::NotConnected.into()),
-                // One may speak after the other's goodbye.
-                Came::Closed => {}
-            }
-        }
+    fn send(&mut self) -> io::Result<()> {
+        let waiting = self.session.waiting();
+        let sent = self.tcp.write_all(waiting);
+        self.session.sent(waiting.len());
+        sent
     }
 }
 
-/// Puts what is decrypted into `room`, and what has none there to the end of `rest`: nothing goes past what waits already.
-fn decrypted<D>(
-    mut traffic: ReadTraffic<'_, '_, D>,
-    room: &mut [u8],
-    rest: &mut Vec<u8>,
-) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(record) = traffic.next_record() {
-        let payload = record.map_err(invalid)?.payload;
-        let fits = if rest.is_empty() { room.len() - filled } else { 0 };
-        let (now, later) = payload.split_at(payload.len().min(fits));
-        room[filled..filled + now.len()].copy_from_slice(now);
-        rest.extend_from_slice(later);
-        filled += now.len();
-    }
-    Ok(filled)
-}
-
-fn invalid(error: rustls::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
-impl<S: Session> Read for Stream<S> {
+impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.taken < self.rest.len() {
-            let n = (&self.rest[self.taken..]).read(buf)?;
-            self.taken += n;
-            return Ok(n);
-        }
-        self.rest.clear();
-        self.taken = 0;
         let mut filled = 0;
-        while filled < buf.len() && self.rest.is_empty() && !self.is_closed {
-            match self.advance(&mut buf[filled..], Say::Nothing)? {
-                Came::Plain(n) => filled += n,
-                Came::Closed => {}
-                Came::Blocked | Came::Ready if filled == 0 => self.receive()?,
-                Came::Blocked | Came::Ready => break,
+        loop {
+            let read = self.session.read(buf.len(), |plain| {
+                buf[filled..filled + plain.len()].copy_from_slice(plain);
+                filled += plain.len();
+            });
+            match read {
+                Ok(tidecast_tls::Read::Plain(_) | tidecast_tls::Read::End) => return Ok(filled),
+                Ok(tidecast_tls::Read::Wanting) => self.receive()?,
+                Err(e) => {
+                    // That nobody takes the alert is not what went wrong.
+                    let _ = self.send();
+                    return Err(e.into());
+                }
             }
         }
-        Ok(filled)
     }
 }
 
-impl<S: Session> Write for Stream<S> {
+impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let now = &buf[..buf.len().min(self.outgoing.len() - OVERHEAD)];
-        self.say(Say::Data(now))?;
-        Ok(now.len())
+        let written = self.session.write(buf)?;
+        self.send()?;
+        Ok(written)
     }
 
     /// What is short goes together with what follows.
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let first = bufs.iter().position(|buf| !buf.is_empty()).unwrap_or(bufs.len());
-        match &bufs[first..] {
-            [] => Ok(0),
-            [long, ..] if long.len() >= RECORD => self.write(long),
-            bufs => {
-                let (mut record, mut len) = ([0; RECORD], 0);
-                for buf in bufs {
-                    len += (&buf[..]).read(&mut record[len..])?;
-                }
-                self.write(&record[..len])
-            }
-        }
+        let written = self.session.write_vectored(bufs, 0)?;
+        self.send()?;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -328,27 +136,25 @@ mod tests {
     use std::thread;
 
     use tidecast_identity::{NodeKey, Tls, placeholder_name};
+    use tidecast_tls::WRITE;
 
     use super::*;
-
-    type Client = Stream<UnbufferedClientConnection>;
-    type Server = Stream<UnbufferedServerConnection>;
 
     fn ways() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0)
     }
 
-    fn accept(tcp: TcpStream) -> io::Result<Server> {
+    fn accept(tcp: TcpStream) -> io::Result<Stream> {
         let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
-        Stream::open(UnbufferedServerConnection::new(tls.server()).unwrap(), tcp, None)
+        Stream::open(Session::server(tls.server()).unwrap(), tcp, None)
     }
 
-    fn pair() -> (Client, Server) {
+    fn pair() -> (Stream, Stream) {
         let (near, far) = ways();
         let far = thread::spawn(|| accept(far));
         let tls = Tls::new(&NodeKey::generate().unwrap()).unwrap();
-        let session = UnbufferedClientConnection::new(tls.client(), placeholder_name()).unwrap();
+        let session = Session::client(tls.client(), placeholder_name()).unwrap();
         (Stream::open(session, near, None).unwrap(), far.join().unwrap().unwrap())
     }
 
@@ -365,9 +171,9 @@ mod tests {
                 let mut sent = near
                     .write_vectored(&[IoSlice::new(&[]), IoSlice::new(head), IoSlice::new(rest)])
                     .unwrap();
-                assert_eq!(sent, RECORD);
+                assert_eq!(sent, WRITE);
                 rest = &data[sent..];
-                for len in [1, 3, OUTGOING - 1, OUTGOING + 1].into_iter().cycle() {
+                for len in [1, 3, WRITE - 1, WRITE + 1].into_iter().cycle() {
                     if rest.is_empty() {
                         break;
                     }

@@ -1,0 +1,106 @@
+//! The first message of a client, before it is answered: a server that has several certificates chooses by what it says.
+//!
+//! rustls reads it in its own buffers; the bytes are kept beside, and are the first that the session receives.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{Accepted, Acceptor, ClientHello};
+
+use crate::error::Error;
+use crate::session::Session;
+
+/// A ClientHello of which some bytes have come. No keys are made for it.
+#[derive(Default)]
+pub struct Hello {
+    acceptor: Acceptor,
+    received: Vec<u8>,
+}
+
+impl fmt::Debug for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hello").field("received", &self.received.len()).finish_non_exhaustive()
+    }
+}
+
+/// A ClientHello that has come whole, and what has come behind it.
+pub struct Greeting {
+    accepted: Accepted,
+    received: Vec<u8>,
+}
+
+impl fmt::Debug for Greeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Greeting").field("received", &self.received.len()).finish_non_exhaustive()
+    }
+}
+
+/// What came is no ClientHello.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Rejected {
+    /// Why.
+    pub error: Error,
+    /// To be sent to the peer; may be empty.
+    pub alert: Vec<u8>,
+}
+
+impl Hello {
+    /// Takes what was received. None: more is needed.
+    ///
+    /// # Errors
+    /// It is not the beginning of a ClientHello; what is received after that is of no use.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Greeting>, Rejected> {
+        self.received.extend_from_slice(bytes);
+        let mut unread = bytes;
+        loop {
+            // rustls takes a part of it at a time.
+            let before = unread.len();
+            let read = self.acceptor.read_tls(&mut unread);
+            match self.acceptor.accept() {
+                Ok(Some(accepted)) => {
+                    return Ok(Some(Greeting { accepted, received: std::mem::take(&mut self.received) }));
+                }
+                Ok(None) if read.is_err() || unread.len() == before => {
+                    return match unread {
+                        [] => Ok(None),
+                        _ => Err(Rejected { error: Error::TooLong, alert: Vec::new() }),
+                    };
+                }
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    // Writing to a Vec cannot fail.
+                    let _ = alert.write_all(&mut bytes);
+                    return Err(Rejected { error: error.into(), alert: bytes });
+                }
+            }
+        }
+    }
+}
+
+impl Greeting {
+    /// What the client says.
+    #[must_use]
+    pub fn client_hello(&self) -> ClientHello<'_> {
+        self.accepted.client_hello()
+    }
+
+    /// The session that answers it, with all that has come already.
+    ///
+    /// # Errors
+    /// What rustls finds wrong with the configuration.
+    pub fn answer(self, config: Arc<ServerConfig>) -> Result<Session, Error> {
+        let mut session = Session::server(config)?;
+        let mut received = self.received.as_slice();
+        while !received.is_empty() {
+            let room = session.room()?;
+            let (now, later) = received.split_at(received.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            session.received(now.len());
+            received = later;
+        }
+        Ok(session)
+    }
+}

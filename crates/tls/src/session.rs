@@ -1,0 +1,447 @@
+//! One connection as a state machine: received bytes in, plaintext out, plaintext in, bytes to be sent out.
+//!
+//! The states are rustls's, the buffers are ours. Reading never encrypts and writing never decrypts, so neither has to
+//! hold what the other is for.
+
+use std::fmt;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{ClientConfig, CommonState, ServerConfig};
+
+use crate::error::Error;
+use crate::outgoing::Outgoing;
+use crate::{FIRST, INCOMING, RECORD, WRITE};
+
+/// More than a record adds to its plaintext.
+const OVERHEAD: usize = 64;
+/// A flight of the handshake, or an alert, mostly has room in this; what is larger makes its own.
+const FLIGHT: usize = 2 << 10;
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes of plaintext.
+    Plain(usize),
+    /// Nothing until more is received.
+    Wanting,
+    /// The peer has closed the connection in good order.
+    End,
+}
+
+enum Side {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+/// What is to be sent when the session allows it.
+#[derive(Clone, Copy)]
+enum Say<'d> {
+    Nothing,
+    Data(&'d [u8]),
+    Close,
+}
+
+/// What the session came to in one step.
+enum Step {
+    /// Something that need not be told: it goes on.
+    Further,
+    Plain,
+    /// It needs more of the peer before it can send anything.
+    Blocked,
+    /// It may send, and has encrypted what was given.
+    Ready,
+    Closed,
+}
+
+/// A TLS connection without its socket.
+///
+/// The caller moves the bytes: what it receives goes to [`Session::room`], of which it says [`Session::received`]; what is in
+/// [`Session::waiting`] is to be sent, of which it says [`Session::sent`].
+pub struct Session {
+    side: Box<Side>,
+    /// What has come and is not decrypted is in `from..to`.
+    incoming: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// So much of it, from its front, has been looked at and is the beginning of something.
+    seen: usize,
+    /// The last that was received left no room.
+    was_full: bool,
+    /// What is decrypted, of which `taken` bytes were read.
+    rest: Vec<u8>,
+    taken: usize,
+    outgoing: Outgoing,
+    is_over: bool,
+    is_closed: bool,
+    failed: Option<Error>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The calling end, which expects `name`.
+    ///
+    /// # Errors
+    /// What rustls finds wrong with the configuration.
+    pub fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
+        Ok(Self::new(Side::Client(UnbufferedClientConnection::new(config, name)?)))
+    }
+
+    /// The answering end.
+    ///
+    /// # Errors
+    /// What rustls finds wrong with the configuration.
+    pub fn server(config: Arc<ServerConfig>) -> Result<Self, Error> {
+        Ok(Self::new(Side::Server(UnbufferedServerConnection::new(config)?)))
+    }
+
+    fn new(side: Side) -> Self {
+        Self {
+            side: Box::new(side),
+            incoming: Vec::new(),
+            from: 0,
+            to: 0,
+            seen: 0,
+            was_full: false,
+            rest: Vec::new(),
+            taken: 0,
+            outgoing: Outgoing::default(),
+            is_over: false,
+            is_closed: false,
+            failed: None,
+        }
+    }
+
+    /// Certificates, protocol (ALPN) and what else the ends have agreed on.
+    #[must_use]
+    pub fn agreed(&self) -> &CommonState {
+        match &*self.side {
+            Side::Client(connection) => connection,
+            Side::Server(connection) => connection,
+        }
+    }
+
+    /// Where to put what is received next; never empty. Small in the beginning, larger for a peer that fills it.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]; the session has failed before.
+    pub fn room(&mut self) -> Result<&mut [u8], Error> {
+        self.check()?;
+        // A record that is not whole is moved to the front when there is need for the room before it, not each time.
+        if self.from == self.to || self.incoming.len() - self.to < self.incoming.len() / 2 {
+            self.incoming.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+        }
+        if self.was_full || self.incoming.len() == self.to {
+            let size = (2 * self.incoming.len()).clamp(FIRST, INCOMING);
+            self.incoming.resize(size, 0);
+            self.was_full = false;
+        }
+        if self.to == self.incoming.len() {
+            return Err(self.fail(Error::TooLong));
+        }
+        Ok(&mut self.incoming[self.to..])
+    }
+
+    /// So many bytes have come into the room.
+    pub fn received(&mut self, bytes: usize) {
+        self.to = (self.to + bytes).min(self.incoming.len());
+        self.was_full = self.to == self.incoming.len();
+    }
+
+    /// What is to be sent, in this order.
+    #[must_use]
+    pub fn waiting(&self) -> &[u8] {
+        self.outgoing.waiting()
+    }
+
+    /// So many bytes of what waits are sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.outgoing.sent(bytes);
+    }
+
+    /// Goes on with the handshake; true when it is done. Until then: send what waits, receive more, and call again.
+    ///
+    /// # Errors
+    /// The handshake failed; an alert for the peer may wait to be sent.
+    pub fn shake_hands(&mut self) -> Result<bool, Error> {
+        let mut rest = std::mem::take(&mut self.rest);
+        let step = self.advance(Say::Nothing, &mut |plain| rest.extend_from_slice(plain));
+        self.rest = rest;
+        match step? {
+            Step::Blocked | Step::Further => Ok(false),
+            // The peer may have sent data already, or the end of it.
+            Step::Ready | Step::Plain | Step::Closed => Ok(true),
+        }
+    }
+
+    /// Gives up to `room` bytes of plaintext to `put`, in order, in one or several slices.
+    ///
+    /// # Errors
+    /// What came is not what the peer has sent, or an alert. An alert for the peer may wait to be sent.
+    pub fn read(&mut self, room: usize, mut put: impl FnMut(&[u8])) -> Result<Read, Error> {
+        if room == 0 {
+            return Ok(Read::Plain(0));
+        }
+        if self.taken < self.rest.len() {
+            let now = &self.rest[self.taken..];
+            let now = &now[..now.len().min(room)];
+            put(now);
+            self.taken += now.len();
+            return Ok(Read::Plain(now.len()));
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.clear();
+        self.taken = 0;
+        let (mut filled, mut step) = (0, Ok(Step::Further));
+        while filled < room && !self.is_over && matches!(step, Ok(Step::Further | Step::Plain)) {
+            step = self.advance(Say::Nothing, &mut |plain| {
+                let (now, later) = plain.split_at(plain.len().min(room - filled));
+                put(now);
+                filled += now.len();
+                rest.extend_from_slice(later);
+            });
+        }
+        self.rest = rest;
+        match step {
+            // An error after good bytes is told when they have been read.
+            _ if filled > 0 => Ok(Read::Plain(filled)),
+            Err(error) => Err(error),
+            Ok(_) if self.is_over => Ok(Read::End),
+            Ok(_) => Ok(Read::Wanting),
+        }
+    }
+
+    /// Encrypts some of `data`, [`WRITE`] bytes at most, behind what waits to be sent; says how much it took.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`], or the session has failed.
+    pub fn write(&mut self, data: &[u8]) -> Result<usize, Error> {
+        let now = &data[..data.len().min(WRITE)];
+        if !now.is_empty() {
+            self.say(Say::Data(now))?;
+        }
+        Ok(now.len())
+    }
+
+    /// [`Session::write`] of what is behind the first `skip` bytes of `pieces`: short ones share records with what follows them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_vectored(&mut self, pieces: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
+        let mut written = 0;
+        while written < WRITE {
+            let mut left = behind(pieces, skip + written);
+            let Some(first) = left.next() else { break };
+            let first = &first[..first.len().min(WRITE - written)];
+            if left.next().is_none() {
+                written += self.write(first)?;
+            } else if first.len() >= RECORD {
+                written += self.write(&first[..first.len() / RECORD * RECORD])?;
+            } else {
+                let (mut record, mut len) = ([0; RECORD], 0);
+                for piece in behind(pieces, skip + written) {
+                    let now = piece.len().min(RECORD - len);
+                    record[len..len + now].copy_from_slice(&piece[..now]);
+                    len += now;
+                }
+                written += self.write(&record[..len])?;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Tells the peer that nothing follows, so that it can tell an end from a break. To be sent as all else.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`], or the session has failed.
+    pub fn close(&mut self) -> Result<(), Error> {
+        if !self.is_closed {
+            self.say(Say::Close)?;
+            self.is_closed = true;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, what: Say<'_>) -> Result<(), Error> {
+        loop {
+            if self.is_closed {
+                return Err(Error::NotConnected);
+            }
+            match self.advance(what, &mut |_| {})? {
+                Step::Ready => return Ok(()),
+                Step::Blocked => return Err(Error::NotConnected),
+                // One may send after the other's end.
+                Step::Further | Step::Plain | Step::Closed => {}
+            }
+        }
+    }
+
+    /// Lets the session do what it can until there is something to tell. Of what has come it looks at nothing new if it is to say
+    /// something: decrypted now, that would have to be kept.
+    fn advance(&mut self, say: Say<'_>, put: &mut impl FnMut(&[u8])) -> Result<Step, Error> {
+        self.check()?;
+        loop {
+            let end = if matches!(say, Say::Nothing) { self.to } else { self.from + self.seen };
+            let input = &mut self.incoming[self.from..end];
+            let (discard, step) = match &mut *self.side {
+                Side::Client(client) => {
+                    step(client.process_tls_records(input), &mut self.outgoing, say, &mut *put)
+                }
+                Side::Server(server) => {
+                    step(server.process_tls_records(input), &mut self.outgoing, say, &mut *put)
+                }
+            };
+            self.from += discard;
+            match step {
+                Ok(Step::Further) => {}
+                Ok(Step::Closed) => {
+                    (self.from, self.to, self.seen, self.is_over) = (0, 0, 0, true);
+                    return Ok(Step::Closed);
+                }
+                Ok(Step::Plain) => {
+                    self.seen = 0;
+                    return Ok(Step::Plain);
+                }
+                Ok(step) => {
+                    self.seen = end - self.from;
+                    return Ok(step);
+                }
+                Err(error) => {
+                    self.complain();
+                    return Err(self.fail(error));
+                }
+            }
+        }
+    }
+
+    /// Encrypts the alert that rustls may have for the peer. Nothing is looked at again.
+    fn complain(&mut self) {
+        let input = &mut self.incoming[self.from..self.to];
+        // That it does not work either is not what went wrong.
+        let _ = match &mut *self.side {
+            Side::Client(client) => alert(client.process_tls_records(input), &mut self.outgoing),
+            Side::Server(server) => alert(server.process_tls_records(input), &mut self.outgoing),
+        };
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failed.get_or_insert(error).clone()
+    }
+}
+
+/// What of the pieces is behind their first `skip` bytes, and not empty.
+fn behind<'p>(pieces: &'p [IoSlice<'_>], mut skip: usize) -> impl Iterator<Item = &'p [u8]> {
+    pieces.iter().filter_map(move |piece| {
+        let before = skip.min(piece.len());
+        skip -= before;
+        let rest = &piece[before..];
+        (!rest.is_empty()).then_some(rest)
+    })
+}
+
+/// Does what rustls asks for. How much of the input is done with, and what came of it.
+fn step<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    outgoing: &mut Outgoing,
+    say: Say<'_>,
+    put: &mut impl FnMut(&[u8]),
+) -> (usize, Result<Step, Error>) {
+    let UnbufferedStatus { mut discard, state } = status;
+    let step = match state {
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    put(record.payload);
+                }
+                Some(Err(error)) => break Err(error.into()),
+                None => break Ok(Step::Plain),
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            encode(outgoing, |room| data.encode(room)).map(|()| Step::Further)
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            // What waits is sent in the order in which it was encrypted, whatever follows.
+            data.done();
+            Ok(Step::Further)
+        }
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let said = match say {
+                Say::Nothing => Ok(()),
+                Say::Data(data) => {
+                    let size = data.len() + (data.len() / RECORD + 1) * OVERHEAD;
+                    encrypt(outgoing, size, |room| traffic.encrypt(data, room))
+                }
+                Say::Close => encrypt(outgoing, OVERHEAD, |room| traffic.queue_close_notify(room)),
+            };
+            said.map(|()| Step::Ready)
+        }
+        Ok(ConnectionState::PeerClosed) => Ok(Step::Closed),
+        Ok(ConnectionState::Closed) => Err(Error::NotConnected),
+        Ok(_) => Ok(Step::Blocked),
+        Err(error) => Err(error.into()),
+    };
+    (discard, step)
+}
+
+fn alert<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing) -> Result<(), Error> {
+    match status.state {
+        Ok(ConnectionState::EncodeTlsData(mut data)) => encode(outgoing, |room| data.encode(room)),
+        _ => Ok(()),
+    }
+}
+
+/// Puts a flight behind what waits.
+fn encode(
+    outgoing: &mut Outgoing,
+    mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+) -> Result<(), Error> {
+    let mut size = FLIGHT;
+    loop {
+        match encode(outgoing.room(size)) {
+            Ok(bytes) => {
+                outgoing.wrote(bytes);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(more)) if more.required_size > size => {
+                size = more.required_size;
+            }
+            Err(_) => return Err(Error::NotConnected),
+        }
+    }
+}
+
+/// Puts encrypted data behind what waits.
+fn encrypt(
+    outgoing: &mut Outgoing,
+    mut size: usize,
+    mut encrypt: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>,
+) -> Result<(), Error> {
+    loop {
+        match encrypt(outgoing.room(size)) {
+            Ok(bytes) => {
+                outgoing.wrote(bytes);
+                return Ok(());
+            }
+            Err(EncryptError::InsufficientSize(more)) if more.required_size > size => {
+                size = more.required_size;
+            }
+            Err(_) => return Err(Error::Exhausted),
+        }
+    }
+}
