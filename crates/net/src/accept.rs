@@ -8,16 +8,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
+use rustls::ServerConfig;
+use rustls::server::ClientHello;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidecast_admission::{Allowance, BACKLOG, Gate, Progress, accept};
 use tidecast_identity::NodeId;
 use tidecast_identity::ssl_torrent::info_hash_of;
 use tidecast_mse::Swarms;
+use tidecast_tls::Accepting;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio_rustls::LazyConfigAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::server::{Acceptor, ClientHello};
 
 use crate::cpu::Cpu;
 use crate::error::{ConnError, Error};
@@ -232,7 +232,7 @@ impl Port {
         let stream = encrypt(choose, stream, &self.cpu, before).await?;
         let right = match ssl {
             Some(swarm) => Right::Ssl(swarm),
-            None => Right::Node(proven(stream.get_ref().1.peer_certificates())?),
+            None => Right::Node(proven(stream.session().agreed().peer_certificates())?),
         };
         Ok((Transport::Tls(Box::new(stream)), right))
     }
@@ -268,8 +268,8 @@ pub(crate) async fn encrypt(
 ) -> Result<Secure, ConnError> {
     let failed = |e: std::io::Error| ConnError::Tls(e.to_string());
     let intake = Intake::below_tls(Booked::socket(stream, cpu), allowance);
-    let hello = LazyConfigAcceptor::new(Acceptor::default(), intake).await.map_err(failed)?;
+    let hello = Accepting::read(intake).await.map_err(failed)?;
     progress.advance();
     let config = choose(&hello.client_hello())?;
-    Ok(hello.into_stream(config).await.map_err(failed)?.into())
+    hello.answer(config).await.map_err(failed)
 }

@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls_pki_types::ServerName;
+use rustls::pki_types::ServerName;
 use tidecast_admission::Allowance;
 use tidecast_identity::{NodeId, placeholder_name, ssl_torrent};
+use tidecast_tls::Stream;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::{TlsConnector, rustls};
 
 use crate::cpu::Cpu;
 use crate::error::ConnError;
@@ -138,11 +138,11 @@ async fn secure(
         Security::Ssl(ssl) => (ssl.client(), ssl_torrent::server_name(&info_hash)),
     };
     let intake = Intake::below_tls(Booked::socket(stream, cpu), Allowance::default());
-    let connecting = TlsConnector::from(config).connect(name, intake);
+    let connecting = Stream::connect(config, name, intake);
     let late = |_| ConnError::Late { what: "finish the TLS handshake", seconds: LIMIT.as_secs() };
     let stream = timeout(LIMIT, connecting).await.map_err(late)?.map_err(|e| failed(&e))?;
-    let node = security.proven_node(stream.get_ref().1.peer_certificates())?;
-    Ok((Transport::Tls(Box::new(stream.into())), node))
+    let node = security.proven_node(stream.session().agreed().peer_certificates())?;
+    Ok((Transport::Tls(Box::new(stream)), node))
 }
 
 /// Why there is no TLS, for people: what begins with no message of TLS is most likely another program.

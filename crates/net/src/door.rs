@@ -9,12 +9,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
+use rustls::ServerConfig;
 use tidecast_admission::{Admitted, Allowance, Gate, Progress, accept};
 use tidecast_identity::{ALPN, NodeId, Tls};
 use tidecast_mse::Swarms;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::rustls::ServerConfig;
 
 use crate::accept::encrypt;
 use crate::cpu::Cpu;
@@ -116,10 +116,10 @@ impl Door {
     ) -> Result<Welcomed, ConnError> {
         tune(&stream);
         let stream = encrypt(|_| Ok(self.config.clone()), stream, &self.cpu, (allowance, progress)).await?;
-        let session = stream.get_ref().1;
-        let node = proven(session.peer_certificates())?;
-        if session.alpn_protocol() != Some(ALPN) {
-            end_when_gone(stream.get_ref().0.as_ref());
+        let agreed = stream.session().agreed();
+        let node = proven(agreed.peer_certificates())?;
+        if agreed.alpn_protocol() != Some(ALPN) {
+            end_when_gone(stream.get_ref().as_ref());
             return Ok(Welcomed::Visitor(Box::pin(stream), node));
         }
         let opening =

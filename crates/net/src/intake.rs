@@ -1,29 +1,23 @@
 //! The reading side of a socket, woken once for many segments.
 //!
 //! Who reads a block says how much of it is missing, and the kernel wakes it when that has come (SO_RCVLOWAT), not at
-//! every segment: on a node with many slow connections waking costs more than reading. Below TLS, which reads by small
-//! bites, a buffer takes in what is there by one call.
+//! every segment: on a node with many slow connections waking costs more than reading.
 
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use nix::sys::socket::SetSockOpt;
 use nix::{libc, setsockopt_impl, sockopt_impl};
 use tidecast_admission::{Allowance, Limited};
+use tidecast_tls::RECORD;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// The most that is waited for: with more, the sender would have filled the window before the reader is awake.
 const MOST: usize = 32 << 10;
-/// What is taken in at once below TLS before the peer is proven.
-const UNPROVEN: usize = 4 << 10;
-/// What a TLS layer may hold of a record that is not whole (RFC 8446: 16 KiB of payload a record).
-const RECORD: usize = 16 << 10;
-
 sockopt_impl!(
     /// Bytes that must be there before a reader is woken.
     ReceiveLow, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32
@@ -59,24 +53,14 @@ impl Missing {
 
 /// A socket, or its reading half.
 pub(crate) struct Intake<S> {
-    socket: Socket<S>,
-    /// Below TLS only.
-    ahead: Option<Ahead>,
-}
-
-struct Socket<S> {
     inner: Limited<S>,
     /// Its buffers are those of a proven peer.
     tuned: bool,
     missing: Missing,
     /// What the kernel was told.
     low: usize,
-}
-
-/// What was read and not asked for yet.
-struct Ahead {
-    bytes: Box<[u8]>,
-    unread: Range<usize>,
+    /// Bytes of the missing ones that a layer above may have.
+    above: usize,
 }
 
 impl<S> Intake<S> {
@@ -85,24 +69,32 @@ impl<S> Intake<S> {
         let missing = Missing(Arc::new(Told { allowance: allowance.clone(), ..Told::default() }));
         let tuned = !allowance.is_limited();
         let inner = Limited::new(inner, allowance);
-        Intake { socket: Socket { inner, tuned, missing, low: 1 }, ahead: None }
+        Intake { inner, tuned, missing, low: 1, above: 0 }
     }
 
-    /// Below a TLS layer.
+    /// Below a TLS layer, which may hold the most of a record that is not whole.
     pub(crate) fn below_tls(inner: S, allowance: Allowance) -> Intake<S> {
-        let ahead = Ahead { bytes: vec![0; UNPROVEN].into(), unread: 0..0 };
-        Intake { ahead: Some(ahead), ..Intake::plain(inner, allowance) }
+        Intake { above: RECORD, ..Intake::plain(inner, allowance) }
     }
 
     pub(crate) fn missing(&self) -> Missing {
-        self.socket.missing.clone()
+        self.missing.clone()
     }
 }
 
-impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
+impl<S: AsRef<TcpStream>> AsRef<TcpStream> for Intake<S> {
+    fn as_ref(&self) -> &TcpStream {
+        self.inner.as_ref()
+    }
+}
+
+impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
     /// Reads what there is. If nothing is, says when to wake us; the kernel looks at once whether that is already so.
-    /// `above`: bytes of the missing ones that a layer above may have.
-    fn poll(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, above: usize) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.tuned && !self.missing.is_limited() {
             self.tuned = true;
             crate::tune::widen(self.inner.as_ref());
@@ -110,7 +102,8 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if read.is_pending() {
             self.missing.0.waited.store(true, Ordering::Relaxed);
-            let low = self.missing.0.bytes.load(Ordering::Relaxed).saturating_sub(above).clamp(1, MOST);
+            let missing = self.missing.0.bytes.load(Ordering::Relaxed);
+            let low = missing.saturating_sub(self.above).clamp(1, MOST);
             if low != self.low && ReceiveLow.set(self.inner.as_ref(), &(low as u32)).is_ok() {
                 self.low = low;
             }
@@ -119,38 +112,9 @@ impl<S: AsyncRead + AsRef<TcpStream> + Unpin> Socket<S> {
     }
 }
 
-impl<S: AsRef<TcpStream>> AsRef<TcpStream> for Intake<S> {
-    fn as_ref(&self) -> &TcpStream {
-        self.socket.inner.as_ref()
-    }
-}
-
-impl<S: AsyncRead + AsRef<TcpStream> + Unpin> AsyncRead for Intake<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let Intake { socket, ahead } = &mut *self;
-        let Some(Ahead { bytes, unread }) = ahead else { return socket.poll(cx, buf, 0) };
-        if unread.start == unread.end {
-            if bytes.len() < MOST && !socket.missing.is_limited() {
-                *bytes = vec![0; MOST].into();
-            }
-            let mut room = ReadBuf::new(bytes);
-            ready!(socket.poll(cx, &mut room, RECORD))?;
-            *unread = 0..room.filled().len();
-        }
-        let taken = unread.len().min(buf.remaining());
-        buf.put_slice(&bytes[unread.start..unread.start + taken]);
-        unread.start += taken;
-        Poll::Ready(Ok(()))
-    }
-}
-
 impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket.inner).poll_write(cx, buf)
+        Pin::new(&mut self.inner).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -158,19 +122,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket.inner).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.inner.is_write_vectored()
+        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket.inner).poll_flush(cx)
+        Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket.inner).poll_shutdown(cx)
+        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
 
@@ -199,8 +163,7 @@ mod tests {
         for make in [Intake::plain, Intake::below_tls] {
             let (ours, mut theirs) = pair().await;
             let mut intake = make(ours, Allowance::default());
-            let above = if intake.ahead.is_some() { RECORD } else { 0 };
-            intake.missing().set(20_000 + above);
+            intake.missing().set(20_000 + intake.above);
             let reading = tokio::spawn(async move {
                 let mut out = vec![0; 40_000];
                 intake.read(&mut out).await.unwrap()
@@ -224,10 +187,8 @@ mod tests {
             let mut out = vec![0; 40_000];
             intake.read_exact(&mut out[..10_000]).await.unwrap();
             assert!(intake.read(&mut out).await.is_err());
-            assert!(intake.ahead.as_ref().is_none_or(|ahead| ahead.bytes.len() == UNPROVEN));
             allowance.lift();
             intake.read_exact(&mut out[..30_000]).await.unwrap();
-            assert!(intake.ahead.is_none_or(|ahead| ahead.bytes.len() == MOST));
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
-use rustls_pki_types::CertificateDer;
+use rustls::pki_types::CertificateDer;
 use tidecast_identity::ssl_torrent::SslTorrent;
 use tidecast_identity::{
     Authority, Credential, EnrolRequest, Gate, NodeId, Refused, RevocationList, SwarmId, Tls, Token,

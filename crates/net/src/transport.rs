@@ -11,11 +11,11 @@ use bytes::BytesMut;
 use rustix::net::SendFlags;
 use tidecast_admission::Allowance;
 use tidecast_mse::{Cipher, Rc4};
+use tidecast_tls::Stream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::timeout;
-use tokio_rustls::TlsStream;
 
 use crate::cpu::{Cpu, Stage};
 use crate::error::ConnError;
@@ -30,7 +30,7 @@ const STUCK: Duration = Duration::from_secs(60);
 const CHUNK: usize = 64 << 10;
 
 /// A TLS stream over a booked socket.
-pub(crate) type Secure = TlsStream<Intake<Booked<TcpStream>>>;
+pub(crate) type Secure = Stream<Intake<Booked<TcpStream>>>;
 
 /// An established byte stream, before any BitTorrent handshake.
 pub(crate) enum Transport {
@@ -70,7 +70,7 @@ impl Transport {
                 (Reader::new(reader, missing), Writer::new(Sink::Plain(Booked::socket(writer, cpu))))
             }
             Transport::Tls(stream) => {
-                let missing = stream.get_ref().0.missing();
+                let missing = stream.get_ref().missing();
                 let (reader, writer) = tokio::io::split(*stream);
                 let writer = Writer::new(Sink::Tls(Booked::tls(writer, cpu)));
                 (Reader::new(Booked::tls(reader, cpu), missing), writer)
@@ -135,6 +135,24 @@ impl Writer {
                 return Err(ConnError::Closed);
             }
             bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// Writes all of `first` and then of `second`; a TLS layer fills its records across the two.
+    pub(crate) async fn write_both(&mut self, first: &[u8], second: &[u8]) -> Result<(), ConnError> {
+        let Sink::Tls(w) = &mut self.stream else {
+            self.write_all(first).await?;
+            return self.write_all(second).await;
+        };
+        let mut pieces = [IoSlice::new(first), IoSlice::new(second)];
+        let mut rest = &mut pieces[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match taken(w.write_vectored(rest), &self.moved).await? {
+                0 => return Err(ConnError::Closed),
+                written => IoSlice::advance_slices(&mut rest, written),
+            }
         }
         Ok(())
     }

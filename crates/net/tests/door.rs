@@ -13,9 +13,9 @@ use tidecast_identity::{NodeId, NodeKey, Tls, placeholder_name};
 use tidecast_metainfo::{Manifest, Version};
 use tidecast_net::{Door, Known, Security, Swarm, SwarmOptions};
 use tidecast_store::{DownloadOptions, SeedOptions, Store};
+use tidecast_tls::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsConnector;
 
 const PROTOCOL: &[u8] = b"tidecast-test/1";
 
@@ -84,7 +84,7 @@ async fn one_port_serves_every_swarm_to_those_who_are_admitted_and_lets_visitors
     // A visitor is known by its key.
     let config = client.client_speaking(PROTOCOL, Some(server.id())).unwrap();
     let stream = TcpStream::connect(at).await.unwrap();
-    let mut stream = TlsConnector::from(config).connect(placeholder_name(), stream).await.unwrap();
+    let mut stream = Stream::connect(config, placeholder_name(), stream).await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     let mut answer = [0; 37];
     stream.read_exact(&mut answer).await.unwrap();

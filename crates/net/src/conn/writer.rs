@@ -1,8 +1,8 @@
 //! The writing task: messages and blocks out, in the order in which they were decided.
 //!
-//! Large blocks on a plain socket go from the page cache to the network inside the kernel; small
-//! ones (stock clients) and those that TLS must encrypt are read into one buffer together with
-//! their headers, so that a system call moves many of them.
+//! Large blocks on a plain socket go from the page cache to the network inside the kernel; those that
+//! TLS must encrypt are read into a buffer that is used for one after another. Small ones (stock clients)
+//! are read into one buffer together with their headers, so that a system call moves many of them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use crate::cpu::Stage;
 use crate::error::ConnError;
 use crate::input::{Input, Out};
 use crate::settle::Held;
+use crate::shared::Shared;
 use crate::transport::{Writer, send_file, send_more};
 
 /// Things taken from the queue in one go.
@@ -27,8 +28,8 @@ const BATCH: usize = 64;
 const GATHER: usize = 256 << 10;
 /// What could not be read is offered again after so long.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A block of at least this goes by sendfile.
-const SENDFILE: u32 = 64 << 10;
+/// A block of at least this goes by itself, by sendfile where that can be.
+const LARGE: u32 = 64 << 10;
 /// Pieces of which it is remembered that their leaf hashes were sent: more than go to one peer side by
 /// side, one of each stripe and some that wait for their last blocks.
 const LEAVES_SENT: usize = 256;
@@ -39,6 +40,8 @@ struct Writing {
     link: Link,
     writer: Writer,
     out: BytesMut,
+    /// The payload of a large block; its memory is cleared once, not for each.
+    payload: Vec<u8>,
     tidecast: bool,
     served: Vec<Block>,
     /// Pieces whose leaf hashes were sent lately, the latest first.
@@ -57,7 +60,8 @@ pub(super) async fn run(
     let tidecast = matches!(protocol, Protocol::Tidecast { .. });
     let out = BytesMut::with_capacity(GATHER + (GATHER >> 2));
     let (served, leaves_of) = (Vec::new(), VecDeque::new());
-    let mut writing = Writing { link, writer, out, tidecast, served, leaves_of, roots_sent: 0 };
+    let payload = Vec::new();
+    let mut writing = Writing { link, writer, out, payload, tidecast, served, leaves_of, roots_sent: 0 };
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         match tokio::time::timeout(KEEP_ALIVE, queue.recv_many(&mut batch, BATCH)).await {
@@ -128,8 +132,13 @@ impl Writing {
 
     /// Writes what was gathered, and reports the blocks in it as sent.
     async fn write(&mut self) -> Result<(), ConnError> {
+        self.write_with(0).await
+    }
+
+    /// The same, and behind it so much of the payload.
+    async fn write_with(&mut self, payload: usize) -> Result<(), ConnError> {
         if !self.out.is_empty() {
-            self.writer.write_all(&self.out).await?;
+            self.writer.write_both(&self.out, &self.payload[..payload]).await?;
             self.writer.flush().await?;
             self.out.clear();
         }
@@ -180,10 +189,10 @@ impl Writing {
             // There are none; nor will there be for its next block.
             self.leaves_sent(block.piece);
         }
-        let sent = if block.len >= SENDFILE && self.writer.plain().is_some() {
-            self.send_file(block, held).await
-        } else {
-            self.copy(block, held).map(|()| self.served.push(block))
+        let sent = match self.writer.plain() {
+            _ if block.len < LARGE => self.copy(block, held).map(|()| self.served.push(block)),
+            Some(_) => self.send_file(block, held).await,
+            None => self.send(block, held).await,
         };
         match sent {
             Ok(()) => Ok(()),
@@ -258,7 +267,19 @@ impl Writing {
         self.report(block).await
     }
 
-    /// Through a buffer, behind its header.
+    /// Through a buffer of its own, behind its header.
+    async fn send(&mut self, block: Block, held: Held) -> Result<(), ConnError> {
+        let (shared, len) = (&self.link.shared, block.len as usize);
+        if self.payload.len() < len {
+            self.payload.resize(len, 0);
+        }
+        read(shared, block, held, &mut self.payload[..len])?;
+        self.header(block)?;
+        self.served.push(block);
+        self.write_with(len).await
+    }
+
+    /// Through the buffer of all that is small, behind its header.
     fn copy(&mut self, block: Block, held: Held) -> Result<(), ConnError> {
         let before = self.out.len();
         self.header(block)?;
@@ -267,16 +288,11 @@ impl Writing {
         let shared = &self.link.shared;
         // A v1 peer of a hybrid asks for the padding behind a file too: it is zeros, as put above.
         let real = shared.manifest.piece_len(block.piece).saturating_sub(block.begin).min(block.len);
-        let bytes = &mut self.out[start..start + real as usize];
-        let read = shared.cpu.measure(Stage::Disk, || match held {
-            Held::Proven => shared.store.read_unverified(block.piece, block.begin, bytes),
-            _ => shared.store.read(block.piece, block.begin, bytes),
-        });
-        if let Err(error) = read {
+        let read = read(shared, block, held, &mut self.out[start..start + real as usize]);
+        if read.is_err() {
             self.out.truncate(before);
-            return Err(error.into());
         }
-        Ok(())
+        read
     }
 
     /// Our own data cannot be read: say so, and no longer offer the piece. If its file is still what was verified (too many
@@ -307,4 +323,13 @@ impl Writing {
             self.message(&Message::Reject(tidecast_wire::BlockRange { piece, begin, len }))
         }
     }
+}
+
+/// Reads the beginning of a block.
+fn read(shared: &Shared, block: Block, held: Held, bytes: &mut [u8]) -> Result<(), ConnError> {
+    shared.cpu.measure(Stage::Disk, || match held {
+        Held::Proven => shared.store.read_unverified(block.piece, block.begin, bytes),
+        _ => shared.store.read(block.piece, block.begin, bytes),
+    })?;
+    Ok(())
 }
