@@ -17,10 +17,10 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tidecast_metainfo::bencode::{Limits, Value};
+use tidecast_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::error::printable;
 use crate::tracker::{Announce, Event, Options, Response, dedup, interval};
@@ -135,7 +135,7 @@ async fn get_at(
         Some(config) => Arc::clone(config),
         None => system_tls(url)?,
     };
-    let stream = TlsConnector::from(config).connect(name, stream).await;
+    let stream = Stream::connect(config, name, stream).await;
     exchange(url, target, stream.map_err(|e| http_error(url, &format!("TLS: {e}")))?).await
 }
 

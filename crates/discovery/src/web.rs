@@ -19,10 +19,10 @@ use hyper::header::{
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use tidecast_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::error::printable;
 use crate::http::{AGENT, system_tls};
@@ -104,7 +104,7 @@ impl Connection {
                 Ok(stream) if url.scheme() == Scheme::Https => {
                     let name = ServerName::try_from(url.host().to_owned());
                     let name = name.map_err(|_| error(url, "its host is not a name TLS can check"))?;
-                    let connecting = TlsConnector::from(system_tls(url)?).connect(name, stream);
+                    let connecting = Stream::connect(system_tls(url)?, name, stream);
                     let late = |_| Error::Timeout { what: addr.to_string(), after: CONNECT };
                     let stream = timeout(CONNECT, connecting).await.map_err(late)?;
                     return Self::over(url, addr, stream.map_err(|e| error(url, &format!("TLS: {e}")))?)

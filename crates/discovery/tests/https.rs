@@ -10,9 +10,9 @@ use common::{ask, options};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tidecast_discovery::tracker::{Event, announce};
 use tidecast_discovery::{Error, TrackerUrl};
+use tidecast_tls::Accepting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 /// A tracker that speaks TLS and answers everybody with `answer`; its certificate is for 127.0.0.1.
 async fn tls_tracker(answer: &'static [u8]) -> (SocketAddr, CertificateDer<'static>) {
@@ -26,12 +26,13 @@ async fn tls_tracker(answer: &'static [u8]) -> (SocketAddr, CertificateDer<'stat
         .with_no_client_auth()
         .with_single_cert(vec![cert.clone()], key)
         .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let Ok(accepting) = Accepting::read(stream).await else { continue };
+            let Ok(mut stream) = accepting.answer(config.clone()).await else { continue };
             let mut head = [0; 4096];
             let _ = stream.read(&mut head).await;
             let _ = stream.write_all(answer).await;

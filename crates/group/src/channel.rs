@@ -18,18 +18,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ring::hmac;
+use rustls::{ClientConfig, ServerConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidecast_admission::{Admitted, Cut, DEADLINE, Gate, Limited, Progress, accept};
 use tidecast_control::{Bounds, Dialling, FrameError};
 use tidecast_identity::{NodeId, Tls, peer_node_id, placeholder_name};
+use tidecast_tls::{Accepting, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
-use tokio_rustls::rustls::server::Acceptor;
-use tokio_rustls::rustls::{ClientConfig, ServerConfig};
-use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, server};
 
 /// Version of the messages; both ends must have the same.
 const VERSION: u16 = 5;
@@ -115,8 +114,10 @@ impl From<std::io::Error> for ChannelError {
     }
 }
 
+/// The caller's end of a connection.
+pub type Called = Stream<TcpStream>;
 /// The callee's end of a connection.
-pub type Accepted = server::TlsStream<Limited<TcpStream>>;
+pub type Accepted = Stream<Limited<TcpStream>>;
 
 impl From<FrameError> for ChannelError {
     fn from(error: FrameError) -> Self {
@@ -150,7 +151,7 @@ impl Channel {
         addresses: Vec<SocketAddr>,
         own: NodeId,
         config: &Arc<ClientConfig>,
-    ) -> Result<TlsStream<TcpStream>, (Option<SocketAddr>, ChannelError)> {
+    ) -> Result<Called, (Option<SocketAddr>, ChannelError)> {
         let mut dialling = Dialling::new(addresses, |address| {
             let (channel, config) = (self.clone(), config.clone());
             async move {
@@ -174,16 +175,16 @@ impl Channel {
         stream: TcpStream,
         own: NodeId,
         config: Arc<ClientConfig>,
-    ) -> Result<TlsStream<TcpStream>, ChannelError> {
+    ) -> Result<Called, ChannelError> {
         stream.set_nodelay(true)?;
-        let mut stream = TlsConnector::from(config).connect(placeholder_name(), stream).await?;
-        let callee =
-            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|_| ChannelError::Stranger)?;
+        let mut stream = Stream::connect(config, placeholder_name(), stream).await?;
+        let callee = peer_node_id(stream.session().agreed().peer_certificates())
+            .map_err(|_| ChannelError::Stranger)?;
         let keys = (own, callee);
         self.greet(&mut stream).await?;
         self.prove(&mut stream, "caller", keys).await?;
         self.check(&mut stream, "callee", keys).await?;
-        Ok(stream.into())
+        Ok(stream)
     }
 
     /// Takes connections until the task is ended: `serve` goes on with each, by number, whose caller has proven itself
@@ -229,11 +230,11 @@ impl Channel {
     ) -> Result<(Accepted, NodeId), ChannelError> {
         stream.get_ref().set_nodelay(true)?;
         // No keys are made before a whole ClientHello has come.
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let hello = Accepting::read(stream).await?;
         progress.advance();
-        let mut stream = hello.into_stream(config).await?;
-        let caller =
-            peer_node_id(stream.get_ref().1.peer_certificates()).map_err(|_| ChannelError::Stranger)?;
+        let mut stream = hello.answer(config).await?;
+        let caller = peer_node_id(stream.session().agreed().peer_certificates())
+            .map_err(|_| ChannelError::Stranger)?;
         let keys = (caller, own);
         self.greet(&mut stream).await?;
         if let Err(error) = self.check(&mut stream, "caller", keys).await {

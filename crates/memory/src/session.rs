@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidecast_group::channel::{self, Channel, ChannelError};
+use tidecast_group::channel::{self, Called, Channel, ChannelError};
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{local_addresses, order_for_dialling};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_rustls::TlsStream;
 
 use crate::error::Error;
 use crate::message::{Down, Hello, Up};
@@ -136,7 +134,7 @@ impl Session {
 }
 
 /// Tries every address until one is the hub's.
-async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<TlsStream<TcpStream>, Error> {
+async fn find(at: &[String], secret: &[u8], until: Instant) -> Result<Called, Error> {
     let tls = NodeKey::generate().and_then(|key| Tls::new(&key)).map_err(|e| Error::Join(e.to_string()))?;
     let (channel, config, mut last) = (channel(secret), tls.client(), format!("no address in {at:?}"));
     let mut again = AGAIN;
@@ -199,7 +197,7 @@ impl Heard {
 }
 
 /// Carries messages both ways, with a sign of life when there is nothing to say, until the hub is lost or this rank leaves.
-async fn carry(stream: TlsStream<TcpStream>, queue: mpsc::Receiver<(Up, Bytes)>, heard: Heard) {
+async fn carry(stream: Called, queue: mpsc::Receiver<(Up, Bytes)>, heard: Heard) {
     let hear = |down, payload| heard.hear(down, payload);
     let why = match channel::carry(stream, hear, queue, Some(Up::Alive)).await {
         Ok(()) => return,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidecast_identity::{NodeId, Tls, placeholder_name};
+use tidecast_tls::Stream;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use super::link::LinkError;
 
@@ -68,13 +68,13 @@ impl Tcp {
         let connect = async {
             stream.set_nodelay(true)?;
             tidecast_net::end_when_gone(&stream);
-            TlsConnector::from(config).connect(placeholder_name(), stream).await
+            Stream::connect(config, placeholder_name(), stream).await
         };
         let stream = match timeout(DIAL, connect).await {
             Err(_) => return Err(unreachable(addr, format!("no answer within {} s", DIAL.as_secs()))),
             Ok(connected) => connected.map_err(|e| unreachable(addr, e))?,
         };
-        let node = tidecast_identity::peer_node_id(stream.get_ref().1.peer_certificates())
+        let node = tidecast_identity::peer_node_id(stream.session().agreed().peer_certificates())
             .map_err(|e| unreachable(addr, e))?;
         Ok((Box::pin(stream), node))
     }

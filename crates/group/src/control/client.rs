@@ -4,18 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tidecast_identity::{NodeKey, Tls};
 use tidecast_net::{LocalAddress, order_for_dialling};
 use tokio::io::{ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use tokio_rustls::TlsStream;
-use tokio_rustls::rustls::ClientConfig;
 
 use super::message::{Hello, ToCoordinator, ToWorker};
 use super::ticket::GroupTicket;
-use crate::channel::{self, ChannelError};
+use crate::channel::{self, Called, ChannelError};
 
 /// Messages of the coordinator that wait for this worker.
 const QUEUE: usize = 64;
@@ -27,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(crate) struct Client {
     /// What it says; ends with the connection.
     pub(crate) heard: mpsc::Receiver<ToWorker>,
-    writer: WriteHalf<TlsStream<TcpStream>>,
+    writer: WriteHalf<Called>,
 }
 
 impl Client {
@@ -63,7 +61,7 @@ async fn call(
     addresses: &[SocketAddr],
     key: &NodeKey,
     config: &Arc<ClientConfig>,
-) -> Result<TlsStream<TcpStream>, ChannelError> {
+) -> Result<Called, ChannelError> {
     let (channel, mut pause) = (super::channel(&ticket.token), AGAIN);
     for _ in 1..CALLS {
         match channel.find(addresses.to_vec(), key.id(), config).await {
@@ -77,7 +75,7 @@ async fn call(
 }
 
 /// Reads until the connection ends or falls silent.
-async fn listen(mut from: ReadHalf<TlsStream<TcpStream>>, to: mpsc::Sender<ToWorker>) {
+async fn listen(mut from: ReadHalf<Called>, to: mpsc::Sender<ToWorker>) {
     loop {
         match channel::read(&mut from).await {
             Ok((message, _)) => {
