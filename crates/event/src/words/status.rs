@@ -125,3 +125,33 @@ fn span(seconds: f64) -> Span {
     let seconds = if seconds < 10.0 { seconds } else { seconds.round() };
     Span(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::status::About;
+    use crate::{Progress, Stage, Traffic};
+
+    #[test]
+    fn a_process_is_told_with_what_it_is_about_and_how_far_it_is() {
+        let about = About { name: Some("nt".into()), to: Some("/scratch".into()), ..About::default() };
+        let (pid, command) = (Some(7), Some("get".to_owned()));
+        let mut process = Process { pid, command, about, seconds: Some(3.0), ..Process::default() };
+        assert_eq!(process.lines(), ["get nt to /scratch (process 7): for 3.00 s"]);
+        let traffic = Some(Traffic { peers: 2, ..Traffic::default() });
+        let (stage, bytes, total) = (Stage::Get, 500, 1000);
+        process.advance(&Progress { stage, bytes, total, rate: 10, traffic, ..Progress::default() });
+        let told = "get nt to /scratch (process 7): get: 50.0% of 1.00 kB, 10 B/s, 2 peers, for 3.00 s";
+        assert_eq!(process.lines(), [told]);
+        let text = serde_json::to_string(&process).unwrap();
+        assert_eq!(serde_json::from_str::<Process>(&text).unwrap(), process);
+    }
+
+    #[test]
+    fn what_another_version_says_is_taken_as_far_as_it_is_known() {
+        let said = r#"{"pid":7,"command":"copy","new":[1],"bytes":5,"peers":"many","last_error":null}"#;
+        let process: Process = serde_json::from_str(said).unwrap();
+        assert_eq!((process.pid, process.work.bytes, process.traffic), (Some(7), Some(5), None));
+    }
+}
