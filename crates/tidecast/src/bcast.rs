@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidecast_event::bcast::{Done, Hosts, News, Started};
 use tidecast_event::{Error, Progress, Reached, Stage};
-use tidecast_group::{Event, GroupTicket, Options, State};
+use tidecast_group::{Algorithm, Event, GroupTicket, Options, State};
 use tidecast_node::RECORDS;
 use tidecast_text::count;
 
@@ -65,6 +65,9 @@ pub fn broadcast(options: Options) -> Broadcast {
 }
 
 async fn run(options: Options, work: &Work<Started, Done, News>) -> Result<Done, Error> {
+    if options.sources > 1 && !matches!(options.algorithm, Algorithm::Auto | Algorithm::Plan) {
+        return Err(Error::usage("only a plan has several sources"));
+    }
     let (source, dest) = (options.source.clone(), options.dest.display().to_string());
     work.started(Started { command: "bcast", source, dest, hosts: options.hosts.len() });
     let mut tell = |event| tell(event, work);
@@ -135,4 +138,18 @@ pub fn worker(ticket: GroupTicket, options: WorkerOptions) -> Worker {
             other => Error::fault(other),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn several_sources_are_refused_where_no_plan_divides_the_work() {
+        let mut options = Options::new("data", "/to", tidecast_group::hosts::parse("a,b").unwrap());
+        (options.sources, options.algorithm) = (2, Algorithm::Chain);
+        let error = broadcast(options).wait_blocking().unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Usage, "{error}");
+    }
 }

@@ -121,11 +121,11 @@ pub use tidecast_daemon::name::CacheName;
 /// What operations say while they run and how they end, each command in a module of its own.
 pub use tidecast_event as event;
 pub use tidecast_event::{Error, Event, Kind, Reached};
-/// What to broadcast, to whom, and how.
-pub use tidecast_group::Options as BroadcastOptions;
 /// The ticket that `tidecast bcast` hands to a worker that it starts.
 pub use tidecast_group::launch::handed as handed_ticket;
 pub use tidecast_group::launch::{Launch, NotHanded};
+/// What to broadcast, to whom, and how.
+pub use tidecast_group::{Algorithm as BroadcastAlgorithm, Options as BroadcastOptions};
 pub use tidecast_group::{GroupTicket, hosts};
 pub use tidecast_identity::Ticket;
 /// Broadcasts from memory to memory: the same bytes into a buffer of every process of a group.

@@ -255,7 +255,7 @@ fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Br
         algorithm: args.algorithm,
         name: args.origin.clone().or_else(|| std::env::var("SLURMD_NODENAME").ok()),
         program: args.program.clone().map_or_else(|| own, Ok)?,
-        sources: sources(args)?,
+        sources: args.sources,
         network,
         plain: args.plain || settings.plain == Some(true),
         torrent: args.torrent.clone(),
@@ -274,14 +274,6 @@ fn options(args: &Args, context: &Context<'_>, reporter: &Reporter) -> Result<Br
 fn records(state_dir: PathBuf) -> PathBuf {
     let dir = state_dir.join(RECORDS);
     std::path::absolute(&dir).unwrap_or(dir)
-}
-
-/// Several can only give shares by a plan.
-fn sources(args: &Args) -> Result<u32, Failure> {
-    match (args.sources, args.algorithm) {
-        (1, _) | (_, Algorithm::Auto | Algorithm::Plan) => Ok(args.sources),
-        _ => Err(Failure::usage(anyhow!("--sources: only a plan has several"))),
-    }
 }
 
 fn unchosen(error: ChoiceError) -> Failure {
