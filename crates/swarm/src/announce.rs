@@ -42,7 +42,7 @@ impl Engine {
     pub(crate) fn announce_piece(&mut self, piece: u32) {
         self.announcer.add(piece, self.selection.copies(piece) < COMMON);
         for peer in self.peers.values() {
-            let tell = peer.is_stock() && !peer.closing;
+            let tell = peer.is_stock() && !peer.is_closing();
             if tell {
                 let pieces = vec![piece..piece + 1];
                 self.outbox.push(Action::Announce { peer: peer.id, pieces });
@@ -64,14 +64,14 @@ impl Engine {
     /// only: a new peer hears of everything, but then nothing is left waiting.
     pub(crate) fn announce_lost(&mut self, piece: u32) {
         let batched = self.announcer.withdraw(piece);
-        for peer in self.peers.values().filter(|p| !p.closing && (batched || p.is_stock())) {
+        for peer in self.peers.values().filter(|p| !p.is_closing() && (batched || p.is_stock())) {
             self.outbox.push(Action::AnnounceLost { peer: peer.id, piece });
         }
     }
 
     /// A peer has lost a piece that we have. While it had it, it was not told.
     pub(crate) fn tell_again(&mut self, id: PeerId, piece: u32) {
-        let tell = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.closing);
+        let tell = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.is_closing());
         if tell && self.pieces.verified(piece) {
             self.outbox.push(Action::Announce { peer: id, pieces: vec![piece..piece + 1] });
         }
@@ -109,7 +109,7 @@ impl Engine {
         }
         news.retain(|&piece| self.pieces.verified(piece));
         for peer in self.peers.values() {
-            if peer.is_stock() || peer.closing {
+            if peer.is_stock() || peer.is_closing() {
                 continue;
             }
             // The source is told too, though it has all: it gives again what was lost with a relay. And so
@@ -129,7 +129,7 @@ impl Engine {
 
     /// The peer is our parent in some stripe.
     fn is_fed_by(&self, peer: &Peer) -> bool {
-        self.plan.course().is_some_and(|c| peer.member.is_some_and(|member| c.is_parent(member)))
+        self.plan.course().is_some_and(|c| peer.place.member().is_some_and(|member| c.is_parent(member)))
     }
 
     /// The piece was offered to us.
@@ -146,7 +146,7 @@ impl Engine {
     pub(crate) fn on_judged(&mut self, below: u32) {
         self.flush_announcements();
         self.announcer.judge(below);
-        for peer in self.peers.values().filter(|p| !p.is_stock() && !p.closing) {
+        for peer in self.peers.values().filter(|p| !p.is_stock() && !p.is_closing()) {
             self.outbox.push(Action::OfferBelow { peer: peer.id, below });
         }
     }
@@ -156,7 +156,7 @@ impl Engine {
         self.flush_announcements();
         let all = self.pieces.verified_ranges();
         for peer in self.peers.values() {
-            let tell = !peer.is_stock() && !peer.closing;
+            let tell = !peer.is_stock() && !peer.is_closing();
             if tell && !all.is_empty() {
                 self.outbox.push(Action::Announce { peer: peer.id, pieces: all.clone() });
             }

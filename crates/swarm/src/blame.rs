@@ -85,7 +85,7 @@ impl Engine {
             }
             return;
         };
-        let (candidate, closing) = (peer.candidate, peer.closing);
+        let (candidate, closing) = (peer.candidate, peer.is_closing());
         if let Some(candidate) = candidate {
             let end = (self.env.now(), End::Banned);
             self.neighbours.down(self.env.now(), candidate, id, end, &mut self.rng);
@@ -122,9 +122,9 @@ impl Engine {
     /// Whether this peer can be expected to deliver `piece`. Who was silent or rejected the last time is not
     /// waited for: clean as it is, it may never deliver anything.
     fn may_deliver(&self, id: PeerId, piece: u32) -> bool {
-        self.peers
-            .get(&id)
-            .is_some_and(|p| !p.closing && p.have.has(piece) && !p.chokes_us && !p.patience.doubtful())
+        self.peers.get(&id).is_some_and(|p| {
+            !p.is_closing() && p.have.has(piece) && !p.interest.chokes_us() && !p.patience.doubtful()
+        })
     }
 }
 

@@ -35,7 +35,7 @@ impl Engine {
     pub(crate) fn spare(&mut self, id: PeerId, block: Block) -> bool {
         if self.on_demand() {
             // Who is not in the plan, or not yet, gets nothing by it, and may know of nobody else.
-            if self.peers.get(&id).is_none_or(|p| p.member.is_none()) {
+            if self.peers.get(&id).is_none_or(|p| p.place.member().is_none()) {
                 return false;
             }
             self.touch(block.piece, true, None);
@@ -47,7 +47,7 @@ impl Engine {
         if !claimed || self.budget.waiting() >= self.env.limits().queued_requests {
             return false;
         }
-        let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && p.needy <= self.env.now());
+        let waits = self.peers.get(&id).is_some_and(|p| !p.is_stock() && !p.need.is_pressing(self.env.now()));
         if waits {
             self.budget.wait(self.env.now().after(self.spared_for()), id, block);
         }
@@ -63,9 +63,7 @@ impl Engine {
         let (now, wait) = (self.env.now(), self.spared_for());
         while let Some((id, block)) = self.budget.next_due(now) {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
-            if now.since(peer.grew) >= wait {
-                peer.needy = now.after(NEEDY);
-            }
+            peer.need.waited(now, wait, NEEDY);
             self.queue_request(id, block);
         }
     }

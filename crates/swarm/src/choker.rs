@@ -22,7 +22,7 @@ const OPTIMISTIC: u32 = 3;
 const SNUB: Duration = Duration::from_secs(60);
 
 fn wants(peer: &Peer) -> bool {
-    peer.wants_ours && !peer.closing
+    peer.interest.wants_ours() && !peer.is_closing()
 }
 
 impl Engine {
@@ -30,8 +30,8 @@ impl Engine {
     pub(crate) fn choke_new(&mut self, id: PeerId) {
         let choke = self.env.policy().choking;
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.we_choke != choke {
-            peer.we_choke = choke;
+        if peer.choking.is_choked() != choke {
+            peer.choking.set(choke);
             self.outbox.push(Action::Choke { peer: id, choke });
         }
         if choke {
@@ -44,8 +44,8 @@ impl Engine {
         if !self.env.policy().choking {
             return;
         }
-        let used = self.peers.values().filter(|p| wants(p) && !p.we_choke).count();
-        let waiting = self.peers.values().filter(|p| wants(p) && p.we_choke);
+        let used = self.peers.values().filter(|p| wants(p) && !p.choking.is_choked()).count();
+        let waiting = self.peers.values().filter(|p| wants(p) && p.choking.is_choked());
         let free = (self.env.limits().upload_slots + 1).saturating_sub(used);
         let ids: Vec<PeerId> = waiting.map(|p| p.id).take(free).collect();
         for id in ids {
@@ -67,8 +67,8 @@ impl Engine {
         let (now, seeding) = (self.env.now(), self.pieces.left() == 0);
         let snubbed = |p: &Peer| p.outstanding() > 0 && now.since(p.patience.last()) >= SNUB;
         let gain = |p: &Peer| match seeding {
-            true => p.counts.served() - p.at_rechoke.1,
-            false => p.counts.received() - p.at_rechoke.0,
+            true => p.choking.served_since(&p.counts),
+            false => p.choking.received_since(&p.counts),
         };
         let mut regular: Vec<(Reverse<u64>, Time, PeerId)> = self
             .peers
@@ -82,7 +82,7 @@ impl Engine {
         self.choose_optimistic(&open);
         open.extend(self.choker.optimistic());
         for peer in self.peers.values_mut() {
-            peer.at_rechoke = (peer.counts.received(), peer.counts.served());
+            peer.choking.count_from(&peer.counts);
         }
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
@@ -105,10 +105,10 @@ impl Engine {
 
     fn set_choke(&mut self, id: PeerId, choke: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.we_choke == choke || peer.closing {
+        if peer.choking.is_choked() == choke || peer.is_closing() {
             return;
         }
-        peer.we_choke = choke;
+        peer.choking.set(choke);
         self.outbox.push(Action::Choke { peer: id, choke });
         if choke {
             let dropped = peer.queue.drain();

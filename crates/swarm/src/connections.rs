@@ -19,11 +19,13 @@ impl Engine {
             return;
         }
         let mut peer = Peer::new(id, protocol, candidate, self.env.limits(), self.env.now());
-        peer.told = candidate.is_some_and(|c| self.neighbours.told(c));
+        if candidate.is_some_and(|c| self.neighbours.told(c)) {
+            peer.was_told();
+        }
         if let Some(candidate) = candidate {
             self.neighbours.up(candidate, id);
         }
-        let told = peer.told;
+        let told = peer.is_told();
         self.peers.insert(id, peer);
         self.web_up(id);
         if self.peers.len() > self.env.limits().peers && !self.make_room(id, told) {
@@ -37,8 +39,8 @@ impl Engine {
     pub(crate) fn on_peer_down(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         // Whichever of the two lets go first, neither calls the other again.
-        let end = if self.is_useless(peer) { End::Useless } else { peer.end };
-        if peer.member.is_some() && peer.have.is_all() {
+        let end = if self.is_useless(peer) { End::Useless } else { peer.end() };
+        if peer.place.member().is_some() && peer.have.is_all() {
             self.budget.member_finished();
         }
         self.retire(id);
@@ -55,9 +57,9 @@ impl Engine {
 
     /// Closes a connection.
     pub(crate) fn disconnect(&mut self, id: PeerId, reason: Reason) {
-        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.closing) else { return };
+        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
         if reason == Reason::Useless {
-            peer.end = End::Useless;
+            peer.ends(End::Useless);
         }
         self.retire(id);
         self.outbox.push(Action::Disconnect { peer: id, reason });
@@ -67,7 +69,7 @@ impl Engine {
     pub(crate) fn retire(&mut self, id: PeerId) {
         self.left_plan(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.closing = true;
+        peer.close();
         self.turns.forget(id, &mut peer.queue);
         self.budget.forget(id);
         for piece in peer.asked_pieces() {
@@ -76,8 +78,7 @@ impl Engine {
         self.has_none(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             debug_assert_eq!((peer.outstanding(), peer.asked().len()), (0, 0));
-            peer.wants_ours = false;
-            peer.allowed_fast.clear();
+            peer.interest.over();
         }
     }
 

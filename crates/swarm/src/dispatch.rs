@@ -76,7 +76,7 @@ impl Engine {
     fn dispatch_peer(&mut self, event: Event) {
         let Some(id) = peer_of(&event) else { return };
         let now = self.env.now();
-        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.closing) else { return };
+        let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
         // What the driver says of a peer is no word of its own.
         if !matches!(
             event,

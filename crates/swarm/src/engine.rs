@@ -176,9 +176,9 @@ impl Engine {
 
     fn lack_changed(&mut self, piece: u32, lacks: bool) {
         let mut news = Vec::new();
-        for peer in self.peers.values_mut().filter(|p| p.have.has(piece) && !p.closing) {
+        for peer in self.peers.values_mut().filter(|p| p.have.has(piece) && !p.is_closing()) {
             let nothing = peer.have.lack(lacks);
-            if lacks && !peer.we_want {
+            if lacks && !peer.interest.we_want() {
                 news.push(peer.id);
             }
             self.upkeep.arm_if(!lacks && nothing);

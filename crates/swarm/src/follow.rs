@@ -106,7 +106,7 @@ impl Engine {
         if piece >= self.pieces.count() {
             return self.disconnect(id, Reason::Protocol("offered a piece that cannot be"));
         }
-        let from = self.peers.get(&id).and_then(|p| p.member);
+        let from = self.peers.get(&id).and_then(|p| p.place.member());
         let room = self.has_room(id);
         if let Some(course) = self.plan.course_mut().filter(|c| from.is_some() && !c.is_source()) {
             // What is declined for want of room is fetched later, and by then our children fetch it too: it would
@@ -177,7 +177,7 @@ impl Engine {
     /// it now: two who wait for each other's rest would wait for ever.
     fn take_over(&mut self, id: PeerId, piece: u32) {
         let now = self.env.now();
-        let doubtful = |p: &Peer| !p.have.has(piece) || now >= p.heard.after(patience(p.pause, SILENT));
+        let doubtful = |p: &Peer| !p.have.has(piece) || now >= p.heard().after(patience(p.pause(), SILENT));
         let owe =
             |p: &&Peer| p.id != id && p.asked_at(piece).is_some() && doubtful(p) && self.may_duplicate(p);
         for peer in self.peers.values().filter(owe).map(|p| p.id).collect::<Vec<_>>() {
@@ -187,7 +187,7 @@ impl Engine {
 
     /// A block has come from a member.
     pub(crate) fn note_moved(&mut self, id: PeerId, block: Block) {
-        let from = self.peers.get(&id).and_then(|p| p.member);
+        let from = self.peers.get(&id).and_then(|p| p.place.member());
         if let Some(course) = self.plan.course_mut().filter(|_| from.is_some()) {
             course.came(block.piece, block.len, from, self.env.now());
         }
@@ -239,7 +239,7 @@ impl Engine {
     /// of a broken stripe are, which nothing comes after.
     fn release_left_out(&mut self) {
         let Some(course) = self.plan.course().filter(|c| !c.is_adrift() && !c.is_source()) else { return };
-        let ended = self.peers.values().any(|p| !p.closing && p.have.is_all() && !self.is_source(p));
+        let ended = self.peers.values().any(|p| !p.is_closing() && p.have.is_all() && !self.is_source(p));
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
         if self.intake.outstanding() > 0
             || self.env.now().since(course.last_moved().max(course.wishes().last())) < pause
@@ -297,10 +297,10 @@ impl Engine {
         let peer = self.plan.peer_of(member).and_then(|id| self.peers.get(&id));
         // Who has all and owes nothing has nothing to say.
         peer.map(|p| match p.outstanding() {
-            0 if p.have.is_all() || self.on_demand() => (self.env.now(), p.pause),
+            0 if p.have.is_all() || self.on_demand() => (self.env.now(), p.pause()),
             // It owes nothing: it may have nothing.
-            0 => (p.heard, p.pause.max(IDLE)),
-            _ => (p.heard, p.pause),
+            0 => (p.heard(), p.pause().max(IDLE)),
+            _ => (p.heard(), p.pause()),
         })
     }
 
@@ -353,7 +353,7 @@ impl Engine {
 
     /// The peer is a source of the plan.
     pub(crate) fn is_source(&self, peer: &Peer) -> bool {
-        self.plan.course().is_some_and(|c| peer.member.is_some_and(|m| c.role().is_source(m)))
+        self.plan.course().is_some_and(|c| peer.place.member().is_some_and(|m| c.role().is_source(m)))
     }
 
     /// Whether the piece may not be asked of this peer while there is a plan: a source gives what nobody else has, by
@@ -372,7 +372,7 @@ impl Engine {
     /// nothing comes.
     fn others_give(&self, piece: u32) -> bool {
         let gives =
-            |p: &Peer| !p.closing && !p.patience.doubtful() && p.have.has(piece) && !self.is_source(p);
+            |p: &Peer| !p.is_closing() && !p.patience.doubtful() && p.have.has(piece) && !self.is_source(p);
         !self.on_demand() || self.peers.values().any(gives)
     }
 

@@ -47,7 +47,7 @@ impl Engine {
     /// The peer has none; what it claimed before counts no more.
     pub(crate) fn has_none(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.current = None;
+        peer.aim.leave_piece();
         if peer.have.is_all() {
             self.selection.remove_seed();
         }
@@ -139,9 +139,9 @@ impl Engine {
                 continue;
             }
             if let Some(peer) = self.peers.get_mut(&source)
-                && peer.cursor.is_some_and(|c| c > piece && c - piece <= LOOK)
+                && peer.aim.cursor().is_some_and(|c| c > piece && c - piece <= LOOK)
             {
-                peer.cursor = None;
+                peer.aim.walk_elsewhere();
             }
         }
     }
@@ -153,7 +153,7 @@ impl Engine {
             if !peer.have.add(piece, count, self.pieces.lacks(piece)) {
                 continue;
             }
-            peer.grew = now;
+            peer.need.grew(now);
             self.selection.add_copy(piece, self.pieces.priority(piece));
         }
         if !peer.have.has_relapsed() && !peer.have.is_all() && peer.have.count(count) == count {
@@ -197,7 +197,7 @@ impl Engine {
     /// There may be something new to ask of this peer.
     fn after_news(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.dry = None;
+            peer.aim.look_again();
         }
         self.mind_interest(id);
         self.rounds.add(id);
@@ -210,9 +210,9 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let want = peer.have.lacking(left) > 0;
         if want {
-            peer.useful = self.env.now();
+            peer.interest.has_something(self.env.now());
         }
-        if want == peer.we_want || peer.closing {
+        if want == peer.interest.we_want() || peer.is_closing() {
             return;
         }
         if !want {
@@ -224,7 +224,7 @@ impl Engine {
 
     pub(crate) fn say_interested(&mut self, id: PeerId, interested: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.we_want = interested;
+            peer.interest.want(interested);
             self.outbox.push(Action::Interested { peer: id, interested });
         }
     }
@@ -232,8 +232,8 @@ impl Engine {
     /// The peer chokes us: without BEP 6 that drops what was asked for.
     pub(crate) fn on_choked(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.chokes_us = true;
-        peer.current = None;
+        peer.interest.choked_us(true);
+        peer.aim.leave_piece();
         if peer.rejects() {
             return;
         }
@@ -248,24 +248,24 @@ impl Engine {
 
     pub(crate) fn on_unchoked(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.chokes_us = false;
-            peer.dry = None;
+            peer.interest.choked_us(false);
+            peer.aim.look_again();
             self.rounds.add(id);
         }
     }
 
     pub(crate) fn on_allowed_fast(&mut self, id: PeerId, piece: u32) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if piece < self.pieces.count() && peer.allowed_fast.len() < ALLOWED_FAST {
-            peer.allowed_fast.insert(piece);
-            peer.dry = None;
+        if piece < self.pieces.count() && peer.interest.fast().len() < ALLOWED_FAST {
+            peer.interest.allow_fast(piece);
+            peer.aim.look_again();
             self.rounds.add(id);
         }
     }
 
     pub(crate) fn on_interested(&mut self, id: PeerId, interested: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.wants_ours = interested;
+            peer.interest.wanted(interested);
             self.upkeep.arm();
             self.fill_slots();
         }
@@ -273,7 +273,7 @@ impl Engine {
 
     pub(crate) fn on_upload_only(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.upload_only = true;
+            peer.interest.uploads_only();
             self.upkeep.arm();
         }
     }

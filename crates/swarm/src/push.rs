@@ -55,7 +55,9 @@ impl Engine {
 
     /// Little is queued for this child.
     fn has_push_room(&self, id: PeerId) -> bool {
-        let Some(peer) = self.peers.get(&id).filter(|p| !p.closing && p.introduced) else { return false };
+        let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing() && p.place.is_introduced()) else {
+            return false;
+        };
         // The other half of the queue is for what it asks for.
         peer.queue.len() < self.env.limits().queued_requests / 2
             && peer.queue.waiting() + peer.queue.in_flight() < BACKLOG_LEAST.max(peer.queue.rate() / 32)
@@ -90,7 +92,7 @@ impl Engine {
         loop {
             if let Some((piece, from)) = order.open() {
                 let (end, len) = (self.pieces.passable(piece, from), self.pieces.length(piece));
-                let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.closing) else { return };
+                let Some(peer) = self.peers.get_mut(&id).filter(|p| !p.is_closing()) else { return };
                 for part in order.wanted(from..end) {
                     if peer.queue.len() >= self.env.limits().queued_requests {
                         order.reach(piece, part.start, len);
@@ -116,7 +118,8 @@ impl Engine {
     fn next_of(&self, id: PeerId, order: &mut Order) -> Option<u32> {
         let peer = self.peers.get(&id)?;
         let has = |piece| peer.have.has(piece);
-        let ready = |piece| piece < peer.offer_below && !has(piece) && self.pieces.passable(piece, 0) > 0;
+        let ready =
+            |piece| piece < peer.place.offer_below() && !has(piece) && self.pieces.passable(piece, 0) > 0;
         order.next(LOOK, has, ready)
     }
 
@@ -131,14 +134,14 @@ impl Engine {
     /// A connection turns out to be this member's.
     pub(crate) fn on_member(&mut self, id: PeerId, member: u32) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.member = Some(member);
+        peer.place.is_of(member);
         self.plan.join(member, id);
         self.meet(id, member);
     }
 
     /// A peer has said what it has: from now on it is fed, where it is our child.
     pub(crate) fn introduced(&mut self, id: PeerId) {
-        let new = self.peers.get_mut(&id).is_some_and(|p| !std::mem::replace(&mut p.introduced, true));
+        let new = self.peers.get_mut(&id).is_some_and(|p| p.place.introduce());
         if new {
             self.feed(id);
         }
@@ -147,7 +150,7 @@ impl Engine {
     /// A child knows by now what it has of the pieces below this one, and has told us.
     pub(crate) fn on_offer_below(&mut self, id: PeerId, below: u32) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.offer_below = below;
+            peer.place.offer_only_below(below);
         }
         self.feed(id);
     }
@@ -171,7 +174,7 @@ impl Engine {
 
     /// A connection is gone, with what was to go over it.
     pub(crate) fn left_plan(&mut self, id: PeerId) {
-        let member = self.peers.get(&id).and_then(|p| p.member);
+        let member = self.peers.get(&id).and_then(|p| p.place.member());
         self.plan.leave(id, member);
     }
 }

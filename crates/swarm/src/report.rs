@@ -42,7 +42,7 @@ impl Engine {
     /// Totals and the state of now. O(peers).
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let live = || self.peers.values().filter(|p| !p.closing);
+        let live = || self.peers.values().filter(|p| !p.is_closing());
         Stats {
             received: self.totals.received(),
             stored: self.totals.stored(),
@@ -79,18 +79,18 @@ impl Engine {
             upload_rate: p.queue.rate(),
             queued: p.queue.len(),
             pieces: p.have.count(self.pieces.count()),
-            chokes_us: p.chokes_us,
-            choked: p.we_choke,
+            chokes_us: p.interest.chokes_us(),
+            choked: p.choking.is_choked(),
             stalled: p.patience.stalled(),
         };
-        self.peers.values().filter(|p| !p.closing).map(stats).collect()
+        self.peers.values().filter(|p| !p.is_closing()).map(stats).collect()
     }
 
     /// Entries in all tables and queues that grow and shrink, to see that their sum is bounded. O(peers
     /// and pieces in flight).
     #[must_use]
     pub fn footprint(&self) -> usize {
-        let of_peer = |p: &Peer| 1 + p.asked().len() + p.queue.len() + p.allowed_fast.len();
+        let of_peer = |p: &Peer| 1 + p.asked().len() + p.queue.len() + p.interest.fast().len();
         let peers: usize = self.peers.values().map(of_peer).sum();
         let cells: usize = self.pieces.in_flight().map(|(_, partial)| partial.footprint()).sum();
         let waiting =
@@ -118,7 +118,7 @@ impl Engine {
         }
         for (piece, partial) in self.pieces.in_flight() {
             for (peer, _) in partial.requests() {
-                let live = self.peers.get(&peer).is_some_and(|p| !p.closing);
+                let live = self.peers.get(&peer).is_some_and(|p| !p.is_closing());
                 if !live {
                     return Err(format!("piece {piece} is asked of {peer:?}, who is gone"));
                 }
@@ -172,7 +172,7 @@ impl Engine {
         if peer.queue.len() > self.env.limits().queued_requests {
             return Err(format!("{id:?} has more requests queued than allowed"));
         }
-        if peer.closing && (asked > 0 || peer.queue.len() > 0 || peer.have.count(1) > 0) {
+        if peer.is_closing() && (asked > 0 || peer.queue.len() > 0 || peer.have.count(1) > 0) {
             return Err(format!("{id:?} is closed and still holds something"));
         }
         Ok(())
@@ -181,6 +181,6 @@ impl Engine {
     /// The live connections.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerId> {
-        self.peers.values().filter(|p| !p.closing).map(|p| p.id).collect()
+        self.peers.values().filter(|p| !p.is_closing()).map(|p| p.id).collect()
     }
 }

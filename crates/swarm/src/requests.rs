@@ -41,7 +41,7 @@ impl Engine {
         }
         if self.rounds.take_stirred() {
             let epoch = self.rounds.epoch();
-            let dry = |p: &&Peer| p.dry.is_some_and(|at| at != epoch);
+            let dry = |p: &&Peer| p.aim.dry().is_some_and(|at| at != epoch);
             self.rounds.add_all(self.peers.values().filter(dry).map(|p| p.id));
         }
         let mut hungry = self.rounds.take();
@@ -61,7 +61,7 @@ impl Engine {
             }
             let epoch = self.rounds.epoch();
             let Some(peer) = self.peers.get(&id) else { return };
-            if peer.dry == Some(epoch) || self.lacking(peer) == 0 {
+            if peer.aim.dry() == Some(epoch) || self.lacking(peer) == 0 {
                 return;
             }
             let room = self.fair_room(peer);
@@ -73,8 +73,7 @@ impl Engine {
             }
             if !self.ask_next(id, room) {
                 if let Some(peer) = self.peers.get_mut(&id) {
-                    peer.dry = Some(epoch);
-                    peer.current = None;
+                    peer.aim.found_nothing(epoch);
                     self.upkeep.arm_if(self.intake.outstanding() > peer.outstanding());
                 }
                 return;
@@ -91,7 +90,7 @@ impl Engine {
             return room;
         }
         // How many holders a piece that we lack has on average, choking aside.
-        let useful = self.peers.values().filter(|p| !p.closing && !p.chokes_us);
+        let useful = self.peers.values().filter(|p| !p.is_closing() && !p.interest.chokes_us());
         let holders: u64 = useful.map(|p| u64::from(self.lacking(p))).sum();
         let share = (left * pieces_left / holders.max(pieces_left)).max(SHARE_LEAST);
         let share = if planted(Bug::FloatSum) { about(share) } else { share };
@@ -101,15 +100,15 @@ impl Engine {
     /// Whether `piece` may be asked of `id` as things are.
     pub(crate) fn may_ask(&self, id: PeerId, piece: u32) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
-        !peer.closing
+        !peer.is_closing()
             && peer.have.has(piece)
-            && (!peer.chokes_us || peer.allowed_fast.contains(&piece))
+            && (!peer.interest.chokes_us() || peer.interest.fast().contains(&piece))
             && self.blame.allows(piece, id)
     }
 
     /// Sends one request to `id`; false when there is nothing to ask for.
     fn ask_next(&mut self, id: PeerId, room: u64) -> bool {
-        if self.peers.get(&id).is_some_and(|p| p.chokes_us) {
+        if self.peers.get(&id).is_some_and(|p| p.interest.chokes_us()) {
             return self.ask_allowed_fast(id, room);
         }
         if let Some(piece) = self.solo_for(id) {
@@ -117,7 +116,7 @@ impl Engine {
             return self.ask_part(id, piece, room);
         }
         let Some(peer) = self.peers.get(&id) else { return false };
-        if let Some(piece) = peer.current
+        if let Some(piece) = peer.aim.current()
             && self.may_ask(id, piece)
             && self.ask_part(id, piece, room)
         {
@@ -132,7 +131,7 @@ impl Engine {
         let most = RUN_MOST.min(peer.spare_requests());
         let run = match peer.in_order() {
             true => self.next_in_order(peer, most),
-            false => self.selection.pick(peer.have.holding(), peer.cursor, most, &mut self.rng),
+            false => self.selection.pick(peer.have.holding(), peer.aim.cursor(), most, &mut self.rng),
         };
         let Some(run) = run.filter(|r| !self.spares_source(id, r.start)) else { return false };
         let first = run.start;
@@ -164,11 +163,12 @@ impl Engine {
     /// (`relieve`). Bounded by what we take in in a second, and by our share of what is left.
     fn reserve(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get(&id) else { return false };
-        let patience = peer.patience.stalled() || peer.patience.resting(self.env.now()) || peer.chokes_us;
+        let patience =
+            peer.patience.stalled() || peer.patience.resting(self.env.now()) || peer.interest.chokes_us();
         let most = (self.pieces.left() / self.selection.seeds().max(1)).min(RESERVED);
         if peer.is_stock()
             || peer.in_order()
-            || peer.closing
+            || peer.is_closing()
             || patience
             || peer.asked().len() >= most as usize
         {
@@ -180,7 +180,7 @@ impl Engine {
         if peer.outstanding() > self.intake.rate().max(peer.window.size()) || !peer.have.is_all() {
             return false;
         }
-        let run = self.selection.pick(peer.have.holding(), peer.cursor, 1, &mut self.rng);
+        let run = self.selection.pick(peer.have.holding(), peer.aim.cursor(), 1, &mut self.rng);
         let Some(run) = run.filter(|r| self.only_there(peer, r.start)) else { return false };
         self.ask_pieces(id, run);
         true
@@ -199,7 +199,7 @@ impl Engine {
             self.intake.asked(now, u64::from(len));
         }
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.cursor = Some(pieces.end);
+            peer.aim.asked_up_to(pieces.end);
         }
         self.outbox.push(Action::RequestPieces { peer: id, pieces });
     }
@@ -216,8 +216,7 @@ impl Engine {
         self.ask_cells(id, piece, cells);
         let more = self.pieces.open().contains(&piece);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.current = more.then_some(piece);
-            peer.cursor = Some(piece + 1);
+            peer.aim.asked_part_of(piece, more);
         }
         true
     }
@@ -259,7 +258,7 @@ impl Engine {
             _ => false,
         };
         let ours = |p: &u32| self.may_ask(id, *p) && free(p);
-        let piece = peer.allowed_fast.iter().copied().find(ours);
+        let piece = peer.interest.fast().iter().copied().find(ours);
         piece.is_some_and(|piece| self.ask_part(id, piece, room))
     }
 }

@@ -29,7 +29,7 @@ impl Engine {
         if self.rotate_at().is_none_or(|at| at > self.env.now()) {
             return;
         }
-        let hope = |p: &Peer| !p.closing && self.lacking(p) > 0 && !p.patience.doubtful();
+        let hope = |p: &Peer| !p.is_closing() && self.lacking(p) > 0 && !p.patience.doubtful();
         let hopeless = !self.peers.values().any(hope);
         let dialled = self.neighbours.random_full();
         self.neighbours.rotate(self.env.now());
@@ -42,7 +42,8 @@ impl Engine {
     /// whichever was not.
     pub(crate) fn make_room(&mut self, newcomer: PeerId, told: bool) -> bool {
         let may = told || self.env.now() >= self.neighbours.rotated().after(PAUSE);
-        let untold = self.peers.values().filter(|p| told && !p.told && !p.closing && p.id != newcomer);
+        let untold =
+            self.peers.values().filter(|p| told && !p.is_told() && !p.is_closing() && p.id != newcomer);
         let least = untold.min_by_key(|p| p.counts.received() + p.counts.served()).map(|p| p.id);
         let Some(id) = self.idlest(false, false).filter(|_| may).or(least) else { return false };
         self.neighbours.rotate(self.env.now());
@@ -59,16 +60,16 @@ impl Engine {
     }
 
     fn may_go(&self, peer: &Peer, silent: bool) -> bool {
-        let idle = peer.outstanding() == 0 && peer.queue.len() == 0 && !peer.wants_ours;
+        let idle = peer.outstanding() == 0 && peer.queue.len() == 0 && !peer.interest.wants_ours();
         let nothing = idle && self.lacking(peer) == 0;
         let settled = self.env.now() >= peer.since.after(PAUSE);
         let spent = peer.patience.hopeless() || silent && peer.patience.stalled();
-        !peer.closing && !peer.told && settled && (nothing || spent)
+        !peer.is_closing() && !peer.is_told() && settled && (nothing || spent)
     }
 
     fn part(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.end = End::Poor;
+            peer.ends(End::Poor);
         }
         self.disconnect(id, Reason::TooMany);
     }

@@ -21,7 +21,7 @@ impl Engine {
         if !inside || block.len == 0 || block.len > most {
             return self.disconnect(id, Reason::Protocol("asked for a block that cannot be"));
         }
-        let choked = peer.we_choke;
+        let choked = peer.choking.is_choked();
         if choked || !self.pieces.servable(block.piece) {
             if peer.rejects() {
                 self.outbox.push(Action::Reject { peer: id, block });
@@ -50,8 +50,8 @@ impl Engine {
     /// The queue is full: a peer that understands a reject gets one, as long as it does not go on.
     fn refuse(&mut self, id: PeerId, block: Block) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.refused += 1;
-        let patient = peer.rejects() && peer.refused <= self.env.limits().queued_requests;
+        let refused = peer.refuse();
+        let patient = peer.rejects() && refused <= self.env.limits().queued_requests;
         if patient {
             self.outbox.push(Action::Reject { peer: id, block });
         } else {
@@ -68,7 +68,7 @@ impl Engine {
         if peer.queue.len() + pieces.len() > self.env.limits().queued_requests {
             return self.disconnect(id, Reason::Flooding);
         }
-        let choked = peer.we_choke;
+        let choked = peer.choking.is_choked();
         for piece in pieces {
             let block = Block { piece, begin: 0, len: self.pieces.length(piece) };
             if !self.pieces.servable(piece) || choked {
@@ -151,7 +151,7 @@ impl Engine {
         let before = peer.queue.in_flight();
         self.turns.sent(self.env.now(), id, &mut peer.queue, block.len);
         let bytes = before - peer.queue.in_flight();
-        peer.refused = 0;
+        peer.served();
         self.count(id, Fate::Served, bytes);
         self.feed(id);
     }

@@ -63,7 +63,7 @@ impl Engine {
         let now = self.env.now();
         let mut late = Vec::new();
         let drain = self.drain_time();
-        for peer in self.peers.values_mut().filter(|p| !p.closing) {
+        for peer in self.peers.values_mut().filter(|p| !p.is_closing()) {
             let explained = peer.window.time_for(peer.block_size());
             if peer.outstanding() > 0 && peer.patience.overdue(now, explained, drain) {
                 late.push(peer.id);
@@ -112,13 +112,13 @@ impl Engine {
     }
 
     fn let_go_hopeless(&mut self) {
-        let hopeless = |p: &&Peer| !p.closing && p.patience.hopeless();
+        let hopeless = |p: &&Peer| !p.is_closing() && p.patience.hopeless();
         let ids: Vec<PeerId> = self.peers.values().filter(hopeless).map(|p| p.id).collect();
         for id in ids {
             let others = self
                 .peers
                 .values()
-                .any(|p| p.id != id && !p.closing && self.lacking(p) > 0 && !p.patience.stalled());
+                .any(|p| p.id != id && !p.is_closing() && self.lacking(p) > 0 && !p.patience.stalled());
             if others {
                 self.disconnect(id, Reason::Withholding);
             }
@@ -132,8 +132,8 @@ impl Engine {
         }
         let (now, planned) = (self.env.now(), self.planned());
         let drain = self.drain_time();
-        let idle = |p: &&Peer| p.dry.is_some() && !p.patience.stalled() && p.room(now) > 0;
-        let usable = |p: &&Peer| !p.chokes_us && !p.in_order() && self.lacking(p) > 0;
+        let idle = |p: &&Peer| p.aim.dry().is_some() && !p.patience.stalled() && p.room(now) > 0;
+        let usable = |p: &&Peer| !p.interest.chokes_us() && !p.in_order() && self.lacking(p) > 0;
         let thieves: Vec<PeerId> =
             self.peers.values().filter(idle).filter(usable).map(|p| p.id).take(THIEVES).collect();
         for thief in thieves {
@@ -204,7 +204,7 @@ impl Engine {
         let ahead: u64 = ahead.map(|a| u64::from(a.bytes)).sum();
         let room = helper.room(now);
         let free = room >= len || (room > 0 && helper.outstanding() == 0);
-        let able = free && !helper.patience.stalled() && !helper.chokes_us;
+        let able = free && !helper.patience.stalled() && !helper.interest.chokes_us();
         if !able
             || !(seed.have.is_all() || seed.is_web())
             || helper.have.is_all()
@@ -215,8 +215,8 @@ impl Engine {
             return;
         }
         self.take_back(source, piece, 0..u32::MAX, true);
-        if let Some(seed) = self.peers.get_mut(&source).filter(|p| p.current == Some(piece)) {
-            seed.current = None;
+        if let Some(seed) = self.peers.get_mut(&source).filter(|p| p.aim.current() == Some(piece)) {
+            seed.aim.leave_piece();
         }
         if self.may_ask(id, piece) {
             self.ask_part(id, piece, room);
@@ -234,10 +234,10 @@ impl Engine {
         let now = self.env.now();
         if let Some(peer) = self.peers.get_mut(&id)
             && bytes > 0
-            && !peer.chokes_us
+            && !peer.interest.chokes_us()
         {
             peer.patience.rejected(now);
-            peer.current = None;
+            peer.aim.leave_piece();
             self.upkeep.arm();
         }
         self.rounds.add(id);
@@ -274,7 +274,7 @@ impl Engine {
         if tell {
             peer.may_stray(bytes);
             let size = peer.request_size();
-            if !peer.closing {
+            if !peer.is_closing() {
                 self.outbox.extend(chunks(block, size).map(|block| Action::Cancel { peer: id, block }));
             }
         }

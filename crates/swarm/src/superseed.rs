@@ -37,7 +37,7 @@ impl Engine {
 
     fn resume_held(&mut self) {
         self.given.checked();
-        for peer in self.peers.values_mut().filter(|p| !p.closing) {
+        for peer in self.peers.values_mut().filter(|p| !p.is_closing()) {
             self.turns.enter(peer.id, &mut peer.queue);
         }
     }

@@ -46,7 +46,7 @@ impl Engine {
         if pieces.is_empty() || pieces.end > self.pieces.count() {
             return self.disconnect(id, Reason::Protocol("wished for pieces that cannot be"));
         }
-        let member = self.peers.get(&id).and_then(|p| p.member);
+        let member = self.peers.get(&id).and_then(|p| p.place.member());
         let on_demand = self.env.policy().on_demand;
         let Some(course) = self.plan.course().filter(|_| member.is_some() && on_demand) else { return };
         let (source, stripes) = (course.is_source(), course.role().stripes.len());
@@ -89,7 +89,7 @@ impl Engine {
         let mut runs: Vec<(PeerId, u16, bool, Range<u32>)> = Vec::new();
         self.plan.send_wishes(
             now,
-            |id| peers.get(&id).is_some_and(|p| !p.closing),
+            |id| peers.get(&id).is_some_and(|p| !p.is_closing()),
             |piece, id, stripe, urgent| match runs.last_mut() {
                 Some((to, s, u, run)) if (*to, *s, *u, run.end) == (id, stripe, urgent, piece) => {
                     run.end += 1

@@ -23,11 +23,11 @@ impl Engine {
         self.mind_webs();
         let (now, complete) = (self.env.now(), self.pieces.is_complete());
         let (mut bored, mut useless) = (Vec::new(), Vec::new());
-        for peer in self.peers.values().filter(|p| !p.closing) {
+        for peer in self.peers.values().filter(|p| !p.is_closing()) {
             let lacking = self.lacking(peer);
-            if lacking == 0 && peer.we_want {
+            if lacking == 0 && peer.interest.we_want() {
                 // A stock client may hold a slot for us.
-                if complete || peer.is_stock() || now.since(peer.useful) >= BORED {
+                if complete || peer.is_stock() || now.since(peer.interest.useful()) >= BORED {
                     bored.push(peer.id);
                 } else {
                     // Looked at again, though nothing may be requested.
@@ -43,10 +43,10 @@ impl Engine {
             self.upkeep.arm_if(peer.patience.resting(now));
         }
         let left = self.pieces.left();
-        for peer in self.peers.values_mut().filter(|p| !p.closing && p.room(now) > 0) {
+        for peer in self.peers.values_mut().filter(|p| !p.is_closing() && p.room(now) > 0) {
             if peer.have.lacking(left) > 0 {
                 // Whatever was overlooked when it was found dry is found now.
-                peer.dry = None;
+                peer.aim.look_again();
                 self.rounds.add(peer.id);
                 self.upkeep.arm();
             }
@@ -68,7 +68,7 @@ impl Engine {
 
     /// Neither side will have anything more for the other.
     pub(crate) fn is_useless(&self, peer: &Peer) -> bool {
-        let sated = peer.have.is_all() || peer.upload_only && !peer.wants_ours;
-        self.pieces.is_complete() && sated && peer.end == End::Lost && !self.on_demand()
+        let sated = peer.have.is_all() || peer.interest.is_upload_only() && !peer.interest.wants_ours();
+        self.pieces.is_complete() && sated && peer.end() == End::Lost && !self.on_demand()
     }
 }

@@ -31,7 +31,7 @@ impl Engine {
         };
         self.webs.up(id, key, in_order);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.upload_only = true;
+            peer.interest.uploads_only();
         }
     }
 
@@ -63,7 +63,7 @@ impl Engine {
 
     /// The peers that fetch from the same web seeds as we do divide them with us; whether these are others than before.
     fn divide_anew(&mut self) -> bool {
-        let fetches = |p: &Peer| !p.closing && !p.have.is_all() && !p.upload_only;
+        let fetches = |p: &Peer| !p.is_closing() && !p.have.is_all() && !p.interest.is_upload_only();
         self.webs.divide_with(|id| self.peers.get(&id).is_some_and(fetches))
     }
 
@@ -90,7 +90,7 @@ impl Engine {
         self.upkeep.arm();
         let changed = self.divide_anew();
         for id in self.webs.ids() {
-            let Some(peer) = self.peers.get(&id).filter(|p| !p.closing) else { continue };
+            let Some(peer) = self.peers.get(&id).filter(|p| !p.is_closing()) else { continue };
             let idle = peer.outstanding() == 0 && self.lacking(peer) == 0;
             let doing = Doing { idle, rate: peer.window.rate(), received: self.totals.received() };
             if self.webs.mind(id, doing, changed, self.env.now()) {
@@ -102,7 +102,7 @@ impl Engine {
     /// The next missing pieces of a server that gives them in order.
     pub(crate) fn next_in_order(&self, peer: &Peer, most: u32) -> Option<Range<u32>> {
         let count = self.pieces.count();
-        let from = peer.cursor.unwrap_or(0).min(count);
+        let from = peer.aim.cursor().unwrap_or(0).min(count);
         let missing = |piece: &u32| peer.have.has(*piece) && self.place(*piece).is_some();
         let first = (from..count).chain(0..from).find(missing)?;
         let last = first.saturating_add(most.max(1)).min(count);
@@ -112,7 +112,7 @@ impl Engine {
 
     /// Peers together give at least half of what this web seed does.
     fn fed(&self, web: &Peer) -> bool {
-        let gives = |p: &&Peer| !p.is_web() && !p.closing && p.outstanding() > 0;
+        let gives = |p: &&Peer| !p.is_web() && !p.is_closing() && p.outstanding() > 0;
         let rates: u64 = self.peers.values().filter(gives).map(|p| p.window.rate()).sum();
         rates > 0 && rates >= web.window.rate() / 2
     }
@@ -121,7 +121,11 @@ impl Engine {
     pub(crate) fn spares_web(&self, id: PeerId, piece: u32) -> bool {
         let Some(web) = self.peers.get(&id).filter(|p| p.is_web()) else { return false };
         let gives = |p: &Peer| {
-            !p.is_web() && !p.closing && !p.chokes_us && !p.patience.doubtful() && p.have.has(piece)
+            !p.is_web()
+                && !p.is_closing()
+                && !p.interest.chokes_us()
+                && !p.patience.doubtful()
+                && p.have.has(piece)
         };
         self.fed(web) && self.peers.values().any(gives)
     }

@@ -1,6 +1,7 @@
 //! What the source of a plan may send, and the requests that wait for others to serve them.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::api::{Block, PeerId, Time};
 use crate::ranges::without;
@@ -86,5 +87,34 @@ impl Budget {
     /// A peer is gone.
     pub(crate) fn forget(&mut self, id: PeerId) {
         self.waiting.retain(|(_, peer, _)| *peer != id);
+    }
+}
+
+/// Of one connection: whether the peer is served at once, whatever others have.
+#[derive(Debug)]
+pub(crate) struct Need {
+    grew: Time,
+    until: Time,
+}
+
+impl Need {
+    pub(crate) fn new(now: Time) -> Self {
+        Need { grew: now, until: Time(0) }
+    }
+
+    /// The peer has a piece more.
+    pub(crate) fn grew(&mut self, now: Time) {
+        self.grew = now;
+    }
+
+    /// It has waited in vain for what others have: if it got nothing for so long, it is served at once for a time.
+    pub(crate) fn waited(&mut self, now: Time, wait: Duration, served: Duration) {
+        if now.since(self.grew) >= wait {
+            self.until = now.after(served);
+        }
+    }
+
+    pub(crate) fn is_pressing(&self, now: Time) -> bool {
+        self.until > now
     }
 }

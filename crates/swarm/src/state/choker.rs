@@ -1,6 +1,7 @@
 //! When slots are given out anew, and who has the one that chance gives.
 
 use crate::api::{PeerId, Time};
+use crate::state::counts::Counts;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -39,5 +40,42 @@ impl Choker {
 
     pub(crate) fn set_optimistic(&mut self, peer: Option<PeerId>) {
         self.optimistic = peer;
+    }
+}
+
+/// Of one connection: whether we let the peer ask, and what moved before the last choice.
+#[derive(Debug)]
+pub(crate) struct Choking {
+    choked: bool,
+    received: u64,
+    served: u64,
+}
+
+impl Choking {
+    pub(crate) fn new(choked: bool) -> Self {
+        Choking { choked, received: 0, served: 0 }
+    }
+
+    pub(crate) fn set(&mut self, choked: bool) {
+        self.choked = choked;
+    }
+
+    pub(crate) fn is_choked(&self) -> bool {
+        self.choked
+    }
+
+    /// A choice is made: the next one goes by what moves from now on.
+    pub(crate) fn count_from(&mut self, counts: &Counts) {
+        (self.received, self.served) = (counts.received(), counts.served());
+    }
+
+    /// Bytes received since the last choice.
+    pub(crate) fn received_since(&self, counts: &Counts) -> u64 {
+        counts.received() - self.received
+    }
+
+    /// Bytes served since the last choice.
+    pub(crate) fn served_since(&self, counts: &Counts) -> u64 {
+        counts.served() - self.served
     }
 }

@@ -89,3 +89,45 @@ impl Membership {
         course.wishes_mut().send(now, role.stripes.len(), parent, tell);
     }
 }
+
+/// Of one connection: who the peer is in the plan, and what may be sent to it unasked.
+#[derive(Debug)]
+pub(crate) struct Place {
+    member: Option<u32>,
+    introduced: bool,
+    offer_below: u32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { member: None, introduced: false, offer_below: u32::MAX }
+    }
+}
+
+impl Place {
+    pub(crate) fn is_of(&mut self, member: u32) {
+        self.member = Some(member);
+    }
+
+    pub(crate) fn member(&self) -> Option<u32> {
+        self.member
+    }
+
+    /// It has said what it has: nothing is sent unasked before. True the first time.
+    pub(crate) fn introduce(&mut self) -> bool {
+        !std::mem::replace(&mut self.introduced, true)
+    }
+
+    pub(crate) fn is_introduced(&self) -> bool {
+        self.introduced
+    }
+
+    pub(crate) fn offer_only_below(&mut self, below: u32) {
+        self.offer_below = below;
+    }
+
+    /// Pieces below it may be offered to the peer.
+    pub(crate) fn offer_below(&self) -> u32 {
+        self.offer_below
+    }
+}

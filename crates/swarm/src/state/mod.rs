@@ -8,6 +8,7 @@
 //! | where a piece stands; its blocks on their way | `pieces`, `partial` |
 //! | how rare it is, when it is due; which is next | `selection`, `availability`, `picker` |
 //! | the connections; what each has, how it does, how long it may be silent | `peers`, `peer`, `claims`, `window`, `meter`, `patience` |
+//! | who wants what of whom; where the next request goes | `interest`; `aim` |
 //! | who is to be asked; what is on its way to us | `rounds`, `intake` |
 //! | when to look again | `upkeep` |
 //! | requests of peers, and whose turn it is | `upload`, `asking`, `lanes` |
@@ -17,6 +18,7 @@
 //! | the plan under way: who is who, children, parents, wishes | `membership`, `course`, `order`, `wishes` |
 //! | what the source of a plan may send; bytes moved | `budget`; `counts` |
 
+pub(crate) mod aim;
 pub(crate) mod announcer;
 pub(crate) mod asking;
 pub(crate) mod availability;
@@ -29,6 +31,7 @@ pub(crate) mod course;
 pub(crate) mod env;
 pub(crate) mod given;
 pub(crate) mod intake;
+pub(crate) mod interest;
 pub(crate) mod lanes;
 pub(crate) mod membership;
 pub(crate) mod meter;

@@ -1,14 +1,19 @@
 //! What the engine knows of one live connection. All of it goes when the connection goes.
 //!
-//! What must agree with something else is private, here (what it was asked for) or in a part with a file of its own; the
-//! open fields are facts that stand alone, each noted by the mechanism that learns it.
+//! Each mechanism has a part of its own, private to the part's file; private here is what it was asked for, and how the
+//! connection stands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::api::{Candidate, Limits, PeerId, Protocol, Time};
+use crate::state::aim::Aim;
+use crate::state::budget::Need;
+use crate::state::choker::Choking;
 use crate::state::claims::Claims;
 use crate::state::counts::Counts;
+use crate::state::interest::Interest;
+use crate::state::membership::Place;
 use crate::state::neighbours::End;
 use crate::state::patience::Patience;
 use crate::state::pieces::CELL;
@@ -44,35 +49,21 @@ pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) protocol: Protocol,
     pub(crate) candidate: Option<Candidate>,
-    pub(crate) told: bool,
+    told: bool,
     pub(crate) since: Time,
     /// When anything last came from it, and the usual pause between two such times.
-    pub(crate) heard: Time,
-    pub(crate) pause: Duration,
-    /// Who it is in the plan.
-    pub(crate) member: Option<u32>,
+    heard: Time,
+    pause: Duration,
     /// We have closed it; only `PeerDown` is awaited.
-    pub(crate) closing: bool,
+    closing: bool,
     /// What its address is good for when it is gone.
-    pub(crate) end: End,
+    end: End,
 
     pub(crate) have: Claims,
-    /// It has said what it has: nothing is sent unasked before.
-    pub(crate) introduced: bool,
-    /// Pieces below it may be offered to it.
-    pub(crate) offer_below: u32,
-    pub(crate) chokes_us: bool,
-    pub(crate) wants_ours: bool,
-    /// It has said that it downloads nothing any more.
-    pub(crate) upload_only: bool,
-    pub(crate) we_choke: bool,
-    pub(crate) we_want: bool,
-    /// When it last told us of something that we lack.
-    pub(crate) useful: Time,
-    pub(crate) allowed_fast: BTreeSet<u32>,
-    /// When it last had a piece more, and until when it is served at once whatever others have (`budget`).
-    pub(crate) grew: Time,
-    pub(crate) needy: Time,
+    pub(crate) interest: Interest,
+    pub(crate) choking: Choking,
+    pub(crate) place: Place,
+    pub(crate) need: Need,
 
     /// What it was asked for, oldest first.
     asked: VecDeque<Asked>,
@@ -83,20 +74,13 @@ pub(crate) struct Peer {
     stray: u64,
     queue_limit: u32,
     pub(crate) window: Window,
-    /// Where the last run asked of it ended.
-    pub(crate) cursor: Option<u32>,
-    /// A piece that is being asked of it in parts.
-    pub(crate) current: Option<u32>,
-    /// Nothing to ask of it was found at this count of changes.
-    pub(crate) dry: Option<u64>,
+    pub(crate) aim: Aim,
     pub(crate) patience: Patience,
 
     pub(crate) queue: Queue,
     /// Requests refused since it was last served.
-    pub(crate) refused: usize,
+    refused: usize,
     pub(crate) counts: Counts,
-    /// Bytes received and served at the last rechoke.
-    pub(crate) at_rechoke: (u64, u64),
 }
 
 impl Peer {
@@ -116,36 +100,74 @@ impl Peer {
             since: now,
             heard: now,
             pause: Duration::ZERO,
-            member: None,
             closing: false,
             end: End::Lost,
             have: Claims::default(),
-            introduced: false,
-            offer_below: u32::MAX,
-            chokes_us: stock,
-            wants_ours: false,
-            upload_only: false,
-            we_choke: stock,
-            we_want: false,
-            useful: now,
-            allowed_fast: BTreeSet::new(),
-            grew: now,
-            needy: Time(0),
+            interest: Interest::new(stock, now),
+            choking: Choking::new(stock),
+            place: Place::default(),
+            need: Need::new(now),
             asked: VecDeque::new(),
             outstanding: 0,
             cells: 0,
             stray: 0,
             queue_limit: if stock { STOCK_QUEUE } else { PIECES_MOST },
             window: Window::new(limits.window),
-            cursor: None,
-            current: None,
-            dry: None,
+            aim: Aim::default(),
             patience: Patience::new(now),
             queue: Queue::default(),
             refused: 0,
             counts: Counts::default(),
-            at_rechoke: (0, 0),
         }
+    }
+
+    /// Its address was told by the user, not found.
+    pub(crate) fn was_told(&mut self) {
+        self.told = true;
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Nothing is asked of it, sent to it or expected any more.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// We have closed it; only `PeerDown` is awaited.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// What its address is good for when it is gone.
+    pub(crate) fn ends(&mut self, end: End) {
+        self.end = end;
+    }
+
+    pub(crate) fn end(&self) -> End {
+        self.end
+    }
+
+    /// When anything last came from it.
+    pub(crate) fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// The usual pause between two such times.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// A request of it is refused; how many were since it was last served.
+    pub(crate) fn refuse(&mut self) -> usize {
+        self.refused += 1;
+        self.refused
+    }
+
+    /// It was served.
+    pub(crate) fn served(&mut self) {
+        self.refused = 0;
     }
 
     /// Something has come from it.

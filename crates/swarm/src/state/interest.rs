@@ -1,0 +1,91 @@
+//! Who wants something of whom, and who lets the other ask: what the messages of BEP 3 and BEP 6 have told.
+
+use std::collections::BTreeSet;
+
+use crate::api::Time;
+
+/// Of one connection. What we do not let the peer ask is `choker`'s.
+#[derive(Debug)]
+pub(crate) struct Interest {
+    chokes_us: bool,
+    wants_ours: bool,
+    upload_only: bool,
+    we_want: bool,
+    useful: Time,
+    fast: BTreeSet<u32>,
+}
+
+impl Interest {
+    /// `chokes`: until it says that it does not.
+    pub(crate) fn new(chokes: bool, now: Time) -> Self {
+        Interest {
+            chokes_us: chokes,
+            wants_ours: false,
+            upload_only: false,
+            we_want: false,
+            useful: now,
+            fast: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn choked_us(&mut self, chokes: bool) {
+        self.chokes_us = chokes;
+    }
+
+    pub(crate) fn chokes_us(&self) -> bool {
+        self.chokes_us
+    }
+
+    /// The peer wants something of ours, or nothing any more.
+    pub(crate) fn wanted(&mut self, wants: bool) {
+        self.wants_ours = wants;
+    }
+
+    pub(crate) fn wants_ours(&self) -> bool {
+        self.wants_ours
+    }
+
+    /// It has said that it downloads nothing any more.
+    pub(crate) fn uploads_only(&mut self) {
+        self.upload_only = true;
+    }
+
+    pub(crate) fn is_upload_only(&self) -> bool {
+        self.upload_only
+    }
+
+    /// We have said that we want something of the peer's, or nothing any more.
+    pub(crate) fn want(&mut self, want: bool) {
+        self.we_want = want;
+    }
+
+    pub(crate) fn we_want(&self) -> bool {
+        self.we_want
+    }
+
+    /// It has something that we lack.
+    pub(crate) fn has_something(&mut self, now: Time) {
+        self.useful = now;
+    }
+
+    /// When it last had something that we lack.
+    pub(crate) fn useful(&self) -> Time {
+        self.useful
+    }
+
+    /// This piece may be asked for although it chokes us.
+    pub(crate) fn allow_fast(&mut self, piece: u32) {
+        self.fast.insert(piece);
+    }
+
+    /// All such pieces.
+    pub(crate) fn fast(&self) -> &BTreeSet<u32> {
+        &self.fast
+    }
+
+    /// The connection is closed: the peer wants nothing, and nothing can be asked of it.
+    pub(crate) fn over(&mut self) {
+        self.wants_ours = false;
+        self.fast.clear();
+    }
+}
