@@ -34,8 +34,9 @@ impl Engine {
         let dial = self.neighbours.wakeup().filter(|_| room);
         let own =
             [self.announce_at(), self.choker.due(), self.given.due(), self.turns.due(), self.budget.due()];
-        let timers =
-            own.into_iter().chain([self.upkeep.at(), self.rotate_at(), dial, self.rounds.held_until()]);
+        let balance = self.plan.course().and_then(|course| course.balance().due());
+        let rest = [self.upkeep.at(), self.rotate_at(), dial, self.rounds.held_until(), balance];
+        let timers = own.into_iter().chain(rest);
         timers.flatten().min().map(|at| at.max(self.env.now()))
     }
 

@@ -3,10 +3,11 @@
 //!
 //! Nothing waits for a child: who takes slowly has a longer list. A piece is offered first, and who has
 //! it, or gets it elsewhere, declines. The source gives each piece to the stripe that has got least,
-//! of those whose first member takes what it is sent.
+//! of those whose first member takes what it is sent; a stripe that gets far ahead waits (`balance`).
 
 use crate::api::{Action, Block, PeerId};
 use crate::engine::Engine;
+use crate::state::balance::Given;
 use crate::state::order::Order;
 
 /// Bytes queued for a child, beyond which nothing new is offered to it: a 32nd of a second at its rate,
@@ -18,13 +19,35 @@ const LOOK: usize = 32;
 impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
-        while let Some(piece) = self.next_to_give() {
-            let Some((stripe, root)) = self.stripe_with_room() else { return };
+        let now = self.env.now();
+        while let Some((piece, (stripe, root))) = self.next_to_give().zip(self.stripe_with_room()) {
             let len = self.pieces.length(piece);
+            if !self.is_its_turn(stripe, len) {
+                return;
+            }
             let Some(course) = self.plan.course_mut() else { return };
-            course.give(piece, stripe, len);
+            course.give(piece, stripe, len, now);
             self.feed(root);
         }
+        if let Some(course) = self.plan.course_mut() {
+            course.balance_mut().rest(now);
+        }
+    }
+
+    /// Whether a stripe whose first member takes more gets more, or waits for the others. On demand nothing waits.
+    fn is_its_turn(&mut self, stripe: u16, piece: u32) -> bool {
+        let now = self.env.now();
+        if self.on_demand() {
+            return true;
+        }
+        let Some(course) = self.plan.course_mut() else { return false };
+        let given = |stripe| Given { bytes: course.bytes(usize::from(stripe)), stripe };
+        // A new first member is given what came before it first: nobody waits for that.
+        let follows = |order: &&Order| !order.is_last() && order.pending() == 0;
+        let fed = course.orders().flat_map(|(_, orders)| orders).filter(follows);
+        let all: Vec<Given> = fed.map(|order| given(order.stripe())).collect();
+        let next = given(stripe);
+        course.balance_mut().allows(now, next, &all, u64::from(piece))
     }
 
     /// The first piece here that no stripe has; none where we are not the source.
@@ -225,6 +248,57 @@ mod tests {
             }
         }
         out
+    }
+
+    /// A source of two stripes, whose first members take blocks at the instants that `taken` tells: so many bytes each
+    /// have been offered when `ends` milliseconds have passed.
+    fn two_stripes(ends: u64, taken: impl Fn(u64, PeerId, usize) -> usize) -> [u64; 2] {
+        let (lengths, limits) = (vec![1 << 16; 4000].into(), Limits::default());
+        let setup =
+            Setup { lengths, have: vec![0..4000], want: vec![], policy: Policy::TIDECAST, limits, seed: 1 };
+        let mut engine = Engine::new(setup, Time(0)).unwrap();
+        let stripes = (1..=2).map(|child| Edges { parent: None, children: vec![child] }).collect();
+        let (mut sent, mut offered) = ([VecDeque::new(), VecDeque::new()], [0; 2]);
+        let mut events = vec![Event::Plan(Arc::new(Role { epoch: 1, member: 0, sources: vec![0], stripes }))];
+        for (peer, member) in [(PeerId(1), 1), (PeerId(2), 2)] {
+            events.push(Event::PeerUp { peer, protocol: TIDE, candidate: None });
+            events.push(Event::Member { peer, member, distance: 0 });
+            events.push(Event::HasNone { peer });
+            events.push(Event::OfferBelow { peer, below: u32::MAX });
+        }
+        for now in 0..ends {
+            for event in events.drain(..).chain([Event::Tick]) {
+                engine.handle(Time(now * 1_000_000), event);
+            }
+            for action in std::iter::from_fn(|| engine.poll()) {
+                match action {
+                    Action::Serve { peer, block } => sent[peer.0 as usize - 1].push_back(block),
+                    Action::Offer { stripe, .. } => offered[usize::from(stripe)] += 1 << 16,
+                    _ => {}
+                }
+            }
+            let busy = sent.iter().filter(|queue| !queue.is_empty()).count();
+            for (peer, queue) in [PeerId(1), PeerId(2)].into_iter().zip(&mut sent) {
+                let count = taken(now, peer, busy).min(queue.len());
+                events.extend(queue.drain(..count).map(|block| Event::Sent { peer, block }));
+            }
+        }
+        offered
+    }
+
+    #[test]
+    fn a_source_waits_for_the_first_member_that_tcp_treats_worse() {
+        // Together they get a block each 5 ms: one of them four in five, or each all when it is alone.
+        let uneven = |now: u64, peer: PeerId, busy| match busy {
+            2 => usize::from(now % 5 == 0 && (now % 25 == 0) == (peer == PeerId(1))),
+            _ => usize::from(now % 5 == 0),
+        };
+        let [one, two] = two_stripes(20_000, uneven);
+        assert!(one.abs_diff(two) <= 1 << 20, "{one} and {two} bytes");
+        // One that takes little in any case is not waited for.
+        let [one, two] =
+            two_stripes(20_000, |now, peer, _| usize::from(now % [100, 5][peer.0 as usize - 1] == 0));
+        assert!(two > one * 8, "{one} and {two} bytes");
     }
 
     fn offered(engine: &mut Engine, event: Event) -> Vec<u32> {

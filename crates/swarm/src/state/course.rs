@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::api::{Block, PeerId, Time};
 use crate::bitset::BitSet;
 use crate::plan::{Edges, Role};
+use crate::state::balance::Balance;
 use crate::state::order::Order;
 use crate::state::wishes::Wishes;
 
@@ -90,6 +91,8 @@ pub(crate) struct Course {
     released: u32,
     /// A source: pieces below it are given to stripes, by us or others.
     given: u32,
+    /// Likewise: how evenly the stripes get them.
+    balance: Balance,
     /// The plan has failed; until the next epoch this is a swarm like any other.
     adrift: bool,
     /// Members complained about in this epoch.
@@ -112,6 +115,7 @@ impl Course {
             awaited: BitSet::new(pieces),
             released: 0,
             given: 0,
+            balance: Balance::default(),
             adrift: false,
             blamed: Vec::new(),
             wishes: Wishes::default(),
@@ -272,9 +276,19 @@ impl Course {
         }
     }
 
+    /// How evenly a source gives pieces to its stripes.
+    pub(crate) fn balance(&self) -> &Balance {
+        &self.balance
+    }
+
+    pub(crate) fn balance_mut(&mut self) -> &mut Balance {
+        &mut self.balance
+    }
+
     /// A source gives a piece of `len` bytes to a stripe.
-    pub(crate) fn give(&mut self, piece: u32, stripe: u16, len: u32) {
+    pub(crate) fn give(&mut self, piece: u32, stripe: u16, len: u32, now: Time) {
         self.assign(piece, stripe);
+        self.balance.give(now, len);
         if let Some(line) = self.lines.get_mut(usize::from(stripe)) {
             line.bytes += u64::from(len);
         }

@@ -22,6 +22,7 @@ pub(crate) mod aim;
 pub(crate) mod announcer;
 pub(crate) mod asking;
 pub(crate) mod availability;
+pub(crate) mod balance;
 pub(crate) mod blame;
 pub(crate) mod budget;
 pub(crate) mod choker;
