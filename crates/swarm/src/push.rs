@@ -290,14 +290,15 @@ mod tests {
     fn a_source_waits_for_the_first_member_that_tcp_treats_worse() {
         // Together they get a block each 5 ms: one of them four in five, or each all when it is alone.
         let uneven = |now: u64, peer: PeerId, busy| match busy {
-            2 => usize::from(now % 5 == 0 && (now % 25 == 0) == (peer == PeerId(1))),
-            _ => usize::from(now % 5 == 0),
+            2 => usize::from(now.is_multiple_of(5) && now.is_multiple_of(25) == (peer == PeerId(1))),
+            _ => usize::from(now.is_multiple_of(5)),
         };
         let [one, two] = two_stripes(20_000, uneven);
         assert!(one.abs_diff(two) <= 1 << 20, "{one} and {two} bytes");
         // One that takes little in any case is not waited for.
-        let [one, two] =
-            two_stripes(20_000, |now, peer, _| usize::from(now % [100, 5][peer.0 as usize - 1] == 0));
+        let [one, two] = two_stripes(20_000, |now, peer, _| {
+            usize::from(now.is_multiple_of([100, 5][peer.0 as usize - 1]))
+        });
         assert!(two > one * 8, "{one} and {two} bytes");
     }
 
