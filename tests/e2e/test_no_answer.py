@@ -271,12 +271,20 @@ def test_a_share_says_since_when_a_peer_takes_nothing(start, tide, port, tmp_pat
         peer.settimeout(60)
         infohash = hashlib.sha1(info_of(torrent)).digest()
         peer.sendall(b"\x13BitTorrent protocol" + bytes(5) + b"\x10\0\0" + infohash + b"-XX0000-takesnothing")
-        peer.recv(68)
+        hostile.exactly(peer, 68)
         hostile.send(peer, hostile.INTERESTED)
-        while b"\0\0\0\x01\x01" not in peer.recv(1 << 16):
-            pass
+        length = int(re.search(rb"12:piece lengthi(\d+)e", torrent.read_bytes())[1])
+        # It serves what it has checked, and drops other requests without a word.
+        had, unchoked = set(), False
+        while not unchoked or len(had) * length < 32 << 20:
+            kind, body = hostile.receive(peer)
+            unchoked = unchoked or kind == hostile.UNCHOKE
+            if kind == hostile.HAVE:
+                had.add(struct.unpack(">I", body)[0])
+            elif kind == hostile.BITFIELD:
+                had |= {8 * at + bit for at, byte in enumerate(body) for bit in range(8) if byte & 0x80 >> bit}
         for block in range(200):
-            piece, begin = divmod(block * 16384, int(re.search(rb"12:piece lengthi(\d+)e", torrent.read_bytes())[1]))
+            piece, begin = divmod(block * 16384, length)
             hostile.send(peer, hostile.REQUEST, struct.pack(">III", piece, begin, 16384))
         mine = "%s:%d" % peer.getsockname()
         seed.until("a word on the peer", lambda: f"peer {mine} has taken no byte for 5 s, since" in seed.err)
