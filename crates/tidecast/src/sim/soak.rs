@@ -14,7 +14,7 @@ use tidecast_text::count;
 use super::TELLS;
 use crate::operation::{Operation, start};
 
-/// What [`soak`] runs as.
+/// What [`soak()`] runs as.
 pub type Soak = Operation<SoakStarted, Soaked>;
 
 /// Which clusters to run.
