@@ -1,20 +1,9 @@
-//! What flags of rsync mean to a copy: for command lines, and for callers that have words of one.
+//! What flags of rsync mean to a copy: tables for command lines, and what the flags that were given come to together.
 //!
 //! Every flag of rsync is in [`table`] or in [`foreign`], so that no combination of them is read as something else. They count in the
 //! order in which they are given, so that `-a --no-perms` is all but modes.
-//!
-//! ```
-//! use tidecast_mover::rsync::Flags;
-//!
-//! let flags = Flags::read(["-rt", "--max-size=10M", "--chmod", "F644"])?;
-//! assert!(flags.receive.keep.times && !flags.receive.keep.perms);
-//! assert_eq!(flags.receive.only.most, Some(10 << 20));
-//! assert!(Flags::read(["--safe-links"]).is_err_and(|why| why.contains("--no-links")));
-//! # Ok::<(), String>(())
-//! ```
 
 pub mod foreign;
-mod read;
 pub mod table;
 
 use std::ffi::OsStr;
@@ -113,5 +102,51 @@ impl Flags {
         use std::os::unix::ffi::OsStrExt as _;
         let backup = self.receive.backup.as_ref().filter(|backup| backup.dir.is_none())?;
         (!self.delete_excluded).then(|| [b"*", backup.suffix.as_bytes()].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table::{SWITCHES, VALUED};
+    use super::*;
+
+    /// What `perms`, `no-perms`, `archive` or `max-delete=5` says.
+    fn said(word: &str) -> Said<'_> {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let kept = KEPT.iter().find_map(|kept| match name {
+            _ if kept.name == name => Some(Said::Keep(kept, true)),
+            _ if kept.no == name => Some(Said::Keep(kept, false)),
+            _ => None,
+        });
+        let switch = || SWITCHES.iter().find(|switch| switch.0 == name).map(|switch| Said::Switch(switch, 1));
+        let valued =
+            || VALUED.iter().find(|valued| valued.0 == name).map(|valued| Said::Value(valued, value));
+        kept.or_else(switch).or_else(valued).unwrap()
+    }
+
+    fn flags(words: &[&str]) -> Flags {
+        Flags::of(&words.iter().map(|word| said(word)).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn flags_count_in_their_order() {
+        let keep = |words: &[&str]| flags(words).receive.keep;
+        assert!(keep(&[]).perms && keep(&["archive"]).perms && keep(&ARCHIVE).perms);
+        assert!(!keep(&["archive", "no-perms"]).perms && keep(&["no-perms", "archive"]).perms);
+        let some = keep(&["recursive", "times"]);
+        assert!(some.times && !some.perms && !some.links);
+        assert!(keep(&["hard-links"]).perms, "what is beside it does not say what else is kept");
+        assert!(keep(&["times", "chown=:staff"]).group);
+    }
+
+    #[test]
+    fn values_are_read_or_refused() {
+        assert_eq!(flags(&["max-delete=5"]).receive.max_delete, Some(5));
+        assert_eq!(flags(&["modify-window=-1"]).receive.only.window, Some(-1));
+        assert_eq!(flags(&["bwlimit=10"]).limit, Some(10 << 10));
+        assert_eq!(flags(&["backup", "suffix=.old"]).backups().as_deref(), Some(&b"*.old"[..]));
+        for bad in ["chmod=x!", "max-size=many"] {
+            assert!(Flags::of(&[said(bad)]).is_err(), "{bad}");
+        }
     }
 }
