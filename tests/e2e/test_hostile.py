@@ -79,6 +79,7 @@ def test_endless_handshake(tide, start, port, data, tmp_path):
     def is_left(proc, enemy):
         proc.until("the endless handshake is ended", enemy.closed.is_set)
         proc.until("all is there", lambda: (tmp_path / "got/data").exists())
+        proc.until("it is named", lambda: enemy.address in proc.out + proc.err)
         proc.signal(signal.SIGINT)
 
     said, enemy = fight(tide, start, port, data, tmp_path, hostile.EndlessHandshake, "hybrid", "--seed-for", "5m", during=is_left)
