@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, How, Kind};
-use crate::error::{Context, Error};
+use crate::error::Error;
 
 /// Longest part of the published name that goes into the name of the staging area, bytes: a name
 /// has at most 255.
@@ -38,6 +38,19 @@ impl Stage {
                 }
                 _ => {}
             }
+            // Before anything in it is opened, and once more when nobody else can have changed it.
+            let mine = || match disk.stat(&dir) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(e) => Err(Error::io("look at", &at, e)),
+                Ok(meta) if meta.kind == Kind::Dir && meta.mine => Ok(true),
+                Ok(_) => Err(Error::Conflict {
+                    path: at.clone(),
+                    why: "this staging area belongs to another user",
+                }),
+            };
+            if !mine()? {
+                continue;
+            }
             let Some(lock) = lock(disk, &dir).map_err(|e| match e {
                 Some(e) => Error::io("lock the staging area", &at, e),
                 None => Error::Busy { path: at.clone() },
@@ -45,12 +58,9 @@ impl Stage {
             else {
                 continue;
             };
-            let meta = disk.stat(&dir).at("look at", &at)?;
-            if meta.kind != Kind::Dir || !meta.mine {
-                let why = "this staging area belongs to another user";
-                return Err(Error::Conflict { path: at, why });
+            if mine()? {
+                return Ok(Stage { dir, _lock: lock });
             }
-            return Ok(Stage { dir, _lock: lock });
         }
         Err(Error::Busy { path: at })
     }
