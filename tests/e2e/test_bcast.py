@@ -452,15 +452,6 @@ def test_a_source_that_changes_while_it_is_read_is_named(tide, tmp_path):
     assert not any((tmp_path / host / "copy").exists() for host in "ab")
 
 
-def test_what_has_nothing_to_do_with_it_stays(tide, tmp_path):
-    data = trees.blob(tmp_path / "data", 700_000)
-    mine = trees.blob(tmp_path / "b/copy", 700_000, seed=77)
-    kept = mine.read_bytes()
-    hosts = hosts_of(bcast(tide, data, tmp_path / "{host}/copy", hosts="a,b,c").exits(1).last("error"))
-    assert hosts["a"]["ok"] and hosts["c"]["ok"] and "--force" in hosts["b"]["reason"], hosts["b"]
-    assert mine.read_bytes() == kept
-
-
 @pytest.mark.root
 def test_what_was_interrupted_goes_on(lab, node, tmp_path):
     lab("up", "single:4@50mbit")

@@ -38,18 +38,63 @@ def test_the_next_version_of_a_file_replaces_it(tide, tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 5, 200_000])
-def test_what_is_no_former_version_is_refused_and_forced(tide, tmp_path, size):
+def test_an_older_copy_of_unknown_origin_is_replaced_and_told_of(tide, tmp_path, size):
+    """As rsync, scp and sbcast -f do, whether or not any byte of it is the same."""
     data = trees.blob(tmp_path / "data", size)
+    part = trees.blob(tmp_path / "c/copy", size)
+    with open(part, "ab") as copy:
+        copy.write(b"another end")
     mine = tmp_path / "b/copy"
     mine.parent.mkdir()
     mine.write_bytes(b"m" * 200_000)
+    with open(mine, "rb") as reader:
+        done = bcast(tide, data, tmp_path / "{host}/copy", hosts="a,b,c").ok()
+        assert reader.read() == b"m" * 200_000, "who has it open keeps it"
+    assert outcomes(done) == {"a": "delivered", "b": "replaced", "c": "replaced"}
+    figures = {name: (host["replaced"], host["replaced_foreign"]) for name, host in told(done.last("done")).items()}
+    assert figures == {"a": (0, 0), "b": (1, 1), "c": (1, 1)}, figures
+    trees.assert_same(data, mine)
+    trees.assert_same(data, part)
+    assert not leftovers(tmp_path / "b")
+    trees.blob(data, 300, seed=8)
+    again = told(bcast(tide, data, tmp_path / "{host}/copy", hosts="a,b,c").ok().last("done"))
+    assert {(host["replaced"], host["replaced_foreign"]) for host in again.values()} == {(1, 0)}, "now it is known"
+
+
+def test_an_older_tree_of_unknown_origin_is_replaced_and_told_of(tide, tmp_path):
+    source, mine = tmp_path / "t", tmp_path / "a"
+    for name, size in [("same", 50_000), ("d/changed", 50_000), ("new", 10)]:
+        trees.blob(source / name, size)
+    trees.blob(mine / "same", 50_000)
+    trees.blob(mine / "d/changed", 50_000, seed=4)
+    (mine / "thesis").write_text("mine")
+    text = tide("bcast", source, "--to", tmp_path / "{host}", "--hosts", "a,b", "--launch", LOCAL).out
+    assert "replaced 1 file that was not delivered by tidecast in DEST on 1 host" in text, text
+    assert "1 file that was not delivered by tidecast stays in DEST on 1 host" in text, text
+    assert (mine / "thesis").read_text() == "mine" and (mine / "d/changed").read_bytes() == (source / "d/changed").read_bytes()
+    (mine / "d/changed").write_text("my notes")
+    hosts = told(bcast(tide, source, tmp_path / "{host}").exits(1).last("error"))
+    assert hosts["b"]["action"] == "unchanged"
+    assert f"cannot replace {mine / 'd/changed'}: it has changed since" in hosts["a"]["reason"], hosts["a"]
+    assert (mine / "d/changed").read_text() == "my notes"
+
+
+@pytest.mark.parametrize("stands", ["link", "directory"])
+def test_what_is_no_file_and_was_not_delivered_is_refused(tide, tmp_path, stands):
+    data, mine = trees.blob(tmp_path / "data", 1000), tmp_path / "b/copy"
+    mine.parent.mkdir()
+    if stands == "link":
+        mine.symlink_to(trees.blob(tmp_path / "elsewhere", 10))
+    else:
+        trees.blob(mine / "in", 10)
     refused = told(bcast(tide, data, tmp_path / "{host}/copy").exits(1).last("error"))
     assert refused["a"]["ok"] and not refused["b"]["ok"]
     assert refused["b"]["reason"].startswith(f"cannot replace {mine}: ") and "--force" in refused["b"]["reason"]
-    assert mine.read_bytes() == b"m" * 200_000 and not leftovers(tmp_path / "b")
-    forced = outcomes(bcast(tide, data, tmp_path / "{host}/copy", "--force").ok())
-    assert forced == {"a": "unchanged", "b": "replaced"}
-    trees.assert_same(data, mine)
+    assert not leftovers(tmp_path / "b")
+    if stands == "link":
+        assert outcomes(bcast(tide, data, tmp_path / "{host}/copy", "--force").ok()) == {"a": "unchanged", "b": "replaced"}
+        trees.assert_same(data, mine)
+        assert (tmp_path / "elsewhere").stat().st_size == 10
 
 
 def test_an_edited_file_stays_until_it_is_forced(tide, tmp_path):
@@ -82,8 +127,7 @@ def test_a_worker_without_a_home_records_nothing_and_says_so_next_time(tide, tmp
              "--launch", "env -u HOME -u XDG_STATE_HOME {command}")
     tide(*words)
     trees.blob(data, 1000, seed=3)
-    assert "--force" in told(tide(*words, code=1).last("error"))["a"]["reason"]
-    tide(*words, "--force")
+    assert told(tide(*words).last("done"))["a"]["replaced_foreign"] == 1, "it is taken for another's"
     trees.assert_same(data, tmp_path / "a/copy")
 
 
@@ -118,6 +162,9 @@ def test_a_source_in_its_destination_stays(tide, tmp_path, words):
     assert "SRC lies in DEST" in reason, reason
     reason = told(bcast(tide, source, source / "{host}", *words, hosts="a").exits(1).last("error"))["a"]["reason"]
     assert "DEST lies in SRC" in reason, reason
+    (tmp_path / "a/k").write_text("mine too")
+    reason = told(bcast(tide, source, tmp_path / "{host}", hosts="a").exits(1).last("error"))["a"]["reason"]
+    assert "a/k" in reason and "--force" in reason, "around SRC nothing is replaced that is not known"
     same = told(bcast(tide, source, tmp_path / "{host}/data", *words, hosts="a").ok().last("done"))["a"]
     assert same["action"] == "unchanged"
     assert (source / "k").exists() and (tmp_path / "a/notes").exists() and os.listdir(source) == ["k"]

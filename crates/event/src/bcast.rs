@@ -122,6 +122,8 @@ pub struct Open {
 pub struct Found {
     /// Files that stood for something else, and were replaced.
     pub replaced: u64,
+    /// Of those: files of which no record said that Tidecast delivered them.
+    pub replaced_foreign: u64,
     /// Files that stay though the source does not have them.
     pub stale: u64,
     /// Of those: files that Tidecast did not deliver.

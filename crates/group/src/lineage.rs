@@ -37,7 +37,7 @@ impl Lineage {
     /// # Errors
     /// [`Error::Lineage`] if it lies in the source, or the source in it where it could be deleted.
     pub(crate) fn is_source(&self, dest: &Path, clears: bool) -> Result<bool, Error> {
-        let Some((source, parents)) = self.above.split_first().filter(|_| self.is_here()) else {
+        let Some(source) = self.above.first().filter(|_| self.is_here()) else {
             return Ok(false);
         };
         let refused = |why| {
@@ -50,20 +50,28 @@ impl Lineage {
                 "DEST lies in SRC, which would be copied into itself; choose another destination",
             );
         }
-        let own = fs::symlink_metadata(dest).ok().map(|meta| (meta.dev(), meta.ino()));
-        if clears && own.is_some_and(|own| parents.contains(&own)) {
+        if clears && self.lies_in(dest) {
             return refused(
                 "SRC lies in DEST, where --delete or --force could remove it; leave them out, or choose another destination",
             );
         }
-        Ok(own == Some(*source))
+        Ok(inode(dest) == Some(*source))
+    }
+
+    /// Whether the source lies in `dest`, on the host of the origin.
+    pub(crate) fn lies_in(&self, dest: &Path) -> bool {
+        let parents = self.above.get(1..).unwrap_or_default();
+        self.is_here() && inode(dest).is_some_and(|dest| parents.contains(&dest))
     }
 }
 
 /// A path without links, and all above it.
 fn above(path: &Path) -> Vec<Inode> {
-    let inode = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     path.ancestors().map_while(inode).collect()
+}
+
+fn inode(path: &Path) -> Option<Inode> {
+    fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The kernel of this host since it was started.
@@ -96,10 +104,13 @@ mod tests {
         }
         assert!(is("proj", true).unwrap_err().contains("SRC lies in DEST"));
         assert_eq!(is("proj", false), Ok(false));
+        assert!(lineage.lies_in(&at("proj")) && lineage.lies_in(dir.path()));
+        assert!(!lineage.lies_in(&at("proj/data")) && !lineage.lies_in(&at("proj/none")));
         // A symbolic link is replaced, not followed.
         assert_eq!(is("link", true), Ok(false));
         assert_eq!(lineage.records(), Some("/r".into()));
         let elsewhere = Lineage { boot: "another".into(), ..lineage.clone() };
         assert_eq!((elsewhere.is_source(&at("proj"), true).unwrap(), elsewhere.records()), (false, None));
+        assert!(!elsewhere.lies_in(&at("proj")));
     }
 }

@@ -61,7 +61,7 @@ fn of_host(host: &HostReport) -> Host {
     let (name, aliases) = (host.name.clone(), host.aliases.clone());
     match &host.outcome {
         Outcome::Done { after, received, sent, duplicate, corrupt, kept, action, found } => {
-            let report::Found { replaced, stale, foreign, deleted } = *found;
+            let report::Found { replaced, replaced_foreign, stale, foreign, deleted } = *found;
             let figures = Figures {
                 seconds: after.as_secs_f64(),
                 received: *received,
@@ -69,7 +69,7 @@ fn of_host(host: &HostReport) -> Host {
                 duplicate: *duplicate,
                 corrupt: *corrupt,
                 kept: *kept,
-                found: Found { replaced, stale, foreign, deleted },
+                found: Found { replaced, replaced_foreign, stale, foreign, deleted },
             };
             let action = match action {
                 report::Action::Delivered => Action::Delivered,

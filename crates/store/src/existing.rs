@@ -23,6 +23,8 @@ use crate::store::{Download, Mode, Store};
 
 const OTHER: &str = "it is not what an earlier bcast or get put there (nothing here records that it is), or it has \
                      changed since; replace it with --force, or choose another destination";
+const EDITED: &str = "it has changed since bcast or get put it there; replace it with --force, or choose another \
+                      destination";
 const TREE: &str = "it is a directory with other things in it; put the tree among them with --force, or choose \
                     another destination";
 const DIR: &str = "a directory stands where a file belongs; remove it or choose another destination (--force does \
@@ -60,11 +62,25 @@ pub(crate) fn survey(store: &Store, dl: &Download) -> Result<(), Error> {
             (Kind::Symlink, Some(file)) if store.is_same_link(&standing.path, file)? => {
                 dl.in_place.set(file.index());
             }
-            _ => store.give_way(dl, &standing.path, &standing.meta)?,
+            _ => _ = store.give_way(dl, &standing.path, &standing.meta, is_plain(file))?,
         }
     }
     // What is in place may come to differ and is judged again then; all else is certain to be moved there.
     store.refuse_mounts(dl, &all)
+}
+
+/// Whether it is a regular file that belongs at a name.
+fn is_plain(file: Option<FileRef<'_>>) -> bool {
+    file.is_some_and(|file| !file.is_symlink())
+}
+
+/// By what right a name is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// It is a former version, or the user says so.
+    Known,
+    /// The record has never known a file there ([`Replace::unknown`](crate::Replace::unknown)).
+    Unknown,
 }
 
 impl Store {
@@ -124,7 +140,7 @@ impl Store {
         }
         let former = dl.replace.force || recorded;
         if meta.stamp.size != file.len() {
-            if former { self.refuse_mount(path)? } else { self.give_way(dl, path, meta)? }
+            if former { self.refuse_mount(path)? } else { _ = self.give_way(dl, path, meta, true)? }
         } else if !former {
             dl.foreign.set(file.index());
         }
@@ -144,17 +160,27 @@ impl Store {
         Ok(text.as_bytes() == wanted.as_ref())
     }
 
-    /// Whether what stands at a name may be replaced.
+    /// By what right that which stands at a name may be replaced. `by_file`: a regular file belongs there.
     ///
     /// # Errors
-    /// [`Error::Foreign`] if not.
-    pub(crate) fn give_way(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<(), Error> {
+    /// [`Error::Foreign`] if it may not.
+    pub(crate) fn give_way(
+        &self,
+        dl: &Download,
+        path: &Path,
+        meta: &Meta,
+        by_file: bool,
+    ) -> Result<Right, Error> {
         let refuse = |why| Err(Error::Foreign { path: self.disk.root().join(path), why });
         self.refuse_mount(path)?;
         match meta.kind {
             Kind::Other => refuse(SPECIAL),
-            Kind::Dir => self.dir_gives_way(dl, path),
-            Kind::File | Kind::Symlink if dl.replace.force || self.is_former(dl, path, meta)? => Ok(()),
+            Kind::Dir => self.dir_gives_way(dl, path).map(|()| Right::Known),
+            Kind::File | Kind::Symlink if dl.replace.force || self.is_former(dl, path, meta)? => {
+                Ok(Right::Known)
+            }
+            Kind::File if dl.replace.unknown && by_file && !self.was_put(dl, path) => Ok(Right::Unknown),
+            Kind::File if self.was_put(dl, path) => refuse(EDITED),
             Kind::File | Kind::Symlink => refuse(OTHER),
         }
     }
@@ -241,6 +267,11 @@ impl Store {
         dl.record.read().holds(record::state(self.below_home(path), meta))
     }
 
+    /// Whether we have put a file at this name, whatever has it now.
+    fn was_put(&self, dl: &Download, path: &Path) -> bool {
+        dl.record.read().holds(record::name(self.below_home(path)))
+    }
+
     /// Whether it is what we put there. Another process may have put it there since the record was read.
     fn is_former(&self, dl: &Download, path: &Path, meta: &Meta) -> Result<bool, Error> {
         Ok(self.is_in_record(dl, path, meta)?
@@ -299,29 +330,34 @@ impl Store {
             return Ok(());
         }
         let meta = self.disk.stat(&path).at("look at", &self.disk.root().join(&path))?;
-        self.give_way(dl, &path, &meta)?;
+        self.give_way(dl, &path, &meta, true)?;
         dl.foreign.clear(file);
         Ok(())
     }
 
-    /// Judges all once more, by what is there now and is recorded now, before the first name is replaced.
-    pub(crate) fn judge(&self, dl: &Download) -> Result<(), Error> {
+    /// Judges all once more, by what is there now and is recorded now, before the first name is replaced. Returns how
+    /// many files that the record does not know will be.
+    pub(crate) fn judge(&self, dl: &Download) -> Result<u64, Error> {
         dl.record.write().reload();
+        let mut unknown = 0;
         let all = self.standing()?.0;
         self.refuse_mounts(dl, &all)?;
         for Standing { path, meta, file } in all {
-            let refused = match file {
+            let right = match file {
                 None if meta.kind == Kind::Dir => continue,
                 Some(file) if dl.in_place.get(file) => continue,
-                _ => self.give_way(dl, &path, &meta),
+                _ => {
+                    let by_file = is_plain(file.and_then(|file| self.manifest.file(file)));
+                    self.give_way(dl, &path, &meta, by_file)
+                }
             };
-            match (refused, file) {
+            match (right, file) {
                 (Err(Error::Foreign { .. }), Some(file))
                     if self.is_staged_same(dl, file, &path, &meta)? => {}
-                (refused, _) => refused?,
+                (right, _) => unknown += u64::from(right? == Right::Unknown),
             }
         }
-        Ok(())
+        Ok(unknown)
     }
 
     /// Whether a file that was brought in is the same as what stands at its place.

@@ -45,6 +45,8 @@ pub struct Summary {
     pub fresh: bool,
     /// Names that stood for something else before, and were replaced.
     pub replaced: u64,
+    /// Of those: files that the record did not know ([`Replace::unknown`](crate::Replace::unknown)).
+    pub replaced_foreign: u64,
     /// Files in the tree that the data does not have: those that stay, and those that were removed.
     pub stale: u64,
     /// Of those that stay: files that were not put there by us.
@@ -114,7 +116,7 @@ impl Store {
             // The root last: a directory that may not be written cannot be renamed by its owner.
             self.adorn_dirs(&dl.stage.tree(), true, &mut warnings)?;
         } else {
-            self.judge(dl)?;
+            summary.replaced_foreign = self.judge(dl)?;
         }
         self.make_final_durable(dl)?;
         warnings.add(self.record_plan(dl, summary.fresh));

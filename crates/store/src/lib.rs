@@ -58,4 +58,5 @@ pub use opened::Opened;
 pub use os::OsDisk;
 pub use patch::Patch;
 pub use seed::SeedOptions;
+pub use stale::unrecorded;
 pub use store::{SendSpan, Store};

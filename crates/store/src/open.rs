@@ -75,6 +75,10 @@ pub struct DownloadOptions {
 pub struct Replace {
     /// Files and links that are no former version are replaced too, and so are directories in the tree.
     pub force: bool,
+    /// Regular files that the record does not know are replaced by regular files too, and counted in
+    /// [`Summary::replaced_foreign`](crate::Summary::replaced_foreign): for data whose names the user chose. A file that was
+    /// delivered and has changed since is not replaced.
+    pub unknown: bool,
     /// What the tree has and the manifest does not is removed.
     pub delete: bool,
     /// The directory of the records; without it nothing is known to be a former version.

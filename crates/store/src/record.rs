@@ -184,6 +184,11 @@ pub(crate) fn link(path: &Path, text: &[u8]) -> u64 {
     mark(&[b"link", &tidecast_hash::sha256(text)], path)
 }
 
+/// The mark of a name at which a file was put: one that has neither a known state nor a known content has changed since.
+pub(crate) fn name(path: &Path) -> u64 {
+    mark(&[b"name"], path)
+}
+
 /// The mark of a destination to which a tree was delivered, whoever made its directory.
 pub(crate) fn tree() -> u64 {
     mark(&[b"tree"], Path::new(""))

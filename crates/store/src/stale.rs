@@ -45,6 +45,14 @@ pub(crate) struct Found {
     ours: Vec<(PathBuf, Meta, u64)>,
 }
 
+/// The warning that nothing says of the files at `at` that they were delivered.
+pub fn unrecorded(at: &Path, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "cannot record what was delivered to {}: {why}; the next version will take these files for those of others",
+        at.display()
+    )
+}
+
 impl Store {
     /// Removes what the tree has and the data does not, or counts it.
     pub(crate) fn clear_stale(&self, dl: &Download) -> Result<Stale, Error> {
@@ -212,7 +220,8 @@ impl Store {
         for file in self.map.files().filter(|f| dl.ours.get(*f)) {
             let path = self.map.file_path(&self.home, file);
             if let Ok(meta) = self.disk.stat(&path) {
-                marks.insert(record::state(self.below_home(&path), &meta));
+                let short = self.below_home(&path);
+                marks.extend([record::name(short), record::state(short, &meta)]);
             }
         }
         let mut record = dl.record.write();
@@ -225,10 +234,7 @@ impl Store {
 
     fn unrecorded(&self, e: &std::io::Error) -> String {
         let at = self.path();
-        format!(
-            "cannot record what was delivered to {}: {e}; the next version will need --force",
-            at.display()
-        )
+        unrecorded(&at, e)
     }
 
     /// The marks of the contents and of the directories that are ours.

@@ -47,8 +47,16 @@ impl Place {
     }
 
     fn put(&self, fixture: &Fixture, force: bool, delete: bool) -> Result<Summary, Error> {
-        let records = Some(self.records.path().to_path_buf());
-        let replace = Replace { force, delete, records };
+        self.put_by(fixture, Replace { force, delete, ..Replace::default() })
+    }
+
+    /// Also over regular files that the record does not know.
+    fn put_over_unknown(&self, fixture: &Fixture) -> Result<Summary, Error> {
+        self.put_by(fixture, Replace { unknown: true, ..Replace::default() })
+    }
+
+    fn put_by(&self, fixture: &Fixture, replace: Replace) -> Result<Summary, Error> {
+        let replace = Replace { records: Some(self.records.path().to_path_buf()), ..replace };
         let options = DownloadOptions { replace, durability: Durability::None, ..Default::default() };
         let opened = Store::download(fixture.manifest.clone(), self.to.path(), &options)?;
         let done = bring(fixture, &opened);
@@ -128,6 +136,82 @@ fn what_is_no_former_version_is_refused_with_the_flag_and_forced_with_it() {
                 new.assert_at(&place.home());
             }
         }
+    }
+}
+
+#[test]
+fn unknown_files_give_way_where_that_is_meant_and_are_counted() {
+    for version in VERSIONS {
+        for content in [bytes(1, 70_000), b"short".to_vec(), Vec::new()] {
+            for mine in [bytes(5, 70_000), b"mine!".to_vec(), vec![0; 3]] {
+                let (place, new) = (Place::new(), single(version, &content));
+                fs::write(place.home(), &mine).unwrap();
+                let mut reader = fs::File::open(place.home()).unwrap();
+                let done = place.put_over_unknown(&new).unwrap();
+                assert_eq!((done.replaced, done.replaced_foreign, done.kept), (1, 1, 0), "{version}");
+                new.assert_at(&place.home());
+                let mut before = Vec::new();
+                reader.read_to_end(&mut before).unwrap();
+                assert_eq!(before, mine, "it was replaced, not written to");
+                // From now on it is known.
+                let next = single(version, b"next");
+                assert_eq!(place.must(&next).replaced_foreign, 0);
+                fs::write(place.home(), "my notes").unwrap();
+                let error = place.put_over_unknown(&new).unwrap_err();
+                assert!(
+                    error.is_in_the_way() && error.to_string().contains("it has changed since"),
+                    "{error}"
+                );
+                assert_eq!(fs::read(place.home()).unwrap(), b"my notes");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_regular_files_give_way_unknown() {
+    let (new, as_link) = (single(Version::V2, b"new"), tree(Version::V2, vec![symlink("x", "same")]));
+    let place = Place::new();
+    link_to("/etc/passwd", place.home()).unwrap();
+    assert!(place.put_over_unknown(&new).unwrap_err().is_in_the_way());
+    // A link, or a directory, where a file is.
+    let place = Place::new();
+    fs::write(place.home(), "mine").unwrap();
+    assert!(place.put_over_unknown(&as_link).unwrap_err().is_in_the_way());
+    let place = Place::new();
+    fs::create_dir(place.home()).unwrap();
+    fs::write(place.home().join("same"), bytes(9, 50_000)).unwrap();
+    fs::write(place.home().join("x"), "mine").unwrap();
+    assert!(place.put_over_unknown(&as_link).unwrap_err().is_in_the_way());
+    assert_eq!(fs::read(place.home().join("x")).unwrap(), b"mine");
+    // A directory that has nothing of the tree.
+    let place = Place::new();
+    fs::create_dir(place.home()).unwrap();
+    fs::write(place.home().join("thesis"), "mine").unwrap();
+    assert!(place.put_over_unknown(&as_link).unwrap_err().to_string().contains("other things"));
+}
+
+#[test]
+fn of_a_tree_each_unknown_file_is_counted_and_the_edited_one_stays() {
+    for version in [Version::V2, Version::Hybrid] {
+        let place = Place::new();
+        let of = |seed| {
+            let file = |name, seed| file(name, bytes(seed, 40_000));
+            tree(version, vec![file("a/x", seed), file("a/y", seed + 1), file("z", 7)])
+        };
+        fs::create_dir_all(place.home().join("a")).unwrap();
+        for (name, seed, len) in [("a/x", 70, 40_000), ("a/y", 71, 1000), ("z", 7, 40_000), ("mine", 3, 10)] {
+            fs::write(place.home().join(name), bytes(seed, len)).unwrap();
+        }
+        let done = place.put_over_unknown(&of(1)).unwrap();
+        let figures = (done.replaced, done.replaced_foreign, done.kept, done.stale, done.foreign);
+        assert_eq!(figures, (2, 2, 1, 1, 1), "{version}: `same` is new, `z` stays");
+        assert_eq!(fs::read(place.home().join("a/y")).unwrap(), bytes(2, 40_000));
+        // `z` was there before, and is unknown still; `a/x` is known, and edited.
+        fs::write(place.home().join("a/x"), "edited").unwrap();
+        let error = place.put_over_unknown(&of(3)).unwrap_err();
+        assert!(error.to_string().contains("a/x"), "{error}");
+        assert_eq!(fs::read(place.home().join("a/y")).unwrap(), bytes(2, 40_000), "nothing is replaced");
     }
 }
 

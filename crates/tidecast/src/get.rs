@@ -122,8 +122,13 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
         () = work.stop.wait() => return Err(Error::cut("interrupted; the same command goes on from here")),
     };
     let (bases, beforehand) = (compared.bases, compared.received);
-    let replace =
-        Replace { force: options.force, delete: options.delete, records: Some(state_dir.join(RECORDS)) };
+    let replace = Replace {
+        force: options.force,
+        // Their names are others' choice.
+        unknown: false,
+        delete: options.delete,
+        records: Some(state_dir.join(RECORDS)),
+    };
     let download =
         DownloadOptions { select, durability: options.durability, replace, bases, ..Default::default() };
     let opened = open(manifest, to, download).await?;

@@ -123,8 +123,10 @@ Events with --json, one a line:
             [name, sent: of origin_sent], hosts
             [name, ok, action (delivered, replaced, unchanged, failed),
             aliases (other names of it in the list), seconds, received, sent,
-            kept, replaced, stale (foreign: of them, not delivered by tidecast),
-            deleted (files), or reason], hosts_done,
+            kept, replaced, replaced_foreign and stale (foreign: of them, not
+            delivered by tidecast), deleted (files), or reason (and
+            coordinator_addresses, coordinator_error: the worker could not
+            connect to this host)], hosts_done,
             hosts_failed; where the manifest was long and was broadcast before
             the data, manifest_bytes and manifest_sent; where the links' rate is known, link_rate,
             link_rate_from (told, driver, trial), bound_seconds and efficiency
@@ -181,7 +183,7 @@ pub(crate) struct Args {
     /// batched: synced to disk before it counts as done; none: nothing is synced
     #[arg(long, value_name = "batched|none", default_value = "none", value_parser = ["batched", "none"], hide_possible_values = true)]
     durable: String,
-    /// Replace what stands at DEST though it is no former version by our own record
+    /// Replace what was delivered to DEST and edited since, and links and directories that were not delivered
     #[arg(long)]
     force: bool,
     /// Remove from a tree at DEST what was delivered there and SRC does not have; with --force all that SRC does not have

@@ -8,9 +8,12 @@ What stands there already:
   The same data stays as it is. A former version (what bcast or get put there
   by this user's record, unchanged since) is replaced file by file, each at
   once: a program that has the old file open keeps it. Kinds that changed
-  (file, link, directory) are replaced too. Anything else is refused before
-  anything is replaced, unless --force is given; devices, pipes, sockets,
-  mounts, and a directory where the whole of a file belongs always are.
+  (file, link, directory) are replaced too. A regular file that the record
+  has never known (an older copy by hand or by rsync) is replaced by bcast, and
+  a line says how many; get refuses it, as others chose the names. Anything
+  else, a delivered file that was edited since too, is refused before anything
+  is replaced, unless --force is given; devices, pipes, sockets, mounts, and a
+  directory where the whole of a file belongs always are.
   Files of a tree that the source does not have stay, and a line says how many.
   --delete removes those that the record says were put there, unchanged since;
   others stay, and a line says so; --delete --force removes them too. What was

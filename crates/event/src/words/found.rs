@@ -22,7 +22,16 @@ pub(super) fn lines(of: impl Fn(fn(&Found) -> u64) -> (u64, String)) -> Vec<Stri
         (number > 0).then(|| words(&count(number, "file"), verb, &place))
     };
     let lines = [
-        line(|f| f.replaced, |files, _, place| format!("replaced {files} in {place}")),
+        line(
+            |f| f.replaced.saturating_sub(f.replaced_foreign),
+            |files, _, place| format!("replaced {files} in {place}"),
+        ),
+        line(
+            |f| f.replaced_foreign,
+            |files, [were, ..], place| {
+                format!("replaced {files} that {were} not delivered by tidecast in {place}")
+            },
+        ),
         line(
             |f| f.deleted,
             |files, _, place| format!("deleted {files} that the source does not have from {place}"),
@@ -53,11 +62,13 @@ mod tests {
 
     #[test]
     fn what_stays_is_told_with_the_flag_that_removes_it() {
-        let found = Found { replaced: 0, stale: 4, foreign: 3, deleted: 1 };
+        let found = Found { replaced: 2, replaced_foreign: 1, stale: 4, foreign: 3, deleted: 1 };
         let lines = lines(|of| (of(&found), "D".to_owned()));
         assert_eq!(
             lines,
             [
+                "replaced 1 file in D",
+                "replaced 1 file that was not delivered by tidecast in D",
                 "deleted 1 file that the source does not have from D",
                 "1 file that the source does not have stays in D; remove it with --delete",
                 "3 files that were not delivered by tidecast stay in D; --delete --force removes them too",

@@ -22,6 +22,7 @@ impl Done {
             vec![format!("{path}: {files}, {}, every piece verified, in {took}", Size(self.file_bytes))];
         let found = Found {
             replaced: self.files_replaced,
+            replaced_foreign: 0,
             stale: self.files_stale,
             foreign: self.files_foreign,
             deleted: self.files_deleted,

@@ -216,6 +216,8 @@ pub(crate) struct Done {
 pub struct Found {
     /// Names that stood for something else, and were replaced.
     pub replaced: u64,
+    /// Of those: files that were not known to be put there by us.
+    pub replaced_foreign: u64,
     /// Files in the tree that the source does not have: those that stay, and those that were removed.
     pub stale: u64,
     /// Of those that stay: files that were not put there by us.

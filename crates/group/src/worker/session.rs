@@ -83,7 +83,10 @@ impl Session {
             line.records = Ok(Some(records));
         }
         let (force, delete) = (start.force && !is_source, start.delete && !is_source);
-        let replace = Replace { force, delete, records: line.records.clone().unwrap_or_default() };
+        // Names and content are the user's own, as with rsync and cp: an older copy of unknown origin gives way.
+        let unknown = !is_source && !start.lineage.lies_in(dest.as_ref());
+        let records = line.records.clone().unwrap_or_default();
+        let replace = Replace { force, unknown, delete, records };
         let member = news.first().and_then(|news| news.members.iter().find(|m| m.number == 0));
         let origin = member.map(|member| member.addresses.clone()).unwrap_or_default();
         let comparing = older::compared(start.bases, &manifest, origin, asking);
@@ -252,10 +255,8 @@ impl Session {
 
     async fn tell_done(&mut self, mut summary: Summary, line: &mut Line) {
         if let (Err(why), true) = (&line.records, summary.kept < summary.files) {
-            let at = summary.path.display();
-            summary.warnings.push(format!(
-                "cannot record what was delivered to {at}: {why}; the next version will need --force"
-            ));
+            let at = &summary.path;
+            summary.warnings.push(tidecast_store::unrecorded(at, why));
         }
         self.placing = None;
         self.placed = true;
@@ -276,6 +277,7 @@ impl Session {
             },
             found: Found {
                 replaced: summary.replaced,
+                replaced_foreign: summary.replaced_foreign,
                 stale: summary.stale,
                 foreign: summary.foreign,
                 deleted: summary.deleted,
