@@ -319,3 +319,5 @@ def test_a_worker_that_cannot_call_back_says_which_addresses_it_tried(tide, tmp_
     failed = tide.run("bcast", data, "--to", tmp_path / "{host}/data", "--hosts", "a", "--launch", apart, "--json").exits(1)
     [host] = failed.last("error")["hosts"]
     assert re.search(r"cannot reach the coordinator at (\S+:\d+)", host["reason"]), host
+    assert host["coordinator_addresses"] and all(re.fullmatch(r"\S+:\d+", at) for at in host["coordinator_addresses"]), host
+    assert host["coordinator_error"] and f": {host['coordinator_error']} (" in host["reason"], host

@@ -181,6 +181,15 @@ pub struct Figures {
     pub found: Found,
 }
 
+/// A worker that cannot connect to the host of the broadcast.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Unreached {
+    /// Where it could not connect to.
+    pub coordinator_addresses: Vec<SocketAddr>,
+    /// Why not, at the last of them.
+    pub coordinator_error: String,
+}
+
 /// How one host fared.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Host {
@@ -196,6 +205,9 @@ pub struct Host {
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What its worker could not connect to, if that is why.
+    #[serde(flatten)]
+    pub unreached: Option<Unreached>,
     /// Other names of it in the list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tidecast_event::bcast::Unreached;
+
 /// What ends a broadcast as a whole. What ends it for one host is in the report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +58,10 @@ pub enum Error {
         /// What it said.
         source: std::io::Error,
     },
-    /// A worker cannot reach its coordinator, or was sent away.
+    /// A worker cannot connect to its coordinator.
+    #[error("{}", crate::unreached::line(.0))]
+    Unreached(Unreached),
+    /// A worker was sent away, or its part could not go on.
     #[error("{0}")]
     Coordinator(String),
     /// Somebody asked to stop.

@@ -31,6 +31,7 @@ mod report;
 mod resolve;
 mod source;
 mod summary;
+mod unreached;
 mod worker;
 
 pub use broadcast::{Event, MANIFEST_LIMIT, Options, State, run};

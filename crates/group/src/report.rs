@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidecast_event::bcast::Unreached;
 use tidecast_event::get::LinkRateFrom;
 
 pub use crate::control::message::{Action, Found};
@@ -43,6 +44,8 @@ pub enum Outcome {
     Failed {
         /// Why, as far as is known.
         reason: String,
+        /// What its worker could not connect to, if that is why.
+        unreached: Option<Unreached>,
     },
 }
 
@@ -169,7 +172,7 @@ mod tests {
             hosts: vec![
                 host("a", done(1_000_000, 10_000)),
                 host("b", done(0, 0)),
-                host("c", Outcome::Failed { reason: "dead".into() }),
+                host("c", Outcome::Failed { reason: "dead".into(), unreached: None }),
             ],
             algorithm: "swarm",
             network: "lo".into(),

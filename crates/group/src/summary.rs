@@ -76,11 +76,11 @@ fn of_host(host: &HostReport) -> Host {
                 report::Action::Replaced => Action::Replaced,
                 report::Action::Unchanged => Action::Unchanged,
             };
-            Host { name, ok: true, action, done: Some(figures), reason: None, aliases }
+            Host { name, ok: true, action, done: Some(figures), reason: None, unreached: None, aliases }
         }
-        Outcome::Failed { reason } => {
-            let reason = Some(reason.clone());
-            Host { name, ok: false, action: Action::Failed, done: None, reason, aliases }
+        Outcome::Failed { reason, unreached } => {
+            let (reason, unreached) = (Some(reason.clone()), unreached.clone());
+            Host { name, ok: false, action: Action::Failed, done: None, reason, unreached, aliases }
         }
     }
 }

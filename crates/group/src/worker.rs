@@ -11,10 +11,11 @@ mod session;
 mod source;
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidecast_event::bcast::Unreached;
 use tidecast_identity::NodeKey;
 use tidecast_net::{LocalAddress, local_addresses};
 use tokio::sync::mpsc::Receiver;
@@ -90,11 +91,10 @@ async fn take_part(
     let (tell, told) = meet::channel();
     let answering = tokio::spawn(reach::answer(door, key.id(), hello.pass, tell.clone()));
     let client = Client::connect(ticket, &key, &local, hello).await;
-    let failed = |e| {
-        let at = addresses(&ticket.addresses);
-        Error::Coordinator(format!("cannot reach the coordinator at {at}: {e}"))
-    };
-    let client = client.map_err(failed)?;
+    let client = client.map_err(|e| {
+        let coordinator_addresses = ticket.addresses.clone();
+        Error::Unreached(Unreached { coordinator_addresses, coordinator_error: e.to_string() })
+    })?;
     let mut line = Line::new(client, (records, placed), Errands::new(ticket.to_string()));
     let start = line.wait_for_start(tell, told).await;
     answering.abort();
@@ -108,14 +108,6 @@ async fn take_part(
     }
     line.end_errands().await;
     done
-}
-
-/// Addresses for people: a host with many networks has many.
-fn addresses(all: &[SocketAddr]) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
-    let more = all.len().saturating_sub(SHOWN);
-    shown.join(", ") + &if more > 0 { format!(" and {more} more addresses") } else { String::new() }
 }
 
 /// Gets the data, and the manifest before it if that comes as data.

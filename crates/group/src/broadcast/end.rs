@@ -104,7 +104,7 @@ impl Group {
 
     fn report(self, ended: Instant, hashing: Duration, origin_sent: u64) -> Report {
         let started = self.started.unwrap_or(ended);
-        let outcome = |stage: Stage| match stage {
+        let outcome = |node: Node| match node.stage {
             Stage::Done(done, after) => Outcome::Done {
                 after,
                 received: done.progress.received,
@@ -115,8 +115,12 @@ impl Group {
                 action: done.action,
                 found: done.found,
             },
-            Stage::Failed(reason) => Outcome::Failed { reason },
-            _ => Outcome::Failed { reason: "it was not done".into() },
+            // Several hosts may have one launcher: what is said there is of those whose workers have not come.
+            Stage::Failed(reason) => {
+                let unreached = if node.who.is_none() { node.words.unreached() } else { None };
+                Outcome::Failed { reason, unreached }
+            }
+            _ => Outcome::Failed { reason: "it was not done".into(), unreached: None },
         };
         let last = self.nodes.iter().filter_map(|n| match &n.stage {
             Stage::Done(_, after) => Some(*after),
@@ -149,7 +153,7 @@ impl Group {
                 .nodes
                 .into_iter()
                 .zip(self.roster.aliases)
-                .map(|(n, aliases)| HostReport { name: n.host.name, aliases, outcome: outcome(n.stage) })
+                .map(|(n, aliases)| HostReport { name: n.host.name.clone(), aliases, outcome: outcome(n) })
                 .collect(),
         }
     }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
+use tidecast_event::bcast::Unreached;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 
 use super::{Job, TICKET_VARIABLE};
+use crate::unreached;
 
 /// Lines of standard error that are kept, and of each so many bytes.
 const LINES: usize = 12;
@@ -29,6 +31,11 @@ impl LastWords {
             lines.pop_front();
         }
         lines.push_back(line);
+    }
+
+    /// The coordinator to which a worker could not connect, if one has said so.
+    pub(crate) fn unreached(&self) -> Option<Unreached> {
+        self.0.lock().iter().find_map(|line| unreached::find(line))
     }
 
     /// The lines, one after the other.

@@ -22,11 +22,10 @@ pub(super) async fn compared(
     let what = Compare {
         manifest: manifest.clone(),
         files: (0..manifest.file_count()).collect(),
-        peers: origin,
         security: Arc::new(security),
         sources: Vec::new(),
         fill: false,
         throttle: None,
     };
-    compare(what, bases.into_iter().filter_map(open).collect()).await
+    compare(what, bases.into_iter().filter_map(open).collect(), async { origin }).await
 }
