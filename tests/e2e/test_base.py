@@ -6,6 +6,7 @@ import random
 
 import pytest
 from support import clients, trees
+from support.tracker import Tracker, answer
 from test_bcast import bcast
 
 SIZE = 8 << 20
@@ -136,3 +137,28 @@ def test_bcast_finds_what_moved(tide, tmp_path):
     for host in "ab":
         trees.assert_same(new, tmp_path / host / "data")
     assert all(host["received"] < 1 << 20 for host in done["hosts"]), json.dumps(done["hosts"])
+
+
+def test_what_stands_there_is_compared_with_peers_that_are_found(tide, port, tmp_path):
+    """A manifest names no peer: those whom a tracker knows say what the older version has."""
+    number, listen = port(), f"127.0.0.1:{port()}"
+    words = ["--plain", "--no-lsd", "--json", "--delete"]
+    for turn, version in enumerate([tree(tmp_path / "v1/data"), moved(tmp_path / "v2/data", "put in")]):
+        manifest = tide.publish(version, tmp_path / f"{turn}.torrent", "--plain", "--format", "v2")
+        with tide.seed(manifest, version, f"127.0.0.1:{number}", "--plain", "--no-lsd"):
+            with Tracker(answer([("127.0.0.1", number)])) as tracker:
+                done = tide("get", manifest, "--to", tmp_path / "to", "--tracker", tracker.url, "--listen", listen, *words).last("done")
+                asked = {(ask["peer_id"], ask["port"]) for ask in tracker.asked}
+        trees.assert_same(version, tmp_path / "to/data")
+    assert len(asked) == 1, f"one node, by one name: {asked}"
+    assert done["action"] == "replaced"
+    assert done["received"] <= MOST["put in"] * LEAF + SIZE // 1024 + 2 * LEAF, done
+
+
+def test_nobody_is_waited_for_where_nothing_differs(tide, port, tmp_path):
+    version = tree(tmp_path / "v1/data")
+    manifest = tide.publish(version, tmp_path / "m.torrent", "--plain", "--format", "v2")
+    with Tracker(answer([])) as tracker:
+        done = tide("get", manifest, "--to", tmp_path / "v1", "--tracker", tracker.url, "--listen", f"127.0.0.1:{port()}", "--plain", "--no-lsd",
+                    "--json").last("done")
+    assert done["action"] == "unchanged" and done["received"] == 0

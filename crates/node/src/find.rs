@@ -10,13 +10,19 @@ use tidecast_discovery::dht::Dht;
 use tidecast_discovery::lsd::Lsd;
 use tidecast_discovery::{Found, peers, tracker};
 use tidecast_event::Error;
+use tidecast_metainfo::Manifest;
 use tidecast_net::Network;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
+use crate::choices::Choices;
 use crate::tell::Teller;
 
 /// What others found and nobody has taken yet.
 const QUEUE: usize = 64;
+/// The first peer is waited for so long, and then others so long.
+const FIRST: Duration = Duration::from_secs(3);
+const OTHERS: Duration = Duration::from_millis(200);
 /// How long a name that the user gave may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(10);
 /// It is told when it takes longer.
@@ -42,6 +48,29 @@ pub struct Wanted {
     pub dht: bool,
     /// The network that the user chose.
     pub network: Option<Network>,
+}
+
+impl Wanted {
+    /// The peers of a manifest.
+    #[must_use]
+    pub fn of(manifest: &Manifest, choices: &Choices, peer_id: [u8; 20], port: u16, left: u64) -> Self {
+        Self {
+            hashes: manifest.swarm_hashes(),
+            trackers: choices.all_trackers(manifest.trackers()),
+            peer_id,
+            port,
+            left,
+            private: manifest.private(),
+            lsd: choices.lsd,
+            dht: choices.dht,
+            network: choices.network.clone(),
+        }
+    }
+
+    /// Whether there is any way to find them.
+    fn has_a_way(&self) -> bool {
+        !self.trackers.is_empty() || !self.private && (self.lsd || self.dht)
+    }
 }
 
 /// Those who look. Dropping it ends them without a word to the trackers.
@@ -78,6 +107,29 @@ impl Finders {
         (Self { announcer, _lsd: lsd, _dht: dht }, finds)
     }
 
+    /// Starts looking before the swarm of a manifest begins, and waits a little for those who are found first: they may
+    /// know what an older version here has of the data. None if nobody can be found, or the port that others would be told
+    /// is not known yet.
+    pub async fn ahead(
+        manifest: &Manifest,
+        choices: &Choices,
+        teller: &Teller<'_>,
+    ) -> Option<((Self, mpsc::Receiver<Found>), Vec<SocketAddr>)> {
+        let port = choices.listen.port();
+        let left = manifest.total_len().max(1);
+        let wanted = Wanted::of(manifest, choices, peer_id(), port, left);
+        if port == 0 || !wanted.has_a_way() {
+            return None;
+        }
+        let (finders, mut finds) = Self::start(wanted, teller).await;
+        let (mut peers, mut until) = (Vec::new(), Instant::now() + FIRST);
+        while let Ok(Some(found)) = timeout_at(until, finds.recv()).await {
+            peers.extend(found.peers);
+            until = until.min(Instant::now() + OTHERS);
+        }
+        Some(((finders, finds), peers))
+    }
+
     /// Tells the trackers where the download stands.
     pub fn progress(&self, downloaded: u64, uploaded: u64, left: u64) {
         if let Some(announcer) = &self.announcer {
@@ -103,6 +155,15 @@ impl Finders {
             announcer.stop().await;
         }
     }
+}
+
+/// How we call ourselves to trackers before the swarm has begun (BEP 20).
+pub(crate) fn peer_id() -> [u8; 20] {
+    let mut id = *b"-TC0100-000000000000";
+    if let Some(tail) = id.last_chunk_mut::<12>() {
+        rand::fill(tail);
+    }
+    id
 }
 
 fn start_lsd(

@@ -242,18 +242,7 @@ impl Running {
 
     /// Looks for peers from now on.
     pub async fn find_more(&mut self, choices: &Choices, left: u64, teller: &Teller<'_>) {
-        let manifest = &self.manifest;
-        let wanted = Wanted {
-            hashes: manifest.swarm_hashes(),
-            trackers: choices.all_trackers(manifest.trackers()),
-            peer_id: self.swarm.peer_id(),
-            port: self.port(),
-            left,
-            private: manifest.private(),
-            lsd: choices.lsd,
-            dht: choices.dht,
-            network: choices.network.clone(),
-        };
+        let wanted = Wanted::of(&self.manifest, choices, self.swarm.peer_id(), self.port(), left);
         let (finders, finds) = Finders::start(wanted, teller).await;
         self.find(finders, finds);
     }

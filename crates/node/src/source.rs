@@ -14,7 +14,7 @@ use tidecast_net::{Fetch, Security, Vain, fetch_manifest, local_addresses, order
 use tokio::sync::mpsc;
 
 use crate::choices::Choices;
-use crate::find::{Finders, Wanted, named};
+use crate::find::{Finders, Wanted, named, peer_id};
 use crate::manifest::{id_bytes, read_manifest};
 use crate::stop::Stop;
 use crate::tell::Teller;
@@ -307,15 +307,6 @@ async fn look(
             }
         }
     }
-}
-
-/// How we call ourselves to trackers before the swarm has begun (BEP 20).
-fn peer_id() -> [u8; 20] {
-    let mut id = *b"-TC0100-000000000000";
-    if let Some(tail) = id.last_chunk_mut::<12>() {
-        rand::fill(tail);
-    }
-    id
 }
 
 /// Of addresses of which nothing is known yet.

@@ -6,7 +6,6 @@ mod older;
 mod select;
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use tidecast_text::Span;
 use tokio::time::Instant;
 
 use self::deadline::Deadline;
+use self::older::Peers;
 use crate::operation::{Operation, Work, start};
 use crate::{begun, state};
 
@@ -99,7 +99,8 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     };
     let (numbers, plain) = (source.selected().to_vec(), choices.plain || source.is_plain());
     let found = source.manifest(&choices, Arc::new(asking), options.timeout, &work.stop, &teller);
-    let Origin { manifest, peers, finders } = found.await?;
+    let Origin { manifest, peers, finders: finding } = found.await?;
+    let mut peers = Peers { peers, finding };
     let with_ticket = by_ticket.is_some();
     let [security, asking] = match by_ticket {
         Some(rights) => rights,
@@ -115,7 +116,7 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     };
     let manifest = Arc::new(manifest);
     let comparing =
-        older::compared(&manifest, &select, (bases.clone(), to), (&peers, asking), &choices, &teller);
+        older::compared(&manifest, &select, (bases.clone(), to), (&mut peers, asking), &choices, &teller);
     let compared = tokio::select! {
         compared = comparing => compared,
         () = deadline.wait() => Compared { bases, received: 0 },
@@ -132,7 +133,7 @@ async fn run(source: Source, to: &Path, options: &GetOptions, work: &Doing) -> R
     let download =
         DownloadOptions { select, durability: options.durability, replace, bases, ..Default::default() };
     let opened = open(manifest, to, download).await?;
-    let mut running = begin(opened, security, (peers, finders), &choices, &teller, |running| {
+    let mut running = begin(opened, security, peers, &choices, &teller, |running| {
         let open = !with_ticket && right::is_open(&running.manifest, plain);
         work.started(begun("get", running, None, open));
     })
@@ -170,13 +171,11 @@ async fn open(manifest: Arc<Manifest>, to: &Path, options: DownloadOptions) -> R
     open.context("a thread of Tidecast failed")?.fault()
 }
 
-type Finding = (tidecast_node::Finders, tokio::sync::mpsc::Receiver<tidecast_node::Found>);
-
 /// Joins the swarm.
 async fn begin(
     opened: Opened,
     security: Security,
-    (peers, finders): (Vec<Vec<SocketAddr>>, Option<Finding>),
+    Peers { peers, finding }: Peers,
     choices: &Choices,
     teller: &Teller<'_>,
     started: impl FnOnce(&Running),
@@ -187,7 +186,7 @@ async fn begin(
     for peer in peers {
         running.swarm.add_peer(peer, true).await;
     }
-    running.go_on_finding(finders, choices, teller).await;
+    running.go_on_finding(finding, choices, teller).await;
     Ok(running)
 }
 

@@ -59,8 +59,6 @@ pub struct Compare {
     pub manifest: Arc<Manifest>,
     /// Files of it that are wanted, by number.
     pub files: Vec<u32>,
-    /// Peers that may have it.
-    pub peers: Vec<SocketAddr>,
     /// How connections are protected.
     pub security: Arc<Security>,
     /// Local addresses to dial from; empty for any.
@@ -81,8 +79,13 @@ pub struct Compared {
     pub received: u64,
 }
 
-/// Compares older versions, the best first, with what a peer says of the new one.
-pub async fn compare(what: Compare, bases: Vec<Base>) -> Compared {
+/// Compares older versions, the best first, with what a peer says of the new one. `peers`: those that may have it; they
+/// are waited for only if something differs.
+pub async fn compare(
+    what: Compare,
+    bases: Vec<Base>,
+    peers: impl Future<Output = Vec<SocketAddr>>,
+) -> Compared {
     let received = 0;
     if bases.is_empty() || !what.manifest.layout().is_aligned() {
         return Compared { bases, received };
@@ -92,7 +95,7 @@ pub async fn compare(what: Compare, bases: Vec<Base>) -> Compared {
     if differing.is_empty() {
         return Compared { bases, received };
     }
-    let Some(peer) = call(&what).await else { return Compared { bases, received } };
+    let Some(peer) = call(&what, peers.await).await else { return Compared { bases, received } };
     let mut talk = Talk { peer, what: &what, received, over: false };
     let mut found: HashMap<usize, HashMap<u32, Patch>> = HashMap::new();
     for (file, base) in differing {
@@ -157,9 +160,9 @@ fn is_same(manifest: &Manifest, file: u32, old: &std::fs::File) -> bool {
 }
 
 /// The first peer that answers and knows of fingerprints.
-async fn call(what: &Compare) -> Option<Established> {
+async fn call(what: &Compare, peers: Vec<SocketAddr>) -> Option<Established> {
     let mut calling = JoinSet::new();
-    for addr in what.peers.iter().copied().take(PEERS) {
+    for addr in peers.into_iter().take(PEERS) {
         let mut local = Local::asking(what.manifest.swarm_hashes());
         local.draft = what.manifest.is_draft();
         local.pieces = Some(what.manifest.piece_count());

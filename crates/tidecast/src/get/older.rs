@@ -9,21 +9,29 @@ use std::sync::Arc;
 use tidecast_event::Phase;
 use tidecast_metainfo::Manifest;
 use tidecast_net::{Compare, Compared, Security, compare, local_addresses};
-use tidecast_node::{Choices, Teller};
+use tidecast_node::{Choices, Finders, Found, Teller};
 use tidecast_store::{Base, Select};
+use tokio::sync::mpsc;
 
-/// What they have of the data, as a peer says that knows it.
+/// Who may have the data, each by its addresses, and those who look for more.
+pub(super) struct Peers {
+    pub(super) peers: Vec<Vec<SocketAddr>>,
+    pub(super) finding: Option<(Finders, mpsc::Receiver<Found>)>,
+}
+
+/// What they have of the data, as a peer says that knows it. Where none is known yet, those who are found first are asked,
+/// and added to `peers`.
 pub(super) async fn compared(
     manifest: &Arc<Manifest>,
     select: &Select,
     (mut bases, to): (Vec<Base>, &Path),
-    (peers, security): (&[Vec<SocketAddr>], Security),
+    (Peers { peers, finding }, security): (&mut Peers, Security),
     choices: &Choices,
     teller: &Teller<'_>,
 ) -> Compared {
     // It is judged later whether that may be replaced.
     bases.extend(Base::open(&to.join(OsStr::from_bytes(manifest.name_bytes()))).ok());
-    if bases.is_empty() || peers.is_empty() {
+    if bases.is_empty() {
         return Compared { bases, received: 0 };
     }
     teller.phase(Phase::Comparing);
@@ -38,11 +46,20 @@ pub(super) async fn compared(
     let what = Compare {
         manifest: manifest.clone(),
         files,
-        peers: peers.iter().flatten().copied().collect(),
         security: Arc::new(security),
         sources: on_network(local_addresses().unwrap_or_default()),
         fill: true,
         throttle: choices.throttle.clone(),
     };
-    compare(what, bases).await
+    let asked = async {
+        if peers.is_empty()
+            && finding.is_none()
+            && let Some((finders, found)) = Finders::ahead(manifest, choices, teller).await
+        {
+            *finding = Some(finders);
+            peers.extend(found.into_iter().map(|peer| vec![peer]));
+        }
+        peers.iter().flatten().copied().collect()
+    };
+    compare(what, bases, asked).await
 }
