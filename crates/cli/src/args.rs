@@ -3,9 +3,18 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use tidecast_text::Rate;
+use tidecast_secret::TRACKER;
+use tidecast_text::{Rate, with_causes};
 
 use tidecast::settings::Listen;
+
+/// The URL of a tracker, or that which a file has.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn tracker(word: &str) -> Result<String, String> {
+    TRACKER.resolve(word).map_err(|error| with_causes(&error))
+}
 
 /// Flags that every command knows.
 #[derive(Args, Debug)]
@@ -53,8 +62,8 @@ pub(crate) struct SwarmArgs {
     /// Network to use: an interface (ib0) or a CIDR (10.1.0.0/16) [default: the fastest that both ends share]
     #[arg(long, value_name = "IFACE|CIDR")]
     pub(crate) net: Option<String>,
-    /// Tracker to announce to, besides those of the manifest; may be repeated
-    #[arg(long, value_name = "URL")]
+    /// Tracker to announce to, besides those of the manifest; @FILE has the URL (for one with a passkey); may be repeated
+    #[arg(long, value_name = "URL", value_parser = tracker)]
     pub(crate) tracker: Vec<String>,
     /// Peer to connect to, HOST:PORT; may be repeated
     #[arg(long, value_name = "ADDR")]

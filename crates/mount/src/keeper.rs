@@ -78,7 +78,7 @@ pub fn leave_stdout() -> Result<(), Error> {
 fn spawn(program: &Path, ticket: Option<&str>) -> Result<(Child, Packets), Error> {
     let (ours, theirs) = Packets::pair().map_err(system("cannot make a socket"))?;
     let mut server = Command::new(program);
-    Role::Server.give(server.args(std::env::args_os().skip(1))).stdin(OwnedFd::from(theirs));
+    Role::Server.give(server.args(tidecast_secret::words().into_iter().skip(1))).stdin(OwnedFd::from(theirs));
     let passed = ticket.map(|ticket| tidecast_secret::pass(&mut server, ticket)).transpose()?;
     let server = server.spawn().map_err(system("cannot start a process"))?;
     drop(passed);

@@ -62,7 +62,7 @@ impl<'a> Start<'a> {
         teller: &'a Teller<'a>,
     ) -> Result<Self, Error> {
         let program = std::env::current_exe().map_err(system("cannot find this program"))?;
-        let arguments = std::env::args_os().skip(1).collect();
+        let arguments = tidecast_secret::words().into_iter().skip(1).collect();
         Ok(Self { program, arguments, secret: secret(source), interrupts, teller })
     }
 }

@@ -15,12 +15,17 @@ use std::sync::OnceLock;
 use rustix::fs::MemfdFlags;
 use tidecast_identity::{Access, Ticket};
 
-use super::{COPY_KEY, FIELD_KEY, Kind, MAX_LEN, TICKET};
+use super::{COPY_KEY, FIELD_KEY, Kind, MAGNET, MAX_LEN, TICKET, TRACKER};
 
 /// What the anonymous files are called, so that no other descriptor is taken for one.
 const NAME: &str = "tidecast-secret";
 /// Where a process finds a descriptor of its own.
 const FD: &str = "/proc/self/fd/";
+/// The flag that takes the URL of a tracker, in its two forms.
+const FLAG: &str = "--tracker";
+const TRACKERS: &str = "--tracker=";
+/// So many letters and digits in a row of a URL may be a passkey.
+const PASSKEY: usize = 16;
 /// A word that begins like a ticket and is shorter has no secret (characters).
 const SHORTEST: usize = 60;
 /// Most secrets of one command line: each takes a descriptor.
@@ -49,6 +54,23 @@ pub fn hide() {
     {
         super::warn(&format!("the secret stays on the command line: {error}"));
     }
+}
+
+/// The words of this process's command line for a child of the same program: URLs of trackers are in them again, and the
+/// child takes them off as this process has.
+pub fn words() -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let given = |place: usize, word: &OsString| {
+        let text = word.to_str()?;
+        let before = words.get(place.checked_sub(1)?)?;
+        let (flag, path) = match text.strip_prefix(TRACKERS) {
+            Some(path) => (TRACKERS, path.strip_prefix('@')?),
+            None if before == FLAG => ("", text.strip_prefix('@')?),
+            None => return None,
+        };
+        Some(OsString::from(format!("{flag}{}", taken(path)?)))
+    };
+    words.iter().enumerate().map(|(place, word)| given(place, word).unwrap_or_else(|| word.clone())).collect()
 }
 
 /// The text that an earlier self has handed over at this path.
@@ -120,6 +142,12 @@ fn find(words: &[OsString]) -> Vec<Secret> {
             Some((0, word.len(), key_of(words)))
         } else if let Some(key) = word.strip_prefix(b"--key=") {
             is_plain(key).then(|| (word.len() - key.len(), word.len(), key_of(words)))
+        } else if before == FLAG.as_bytes() && has_passkey(word) {
+            Some((0, word.len(), TRACKER))
+        } else if let Some(url) = word.strip_prefix(TRACKERS.as_bytes()).filter(|url| has_passkey(url)) {
+            Some((word.len() - url.len(), word.len(), TRACKER))
+        } else if is_secret_magnet(word) {
+            Some((0, word.len(), MAGNET))
         } else if let Some((from, to)) = key_in_url(word) {
             Some((from, to, COPY_KEY))
         } else {
@@ -153,6 +181,36 @@ fn key_in_url(word: &[u8]) -> Option<(usize, usize)> {
     let server = rest.split(|byte| *byte == b'/').next()?;
     let end = server.iter().rposition(|byte| *byte == b'@')?;
     is_plain(server.get(..end)?).then_some((scheme.len(), scheme.len() + end))
+}
+
+/// Whether the URL of a tracker names a user: by a name and password, or by a passkey in its path or query.
+fn has_passkey(url: &[u8]) -> bool {
+    let Some(at) = url.windows(3).position(|part| part == b"://") else { return false };
+    let rest = url.get(at + 3..).unwrap_or_default();
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~%".contains(byte);
+    let mut parts = rest.split(|byte| b"/?".contains(byte));
+    parts.next().is_some_and(|host| host.contains(&b'@'))
+        || parts.any(|part| part.split(|byte| !is_part(byte)).any(|part| part.len() >= PASSKEY))
+}
+
+/// Whether a magnet link has a tracker of such a URL.
+fn is_secret_magnet(word: &[u8]) -> bool {
+    let Some(Ok(text)) = word
+        .get(..8)
+        .filter(|head| head.eq_ignore_ascii_case(b"magnet:?"))
+        .map(|_| std::str::from_utf8(word))
+    else {
+        return false;
+    };
+    text.split(['?', '&']).filter_map(|part| part.split_once('=')).any(|(name, url)| {
+        let is_tracker = name == "tr" || name.starts_with("tr.");
+        let url =
+            ["%3A:", "%2F/", "%3F?", "%3D=", "%26&", "%40@"].iter().fold(url.to_owned(), |url, code| {
+                let (code, plain) = code.split_at(3);
+                url.replace(code, plain).replace(&code.to_ascii_lowercase(), plain)
+            });
+        is_tracker && has_passkey(url.as_bytes())
+    })
 }
 
 /// A ticket that lets its holder into a private swarm, or what may be a damaged one; no file of that name.
@@ -239,8 +297,33 @@ mod tests {
     }
 
     #[test]
+    fn passkeys_of_trackers_are_found() {
+        let one = |url: &str| vec![(url.to_owned(), "TIDECAST_TRACKER")];
+        for url in [
+            "https://t.example/0123456789abcdef0123456789abcdef/announce",
+            "http://t.example/announce.php?passkey=0123456789abcdef&x=1",
+            "http://me:pass@t.example/announce",
+            "udp://t.example:1/a/0123456789abcdef",
+        ] {
+            assert_eq!(found(&format!("tidecast seed m.torrent d --tracker {url}")), one(url), "{url}");
+            assert_eq!(found(&format!("tidecast mount --tracker={url} m d")), one(url), "{url}");
+            assert_eq!(found(&format!("tidecast run m --tracker x -- p --tracker {url}")), [], "{url}");
+            let coded = url.replace(':', "%3a").replace('/', "%2F").replace('?', "%3F").replace('@', "%40");
+            let magnet = format!("magnet:?xt=urn:btih:00&tr=udp://a:1&tr.1={coded}");
+            assert_eq!(
+                found(&format!("tidecast get {magnet} --to d")),
+                [(magnet.clone(), "TIDECAST_TICKET")]
+            );
+        }
+    }
+
+    #[test]
     fn places_of_secrets_are_none() {
         for line in [
+            "tidecast get m --tracker http://head:6969/announce --tracker=udp://averylonghostname.example.org:1/announce",
+            "tidecast get magnet:?xt=urn:btih:0123456789abcdef0123456789abcdef01234567&tr=http%3A%2F%2Fa.b%2Fannounce",
+            "tidecast get m --tracker @tracker --tracker=@tracker",
+            "tidecast get m --to http://t.example/0123456789abcdef0123456789abcdef/announce",
             "tidecast get @ticket --to d",
             "tidecast get - --to d",
             "tidecast get tidecast1... --to d",

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-pub use self::command_line::hide;
+pub use self::command_line::{hide, words};
 pub use self::error::{Error, Unreadable};
 pub use self::inherit::{Passed, inherited, pass, pass_as_stdin};
 
@@ -54,6 +54,11 @@ pub const TICKET: Kind = Kind { name: "ticket", variable: "TIDECAST_TICKET" };
 pub const COPY_KEY: Kind = Kind { name: "key", variable: "TIDECAST_COPY_KEY" };
 /// The key of a field.
 pub const FIELD_KEY: Kind = Kind { name: "key", variable: "TIDECAST_FIELD_KEY" };
+
+/// The URL of a tracker, which may have a user's passkey.
+pub const TRACKER: Kind = Kind { name: "URL of a tracker", variable: "TIDECAST_TRACKER" };
+/// A magnet link, of which a tracker's URL may have one.
+const MAGNET: Kind = Kind { name: "magnet link", variable: TICKET.variable };
 
 impl Kind {
     /// The text that `word` stands for: the content of FILE for `@FILE`, the first line of standard input for `-`, else

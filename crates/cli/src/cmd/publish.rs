@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Only for nodes with a ticket: `seed` then prints one (for other clients: peers from its trackers only)
     #[arg(long)]
     private: bool,
-    /// Tracker to name in the manifest; may be repeated
-    #[arg(long, value_name = "URL")]
+    /// Tracker to name in the manifest; @FILE has the URL; may be repeated
+    #[arg(long, value_name = "URL", value_parser = crate::args::tracker)]
     tracker: Vec<String>,
     /// URL (http or https) from which clients may fetch beside peers: of the directory that holds PATH, ending in '/',
     /// or of the file itself; may be repeated (BEP 19)
