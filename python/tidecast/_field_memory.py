@@ -1,11 +1,12 @@
 """The shared memory of a receiver, read without waiting for locks."""
 from __future__ import annotations
 
-import builtins
 import fcntl
 import mmap
+import os
 import pathlib
 import time
+from stat import S_ISREG
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ class Field:
         self.name = name
         self._path = _DIR / (_layout.PREFIX + name)
         try:
-            self._file = builtins.open(self._path, "rb")
+            self._file = _open_own(self._path)
             self._map = mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)
         except (OSError, ValueError):
             raise FieldError(f"there is no field {name!r} on this host: tidecast field recv --name {name}") from None
@@ -247,10 +248,24 @@ def names() -> list[str]:
 
 def _is_received(path: pathlib.Path) -> bool:
     try:
-        with builtins.open(path, "rb") as file:
+        with _open_own(path) as file:
             return _is_held(file)
-    except OSError:
+    except (OSError, FieldError):
         return False
+
+
+def _open_own(path: pathlib.Path) -> BinaryIO:
+    """In a directory for all anybody may have made what has the name: a pipe must not hold this up, nor a link lead away, nor another user
+    show anything in a receiver's place, or cut the file short under a map."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    stat = os.fstat(file.fileno())
+    if not S_ISREG(stat.st_mode):
+        file.close()
+        raise FieldError(f"{path} is no file")
+    if stat.st_uid not in (0, os.geteuid()) and os.geteuid():
+        file.close()
+        raise FieldError(f"{path} belongs to user {stat.st_uid}: it may be anything")
+    return file
 
 
 def _is_held(file: BinaryIO) -> bool:

@@ -4,10 +4,10 @@
 //! there would be `unsafe`. Here a short file is an error, and a copy of what is looked at next costs little.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use tidecast_event::field::receive::Total;
 use tidecast_field::layout::{
     DIR, ENTRY, HEAD, MAGIC, PREFIX, TITLE, VERSION, VOLUMES, entry, file_name, head as at, slab,
@@ -132,9 +132,18 @@ pub(crate) struct Front {
     pub(crate) step: u64,
 }
 
-/// The names of all that there are.
+/// Whether what this user has made is meant by a name: another could show anything in its place.
+fn is_trusted(owner: u32) -> bool {
+    let user = rustix::process::geteuid();
+    user.is_root() || owner == 0 || owner == user.as_raw()
+}
+
+/// The names of all that this user has.
 pub(crate) fn names() -> Vec<String> {
-    let entries = std::fs::read_dir(DIR).into_iter().flatten().flatten();
+    let user = rustix::process::geteuid().as_raw();
+    let mine =
+        |entry: &std::fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.is_file() && meta.uid() == user);
+    let entries = std::fs::read_dir(DIR).into_iter().flatten().flatten().filter(mine);
     let name = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix(PREFIX).map(str::to_owned);
     let mut names: Vec<_> = entries.filter_map(name).filter(|name| !name.contains(".new")).collect();
     names.sort();
@@ -182,11 +191,17 @@ impl Open {
             std::io::ErrorKind::NotFound => Error::Absent(path.display().to_string()),
             _ => Error::Io { path: path.into(), error },
         };
-        let file = File::open(path).map_err(io)?;
+        // In a directory for all anybody may have made what has the name: a pipe must not hold this up, nor a link lead away.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+        let file = File::from(file);
         let meta = file.metadata().map_err(io)?;
         let bad = |why| Error::Format { path: path.into(), what: "a field's shared memory", why };
         if !meta.is_file() {
             return Err(bad("it is no file".into()));
+        }
+        if !is_trusted(meta.uid()) {
+            return Err(bad(format!("it belongs to user {}", meta.uid())));
         }
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, 0).map_err(|_| bad("it is too short".into()))?;
