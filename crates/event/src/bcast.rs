@@ -184,9 +184,9 @@ pub struct Figures {
 /// A worker that cannot connect to the host of the broadcast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Unreached {
-    /// Where it could not connect to.
+    /// Addresses of the coordinator to which the worker could not connect.
     pub coordinator_addresses: Vec<SocketAddr>,
-    /// Why not, at the last of them.
+    /// Why it could not connect to the last of them.
     pub coordinator_error: String,
 }
 
