@@ -337,3 +337,22 @@ def test_flags_hold_at_both_ends_of_a_connection(way, here, ssh, server, tmp_pat
         words = [flag.replace(f"={trial.at}/ours.", "=../ours.") for flag in trial.words("ours")]
         proc = here.run("copy", *at, *words, f"{trial.source}/", dest)
         trial.check(proc.wait(), proc.err)
+
+
+@pytest.mark.parametrize("there", ["one", "two", "none", "both"])
+@pytest.mark.parametrize("flag", ["-u", "--existing", "--ignore-existing", "--append"])
+def test_names_of_one_file_are_each_judged_by_themselves(flag, there, here, tmp_path):
+    """None is linked to a file that stays at the destination and is another."""
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "one").write_text("the source's")
+    os.utime(source / "one", (1e9, 1e9))
+    os.link(source / "one", source / "two")
+    for place in (tmp_path / "ours", tmp_path / "theirs"):
+        place.mkdir()
+        for name in {"none": [], "both": ["one", "two"]}.get(there, [there]):
+            (place / name).write_text(f"another, newer and longer {name}")
+    subprocess.run(["rsync", "-a", flag, f"{source}/", tmp_path / "theirs"], check=True)
+    here("copy", "-a", flag, f"{source}/", tmp_path / "ours")
+    content = [{path.name: path.read_text() for path in (tmp_path / side).iterdir()} for side in ("ours", "theirs")]
+    assert content[0] == content[1]

@@ -156,6 +156,15 @@ pub struct ReceiveSpec {
     pub discard: bool,
 }
 
+impl ReceiveSpec {
+    /// Whether a file that is there may stay though it is another, or one that is not there may not be made: then what its
+    /// further names are to have must be sent for each of them.
+    #[must_use]
+    pub fn may_spare(&self) -> bool {
+        self.update || self.only.existing || self.only.missing || self.in_place.appends()
+    }
+}
+
 impl Default for ReceiveSpec {
     fn default() -> Self {
         Self {

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Compare contents, not times
     #[arg(short, long)]
     checksum: bool,
-    /// Leave files that are newer at the destination
+    /// Leave files that are newer at the destination; hard links are copied as files then
     #[arg(short, long)]
     update: bool,
     /// Only say what would be done

@@ -112,7 +112,10 @@ impl Ends<'_> {
         let job = self.job;
         let on_disk = !job.receive.null && job.memory.is_none() && job.stream.is_none();
         let dest = (on_disk && job.from.same_host(&job.to)).then(|| job.receive.dest.clone());
-        SendSpec { dest, ..job.send.clone() }
+        let mut send = SendSpec { dest, ..job.send.clone() };
+        // A further name would be linked to a file that stays as it is, and that the sender does not have.
+        send.keep.hard_links &= !job.receive.may_spare();
+        send
     }
 
     /// The sending end of this process.
