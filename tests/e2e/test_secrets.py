@@ -341,3 +341,27 @@ def test_a_ticket_ends_when_it_says(node, port, data, tmp_path):
 def test_terms_are_for_private_tickets(node, data):
     for words in (["--plain", "--uses", "1"], ["--plain", "--expires", "1h"], ["--uses", "0"], ["--expires", "0s"], ["--ssl-torrent", "--uses", "1"]):
         assert run(node("here"), "share", str(data), *words).returncode == 2, words
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: becoming another user needs root")
+@pytest.mark.parametrize("form", [["--tracker", "{}"], ["--tracker={}"]])
+def test_another_user_reads_no_secret_of_a_running_get(form, node, shared, data, tmp_path):
+    """Neither the ticket nor a tracker's passkey, though both were given as arguments."""
+    origin, ticket = shared(data)
+    origin.signal(signal.SIGSTOP)
+    try:
+        passkey = "0123456789abcdef" * 2
+        words = [word.format(f"http://127.0.0.1:9/{passkey}/announce") for word in form]
+        proc = node("here").run("get", ticket, *words, "--to", tmp_path / "got", "--no-lsd", "--timeout", "60s")
+        proc.until("that it runs", lambda: "asking for the manifest" in proc.err)
+        become = ["setpriv", "--reuid=61002", "--regid=61002", "--clear-groups", "--"]
+        line = subprocess.run([*become, "cat", f"/proc/{proc.process.pid}/cmdline"], capture_output=True, text=True, check=True).stdout
+        assert "get" in line.split("\0") and ticket not in line and passkey not in line, line
+        for word, hidden in (("cat", "environ"), ("ls", "fd")):
+            tried = subprocess.run([*become, word, f"/proc/{proc.process.pid}/{hidden}"], capture_output=True, text=True)
+            assert tried.returncode and "Permission denied" in tried.stderr, tried
+        assert "use @FILE, - or TIDECAST_TRACKER" in proc.err
+        proc.signal(signal.SIGINT)
+        proc.exits(3)
+    finally:
+        origin.signal(signal.SIGCONT)
