@@ -11,7 +11,7 @@ use tidecast_field::parity::Layout;
 fn hello(hello: &Hello) {
     let slab = hello.slab().expect("was checked");
     assert!(slab.values() > 0 && slab.begin < slab.end);
-    assert!(hello.packing != Packing::Xyz || hello.values <= 4093);
+    assert!(hello.packing != Packing::Xyz || hello.values <= 4093 && !hello.encrypted);
     let Some(rate) = hello.parity else { return };
     let layout = Layout::new(hello.shape, hello.streams, hello.first, hello.here, hello.values, rate).expect("was checked");
     for block in [0, layout.blocks() - 1] {

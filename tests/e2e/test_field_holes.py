@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from conftest import ROOT
-from support.fieldpeer import RUN, XYZ, Sender, field
+from support.fieldpeer import ENCRYPTED, RUN, XYZ, Sender, field
 from test_field_recv import SHAPE, Receiver, recorded, recv  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -36,7 +36,7 @@ def cells(tide, name: str) -> tuple[np.ndarray, dict]:
 
 
 @pytest.mark.parametrize("missing", ["keep", "nan"])
-@pytest.mark.parametrize("packing,order", [(RUN, "zslab"), (RUN, "morton"), (XYZ, "morton")])
+@pytest.mark.parametrize("packing,order", [(RUN, "zslab"), (ENCRYPTED, "morton"), (XYZ, "morton")])
 def test_a_step_says_which_values_are_of_it(recv, tide, packing, order, missing):  # noqa: F811
     here = recv("--streams", 2, "--volume", "steps", "--missing", missing)
     sender = Sender(here.ports, SHAPE, here.key, packing, order, values=50).begin()

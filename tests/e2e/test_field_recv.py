@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import zarr
-from support.fieldpeer import RUN, XYZ, Reader, Sender, field, forget, unique
+from support.fieldpeer import ENCRYPTED, RUN, XYZ, Reader, Sender, field, forget, unique
 
 SHAPE = (20, 12, 16)
 
@@ -65,8 +65,7 @@ def recv(tide):
 
 @pytest.mark.parametrize("volume", ["live", "steps"])
 @pytest.mark.parametrize("order", ["zslab", "morton"])
-@pytest.mark.parametrize("packing", [XYZ, RUN])
-@pytest.mark.parametrize("security", ["key", "plain"])
+@pytest.mark.parametrize("security,packing", [("key", XYZ), ("key", RUN), ("key", ENCRYPTED), ("plain", XYZ), ("plain", RUN)])
 def test_values_are_where_they_belong(recv, security, packing, order, volume):
     here = recv("--streams", 3, "--volume", volume, *(["--plain"] if security == "plain" else []))
     assert (here.key is None) == (security == "plain")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from support.fieldlink import Link
-from support.fieldpeer import field, forget, unique
+from support.fieldpeer import ENCRYPTED, field, forget, unique
 from support.fieldsink import Sink, neighbours
 from support.tidecast import wait_for
 
@@ -195,6 +195,7 @@ def test_every_byte_of_every_step_of_every_source_arrives(kind, tide, sink, tmp_
     # The sink is a thread of this process, and may have more to read when the sender has ended.
     wait_for("all goodbyes", lambda: here.byes == 8)
     assert sorted(here.values) == [0, 1, 2] and here.wrong == 0
+    assert all(hello["packing"] == ENCRYPTED for hello in here.hello.values())
     for batch, step in enumerate(steps):
         assert np.array_equal(here.volume(batch), step, equal_nan=True)
 

@@ -12,12 +12,39 @@ import struct
 import time
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 CONTROL = 0xFFFFFFFF
-XYZ, RUN = 0, 1
+XYZ, RUN, ENCRYPTED = 0, 1, 2
+
+
+class Seal:
+    """What `docs/field-format.md` says of one stream's datagrams: readable with a tag, or encrypted behind the head."""
+
+    def __init__(self, derive, session: int, stream: int, encrypted: bool):
+        self.encrypted = encrypted
+        label = b"tidecast field values" if encrypted else b"tidecast field data"
+        key = derive(label + struct.pack("<QI", session, stream))
+        self.cipher = AESGCM(key[:16] if encrypted else key)
+
+    def seal(self, batch: int, place: int, message: bytes) -> bytes:
+        nonce = struct.pack("<IQ", batch, place)
+        if self.encrypted:
+            return message[:8] + self.cipher.encrypt(nonce, message[8:], message[:8])
+        return message + self.cipher.encrypt(nonce, b"", message)
+
+    def open(self, batch: int, place: int, datagram: bytes) -> bytes | None:
+        nonce = struct.pack("<IQ", batch, place)
+        try:
+            if self.encrypted:
+                return datagram[:8] + self.cipher.decrypt(nonce, datagram[8:], datagram[:8])
+            self.cipher.decrypt(nonce, datagram[-16:], datagram[:-16])
+            return datagram[:-16]
+        except InvalidTag:
+            return None
 
 
 def slab(nz: int, stream: int, streams: int) -> range:
@@ -36,16 +63,16 @@ def curve(shape: tuple[int, int, int], planes: range) -> np.ndarray:
 class Sender:
     """One session: all streams of a volume to one receiver. Nothing is sent unless it is told to."""
 
-    def __init__(self, ports: list[int], shape, key: str | None = None, packing=RUN, order="zslab", values=100, parity=(0, 0),
+    def __init__(self, ports: list[int], shape, key: str | None = None, packing=None, order="zslab", values=100, parity=(0, 0),
                  steps=1000, first_step=0, session: int | None = None):
         self.ports, self.shape, self.values, self.parity, self.steps = ports, shape, values, parity, steps
-        self.packing, self.order, self.first_step = packing, order, first_step
+        self.packing = (ENCRYPTED if key else RUN) if packing is None else packing
+        self.order, self.first_step = order, first_step
         self.session = session or secrets.randbits(64)
         self.secret = base64.b32decode(key.upper() + "====") if key else None
         self.challenges = [0] * len(ports)
         self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in ports]
-        self.ciphers = [AESGCM(self.derive(b"tidecast field data" + struct.pack("<QI", self.session, i))) if key else None
-                        for i in range(len(ports))]
+        self.seals = [Seal(self.derive, self.session, i, self.packing == ENCRYPTED) if key else None for i in range(len(ports))]
         self.sent = [[] for _ in ports]  # the datagrams, for those who want to send them again
         nx, ny, nz = shape
         self.places = []
@@ -117,8 +144,8 @@ class Sender:
         return -(-len(self.places[stream]) // self.values)
 
     def sealed(self, stream: int, batch: int, place: int, message: bytes) -> bytes:
-        cipher = self.ciphers[stream]
-        return message + cipher.encrypt(struct.pack("<IQ", batch, place), b"", message) if cipher else message
+        seal = self.seals[stream]
+        return seal.seal(batch, place, message) if seal else message
 
     def run_of(self, volume: np.ndarray, stream: int, packet: int) -> tuple[np.ndarray, np.ndarray]:
         places = self.places[stream][packet * self.values:(packet + 1) * self.values]

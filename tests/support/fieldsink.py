@@ -11,10 +11,9 @@ import threading
 import time
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from support.fieldpeer import CONTROL, XYZ, curve, slab
+from support.fieldpeer import CONTROL, ENCRYPTED, XYZ, Seal, curve, slab
 
 SO_RCVBUFFORCE = 33  # Linux; not among Python's names
 HELLO = ("version", "stream", "streams", "first", "here", "packing", "morton", "session", "challenge", "nx", "ny", "nz", "values",
@@ -89,8 +88,8 @@ class Sink:
         known = self.hello.get(place, {}).get("session") == hello["session"]
         if proven and not known:
             self.hello[place], self.received[place] = hello, 0
-            hello["cipher"] = AESGCM(self.derive(b"tidecast field data" + struct.pack("<QI", hello["session"], hello["stream"]))) \
-                if self.secret else None
+            encrypted = hello["packing"] == ENCRYPTED
+            hello["seal"] = Seal(self.derive, hello["session"], hello["stream"], encrypted) if self.secret else None
         answer = struct.pack("<IIQQBIQQQ", CONTROL, 2, hello["session"], self.challenges[place], proven or known, 0,
                              self.received[place], 0, 0)
         self.sockets[place].sendto(answer + (self.tag(answer) if self.secret else b""), sender)
@@ -100,15 +99,13 @@ class Sink:
         hello = self.hello[place]
         if not self.secret:
             return datagram
-        message, tag = datagram[:-16], datagram[-16:]
         rank = 2**63 + word % 2**31 if word >> 31 else word
         if hello["packing"] == XYZ and not word >> 31:
-            x, y, z = struct.unpack_from("<III", message, 8)
+            x, y, z = struct.unpack_from("<III", datagram, 8)
             planes = slab(hello["nz"], hello["stream"], hello["streams"])
             assert not hello["morton"], "the rank in Z-order is not reckoned here"
             rank = ((z - planes.start) * hello["ny"] + y) * hello["nx"] + x
-        sealed = hello["cipher"].encrypt(struct.pack("<IQ", batch, rank), b"", message)
-        return message if sealed == tag else None
+        return hello["seal"].open(batch, rank, datagram)
 
     def volume(self, batch: int, into: np.ndarray | None = None) -> np.ndarray:
         """What has come of a batch; NaN where nothing has."""

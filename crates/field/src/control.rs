@@ -38,6 +38,8 @@ pub struct Hello {
     pub here: u32,
     /// How values are packed.
     pub packing: Packing,
+    /// Whether values and parity are encrypted: only with a key, and packed as [`Packing::Run`]. Else they have a tag if there is a key.
+    pub encrypted: bool,
     /// In which order they come.
     pub order: Order,
     /// The session: a random number.
@@ -168,6 +170,9 @@ impl Message {
             4 => Self::Go(Go { token: fields.u64()?, batch: fields.u32()? }),
             _ => return Err(Error::Field("kind")),
         };
+        if key.is_none() && matches!(&message, Self::Hello(hello) if hello.encrypted) {
+            return Err(Error::Field("packing"));
+        }
         fields.0.is_empty().then_some(message).ok_or(Error::Length)
     }
 
@@ -193,9 +198,10 @@ fn hello(fields: &mut Fields<'_>) -> Result<Hello, Error> {
     }
     let (stream, streams) = (fields.u16()?.into(), fields.u16()?.into());
     let (first, here) = (fields.u16()?.into(), fields.u16()?.into());
-    let packing = match fields.u8()? {
-        0 => Packing::Xyz,
-        1 => Packing::Run,
+    let (packing, encrypted) = match fields.u8()? {
+        0 => (Packing::Xyz, false),
+        1 => (Packing::Run, false),
+        2 => (Packing::Run, true),
         _ => return Err(Error::Field("packing")),
     };
     let order = match fields.u8()? {
@@ -224,6 +230,7 @@ fn hello(fields: &mut Fields<'_>) -> Result<Hello, Error> {
         first,
         here,
         packing,
+        encrypted,
         order,
         session,
         challenge,
@@ -244,9 +251,10 @@ fn write_hello(hello: &Hello) -> Vec<u8> {
     for number in [hello.stream, hello.streams, hello.first, hello.here] {
         to.extend((number as u16).to_le_bytes());
     }
-    to.push(match hello.packing {
-        Packing::Xyz => 0,
-        Packing::Run => 1,
+    to.push(match (hello.packing, hello.encrypted) {
+        (Packing::Xyz, _) => 0,
+        (Packing::Run, false) => 1,
+        (Packing::Run, true) => 2,
     });
     to.push(match hello.order {
         Order::Zslab => 0,
@@ -350,6 +358,7 @@ mod tests {
             first: 0,
             here: 16,
             packing: Packing::Run,
+            encrypted: false,
             order: Order::Morton,
             session: 77,
             challenge: 78,
@@ -409,6 +418,13 @@ mod tests {
             }
             assert!(Message::read(&message.write(None), Some(&key)).is_err(), "no tag");
         }
+        let encrypted = Message::Hello(Hello { encrypted: true, ..some() });
+        assert_eq!(Message::read(&encrypted.write(Some(&key)), Some(&key)), Ok(encrypted.clone()));
+        assert_eq!(
+            Message::read(&encrypted.write(None), None),
+            Err(Error::Field("packing")),
+            "without a key"
+        );
         assert_eq!((some().step(49), some().step(50)), (149, 100));
     }
 

@@ -1,7 +1,9 @@
-//! Who may send: tags on datagrams by keys that come from one secret.
+//! Who may send, and who may read: keys that come from one secret.
 //!
-//! Tags of values are those of AES-256-GCM over bytes that stay readable (which is GMAC), several GB/s a core; control messages have the
-//! first half of an HMAC-SHA256, for they have no number that is never used twice.
+//! Runs of values and parity are encrypted by AES-128-GCM, which costs less than the tag alone of bytes that stay readable: ring has
+//! assembly for the whole and none for a part. Values in the paper's packing stay readable, as its packets are, with the tag of
+//! AES-256-GCM (which is GMAC then). Control messages have the first half of an HMAC-SHA256, for they have no number that is never used
+//! twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +11,9 @@ use std::str::FromStr;
 use aes_gcm::aead::AeadInOut as _;
 use aes_gcm::{Aes256Gcm, KeyInit as _};
 use data_encoding::BASE32_NOPAD;
-use ring::{hkdf, hmac};
+use ring::{aead, hkdf, hmac};
+
+use crate::packet::HEAD;
 
 /// Bytes of a tag, at the end of a datagram.
 pub const TAG: usize = 16;
@@ -36,11 +40,23 @@ impl Secret {
         ControlKey(hmac::Key::new(hmac::HMAC_SHA256, &key))
     }
 
-    /// The key of one stream's values and parity in one session.
-    pub fn stream(&self, session: u64, stream: u32) -> StreamKey {
+    /// The key of one stream's values and parity in one session: they are encrypted, or stay readable and have a tag only.
+    pub fn stream(&self, session: u64, stream: u32, encrypted: bool) -> StreamKey {
+        if encrypted { self.cipher(session, stream) } else { self.tags(session, stream) }
+    }
+
+    fn tags(&self, session: u64, stream: u32) -> StreamKey {
         let mut key = [0; 32];
         self.expand(&[b"tidecast field data", &session.to_le_bytes(), &stream.to_le_bytes()], &mut key);
-        StreamKey(Box::new(Aes256Gcm::new(&key.into())))
+        StreamKey(Seal::Tags(Box::new(Aes256Gcm::new(&key.into()))))
+    }
+
+    #[expect(clippy::expect_used, reason = "16 bytes are what the algorithm's keys have")]
+    fn cipher(&self, session: u64, stream: u32) -> StreamKey {
+        let mut key = [0; 32];
+        self.expand(&[b"tidecast field values", &session.to_le_bytes(), &stream.to_le_bytes()], &mut key);
+        let key = aead::UnboundKey::new(&aead::AES_128_GCM, &key[..16]).expect("a key of 16 bytes");
+        StreamKey(Seal::Cipher(Box::new(aead::LessSafeKey::new(key))))
     }
 
     fn expand(&self, info: &[&[u8]], key: &mut [u8; 32]) {
@@ -97,22 +113,50 @@ impl ControlKey {
     }
 }
 
-/// Tags of one stream's values and parity.
-pub struct StreamKey(Box<Aes256Gcm>);
+/// Seals one stream's values and parity.
+pub struct StreamKey(Seal);
+
+enum Seal {
+    Tags(Box<Aes256Gcm>),
+    Cipher(Box<aead::LessSafeKey>),
+}
 
 impl StreamKey {
-    /// The tag of `bytes`: `place` is the rank of the first value, or [`parity_place`]. Never two different ones with one batch and place.
-    pub fn tag(&self, batch: u32, place: u64, bytes: &[u8]) -> [u8; TAG] {
+    /// Puts a tag behind the datagram that begins at `begin`, and encrypts what is behind its head if values are to be hidden.
+    /// `place` is the rank of the first value, or [`parity_place`]. Never two different datagrams with one batch and place.
+    pub fn seal(&self, batch: u32, place: u64, begin: usize, into: &mut Vec<u8>) {
+        let datagram = into.get_mut(begin..).unwrap_or_default();
         // It fails only for 64 GiB and more.
-        let tag = self.0.encrypt_inout_detached(&nonce(batch, place).into(), bytes, (&mut [][..]).into());
-        debug_assert!(tag.is_ok());
-        tag.map_or([0; TAG], Into::into)
+        let tag = match &self.0 {
+            Seal::Tags(key) => key
+                .encrypt_inout_detached(&nonce(batch, place).into(), datagram, (&mut [][..]).into())
+                .map_or([0; TAG], Into::into),
+            Seal::Cipher(key) => {
+                let (head, body) = datagram.split_at_mut(HEAD.min(datagram.len()));
+                let nonce = aead::Nonce::assume_unique_for_key(nonce(batch, place));
+                let tag = key.seal_in_place_separate_tag(nonce, aead::Aad::from(&*head), body);
+                tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or([0; TAG])
+            }
+        };
+        into.extend(tag);
     }
 
-    /// Whether this is the tag of `bytes`; in constant time.
-    pub fn check(&self, batch: u32, place: u64, bytes: &[u8], tag: &[u8; TAG]) -> bool {
-        let empty = (&mut [][..]).into();
-        self.0.decrypt_inout_detached(&nonce(batch, place).into(), bytes, empty, &(*tag).into()).is_ok()
+    /// The datagram without its tag and readable, if the tag is right; in constant time.
+    pub fn open<'a>(&self, batch: u32, place: u64, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+        let end = datagram.len().checked_sub(TAG)?;
+        match &self.0 {
+            Seal::Tags(key) => {
+                let (inner, tag) = datagram.split_last_chunk::<TAG>()?;
+                let empty = (&mut [][..]).into();
+                key.decrypt_inout_detached(&nonce(batch, place).into(), inner, empty, &(*tag).into()).ok()?;
+            }
+            Seal::Cipher(key) => {
+                let (head, body) = datagram.split_at_mut_checked(HEAD)?;
+                let nonce = aead::Nonce::assume_unique_for_key(nonce(batch, place));
+                key.open_in_place(nonce, aead::Aad::from(&*head), body).ok()?;
+            }
+        }
+        datagram.get(..end)
     }
 }
 
@@ -156,27 +200,61 @@ mod tests {
         assert_ne!(Secret::random(), Secret::random());
     }
 
+    /// What ring makes of the same, key and nonce given.
+    fn judge(algorithm: &'static aead::Algorithm, key: &[u8], place: u64, head: &[u8], body: &mut Vec<u8>) {
+        let key = aead::LessSafeKey::new(aead::UnboundKey::new(algorithm, key).unwrap());
+        let unique = aead::Nonce::assume_unique_for_key(nonce(9, place));
+        key.seal_in_place_append_tag(unique, aead::Aad::from(head), body).unwrap();
+    }
+
     #[test]
-    fn tags_of_values_are_those_of_gcm() {
-        let mut bytes = [0; 32];
-        let info = [b"tidecast field data".as_slice(), &7u64.to_le_bytes(), &3u32.to_le_bytes()].concat();
-        secret().expand(&[&info], &mut bytes);
-        let other = aead::LessSafeKey::new(aead::UnboundKey::new(&aead::AES_256_GCM, &bytes).unwrap());
-        let key = secret().stream(7, 3);
-        for size in [0, 1, 16, 17, 100, 8952] {
-            let bytes = vec![size as u8; size];
+    fn values_are_sealed_as_the_document_says() {
+        let info = |label: &[u8]| [label, &7u64.to_le_bytes(), &3u32.to_le_bytes()].concat();
+        let (mut tags, mut cipher) = ([0; 32], [0; 32]);
+        secret().expand(&[&info(b"tidecast field data")], &mut tags);
+        secret().expand(&[&info(b"tidecast field values")], &mut cipher);
+        for size in [8, 9, 16, 17, 100, 8952] {
+            let plain = vec![size as u8; size];
             for place in [5, parity_place(5)] {
-                let tag = key.tag(9, place, &bytes);
-                let unique = aead::Nonce::assume_unique_for_key(nonce(9, place));
-                let theirs =
-                    other.seal_in_place_separate_tag(unique, aead::Aad::from(&bytes), &mut []).unwrap();
-                assert_eq!(tag, theirs.as_ref());
-                assert!(key.check(9, place, &bytes, &tag));
-                assert!(!key.check(8, place, &bytes, &tag) && !key.check(9, place + 1, &bytes, &tag));
-                assert!(!secret().stream(7, 4).check(9, place, &bytes, &tag), "another stream's");
-                assert!(!secret().stream(8, 3).check(9, place, &bytes, &tag), "another session's");
+                let mut readable = Vec::new();
+                judge(&aead::AES_256_GCM, &tags, place, &plain, &mut readable);
+                let readable = [&plain[..], &readable].concat();
+                let mut hidden = plain[HEAD..].to_vec();
+                judge(&aead::AES_128_GCM, &cipher[..16], place, &plain[..HEAD], &mut hidden);
+                let hidden = [&plain[..HEAD], &hidden].concat();
+                for (key, expected) in [(secret().tags(7, 3), readable), (secret().cipher(7, 3), hidden)] {
+                    // Behind another datagram, which stays as it is.
+                    let mut into = [&[1; 5], &plain[..]].concat();
+                    key.seal(9, place, 5, &mut into);
+                    assert_eq!((&into[..5], &into[5..]), (&[1; 5][..], &expected[..]));
+                    assert_eq!(key.open(9, place, &mut expected.clone()), Some(&plain[..]));
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_sealed_datagram_opens_only_as_it_was() {
+        for which in [Secret::tags, Secret::cipher] {
+            let mut sealed = vec![3; 40];
+            which(&secret(), 7, 3).seal(9, 5, 0, &mut sealed);
+            let opens = |session, stream, batch, place, datagram: &[u8]| {
+                which(&secret(), session, stream).open(batch, place, &mut datagram.to_vec()).is_some()
+            };
+            assert!(opens(7, 3, 9, 5, &sealed));
+            assert!(!opens(7, 3, 8, 5, &sealed) && !opens(7, 3, 9, 6, &sealed));
+            assert!(!opens(7, 4, 9, 5, &sealed), "another stream's");
+            assert!(!opens(8, 3, 9, 5, &sealed), "another session's");
+            for i in 0..sealed.len() {
+                let mut damaged = sealed.clone();
+                damaged[i] ^= 1;
+                assert!(!opens(7, 3, 9, 5, &damaged) && !opens(7, 3, 9, 5, &sealed[..i]));
+            }
+        }
+        let mut sealed = vec![3; 40];
+        secret().cipher(7, 3).seal(9, 5, 0, &mut sealed);
+        assert!(secret().tags(7, 3).open(9, 5, &mut sealed.clone()).is_none(), "sealed in another way");
+        assert!(!sealed[HEAD..].windows(8).any(|bytes| bytes == [3; 8]), "it can be read");
     }
 
     #[test]

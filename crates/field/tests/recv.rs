@@ -34,7 +34,7 @@ fn volume(shape: Shape, batch: u32) -> Vec<f32> {
 impl Sender {
     fn new(receiver: &Receiver, secret: &Secret, shape: Shape, packing: Packing) -> Self {
         let control = secret.control();
-        let session = 77;
+        let (session, encrypted) = (77, packing == Packing::Run);
         let mut sockets = Vec::new();
         for (stream, to) in (0..STREAMS).zip(receiver.addresses()) {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -46,6 +46,7 @@ impl Sender {
                 first: 0,
                 here: STREAMS,
                 packing,
+                encrypted,
                 order: Order::Morton,
                 session,
                 challenge: 0,
@@ -75,7 +76,7 @@ impl Sender {
         let slab = |stream| shape.slab(stream, STREAMS).unwrap();
         Self {
             sockets,
-            keys: (0..STREAMS).map(|stream| secret.stream(session, stream)).collect(),
+            keys: (0..STREAMS).map(|stream| secret.stream(session, stream, encrypted)).collect(),
             ranks: (0..STREAMS).map(|stream| Ranks::new(slab(stream), Order::Morton)).collect(),
             layout: Layout::new(shape, STREAMS, 0, STREAMS, VALUES, RATE).unwrap(),
             packing,
@@ -118,8 +119,7 @@ impl Sender {
         if one_in > 0 && (self.dice >> 33).is_multiple_of(one_in) {
             return;
         }
-        let tag = self.keys[stream as usize].tag(batch, place, &datagram);
-        datagram.extend(tag);
+        self.keys[stream as usize].seal(batch, place, 0, &mut datagram);
         self.sockets[stream as usize].send(&datagram).unwrap();
     }
 

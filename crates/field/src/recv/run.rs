@@ -34,6 +34,7 @@ pub(super) struct Terms {
     pub(super) first: u32,
     pub(super) here: u32,
     pub(super) packing: Packing,
+    pub(super) encrypted: bool,
     order: Order,
     /// Values of a unit.
     pub(super) unit: u32,
@@ -52,6 +53,7 @@ impl Terms {
             first: hello.first,
             here: hello.here,
             packing: hello.packing,
+            encrypted: hello.encrypted,
             order: hello.order,
             unit: hello.values,
             first_step: hello.first_step,
@@ -71,6 +73,7 @@ impl Terms {
             first: 0,
             here: streams,
             packing,
+            encrypted: false,
             order,
             unit: 1,
             first_step,

@@ -79,17 +79,19 @@ impl Inlet {
         Ok(())
     }
 
-    /// What has come: from whom, the datagrams one behind the other, and the bytes of each but the last.
-    pub(super) fn filled(&self) -> impl Iterator<Item = (SocketAddr, &[u8], usize)> {
-        let buffers = self.buffers.chunks_exact(BUFFER).zip(&self.metas).take(self.filled);
-        buffers
-            .map(|(buffer, meta)| (meta.addr, buffer.get(..meta.len).unwrap_or_default(), meta.stride.max(1)))
+    /// What has come: from whom, the datagrams one behind the other, and the bytes of each but the last. Beside it where to answer.
+    pub(super) fn filled(&mut self) -> (&UdpSocket, impl Iterator<Item = (SocketAddr, &mut [u8], usize)>) {
+        let buffers = self.buffers.chunks_exact_mut(BUFFER).zip(&self.metas).take(self.filled);
+        let filled = buffers.map(|(buffer, meta)| {
+            (meta.addr, buffer.get_mut(..meta.len).unwrap_or_default(), meta.stride.max(1))
+        });
+        (&self.socket, filled)
     }
+}
 
-    /// Sends an answer; one that is lost is asked for again.
-    pub(super) fn answer(&self, to: SocketAddr, datagram: &[u8]) {
-        let _ = self.socket.send_to(datagram, to);
-    }
+/// Sends an answer; one that is lost is asked for again.
+pub(super) fn answer(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
+    let _ = socket.send_to(datagram, to);
 }
 
 #[cfg(test)]
@@ -100,7 +102,7 @@ mod tests {
     fn datagrams_come_whole_and_waiting_ends() {
         let mut inlet = Inlet::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         inlet.fill(Duration::from_millis(10)).unwrap();
-        assert_eq!(inlet.filled().count(), 0);
+        assert_eq!(inlet.filled().1.count(), 0);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for size in [0usize, 1, 8968, 60_000] {
             sender.send_to(&vec![size as u8; size], inlet.address().unwrap()).unwrap();
@@ -108,7 +110,7 @@ mod tests {
         let mut sizes = Vec::new();
         for _ in 0..100 {
             inlet.fill(Duration::from_millis(100)).unwrap();
-            for (from, bytes, stride) in inlet.filled() {
+            for (from, bytes, stride) in inlet.filled().1 {
                 assert_eq!(from, sender.local_addr().unwrap());
                 sizes.extend(bytes.chunks(stride).map(<[u8]>::len));
             }

@@ -1,6 +1,6 @@
 //! The thread of one stream: takes datagrams from its socket, believes those with the right tag, and puts values where they belong.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,15 +8,21 @@ use std::time::Duration;
 use super::fec::{Job, Shard};
 use super::hub::{Begun, Hub};
 use super::run::Run;
-use super::socket::Inlet;
+use super::socket::{Inlet, answer};
 use crate::control::{Accepted, Hello, Message, Report};
 use crate::key::{StreamKey, TAG, parity_place};
-use crate::packet::{CONTROL, Datagram, Quad, quads, values};
+use crate::packet::{CONTROL, Datagram, HEAD, Quad, quads, values};
 use crate::parity::Packet;
 use crate::shm::now;
 
 /// How long a thread waits for a datagram before it looks whether all is over.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a datagram with a tag says that it is: nothing is done with it before the tag was found to be right.
+enum Claim {
+    Values { unit: u32, place: u64 },
+    Parity { number: u32 },
+}
 
 /// What becomes of a datagram of values or parity.
 enum Fate {
@@ -69,27 +75,28 @@ impl Stream {
             self.now = now();
             self.follow();
             let mut any = false;
-            for (from, bytes, stride) in inlet.filled() {
+            let (socket, filled) = inlet.filled();
+            for (from, bytes, stride) in filled {
                 any = true;
                 if bytes.is_empty() {
-                    self.datagram(&inlet, from, bytes);
+                    self.datagram(socket, from, bytes);
                 }
-                bytes.chunks(stride).for_each(|datagram| self.datagram(&inlet, from, datagram));
+                bytes.chunks_mut(stride).for_each(|datagram| self.datagram(socket, from, datagram));
             }
             if let (true, Some(run)) = (any, &self.run) {
                 self.hub.publish(run, self.index, None);
             }
         }
-        self.part(&inlet);
+        self.part(inlet.filled().0);
         Ok(())
     }
 
     /// Tells the sender that the receiver ends, and how much it had: else it would have to think that this one was lost.
-    fn part(&self, inlet: &Inlet) {
+    fn part(&self, socket: &UdpSocket) {
         if let (Some(run), Some(peer)) = (&self.run, self.peer)
             && let Some(batch) = run.newest_closed()
         {
-            inlet.answer(peer, &self.report(run.session, Accepted::Ended, batch));
+            answer(socket, peer, &self.report(run.session, Accepted::Ended, batch));
         }
     }
 
@@ -103,7 +110,7 @@ impl Stream {
         self.run = self.hub.run().filter(|run| self.index < run.ranks.len());
         self.key = self.run.as_ref().and_then(|run| {
             let stream = run.terms.first + self.index as u32;
-            self.hub.secret.as_ref().map(|secret| secret.stream(run.session, stream))
+            self.hub.secret.as_ref().map(|secret| secret.stream(run.session, stream, run.terms.encrypted))
         });
         let total = self.hub.counts.get(self.index).map(|c| c.total()).unwrap_or_default();
         self.before = (total.packets, total.lost, total.bytes);
@@ -111,12 +118,12 @@ impl Stream {
         self.peer = None;
     }
 
-    fn datagram(&mut self, inlet: &Inlet, from: SocketAddr, bytes: &[u8]) {
+    fn datagram(&mut self, socket: &UdpSocket, from: SocketAddr, bytes: &mut [u8]) {
         let hub = self.hub.clone();
         let Some(counts) = hub.counts.get(self.index) else { return };
         if bytes.first_chunk() == Some(&CONTROL.to_le_bytes()) {
             match Message::read(bytes, hub.control.as_ref()) {
-                Ok(Message::Hello(hello)) if !hub.is_foreign() => self.hello(inlet, from, &hello),
+                Ok(Message::Hello(hello)) if !hub.is_foreign() => self.hello(socket, from, &hello),
                 Ok(Message::Bye(bye)) => self.bye(bye.session),
                 _ => counts.rejected.add(1),
             }
@@ -130,49 +137,54 @@ impl Stream {
         }
     }
 
-    fn data(&mut self, from: SocketAddr, bytes: &[u8]) -> Fate {
+    fn data(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Fate {
         let Some(run) = self.run.clone() else { return Fate::Rejected };
         if run.retired.load(Ordering::Relaxed)
             || (self.peer.is_some_and(|peer| peer != from) && self.key.is_none())
         {
             return Fate::Rejected;
         }
-        let (inner, tag) = match &self.key {
-            None => (bytes, None),
-            Some(_) => match bytes.split_last_chunk::<TAG>() {
-                Some((inner, tag)) => (inner, Some(tag)),
+        let length = bytes.len();
+        let tag = if self.key.is_some() { TAG } else { 0 };
+        let Some((inner, _)) = length.checked_sub(tag).and_then(|end| bytes.split_at_checked(end)) else {
+            return Fate::Rejected;
+        };
+        let (batch, claim) = match Datagram::read(inner) {
+            Ok(Datagram::Values { batch, word, body }) if run.terms.foreign => {
+                return self.foreign(&run, batch, word, body, length);
+            }
+            Ok(Datagram::Values { batch, word, body }) => match unit(&run, self.index, word, body) {
+                Some((unit, rank)) => (batch, Claim::Values { unit, place: rank.into() }),
                 None => return Fate::Rejected,
             },
+            Ok(Datagram::Parity { batch, number, body }) if self.expects(&run, number, body) => {
+                (batch, Claim::Parity { number })
+            }
+            _ => return Fate::Rejected,
         };
-        let right = |batch, place| match (&self.key, tag) {
-            (Some(key), Some(tag)) => key.check(batch, place, inner, tag),
-            _ => true,
+        let place = match claim {
+            Claim::Values { place, .. } => place,
+            Claim::Parity { number } => parity_place(number),
         };
-        match Datagram::read(inner) {
-            Ok(Datagram::Values { batch, word, body }) if run.terms.foreign => {
-                self.foreign(&run, batch, word, body, bytes.len())
-            }
-            Ok(Datagram::Values { batch, word, body }) => {
-                let Some((unit, rank)) = unit(&run, self.index, word, body) else { return Fate::Rejected };
-                if !right(batch, rank.into()) {
-                    return Fate::Rejected;
-                }
-                self.believed(batch, bytes.len());
-                self.values(&run, batch, unit, body, bytes.len())
-            }
-            Ok(Datagram::Parity { batch, number, body }) => {
-                let Some(fec) = &run.fec else { return Fate::Rejected };
-                let expected = fec.layout.parity_shard(number).is_some()
-                    && fec.layout.parity_stream(number) as usize == self.index
-                    && body.len() == fec.shard;
-                if !expected || !right(batch, parity_place(number)) {
-                    return Fate::Rejected;
-                }
-                self.believed(batch, bytes.len());
-                self.parity(&run, batch, number, body, bytes.len())
-            }
-            _ => Fate::Rejected,
+        let opened = match &self.key {
+            Some(key) => key.open(batch, place, bytes),
+            None => Some(&*bytes),
+        };
+        let Some(body) = opened.and_then(|inner| inner.get(HEAD..)) else { return Fate::Rejected };
+        self.believed(batch, length);
+        match claim {
+            Claim::Values { unit, .. } => self.values(&run, batch, unit, body, length),
+            Claim::Parity { number } => self.parity(&run, batch, number, body, length),
         }
+    }
+
+    /// Whether a parity packet of this number is one of this stream, and of the right length.
+    fn expects(&self, run: &Run, number: u32, body: &[u8]) -> bool {
+        run.fec.as_ref().is_some_and(|fec| {
+            fec.layout.parity_shard(number).is_some()
+                && fec.layout.parity_stream(number) as usize == self.index
+                && body.len() == fec.shard
+        })
     }
 
     /// Counts a datagram of values or parity that is what it says.
@@ -341,7 +353,7 @@ impl Stream {
         }
     }
 
-    fn hello(&mut self, inlet: &Inlet, from: SocketAddr, hello: &Hello) {
+    fn hello(&mut self, socket: &UdpSocket, from: SocketAddr, hello: &Hello) {
         let hub = self.hub.clone();
         let proven = hub.control.is_none() || hello.challenge == self.challenge;
         let accepted = match hub.hello(hello, self.index, proven) {
@@ -361,7 +373,7 @@ impl Stream {
                 counts.last.set(now());
             }
         }
-        inlet.answer(from, &self.report(hello.session, accepted, self.highest));
+        answer(socket, from, &self.report(hello.session, accepted, self.highest));
     }
 
     fn report(&self, session: u64, accepted: Accepted, batch: u32) -> Vec<u8> {

@@ -216,7 +216,11 @@ impl<'a> Session<'a> {
                     ranks: Arc::clone(&self.ranks[stream]),
                     packing: self.options.packing,
                     values: self.values,
-                    key: self.options.key.as_ref().map(|secret| secret.stream(self.id, stream as u32)),
+                    key: self
+                        .options
+                        .key
+                        .as_ref()
+                        .map(|secret| secret.stream(self.id, stream as u32, self.encrypts())),
                     due: team.due((stream - range.start) as u32),
                 };
                 lanes.push(Lane::new(form, self.plan.begin));
@@ -406,6 +410,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Packets of the paper's form stay readable, also with a key.
+    fn encrypts(&self) -> bool {
+        self.options.key.is_some() && self.options.packing == Packing::Run
+    }
+
     fn hello(&self, stream: usize, heard: &mut Heard) {
         let Some((range, parity)) = self.teams.iter().find(|(range, _)| range.contains(&stream)) else {
             return;
@@ -416,6 +425,7 @@ impl<'a> Session<'a> {
             first: range.start as u32,
             here: range.len() as u32,
             packing: self.options.packing,
+            encrypted: self.encrypts(),
             order: self.options.order,
             session: self.id,
             challenge: heard.challenge,

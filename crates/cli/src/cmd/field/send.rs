@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     #[arg(env = "TIDECAST_FIELD_KEY", hide_env_values = true)]
     key: Option<Key>,
-    /// Without tags, whatever the key, to receivers that are plain too
+    /// Neither encrypted nor authenticated, whatever the key, to receivers that are plain too
     #[arg(long)]
     plain: bool,
     /// Send each step when a controller says so (field sync), here
