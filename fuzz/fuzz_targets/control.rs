@@ -16,7 +16,9 @@ mod message;
 fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) {
     // As the channel reads: bytes that are left over make it no message.
     let Ok((message, [])) = postcard::take_from_bytes::<T>(bytes) else { return };
-    let Ok(once) = postcard::to_stdvec(&message) else { panic!("{message:?} was read and cannot be written") };
+    let Ok(once) = postcard::to_stdvec(&message) else {
+        panic!("{message:?} was read and cannot be written")
+    };
     assert_eq!(postcard::from_bytes(&once), Ok(message));
 }
 

@@ -13,7 +13,8 @@ fn hello(hello: &Hello) {
     assert!(slab.values() > 0 && slab.begin < slab.end);
     assert!(hello.packing != Packing::Xyz || hello.values <= 4093 && !hello.encrypted);
     let Some(rate) = hello.parity else { return };
-    let layout = Layout::new(hello.shape, hello.streams, hello.first, hello.here, hello.values, rate).expect("was checked");
+    let layout = Layout::new(hello.shape, hello.streams, hello.first, hello.here, hello.values, rate)
+        .expect("was checked");
     for block in [0, layout.blocks() - 1] {
         for shard in [0, layout.data(block) - 1] {
             let packet = layout.packet(block, shard).expect("is within");

@@ -8,7 +8,9 @@ use tidecast_metainfo::Magnet;
 fuzz_target!(|link: &str| {
     match link.parse::<Magnet>() {
         Ok(magnet) => {
-            assert!(magnet.trackers.len() <= 200 && magnet.peers.len() <= 200 && magnet.web_seeds.len() <= 200);
+            assert!(
+                magnet.trackers.len() <= 200 && magnet.peers.len() <= 200 && magnet.web_seeds.len() <= 200
+            );
             assert!(magnet.select.len() <= 10_000);
             // Escaping can lengthen a link threefold, past the limit.
             if link.len() < 20_000 {

@@ -24,7 +24,7 @@ use tidecast::event::{Failed, Phase, Progress, Resumed, Stage, Warning};
 use tidecast::Kind;
 use tidecast::status::Announced;
 use tidecast_node::{Said, Tell};
-use tidecast_text::Span;
+use tidecast_text::{Span, with_causes};
 
 use self::line::{draw, line};
 use crate::failure::{Failure, Outcome};
@@ -317,14 +317,18 @@ impl Reporter {
                 0
             }
             Err(Failure { kind, error, fields }) => {
-                let failed =
-                    Failed { code: kind as u8, kind: kind.name(), message: in_full(&error), seconds };
+                let failed = Failed {
+                    code: kind as u8,
+                    kind: kind.name(),
+                    message: with_causes(error.as_ref()),
+                    seconds,
+                };
                 let mut all = fields_of(&failed);
                 all.extend(fields);
                 self.event("error", all);
                 if !self.json {
                     let word = if kind == Kind::Cut { "" } else { "error: " };
-                    complain(&format!("tidecast: {word}{}", in_full(&error)));
+                    complain(&format!("tidecast: {word}{}", with_causes(error.as_ref())));
                 }
                 kind as u8
             }
@@ -361,17 +365,6 @@ impl Tell for Reporter {
     }
 }
 
-/// An error and its causes, but those that it names itself.
-pub(crate) fn in_full(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
 /// The work goes on when nobody reads standard output any more: other hosts are in it.
 pub(crate) fn outlive_reader() {
     OUTLIVES.store(true, Ordering::Relaxed);
@@ -400,18 +393,4 @@ fn write(bytes: &[u8]) {
 /// A line on standard error. If nobody can hear it, there is nobody to tell.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", names::line(text));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_error_says_of_its_cause_is_not_said_twice() {
-        let cause = || std::io::Error::other("no such file");
-        let said = anyhow::Error::from(cause()).context("cannot open x: no such file");
-        assert_eq!(in_full(&said), "cannot open x: no such file");
-        let unsaid = anyhow::Error::from(cause()).context("cannot open x").context("it failed");
-        assert_eq!(in_full(&unsaid), "it failed: cannot open x: no such file");
-    }
 }

@@ -154,15 +154,7 @@ impl Error {
     /// The error and its causes in one line, but for causes that a message before them has in it.
     #[must_use]
     pub fn in_full(&self) -> String {
-        let (mut text, mut next) = (self.to_string(), self.source());
-        while let Some(cause) = next {
-            let said = cause.to_string();
-            if !text.contains(&said) {
-                text = format!("{text}: {said}");
-            }
-            next = cause.source();
-        }
-        text
+        tidecast_text::with_causes(self)
     }
 }
 

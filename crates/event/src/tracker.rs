@@ -38,9 +38,17 @@ pub enum News {
 pub struct Done {
     /// Seconds since the start.
     pub seconds: f64,
-    /// Swarms known at the end.
+    /// What it did, and held at the end.
+    #[serde(flatten)]
+    pub stats: Stats,
+}
+
+/// What the tracker has done and holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Stats {
+    /// Swarms that it knows.
     pub swarms: usize,
-    /// Peers known at the end, over all swarms and both address families.
+    /// Peers that it knows, over all swarms and both address families.
     pub peers: usize,
     /// Announces answered over HTTP.
     pub http_announces: u64,

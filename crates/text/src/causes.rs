@@ -2,8 +2,16 @@
 
 use std::error::Error;
 
-/// An error and what caused it: `cannot read the key k: permission denied`.
+/// An error and what caused it: `cannot read the key k: permission denied`. A cause that has been said is not said again.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
-    error.source().map_or(error.to_string(), |why| format!("{error}: {}", with_causes(why)))
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
 }

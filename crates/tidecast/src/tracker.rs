@@ -46,18 +46,7 @@ pub fn serve_tracker(listen: SocketAddr, threads: Option<usize>) -> TrackerServe
                 seen = stats;
             }
         }
-        let stats = tracker.stats();
-        Ok::<_, Error>(Done {
-            seconds: work.seconds(),
-            swarms: stats.swarms,
-            peers: stats.peers,
-            http_announces: stats.http_announces,
-            udp_announces: stats.udp_announces,
-            scrapes: stats.scrapes,
-            malformed: stats.malformed,
-            forged: stats.forged,
-            refused: stats.refused,
-        })
+        Ok::<_, Error>(Done { seconds: work.seconds(), stats: tracker.stats() })
     })
 }
 

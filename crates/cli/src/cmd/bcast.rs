@@ -9,12 +9,12 @@ use tidecast::{BroadcastOptions, Launch, Network, Reached, broadcast};
 use tidecast_group::choose::{self, ChoiceError, destination};
 use tidecast_group::{Algorithm, MANIFEST_LIMIT, topology_rules};
 use tidecast_swarm::plan::topology::Map;
-use tidecast_text::Rate;
+use tidecast_text::{Rate, with_causes};
 
 use super::{Context, RECORDS, dest, drive};
 use crate::failure::{Failure, Outcome};
 use crate::output::{FOR_ALL, Output};
-use crate::report::{Reporter, fields_of, in_full, outlive_reader};
+use crate::report::{Reporter, fields_of, outlive_reader};
 use crate::stop::{Stop, block_on};
 
 const EXAMPLES: &str = "\
@@ -232,7 +232,7 @@ fn save_topology(output: &Output, done: &Done, reporter: &Reporter) {
     match done.places.as_ref().map(|places| write(topology_rules(places))) {
         Some(Ok(())) => {}
         Some(Err(failure)) => {
-            reporter.warning(&format!("--save-topology: {}", in_full(&failure.error)));
+            reporter.warning(&format!("--save-topology: {}", with_causes(failure.error.as_ref())));
         }
         None => reporter.warning(&format!(
             "{output} is not written (--save-topology): the transfer was too short to find out where hosts are"

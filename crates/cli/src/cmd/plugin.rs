@@ -8,10 +8,11 @@ use anyhow::{Context as _, anyhow};
 use serde_json::Map;
 use tidecast_daemon::client::Client;
 use tidecast_daemon::plugin::{self, Transfer, Wanted};
+use tidecast_text::with_causes;
 
 use super::{Context, daemon};
 use crate::failure::{Failure, Outcome};
-use crate::report::{in_full, say};
+use crate::report::say;
 use crate::stop::{Stop, block_on};
 
 /// HTCondor's file-transfer plugin for tidecast:// (run by HTCondor; also as `tidecast_plugin`)
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
 fn transfer_all(wanted: Vec<Wanted>, context: &Context<'_>) -> Result<Vec<Transfer>, Failure> {
     let socket = match daemon::to_ask(context) {
         Ok(socket) => socket,
-        Err(failure) => return Ok(plugin::without_daemon(wanted, &in_full(&failure.error))),
+        Err(failure) => return Ok(plugin::without_daemon(wanted, &with_causes(failure.error.as_ref()))),
     };
     block_on(1, async {
         let stop = Stop::listen()?;

@@ -1,11 +1,12 @@
 //! Tells daemons that have an older version of a cache what is in the newer one: `transfer/delta.rs` is the other side.
 
-use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lru::LruCache;
 use parking_lot::Mutex;
 use tidecast_depot::{CacheId, CacheRecord};
 use tidecast_hash::{Digest, Fingerprint, LEAF};
@@ -26,31 +27,9 @@ const AT_ONCE: usize = 64;
 /// Leaves that one answer tells of: 64 MiB of a file, which the holder reads for it.
 const TOLD: u32 = 4096;
 /// Answers of [`TOLD`] leaves that are kept: 64 KiB each.
-const KEPT: usize = 1024;
+const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// The root of a file, and a leaf of it.
 type Key = (Digest, u32);
-
-/// What others were told of files lately.
-#[derive(Default)]
-pub(crate) struct Told(Mutex<(HashMap<Key, Bytes>, VecDeque<Key>)>);
-
-impl Told {
-    fn get(&self, key: &Key) -> Option<Bytes> {
-        self.0.lock().0.get(key).cloned()
-    }
-
-    fn keep(&self, key: Key, told: Bytes) {
-        let mut all = self.0.lock();
-        if all.0.insert(key, told).is_none() {
-            all.1.push_back(key);
-        }
-        if all.1.len() > KEPT
-            && let Some(oldest) = all.1.pop_front()
-        {
-            all.0.remove(&oldest);
-        }
-    }
-}
 
 /// Reads files for daemons that compare versions.
 pub(crate) struct Leaves {
@@ -59,12 +38,19 @@ pub(crate) struct Leaves {
     limits: Arc<HostLimits>,
     /// Turns to read.
     comparing: Semaphore,
-    told_before: Told,
+    /// What others were told lately.
+    told: Mutex<LruCache<Key, Bytes>>,
 }
 
 impl Leaves {
     pub(crate) fn new(store: Arc<Store>, swarms: Arc<Swarms>, limits: Arc<HostLimits>) -> Self {
-        Self { store, swarms, limits, comparing: Semaphore::new(COMPARING), told_before: Told::default() }
+        Self {
+            store,
+            swarms,
+            limits,
+            comparing: Semaphore::new(COMPARING),
+            told: Mutex::new(LruCache::new(KEPT)),
+        }
     }
 
     /// What the leaves of a file are known by, from one on.
@@ -88,7 +74,7 @@ impl Leaves {
         // Many ask for the same at the same time: the first of them has it read.
         let Ok(turn) = self.comparing.acquire().await else { return nothing };
         let key = manifest.file(file).and_then(|f| f.pieces_root()).map(|root| (root, first));
-        if let Some(told) = key.and_then(|key| self.told_before.get(&key)) {
+        if let Some(told) = key.and_then(|key| self.told.lock().get(&key).cloned()) {
             drop(turn);
             return self.give(Ok(told)).await;
         }
@@ -106,7 +92,7 @@ impl Leaves {
         let told = told.await.map(Bytes::from);
         drop(turn);
         if let (Some(key), Ok(told)) = (key, &told) {
-            self.told_before.keep(key, told.clone());
+            self.told.lock().put(key, told.clone());
         }
         self.give(told).await
     }

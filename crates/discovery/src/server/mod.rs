@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 pub use state::Limits;
 use state::{Count, Sample, State};
+use tidecast_event::tracker::Stats;
 
 use crate::tracker::Announce;
 use crate::{Error, InfoHash};
@@ -51,27 +52,6 @@ impl Default for Options {
             patience: Duration::from_secs(10),
         }
     }
-}
-
-/// What the tracker has done and holds, for `--json` and for the user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Swarms known now.
-    pub swarms: usize,
-    /// Peers known now, over all swarms and both address families.
-    pub peers: usize,
-    /// Announces answered over HTTP.
-    pub http_announces: u64,
-    /// Announces answered over UDP.
-    pub udp_announces: u64,
-    /// Scrapes answered.
-    pub scrapes: u64,
-    /// Requests that made no sense.
-    pub malformed: u64,
-    /// UDP packets without a valid connection id.
-    pub forged: u64,
-    /// Peers not remembered because a limit was reached.
-    pub refused: u64,
 }
 
 /// A running tracker. Dropping it stops it and frees its port.
