@@ -37,7 +37,8 @@ def say(text: str) -> None:
 def memory():
     """A folder in memory, as on nodes without a disk, which goes when we go."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tidecast-experiment."))
-    netns.run(["mount", "-t", "tmpfs", "-o", "size=90%,mode=755,nr_inodes=0", "experiment", str(folder)])
+    # Huge pages halve what it costs to write into it.
+    netns.run(["mount", "-t", "tmpfs", "-o", "size=90%,mode=755,nr_inodes=0,huge=within_size", "experiment", str(folder)])
     try:
         yield folder
     finally:
