@@ -16,6 +16,7 @@ from bench.measure import Failed, Run, median
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDECAST = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/tidecast"
+FLOOR = TIDECAST.parent / "examples/transfer_floor"
 LTPEER = ROOT / "tests/support/ltpeer.py"
 
 
@@ -119,6 +120,13 @@ class Bench:
             for n in range(getters):
                 shutil.rmtree(self.shm / f"got{n}", ignore_errors=True)
 
+    def by_floor(self, path: pathlib.Path, guard: str) -> dict:
+        """What the kernel, the cipher and SHA-256 cost, with nothing between them (crates/net/examples/transfer_floor.rs)."""
+        start = time.monotonic()
+        floor = self.run([FLOOR, guard, path, self.target(0) / path.name]).wait()
+        seconds = time.monotonic() - start
+        shutil.rmtree(self.shm / "got0")
+        return {"seconds": seconds, "cpu": floor.cpu, "rss": floor.rss}
 
     def by_rqbit(self, path: pathlib.Path, torrent: pathlib.Path) -> dict:
         """The same by rqbit (v1 only), one to one; its seconds are those of the whole process."""

@@ -1,4 +1,4 @@
-"""`make bench-transfer`: Tidecast beside libtorrent 2.x and this machine's own limits, medians of REPEATS runs.
+"""`make bench-transfer`: Tidecast beside libtorrent 2.x, the floor of system calls and ciphers, and this machine's own limits, medians of REPEATS runs.
 
 Environment: REPEATS (5), SIZE (4GiB) of the one-to-one transfer, FORMAT (v2) of the manifest that both use, ONLY (a
 list of: publish one four bound memory small) to run a part, LARGE_FILES (100000), SMALL_FILES (50000). Data is in
@@ -92,12 +92,17 @@ def transfers(bench: Bench, blob: pathlib.Path, getters: int) -> dict:
     bench.run([sys.executable, LTPEER, "make", theirs, blob, "--format", FORMAT]).wait()
     bench.publish(blob, plain, "--format", FORMAT)
     bench.publish(blob, private, "--format", FORMAT, "--private")
-    libtorrent, open_, tls = repeat(
+    libtorrent, open_, tls, floor_plain, floor_tls = repeat(
         REPEATS,
         lambda: bench.by_libtorrent(blob, theirs, getters),
         lambda: bench.by_tidecast(blob, plain, getters),
-        lambda: bench.by_tidecast(blob, private, getters, private=True))
+        lambda: bench.by_tidecast(blob, private, getters, private=True),
+        lambda: bench.by_floor(blob, "plain"), lambda: bench.by_floor(blob, "tls"))
     rows = {"libtorrent": libtorrent, "plain": open_, "tls": tls}
+    # A byte that reaches a getter was sent, received, hashed and written once, whoever sent it.
+    for name, floor in (("plain", floor_plain), ("tls", floor_tls)):
+        rows[name]["of_floor"] = rows[name]["cpu"] / getters / floor["cpu"]
+    rows["floor plain"], rows["floor tls"] = floor_plain, floor_tls
     if getters == 1 and shutil.which("rqbit"):
         v1 = bench.shm / "v1.torrent"
         bench.run([sys.executable, LTPEER, "make", v1, blob, "--format", "v1"]).wait()
@@ -160,8 +165,12 @@ def tell_transfer(title: str, size: int, getters: int, rows: dict, goal: float, 
     reference = rows["libtorrent"]
     for name, r in rows.items():
         ratio = reference["seconds"] / r["seconds"]
-        text = f"  {name:<11} {r['seconds']:7.2f} s  {size / r['seconds'] / 1e6:7.0f} MB/s  cpu {r['cpu'] / getters / (size / GIB):5.2f} s/GiB"
-        text += "" if name == "libtorrent" else f"  {ratio:5.2f} x libtorrent" + (f" (goal {goal:g})" if name == "plain" else "")
+        brought = 1 if name.startswith("floor") else getters
+        text = f"  {name:<11} {r['seconds']:7.2f} s  {size / r['seconds'] / 1e6:7.0f} MB/s  cpu {r['cpu'] / brought / (size / GIB):5.2f} s/GiB"
+        if name != "libtorrent" and not name.startswith("floor"):
+            text += f"  {ratio:5.2f} x libtorrent" + (f" (goal {goal:g})" if name == "plain" else "")
+        if "of_floor" in r:
+            text += f"  {r['of_floor']:4.2f} x the CPU of the floor"
         if limit:
             text += f"  {limit['seconds'] / r['seconds'] * 100:4.0f}% of the machine"
         print(text)
