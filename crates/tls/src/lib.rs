@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `session.rs` | a connection as a state machine: received bytes in, plaintext out, and the other way round. No I/O |
 //! | `hello.rs` | the ClientHello, by which a server chooses its certificate. No I/O |
+//! | `exporter.rs` | what binds a proof to one session. No I/O |
 //! | `outgoing.rs` | what is encrypted and not sent yet |
 //! | `stream.rs` | both over a tokio stream (feature `tokio`) |
 //!
 //! Threads that block drive a [`Session`] themselves, as `mover` does.
 
 mod error;
+mod exporter;
 mod hello;
 mod outgoing;
 mod session;

@@ -14,6 +14,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{ClientConfig, CommonState, ServerConfig};
 
 use crate::error::Error;
+use crate::exporter::Exporter;
 use crate::outgoing::Outgoing;
 use crate::{FIRST, INCOMING, RECORD, WRITE};
 
@@ -64,6 +65,7 @@ enum Step {
 /// [`Session::waiting`] is to be sent, of which it says [`Session::sent`].
 pub struct Session {
     side: Box<Side>,
+    exporter: Option<Arc<Exporter>>,
     /// What has come and is not decrypted is in `from..to`.
     incoming: Vec<u8>,
     from: usize,
@@ -104,9 +106,38 @@ impl Session {
         Ok(Self::new(Side::Server(UnbufferedServerConnection::new(config)?)))
     }
 
+    /// [`Session::client`] whose [`Session::binding`] can be had.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bound_client(mut config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
+        let exporter = Exporter::new();
+        Arc::make_mut(&mut config).key_log = exporter.clone();
+        Ok(Self { exporter: Some(exporter), ..Self::client(config, name)? })
+    }
+
+    /// [`Session::server`] whose [`Session::binding`] can be had.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bound_server(mut config: Arc<ServerConfig>) -> Result<Self, Error> {
+        let exporter = Exporter::new();
+        Arc::make_mut(&mut config).key_log = exporter.clone();
+        Ok(Self { exporter: Some(exporter), ..Self::server(config)? })
+    }
+
+    /// A value that the two ends of this session share and no other session has: it is made of the exporter secret (RFC 8446, 7.5).
+    /// What is proved with it is proved for this session only. None before the end of the handshake, and of sessions that are not bound.
+    #[must_use]
+    pub fn binding(&self) -> Option<[u8; 32]> {
+        let exporter = self.exporter.as_ref().filter(|_| !self.agreed().is_handshaking())?;
+        exporter.binding()
+    }
+
     fn new(side: Side) -> Self {
         Self {
             side: Box::new(side),
+            exporter: None,
             incoming: Vec::new(),
             from: 0,
             to: 0,

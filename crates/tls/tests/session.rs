@@ -50,6 +50,22 @@ fn pair() -> (Session, Session) {
     (near, far)
 }
 
+#[test]
+fn a_binding_is_of_one_session_and_its_two_ends() {
+    let bound = || {
+        let near = Session::bound_client(tls().client(), placeholder_name()).unwrap();
+        (near, Session::bound_server(tls().server()).unwrap())
+    };
+    let ((mut near, mut far), (mut other, mut end)) = (bound(), bound());
+    assert_eq!((near.binding(), far.binding()), (None, None));
+    shake_hands(&mut near, &mut far, &[usize::MAX]).unwrap();
+    shake_hands(&mut other, &mut end, &[usize::MAX]).unwrap();
+    assert!(near.binding().is_some());
+    assert_eq!(near.binding(), far.binding());
+    assert_ne!(near.binding(), other.binding());
+    assert_eq!(pair().0.binding(), None);
+}
+
 /// Reads all that there is, in bites of so many bytes by turns.
 fn hear(session: &mut Session, bites: &[usize], out: &mut Vec<u8>) -> Result<Read, Error> {
     for bite in bites.iter().cycle() {
