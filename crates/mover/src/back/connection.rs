@@ -17,8 +17,10 @@ use super::pipe::{Cut, Pipe};
 use super::tls::Stream;
 use crate::error::Error;
 
-/// The protocol's name for TLS (ALPN).
-pub(crate) const PROTOCOL: &[u8] = b"tidecast-copy/1";
+/// The protocol's names for TLS (ALPN), the preferred one first. A listener of the second proves itself able to read a proof that is bound
+/// to the session and comes with the first message; one of the first asks for it by a challenge.
+const PROTOCOLS: [&[u8]; 2] = [PROVES_FIRST, b"tidecast-copy/1"];
+const PROVES_FIRST: &[u8] = b"tidecast-copy/2";
 /// Most time for a connection to be opened, of each side.
 pub(crate) const OPENING: Duration = Duration::from_secs(10);
 /// A side from which something must come every second is taken for lost after so long a silence.
@@ -100,16 +102,31 @@ impl Connection {
         node: Option<NodeId>,
         wait: Duration,
     ) -> Result<Self, Error> {
+        Self::connect(to, from, wait)?.secure(to, guard, node)
+    }
+
+    /// Connects, and proves nothing yet.
+    pub(crate) fn connect(to: SocketAddr, from: Option<SocketAddr>, wait: Duration) -> Result<Self, Error> {
         let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
         let began = Instant::now();
         let tcp = connect(to, from, wait).map_err(failed)?;
         let round_trip = began.elapsed();
         opening(&tcp).map_err(failed)?;
-        let Guard::Tls(tls) = guard else {
-            return Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip });
+        Ok(Self { transport: Transport::Tcp(tcp, None), peer: None, round_trip })
+    }
+
+    /// Shakes hands on a connection to `to` if `guard` says so. `node`: who must be there.
+    pub(crate) fn secure(self, to: SocketAddr, guard: &Guard, node: Option<NodeId>) -> Result<Self, Error> {
+        let round_trip = self.round_trip;
+        let (tls, tcp) = match (guard, self.transport) {
+            (Guard::Tls(tls), Transport::Tcp(tcp, _)) => (tls, tcp),
+            (_, transport) => return Ok(Self { transport, peer: self.peer, round_trip }),
         };
-        let config = tls.client_speaking(PROTOCOL, node)?;
-        let session = Session::client(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
+        let failed = |error| Error::Network { doing: format!("cannot reach {to}"), error };
+        let mut config = tls.client_speaking(PROVES_FIRST, node)?;
+        Arc::make_mut(&mut config).alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        let session =
+            Session::bound_client(config, placeholder_name()).map_err(|e| failed(io::Error::other(e)))?;
         let stream = Stream::open(session, tcp, None).map_err(|e| handshake(to, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip })
@@ -131,8 +148,8 @@ impl Connection {
                 round_trip: Duration::ZERO,
             });
         };
-        let config = tls.server_speaking(&[PROTOCOL]);
-        let session = Session::server(config).map_err(|e| failed(io::Error::other(e)))?;
+        let config = tls.server_speaking(&PROTOCOLS);
+        let session = Session::bound_server(config).map_err(|e| failed(io::Error::other(e)))?;
         let stream = Stream::open(session, tcp, Some(limit)).map_err(|e| handshake(from, e))?;
         let peer = Some(peer_node_id(stream.certificates())?);
         Ok(Self { transport: Transport::Tls(Box::new(stream)), peer, round_trip: Duration::ZERO })
@@ -141,6 +158,13 @@ impl Connection {
     /// What another program writes, or reads.
     pub(crate) fn pipe(pipe: Pipe) -> Self {
         Self { transport: Transport::Pipe(pipe), peer: None, round_trip: Duration::ZERO }
+    }
+
+    /// What a proof is bound to that comes with the first message; None where a challenge asks for one: without TLS, and where the peer
+    /// knows of no other way.
+    pub(crate) fn binding(&self) -> Option<[u8; 32]> {
+        let Transport::Tls(stream) = &self.transport else { return None };
+        stream.binding(PROVES_FIRST)
     }
 
     /// The peer has proved that it may speak here: its messages may be long from now on.

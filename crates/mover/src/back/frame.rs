@@ -226,6 +226,11 @@ pub(crate) enum Forward {
     Alive,
     /// All blocks are written; this is what was found. Said again until it is answered.
     End(Walked),
+    /// This was found, and that many blocks that do not ask are all: when they are written it is the end. Said once, to receivers that
+    /// know of it, while blocks are under way.
+    Last(Walked, u64),
+    /// Before a block that goes again after [`Forward::Last`]: that does not hold any more, as what is read again may differ.
+    NotLast,
     /// It knows that all is finished, and has done what was to follow; this is what was found in the end.
     Bye(Walked),
     /// It gives up.
@@ -249,6 +254,9 @@ pub(crate) enum Return {
         below: u64,
         /// Further ones.
         above: Vec<u64>,
+        /// It knows of [`Forward::Last`].
+        #[serde(default)]
+        last: bool,
     },
     /// These blocks are written.
     Done(Vec<u64>),

@@ -5,19 +5,18 @@
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tidecast_admission::{Gate, Limits, Pass, Source};
 use tidecast_identity::NodeId;
 
 use super::connection::{Connection, Guard, Handle, OPENING, Purpose};
-use super::frame::{MAX_UNPROVEN, expect_message_within, write_message};
 use super::limit::Limit;
 use super::pipe::Pipes;
+use super::target::{Early, Open, Proof, SessionId, Target};
 use super::wire::{self, Wire};
 use crate::error::Error;
 use crate::queue::{Popped, Queue};
@@ -26,8 +25,6 @@ use crate::queue::{Popped, Queue};
 const AGAIN: Duration = Duration::from_millis(500);
 /// Most time for a last word.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Streams to begin with.
-pub const STREAMS: usize = 2;
 /// Most streams of a session.
 pub const MAX_STREAMS: usize = 64;
 /// Most sessions that a listener keeps.
@@ -36,80 +33,6 @@ const MAX_SESSIONS: usize = 1024;
 const MAX_OPENING: usize = 1024;
 /// Of these so many are closed when there are no descriptors for more.
 const SHED: usize = 16;
-
-/// The name of a session, known to its two ends only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SessionId([u8; 16]);
-
-impl SessionId {
-    /// A fresh one.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(rand::random())
-    }
-}
-
-impl std::fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SessionId(…)")
-    }
-}
-
-/// First on every connection, from who dials.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Open {
-    version: u32,
-    session: Option<SessionId>,
-    purpose: Purpose,
-    /// Which congestion control both should use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    congestion: Option<String>,
-}
-
-/// What somebody says first on a connection: whether it is a request.
-///
-/// # Errors
-/// It is not understood.
-pub(crate) fn read_open(from: &mut impl std::io::Read) -> Result<bool, Error> {
-    let open: Open = expect_message_within(from, MAX_UNPROVEN)?;
-    Ok(open.purpose == Purpose::Request)
-}
-
-/// On long ways this one keeps its pace when a packet is lost.
-const FAR_CONGESTION: &str = "bbr";
-/// Streams to begin with on a long way: one alone is held up by its window, and to find out takes time.
-const FAR_STREAMS: usize = 8;
-
-/// Where the other end listens, and how it is known.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Target {
-    /// Its addresses, in the order in which to try them. Several that answer carry streams side by side if `spread` says so.
-    pub addresses: Vec<SocketAddr>,
-    /// Its key; None without TLS.
-    pub node: Option<NodeName>,
-    /// The session.
-    pub session: SessionId,
-    /// Streams go to all addresses in turn.
-    #[serde(default)]
-    pub spread: bool,
-    /// The congestion control of its streams, if it is not to be chosen by itself.
-    #[serde(default)]
-    pub congestion: Option<String>,
-}
-
-/// A node's key as text, for messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeName(pub String);
-
-impl NodeName {
-    /// The key, if it is one.
-    ///
-    /// # Errors
-    /// When it is not.
-    pub fn id(&self) -> Result<NodeId, Error> {
-        Ok(self.0.parse()?)
-    }
-}
 
 /// A connection that has come.
 #[derive(Debug)]
@@ -164,6 +87,8 @@ struct Shared {
     broken: AtomicBool,
     /// The last reason for which dialing failed.
     trouble: Mutex<Option<Error>>,
+    /// What the receiver has said of its destination before it says so on the return connection.
+    fresh: OnceLock<bool>,
 }
 
 impl Shared {
@@ -176,6 +101,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             trouble: Mutex::default(),
+            fresh: OnceLock::new(),
         })
     }
 
@@ -209,9 +135,15 @@ impl Link {
     /// Dials, and keeps up `streams` streams and a return connection.
     #[must_use]
     pub fn dial(target: Target, guard: Guard, streams: usize) -> Self {
+        Self::dial_on(target, guard, streams, None)
+    }
+
+    /// The same, first on connections that are open already.
+    #[must_use]
+    pub fn dial_on(target: Target, guard: Guard, streams: usize, early: Option<Early>) -> Self {
         let shared = Shared::new(streams.clamp(1, MAX_STREAMS));
-        let dialer =
-            Arc::new(Dialer { target, guard, shared: shared.clone(), probing: AtomicBool::new(false) });
+        let probing = AtomicBool::new(false);
+        let dialer = Arc::new(Dialer { target, guard, shared: shared.clone(), early, probing });
         let runs = dialer.clone();
         std::thread::spawn(move || runs.run());
         Self { shared, kind: LinkKind::Dials(dialer) }
@@ -228,6 +160,20 @@ impl Link {
         shared.arrive(Connection::pipe(pipes.incoming), reads);
         shared.arrive(Connection::pipe(pipes.outgoing), writes);
         Self { shared, kind: LinkKind::Pipes }
+    }
+
+    /// The receiver has said whether it has nothing yet, and with that, that it knows of [`Forward::Last`](super::frame::Forward::Last).
+    #[must_use]
+    pub fn told_fresh(self, fresh: Option<bool>) -> Self {
+        if let Some(fresh) = fresh {
+            let _ = self.shared.fresh.set(fresh);
+        }
+        self
+    }
+
+    /// See [`Link::told_fresh`].
+    pub(crate) fn fresh(&self) -> Option<bool> {
+        self.shared.fresh.get().copied()
     }
 
     /// The next connection, if one comes in that time and before [`Link::wake`].
@@ -320,6 +266,7 @@ struct Dialer {
     target: Target,
     guard: Guard,
     shared: Arc<Shared>,
+    early: Option<Early>,
     probing: AtomicBool,
 }
 
@@ -362,7 +309,8 @@ impl Dialer {
     }
 
     fn open(&self, purpose: Purpose) {
-        match self.target.open(&self.guard, purpose) {
+        let early = self.early.as_ref().and_then(|early| self.target.take_early(early, purpose));
+        match early.map_or_else(|| self.target.open(&self.guard, purpose), Ok) {
             Ok(connection) if !self.shared.closed.load(SeqCst) => self.shared.arrive(connection, purpose),
             Ok(_) => {}
             Err(e) => {
@@ -373,83 +321,6 @@ impl Dialer {
     }
 }
 
-impl Target {
-    /// Tries whether it can be reached at all. With how many streams to begin.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn try_reach(&self, guard: &Guard) -> Result<usize, Error> {
-        let probe = self.open(guard, Purpose::Probe)?;
-        Ok(if probe.is_far() { FAR_STREAMS } else { STREAMS })
-    }
-
-    /// Opens a connection for a purpose, at the first address that answers.
-    pub(crate) fn open(&self, guard: &Guard, purpose: Purpose) -> Result<Connection, Error> {
-        let node = self.node.as_ref().map(NodeName::id).transpose()?;
-        let mut last = Error::Usage("the other end has no address".into());
-        for address in self.order(purpose) {
-            let opened = Connection::dial(address, None, guard, node, OPENING / 2);
-            match opened.and_then(|c| self.introduce(c, address, purpose)) {
-                Ok(connection) => return Ok(connection),
-                Err(e) => last = e,
-            }
-        }
-        Err(last)
-    }
-
-    /// Addresses in the order in which this connection tries them.
-    fn order(&self, purpose: Purpose) -> impl Iterator<Item = SocketAddr> + '_ {
-        let first = match purpose {
-            Purpose::Stream(n) if self.spread => n as usize % self.addresses.len().max(1),
-            _ => 0,
-        };
-        self.addresses.iter().cycle().skip(first).take(self.addresses.len()).copied()
-    }
-
-    fn introduce(
-        &self,
-        mut connection: Connection,
-        to: SocketAddr,
-        purpose: Purpose,
-    ) -> Result<Connection, Error> {
-        let chosen = || connection.is_far().then(|| FAR_CONGESTION.to_owned());
-        let congestion = self.congestion.clone().or_else(chosen);
-        if let Some(name) = &congestion {
-            connection.congestion(name);
-        }
-        let open = Open { version: 1, session: Some(self.session), purpose, congestion };
-        let failed = |error| Error::Network { doing: format!("cannot speak to {to}"), error };
-        write_message(&mut connection, &open).map_err(failed)?;
-        connection.opened().map_err(failed)?;
-        Ok(connection)
-    }
-}
-
-/// Asks a server that listens: the connection on which to speak with it.
-///
-/// # Errors
-/// When it cannot be reached, or is not who it should be.
-pub(crate) fn request(
-    addresses: &[SocketAddr],
-    guard: &Guard,
-    node: Option<NodeId>,
-) -> Result<Connection, Error> {
-    let mut last = Error::Usage("the server has no address".into());
-    for address in addresses {
-        let opened = Connection::dial(*address, None, guard, node, OPENING).and_then(|mut connection| {
-            let open = Open { version: 1, session: None, purpose: Purpose::Request, congestion: None };
-            let failed = |error| Error::Network { doing: format!("cannot speak to {address}"), error };
-            write_message(&mut connection, &open).map_err(failed)?;
-            Ok(connection)
-        });
-        match opened {
-            Ok(connection) => return Ok(connection),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
 /// Listens on one port for the connections of all sessions.
 #[derive(Debug)]
 pub struct Listener {
@@ -457,8 +328,9 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// What a listener does with a request. The pass is to be dropped when the peer has proved that it may ask.
-type Asked = Box<dyn Fn(Connection, SocketAddr, Pass) + Send + Sync>;
+/// What a listener does with a request, and the proof that may come with it. The pass is to be dropped when the peer has proved that it
+/// may ask.
+type Asked = Box<dyn Fn(Connection, Option<Proof>, SocketAddr, Pass) + Send + Sync>;
 
 struct Sessions {
     guard: Guard,
@@ -591,7 +463,7 @@ impl Sessions {
                 self.introduced(connection)
             });
             match (opened, &self.asked) {
-                (Ok(Some(request)), Some(asked)) => asked(request, from, pass),
+                (Ok(Some((request, proof))), Some(asked)) => asked(request, proof, from, pass),
                 (Ok(_), _) => {}
                 (Err(e), _) => tracing::info!("{from}: {e}"),
             }
@@ -600,10 +472,10 @@ impl Sessions {
     }
 
     /// Gives a connection to its session, or back if it belongs to none.
-    fn introduced(&self, mut connection: Connection) -> Result<Option<Connection>, Error> {
-        let open: Open = expect_message_within(&mut connection, MAX_UNPROVEN)?;
+    fn introduced(&self, mut connection: Connection) -> Result<Option<(Connection, Option<Proof>)>, Error> {
+        let open = Open::read(&mut connection)?;
         if open.purpose == Purpose::Request {
-            return Ok(Some(connection));
+            return Ok(Some((connection, open.proof)));
         }
         let unknown = || Error::Refused("no such copy".into());
         let link = {

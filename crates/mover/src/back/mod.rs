@@ -11,17 +11,20 @@ mod rate;
 mod receive;
 mod send;
 mod session;
+pub(crate) mod target;
 mod tls;
+mod under_way;
 mod wire;
 
 pub use connection::{Guard, Purpose, congestion};
 pub use control::{Limit, Limits};
-pub use link::{Link, Listener, MAX_STREAMS, NodeName, STREAMS, SessionId, Target};
+pub use link::{Link, Listener, MAX_STREAMS};
 pub use meter::Tick;
 pub use pipe::Pipes;
 pub use receive::receive;
 pub use send::send;
 pub use session::{Monitor, Options, Outcome, Progress};
+pub use target::{Beside, Early, NodeName, STREAMS, SessionId, Target};
 pub use wire::Wire;
 
 #[cfg(test)]

@@ -79,11 +79,42 @@ struct State {
     wants: Vec<(u64, Want)>,
     /// The sender has said that this is all.
     end: Option<Walked>,
+    last: Last,
     finished: Option<Written>,
     /// When that was said.
     said: Option<Instant>,
     /// The sender knows.
     bye: bool,
+}
+
+/// What the sender has said of the end before all was written.
+#[derive(Default)]
+enum Last {
+    #[default]
+    Unsaid,
+    /// This was found, in so many blocks.
+    Said(Walked, u64),
+    /// It does not hold any more, whatever else comes late.
+    Void,
+}
+
+impl State {
+    /// So many blocks are all, says the sender, unless it has said since that this does not hold any more.
+    fn say_last(&mut self, walked: Walked, blocks: u64) {
+        if matches!(self.last, Last::Unsaid) {
+            self.last = Last::Said(walked, blocks);
+            self.reach_last();
+        }
+    }
+
+    /// All that was said to be the last is written.
+    fn reach_last(&mut self) {
+        if let Last::Said(walked, blocks) = &self.last
+            && self.done.count() == *blocks
+        {
+            self.end.get_or_insert_with(|| walked.clone());
+        }
+    }
 }
 
 /// Numbers of blocks that are written.
@@ -97,6 +128,10 @@ struct Done {
 impl Done {
     fn has(&self, number: u64) -> bool {
         number < self.below || self.above.contains(&number)
+    }
+
+    fn count(&self) -> u64 {
+        self.below + self.above.len() as u64
     }
 
     fn add(&mut self, number: u64) {
@@ -272,6 +307,11 @@ impl<S: Sink> Receiver<'_, S> {
                 drop(state);
                 self.changed.notify_all();
             }
+            Forward::Last(walked, blocks) => {
+                self.state.lock().say_last(walked, blocks);
+                self.changed.notify_all();
+            }
+            Forward::NotLast => self.state.lock().last = Last::Void,
             Forward::Bye(walked) => {
                 let mut state = self.state.lock();
                 (state.end, state.bye) = (Some(walked), true);
@@ -306,11 +346,12 @@ impl<S: Sink> Receiver<'_, S> {
         state.held.remove(&number);
         state.done.add(number);
         state.acks.push(number);
+        state.reach_last();
         drop(state);
         self.changed.notify_all();
     }
 
-    /// When the sender has said that this is all, so it is: it says that only when all is acknowledged.
+    /// When the sender has said that this is all, so it is: it says that only when all is acknowledged, or it is all that was the last.
     fn finish(&self) {
         let mut state = self.state.lock();
         while state.end.is_none() {
@@ -343,7 +384,7 @@ impl<S: Sink> Receiver<'_, S> {
         let ready = {
             let state = self.state.lock();
             let above = state.done.above.iter().copied().collect();
-            Return::Ready { fresh: self.sink.fresh(), below: state.done.below, above }
+            Return::Ready { fresh: self.sink.fresh(), below: state.done.below, above, last: true }
         };
         write_message(to, &ready)?;
         let mut next = Instant::now() + TICK;
@@ -417,7 +458,26 @@ mod tests {
         [1, 0, 3, 5, 4, 3].into_iter().for_each(|n| done.add(n));
         assert!(done.has(0) && done.has(1) && !done.has(2) && done.has(5));
         assert_eq!((done.below, done.above.len()), (2, 3));
+        assert_eq!(done.count(), 5);
         done.add(2);
         assert_eq!((done.below, done.above.len()), (6, 0));
+    }
+    #[test]
+    fn the_end_is_when_all_that_is_the_last_is_written() {
+        let mut state = State::default();
+        state.done.add(7);
+        state.say_last(Walked::default(), 2);
+        assert!(state.end.is_none());
+        // Numbers between them are of blocks that ask.
+        state.done.add(9);
+        state.reach_last();
+        assert!(state.end.is_some());
+    }
+
+    #[test]
+    fn what_is_taken_back_is_not_the_last_whenever_it_comes() {
+        let mut state = State { last: Last::Void, ..State::default() };
+        state.say_last(Walked::default(), 0);
+        assert!(state.end.is_none());
     }
 }

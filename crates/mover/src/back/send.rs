@@ -3,7 +3,6 @@
 //! A block is known by its number from the moment a reader has filled it until the receiver has written it. Only its job is kept
 //! meanwhile: if the stream breaks on which it went, it is read again and sent with the same number.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::{Scope, available_parallelism};
@@ -18,10 +17,11 @@ use super::link::{Arrival, Link};
 use super::meter::{Doing, Meter, Tick};
 use super::rate::{Allowed, Rate};
 use super::session::{Failure, Heard, Monitor, Options, Outcome};
+use super::under_way::{Last, Sent, State, Task};
 use super::wire::{Wires, is_far};
 use crate::block::{Leased, Pool};
 use crate::error::Error;
-use crate::job::{Source, Want, Written};
+use crate::job::{Source, Want};
 use crate::queue::{Popped, Queue};
 
 /// How often the controller looks.
@@ -51,6 +51,8 @@ pub fn send<S: Source>(
 ) -> Result<Outcome, Error> {
     let fronts = options.fronts.unwrap_or_else(cores);
     let room = Room::new(options.pool, fronts + link.wanted());
+    let fresh = link.fresh();
+    let last = if fresh.is_some() { Last::Open } else { Last::Unknown };
     let end = Sender {
         source,
         link,
@@ -58,7 +60,7 @@ pub fn send<S: Source>(
         pool: Pool::new(room.blocks()),
         tasks: Queue::new(JOBS),
         full: Queue::new(usize::MAX),
-        state: Mutex::new(State::default()),
+        state: Mutex::new(State { fresh, last, ..State::default() }),
         changed: Condvar::new(),
         meter: Meter::default(),
         there: Mutex::default(),
@@ -92,55 +94,6 @@ struct Sender<'s, S: Source> {
     /// Readers that should be.
     readers: AtomicUsize,
     rate: Rate,
-}
-
-/// A block to be filled.
-struct Task<J> {
-    job: Arc<J>,
-    /// It was sent before, under this number.
-    number: Option<u64>,
-}
-
-struct State<J> {
-    /// What the receiver has said about that.
-    fresh: Option<bool>,
-    /// Number of the next block.
-    next: u64,
-    /// Tasks that are not done: waiting, being filled, or not acknowledged.
-    open: u64,
-    /// The walk is over.
-    walked: bool,
-    /// What is filled and not acknowledged.
-    sent: HashMap<u64, Sent<J>>,
-    /// Of these, blocks that ask.
-    asked: usize,
-    finished: Option<Written>,
-    again: u64,
-    acknowledged: u64,
-}
-
-impl<J> Default for State<J> {
-    fn default() -> Self {
-        Self {
-            fresh: None,
-            next: 0,
-            open: 0,
-            walked: false,
-            sent: HashMap::new(),
-            asked: 0,
-            finished: None,
-            again: 0,
-            acknowledged: 0,
-        }
-    }
-}
-
-struct Sent<J> {
-    job: Arc<J>,
-    /// The stream on which it went; None while it waits for one.
-    via: Option<usize>,
-    asks: bool,
-    bytes: usize,
 }
 
 impl<S: Source> Sender<'_, S> {
@@ -349,16 +302,22 @@ impl<S: Source> Sender<'_, S> {
         let number = task.number.unwrap_or(state.next);
         state.next = state.next.max(number + 1);
         block.number = number;
-        state.sent.insert(number, Sent { job: task.job, via: None, asks, bytes: block.len });
+        let again = task.number.is_some();
+        state.blocks += u64::from(!asks && !again);
+        state.sent.insert(number, Sent { job: task.job, via: None, asks, again, bytes: block.len });
+        // Before it is pushed: the stream that takes it says so right behind it.
+        state.is_last();
         drop(state);
         self.full.push(block);
     }
 
     /// When all is read, sent and acknowledged, the streams hear that it is the end.
     fn settle(&self) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if state.walked && state.open == 0 {
             self.full.close();
+        } else if state.is_last() {
+            self.full.wake();
         }
         if state.finished.is_some() || self.failure.is_set() {
             self.link.wake();
@@ -401,13 +360,16 @@ impl<S: Source> Sender<'_, S> {
             }
             match self.meter.time(Doing::Stream, || self.full.pop_for(ALIVE)) {
                 Popped::Item(block) => {
-                    if !self.goes(block.number, serial) {
-                        continue;
+                    let Some(voids) = self.goes(block.number, serial) else { continue };
+                    if voids {
+                        write_message(to, &Forward::NotLast)?;
                     }
                     self.rate.wait(block.len, self.source.sharers(), || self.failure.is_set());
                     self.meter.time(Doing::Network, || write_block(to, &block))?;
                     self.meter.moved(block.len);
+                    self.say_last(to)?;
                 }
+                Popped::Nothing if self.say_last(to)? => {}
                 Popped::Nothing => write_message(to, &Forward::Alive)?,
                 Popped::Closed => return self.end(to),
             }
@@ -447,10 +409,25 @@ impl<S: Source> Sender<'_, S> {
         }
     }
 
-    /// A block is about to go by this stream; false if it was acknowledged meanwhile.
-    fn goes(&self, number: u64, serial: usize) -> bool {
+    /// Says what the last block is when that is due and all blocks are on their way; whether it did.
+    fn say_last(&self, to: &mut super::connection::Connection) -> std::io::Result<bool> {
         let mut state = self.state.lock();
-        state.sent.get_mut(&number).map(|sent| sent.via = Some(serial)).is_some()
+        if state.last != Last::Due || state.again > 0 || !self.full.is_empty() {
+            return Ok(false);
+        }
+        state.last = Last::Said;
+        let blocks = state.blocks;
+        drop(state);
+        write_message(to, &Forward::Last(self.source.walked(), blocks)).map(|()| true)
+    }
+
+    /// A block is about to go by this stream: whether that voids what was said of the last. None if it was acknowledged meanwhile.
+    fn goes(&self, number: u64, serial: usize) -> Option<bool> {
+        let mut state = self.state.lock();
+        let is_said = state.last == Last::Said;
+        let sent = state.sent.get_mut(&number)?;
+        sent.via = Some(serial);
+        Some(is_said && sent.again)
     }
 
     /// What went by this stream and was not acknowledged is read again.
@@ -499,8 +476,13 @@ impl<S: Source> Sender<'_, S> {
 
     fn heed(&self, message: Return) {
         match message {
-            Return::Ready { fresh, below, above } => {
-                self.state.lock().fresh.get_or_insert(fresh);
+            Return::Ready { fresh, below, above, last } => {
+                let mut state = self.state.lock();
+                state.fresh.get_or_insert(fresh);
+                if last {
+                    state.knows_last();
+                }
+                drop(state);
                 let done: Vec<u64> = {
                     let state = self.state.lock();
                     let known = |n: &u64| *n < below || above.binary_search(n).is_ok();

@@ -52,6 +52,12 @@ impl Stream {
         self.session.agreed().peer_certificates()
     }
 
+    /// What binds a proof to this session, if the ends have agreed on that protocol.
+    pub(crate) fn binding(&self, protocol: &[u8]) -> Option<[u8; 32]> {
+        let agreed = self.session.agreed().alpn_protocol() == Some(protocol);
+        self.session.binding().filter(|_| agreed)
+    }
+
     /// Says goodbye.
     ///
     /// # Errors

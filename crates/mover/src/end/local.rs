@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::back::{Link, Monitor, Options, Outcome, receive, send};
 use crate::error::Error;
+use crate::job::Sink;
 use crate::share::{Claimed, Claims};
 use crate::sink::{self, Directory, InOrder, Memory, WINDOW};
 use crate::source::{Null, Tree};
@@ -109,6 +110,17 @@ impl Receiving {
             To::Directory(Box::new(Directory::open_for(spec, root, accept)?))
         };
         Ok(Self { sink })
+    }
+
+    /// Whether there is nothing yet, so that nothing need be asked.
+    #[must_use]
+    pub fn fresh(&self) -> bool {
+        match &self.sink {
+            To::Directory(directory) => directory.fresh(),
+            To::Memory(memory) => memory.fresh(),
+            To::InOrder(stream) => stream.fresh(),
+            To::Null(null) => null.fresh(),
+        }
     }
 
     /// Receives into it.

@@ -108,6 +108,9 @@ pub(super) enum Answer {
         target: Option<Target>,
         /// Its own key.
         node: NodeName,
+        /// Of one that receives: whether it has nothing yet. One that says so knows that a sender may say early what the last block is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fresh: Option<bool>,
     },
     /// It will not.
     Refused(String),
@@ -131,6 +134,8 @@ pub struct Remote {
     pub target: Option<Target>,
     /// Its key.
     pub node: NodeName,
+    /// Whether it has nothing yet, if it receives and says so.
+    pub fresh: Option<bool>,
 }
 
 /// What came of waiting for an end that is elsewhere.
@@ -162,9 +167,9 @@ impl Remote {
             (answer, Ok(())) => answer?,
         };
         match answer {
-            Answer::Ready { offer, target, node } => {
+            Answer::Ready { offer, target, node, fresh } => {
                 channel.set_patience(Some(patience))?;
-                Ok(Self { channel, offer, target, node })
+                Ok(Self { channel, offer, target, node, fresh })
             }
             Answer::Refused(why) => Err(Error::Refused(why)),
             Answer::Failed(why) => Err(Error::There(why)),
@@ -231,6 +236,14 @@ impl End {
         match self {
             Self::Send(sending) => sending.offer().clone(),
             Self::Receive(_) => Offer::default(),
+        }
+    }
+
+    /// Of one that receives: whether it has nothing yet.
+    pub(super) fn fresh(&self) -> Option<bool> {
+        match self {
+            Self::Send(_) => None,
+            Self::Receive(receiving) => Some(receiving.fresh()),
         }
     }
 
@@ -323,15 +336,19 @@ fn begin(request: &Request, tls: Arc<Tls>) -> Result<Begun, Error> {
 }
 
 fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Error> {
-    let ready = |offer: Offer, target: Option<Target>, node: NodeName| Answer::Ready { offer, target, node };
+    let ready = |end: Option<&End>, target: Option<Target>, node: NodeName| Answer::Ready {
+        offer: end.map(End::offer).unwrap_or_default(),
+        target,
+        node,
+        fresh: end.and_then(End::fresh),
+    };
     match begun {
         Begun::Listens { end, target, link, node, _listener } => {
-            channel.say(&ready(end.offer(), Some(target), node))?;
+            channel.say(&ready(Some(&end), Some(target), node))?;
             drop(report(channel, &end, &link, &request.options));
         }
         Begun::Dials { end, tls, guard } => {
-            let offer = end.as_ref().map(End::offer).unwrap_or_default();
-            channel.say(&ready(offer, None, NodeName(tls.id().to_string())))?;
+            channel.say(&ready(end.as_ref(), None, NodeName(tls.id().to_string())))?;
             let (target, offer) = told(&mut channel)?;
             match dial(request, end, target, &guard, offer) {
                 Ok((end, link)) => drop(report(channel, &end, &link, &request.options)),
@@ -339,7 +356,7 @@ fn serve(mut channel: Channel, request: &Request, begun: Begun) -> Result<(), Er
             }
         }
         Begun::Channel { end, node } => {
-            channel.say(&ready(end.offer(), None, node))?;
+            channel.say(&ready(Some(&end), None, node))?;
             let Channel::Pipes(pipes) = channel else {
                 return Err(Error::Usage("blocks go by a channel only if that is ssh".into()));
             };

@@ -18,8 +18,8 @@ use super::local::{Receiving, Sending};
 use super::remote::{Answer, End, Request, Role, Way, link, report, told};
 use crate::back::connection::Connection;
 use crate::back::frame::{MAX_MESSAGE, MAX_UNPROVEN, expect_message_within};
-use crate::back::link::{read_open, request};
-use crate::back::{Guard, Listener, NodeName, Options, SessionId, Target};
+use crate::back::target::{Proof, Requesting, read_open, request};
+use crate::back::{Beside, Early, Guard, Listener, NodeName, Options, SessionId, Target};
 use crate::error::Error;
 use crate::spec::Accept;
 
@@ -61,9 +61,22 @@ impl FromStr for ServerKey {
     }
 }
 
-/// The proof that one knows the secret, for this question and no other.
-fn proof(secret: &[u8; 16], nonce: &[u8; 32]) -> [u8; 32] {
-    sha256(&[b"tidecast copy-server".as_slice(), secret, nonce].concat())
+/// To what a proof is bound, so that it proves nothing anywhere else.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// A question that the server asks once.
+    Challenge([u8; 32]),
+    /// A TLS session. No server can ask for such a proof: what it asks with is hashed under another name.
+    Session([u8; 32]),
+}
+
+/// The proof that one knows the secret, for this question or session and no other.
+fn proof(secret: &[u8; 16], bound: &Bound) -> Proof {
+    let (name, to) = match bound {
+        Bound::Challenge(nonce) => ("tidecast copy-server", nonce),
+        Bound::Session(binding) => ("tidecast copy-server session", binding),
+    };
+    sha256(&[name.as_bytes(), secret, to].concat())
 }
 
 /// First on a channel to a server, from the server.
@@ -74,8 +87,8 @@ struct Challenge {
 
 /// And from who asks.
 #[derive(Debug, Serialize, Deserialize)]
-struct Proof {
-    proof: [u8; 32],
+struct Proved {
+    proof: Proof,
 }
 
 /// Reads what a stranger may say to a server, from the first byte to the request. For the fuzzer: how many messages it was, none of
@@ -84,10 +97,8 @@ struct Proof {
 #[must_use]
 pub fn read_opening(mut bytes: &[u8]) -> usize {
     let from = &mut bytes;
-    if !matches!(read_open(from), Ok(true)) {
-        return 0;
-    }
-    if expect_message_within::<Proof>(from, MAX_UNPROVEN).is_err() {
+    let Ok((true, is_proved)) = read_open(from) else { return 0 };
+    if !is_proved && expect_message_within::<Proved>(from, MAX_UNPROVEN).is_err() {
         return 1;
     }
     match expect_message_within::<Request>(from, MAX_MESSAGE) {
@@ -96,19 +107,28 @@ pub fn read_opening(mut bytes: &[u8]) -> usize {
     }
 }
 
-/// A channel to a server at one of these addresses.
+/// A channel to a server at one of these addresses, and what was opened beside it.
 ///
 /// # Errors
 /// When it cannot be reached or is not the one whose key that is.
-pub fn ask_server(addresses: &[SocketAddr], key: &ServerKey, guard: &Guard) -> Result<Channel, Error> {
+pub fn ask_server(
+    addresses: &[SocketAddr],
+    key: &ServerKey,
+    guard: &Guard,
+    beside: Beside,
+) -> Result<(Channel, Option<Early>), Error> {
     let node = matches!(guard, Guard::Tls(_)).then_some(key.node);
-    let mut channel = Channel::net(request(addresses, guard, node)?);
-    let challenge: Challenge = channel.hear().map_err(|e| match guard {
-        Guard::Plain => Error::There("no answer: is it served with --plain?".into()),
-        Guard::Tls(_) => e,
-    })?;
-    channel.say(&Proof { proof: proof(&key.secret, &challenge.nonce) })?;
-    Ok(channel)
+    let prove = |binding: &[u8; 32]| proof(&key.secret, &Bound::Session(*binding));
+    let Requesting { connection, early, is_proved } = request(addresses, guard, node, beside, &prove)?;
+    let mut channel = Channel::net(connection);
+    if !is_proved {
+        let challenge: Challenge = channel.hear().map_err(|e| match guard {
+            Guard::Plain => Error::There("no answer: is it served with --plain?".into()),
+            Guard::Tls(_) => e,
+        })?;
+        channel.say(&Proved { proof: proof(&key.secret, &Bound::Challenge(challenge.nonce)) })?;
+    }
+    Ok((channel, early))
 }
 
 /// The secrets of a server: what proves that one may write (and read), and what proves that one may read.
@@ -179,9 +199,9 @@ impl Server {
         let shared = Arc::new(Shared { options, key, reading, guard: guard.clone(), listener });
         // Weak: the listener is the server's own, and must go with it.
         let server = Arc::downgrade(&shared);
-        let asked = Box::new(move |connection, from, pass| {
+        let asked = Box::new(move |connection, proof, from, pass| {
             if let Some(server) = server.upgrade() {
-                server.asked(connection, from, pass);
+                server.asked(connection, proof, from, pass);
             }
         });
         let listener = Listener::bind(address, guard, Some(asked))?;
@@ -209,18 +229,26 @@ impl Server {
 }
 
 impl Shared {
-    fn asked(&self, connection: Connection, from: SocketAddr, pass: Pass) {
-        let peer = connection.peer;
-        if let Err(e) = self.serve(Channel::net(connection), peer, pass) {
+    fn asked(&self, connection: Connection, proof: Option<Proof>, from: SocketAddr, pass: Pass) {
+        if let Err(e) = self.serve(connection, proof, pass) {
             tracing::warn!("{from}: {}", e.why());
         }
     }
 
-    fn serve(&self, mut channel: Channel, peer: Option<NodeId>, pass: Pass) -> Result<(), Error> {
-        let nonce = rand::random();
-        channel.say(&Challenge { nonce })?;
-        let said: Proof = channel.hear_within(MAX_UNPROVEN)?;
-        let Some(right) = self.right(&said, &nonce) else {
+    fn serve(&self, connection: Connection, proof: Option<Proof>, pass: Pass) -> Result<(), Error> {
+        let peer = connection.peer;
+        // Of a connection without a session of its own no proof counts that was not asked for on it.
+        let first = proof.zip(connection.binding().map(Bound::Session));
+        let mut channel = Channel::net(connection);
+        let (proof, bound) = match first {
+            Some(first) => first,
+            None => {
+                let nonce = rand::random();
+                channel.say(&Challenge { nonce })?;
+                (channel.hear_within::<Proved>(MAX_UNPROVEN)?.proof, Bound::Challenge(nonce))
+            }
+        };
+        let Some(right) = self.right(&proof, &bound) else {
             channel.say(&Answer::Refused("wrong key".into()))?;
             channel.leave();
             return Err(Error::Refused("wrong key".into()));
@@ -238,10 +266,10 @@ impl Shared {
         }
     }
 
-    /// What somebody may do who has answered a challenge.
-    fn right(&self, said: &Proof, nonce: &[u8; 32]) -> Option<Right> {
+    /// What somebody may do who has proved to know a secret.
+    fn right(&self, said: &Proof, bound: &Bound) -> Option<Right> {
         // Of digests of a secret that is tried once per connection no timing tells anything.
-        let has = |key: &ServerKey| said.proof == proof(&key.secret, nonce);
+        let has = |key: &ServerKey| *said == proof(&key.secret, bound);
         if has(&self.key) { Some(Right::Write) } else { has(&self.reading).then_some(Right::Read) }
     }
 
@@ -288,14 +316,15 @@ impl Shared {
         let node = NodeName(self.key.node.to_string());
         let named = peer.is_some().then(|| node.clone());
         let target = Target { addresses: Vec::new(), node: named, session, spread: false, congestion: None };
-        channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node })?;
+        let fresh = end.fresh();
+        channel.say(&Answer::Ready { offer: end.offer(), target: Some(target), node, fresh })?;
         report(channel, end, &link, &bounded(&request.options)).map(drop)
     }
 
     /// Sends to another server. Where that is says who asks; by its key nobody else is taken for it.
     fn dial(&self, mut channel: Channel, request: &Request, end: &End) -> Result<(), Error> {
         let node = NodeName(self.key.node.to_string());
-        channel.say(&Answer::Ready { offer: end.offer(), target: None, node })?;
+        channel.say(&Answer::Ready { offer: end.offer(), target: None, node, fresh: None })?;
         let (target, _) = told(&mut channel)?;
         let options = bounded(&request.options);
         let link = if self.options.plain || target.node.is_some() {
@@ -327,5 +356,87 @@ fn bounded(options: &Options) -> Options {
         fronts: options.fronts.map(|n| n.clamp(1, MAX_FRONTS)),
         timeout: options.timeout.min(MAX_TIMEOUT),
         ..options.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::back::frame::{expect_message, write_message};
+    use crate::end::VERSION;
+    use crate::spec::SendSpec;
+
+    const SECRETS: Secrets = Secrets { write: [1; 16], read: [2; 16] };
+
+    fn server(root: &std::path::Path, plain: bool) -> Server {
+        let options = ServerOptions { root: root.into(), read_only: false, plain, accept: Accept::Plain };
+        let node = NodeKey::generate().unwrap();
+        Server::start("127.0.0.1:0".parse().unwrap(), &node, &SECRETS, options).unwrap()
+    }
+
+    fn connection(to: &Server) -> Connection {
+        let plain = to.shared.options.plain;
+        let tls = || Guard::Tls(Arc::new(Tls::new(&NodeKey::generate().unwrap()).unwrap()));
+        let guard = if plain { Guard::Plain } else { tls() };
+        let node = (!plain).then_some(to.key().node);
+        Connection::dial(to.address().unwrap(), None, &guard, node, Duration::from_secs(5)).unwrap()
+    }
+
+    fn open(connection: &mut Connection, proof: Option<Proof>) {
+        let first = json!({"version": 1, "session": null, "purpose": "request", "proof": proof});
+        write_message(connection, &first).unwrap();
+    }
+
+    /// Asks for what is refused for its version, if not before.
+    fn ask(connection: &mut Connection) -> String {
+        let request = Request {
+            version: VERSION + 1,
+            role: Role::Send(SendSpec::default().into()),
+            options: Options::default(),
+            way: Way::Listen { port: 0, node: None },
+        };
+        write_message(connection, &request).unwrap();
+        match expect_message::<Answer>(connection).unwrap() {
+            Answer::Refused(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_proof_counts_on_its_session_only() {
+        let root = tempfile::tempdir().unwrap();
+        let server = server(root.path(), false);
+        let proved = |on: &Connection, secret| Some(proof(secret, &Bound::Session(on.binding().unwrap())));
+        let (mut first, mut second) = (connection(&server), connection(&server));
+        open(&mut second, proved(&first, &SECRETS.write));
+        assert_eq!(ask(&mut second), "wrong key");
+        let right = proved(&first, &SECRETS.write);
+        open(&mut first, right);
+        assert!(ask(&mut first).contains("version"));
+        let mut guess = connection(&server);
+        let wrong = proved(&guess, &[3; 16]);
+        open(&mut guess, wrong);
+        assert_eq!(ask(&mut guess), "wrong key");
+        // What a challenge could make somebody say is no proof for a session.
+        let mut relayed = connection(&server);
+        let bound = Bound::Challenge(relayed.binding().unwrap());
+        open(&mut relayed, Some(proof(&SECRETS.write, &bound)));
+        assert_eq!(ask(&mut relayed), "wrong key");
+    }
+
+    #[test]
+    fn without_a_proof_or_a_session_the_server_asks_for_one() {
+        let root = tempfile::tempdir().unwrap();
+        for (plain, first) in [(false, None), (true, None), (true, Some([0; 32]))] {
+            let server = server(root.path(), plain);
+            let mut connection = connection(&server);
+            open(&mut connection, first);
+            let Challenge { nonce } = expect_message(&mut connection).unwrap();
+            let proof = proof(&SECRETS.read, &Bound::Challenge(nonce));
+            write_message(&mut connection, &Proved { proof }).unwrap();
+            assert!(ask(&mut connection).contains("version"));
+        }
     }
 }

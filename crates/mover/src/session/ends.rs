@@ -10,7 +10,9 @@ use super::job::{Job, Share};
 use super::place::Place;
 use super::program::{Program, patience};
 use super::reach::Reach;
-use crate::back::{Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target};
+use crate::back::{
+    Beside, Early, Guard, Link, Listener, Monitor, NodeName, Options, Outcome, STREAMS, SessionId, Target,
+};
 use crate::end::{
     Breaker, Channel, Progressed, Receiving, Remote, Request, Role, Sending, VERSION, Way, ask_server,
 };
@@ -29,6 +31,8 @@ pub(super) struct Ends<'a> {
 struct There {
     remote: Remote,
     program: Option<Program>,
+    /// Connections to it that are open already.
+    early: Option<Early>,
 }
 
 impl Ends<'_> {
@@ -157,9 +161,14 @@ impl Ends<'_> {
             let way = Way::Listen { port: self.job.reach.port, node };
             let mut there = self.ask(place, role, way, &guard)?;
             let target = there.target(place, &self.job.reach)?;
-            match target.try_reach(&guard) {
+            let early = there.early.take();
+            let reached =
+                early.as_ref().map_or_else(|| target.try_reach(&guard), |early| Ok(early.streams()));
+            match reached {
                 Ok(streams) => {
-                    return Ok((Other::apart(there), Link::dial(target, guard, self.streams(streams))));
+                    let link = Link::dial_on(target, guard, self.streams(streams), early);
+                    let fresh = there.remote.fresh;
+                    return Ok((Other::apart(there), link.told_fresh(fresh)));
                 }
                 // The questions of a sender that takes its share need a channel without blocks.
                 Err(e) if is_ssh && self.job.share.is_none() => {
@@ -182,15 +191,27 @@ impl Ends<'_> {
             Place::Ssh { host, .. } => {
                 let (program, pipes) = Program::start(&self.job.reach, host)?;
                 match Remote::ask(Channel::Pipes(pipes), &request, patience()) {
-                    Ok(remote) => Ok(There { remote, program: Some(program) }),
+                    Ok(remote) => Ok(There { remote, program: Some(program), early: None }),
                     Err(e) => Err(program.explain(e, host, &self.job.reach.remote_program)),
                 }
             }
             Place::Server { server, .. } => {
                 let (addresses, key) = (server.addresses()?, server.key(self.job.reach.key.as_ref())?);
-                let remote = Remote::ask(ask_server(&addresses, &key, guard)?, &request, patience())?;
-                Ok(There { remote, program: None })
+                let (channel, early) = ask_server(&addresses, &key, guard, self.beside(&request.way))?;
+                let remote = Remote::ask(channel, &request, patience())?;
+                Ok(There { remote, program: None, early })
             }
+        }
+    }
+
+    /// What is opened beside a request to a server: if this end is the one that dials it, at the address of the request.
+    fn beside(&self, way: &Way) -> Beside {
+        let here = self.job.from.is_here() || self.job.to.is_here();
+        match way {
+            Way::Listen { .. } if here && self.job.reach.address.is_empty() => {
+                Beside::Streams(self.job.options.streams)
+            }
+            _ => Beside::Nothing,
         }
     }
 
@@ -314,6 +335,10 @@ impl There {
         target.congestion.clone_from(&reach.congestion);
         if let Place::Server { server, .. } = place {
             target.addresses = server.addresses()?;
+            if let Some(early) = &self.early {
+                // The first that answers is known.
+                target.addresses.sort_by_key(|address| *address != early.to());
+            }
         }
         target.spread = !reach.address.is_empty();
         if target.spread && reach.address != ["all"] {
