@@ -111,3 +111,11 @@ def test_goals_are_met_or_missed():
 def test_memory_is_a_goal():
     cells = table.medians([run("tidecast", far_rss=200 << 20), run("tidecast-plain", near_rss=100 << 20)])
     assert [met for met, words in goals.verdicts(cells, {}) if "memory" in words] == [False, True]
+
+
+def test_small_files_are_shown_beside_the_floor_that_is_protected_alike():
+    rows = [run("tidecast", 4.0, cpu=3.0), run("floor-tls-final", 2.0, cpu=2.0), run("tidecast-plain", 3.0, cpu=1.8), run("floor-plain-final", 1.0, cpu=1.5)]
+    shown = {words[0]: words[5:7] for text in table.table(rows).splitlines() if len(words := text.split()) > 9 and words[0] != "s"}
+    assert shown["tidecast"] == ["2.00", "1.50"] and shown["tidecast-plain"] == ["3.00", "1.20"]
+    reached = {words: met for met, words in goals.verdicts(table.medians(rows), {}) if "floor" in words}
+    assert list(reached.values()) == [False, False] and all("at most 1.15" in words for words in reached)

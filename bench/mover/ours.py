@@ -68,11 +68,12 @@ class OursSsh(OverSsh):
 
 
 class Floor(Rival):
-    """What no mover of small files is spared: the system calls and the cipher, with nothing between them (crates/mover/examples/floor.rs)."""
+    """What no mover of small files is spared: the system calls and the cipher, with nothing between them (crates/mover/examples/floor.rs).
+    With `final`, files are written under their own names instead of renamed when they are whole."""
     loopback_only = True
 
-    def __init__(self, name: str, guard: str):
-        self.name, self.guard = name, guard
+    def __init__(self, name: str, *words: str):
+        self.name, (self.guard, *self.words) = name, words
 
     def missing(self) -> list[str]:
         return [] if FLOOR.exists() else [str(FLOOR)]
@@ -81,9 +82,10 @@ class Floor(Rival):
         return name in SMALL
 
     def copy(self, job: Job) -> list:
-        return [FLOOR, self.guard, job.source, job.target]
+        return [FLOOR, self.guard, job.source, job.target, *self.words]
 
 
 OURS: list[Rival] = [
     Ours("tidecast"), Ours("tidecast-plain", "--plain"), Ours("tidecast-pull", pull=True), OursSsh("tidecast-ssh"),
-    OursSsh("tidecast-via-ssh", "--via", "ssh", cipher="aes128-gcm@openssh.com"), Floor("floor-plain", "plain"), Floor("floor-tls", "tls")]
+    OursSsh("tidecast-via-ssh", "--via", "ssh", cipher="aes128-gcm@openssh.com"), Floor("floor-plain", "plain"), Floor("floor-tls", "tls"),
+    Floor("floor-plain-final", "plain", "final"), Floor("floor-tls-final", "tls", "final")]

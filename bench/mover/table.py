@@ -8,6 +8,8 @@ import statistics
 from bench.mover import goals
 
 GIB, MIB = 1 << 30, 1 << 20
+# Unencrypted: beside the floor without a cipher.
+PLAIN = ("tidecast-plain", "floor-plain", "floor-plain-final", "rsync-daemon", "tar-socat", "cp-parallel")
 
 
 def read(paths: list[pathlib.Path]) -> list[dict]:
@@ -54,8 +56,8 @@ def table(rows: list[dict]) -> str:
         any_ = next(iter(rivals.values()))
         title = f"{place}, {name}: {any_['files']} files, {any_['bytes'] / 1e6:.0f} MB, medians of up to {max(r['runs'] for r in rivals.values())}"
         out += ["", title + (f"; the link carries {links[place] / 1e6:.1f} MB/s" if place in links else ""),
-                f"  {'':<16}{'s':>9} {'+-':>5} {'MB/s':>7} {'files/s':>8} {'of link':>8} {'x rsync-d':>9} {'cpu s/GiB':>9} {'MiB near':>8} {'far':>6} {'kept':>9}"]
-        out += [cells(rival, r, links.get(place), rivals.get("rsync-daemon")) for rival, r in sorted(rivals.items(), key=lambda item: item[1]["seconds"])]
+                f"  {'':<18}{'s':>9} {'+-':>5} {'MB/s':>7} {'files/s':>8} {'of link':>8} {'x rsync-d':>9} {'x floor':>7} {'its cpu':>7} {'cpu s/GiB':>9} {'MiB near':>8} {'far':>6} {'kept':>9}"]
+        out += [cells(rival, r, links.get(place), rivals.get("rsync-daemon"), rivals.get(floor_of(rival))) for rival, r in sorted(rivals.items(), key=lambda item: item[1]["seconds"])]
     failed = sorted({(row["place"], row["set"], row["rival"]) for row in rows if "failed" in row})
     out += [f"failed: {' '.join(which)}" for which in failed]
     if verdicts := list(goals.verdicts(found, links)):
@@ -63,9 +65,15 @@ def table(rows: list[dict]) -> str:
     return "\n".join(out)
 
 
-def cells(rival: str, r: dict, link: float | None, rsync: dict | None) -> str:
+def floor_of(rival: str) -> str:
+    """The least that a copy of such small files takes that is protected as this one is."""
+    return "floor-plain-final" if rival in PLAIN else "floor-tls-final"
+
+
+def cells(rival: str, r: dict, link: float | None, rsync: dict | None, floor: dict | None) -> str:
     rate = r["bytes"] / r["seconds"]
     kept = ("modes " if r["modes"] else "") + (r["times"] if r["times"] != "no" else "") if "modes" in r else ""
-    beside = [f"{rate / link:8.2f}" if link else " " * 8, f"{rsync['seconds'] / r['seconds']:9.2f}" if rsync else " " * 9]
-    return (f"  {rival:<16}{'' if r['whole'] else '>'}{r['seconds']:{9 if r['whole'] else 8}.2f} {r['spread']:5.0%} {rate / 1e6:7.0f} {r['files'] / r['seconds']:8.0f} "
+    beside = [f"{rate / link:8.2f}" if link else " " * 8, f"{rsync['seconds'] / r['seconds']:9.2f}" if rsync else " " * 9,
+              f"{r['seconds'] / floor['seconds']:7.2f} {r['cpu'] / floor['cpu']:7.2f}" if floor else " " * 15]
+    return (f"  {rival:<18}{'' if r['whole'] else '>'}{r['seconds']:{9 if r['whole'] else 8}.2f} {r['spread']:5.0%} {rate / 1e6:7.0f} {r['files'] / r['seconds']:8.0f} "
             f"{' '.join(beside)} {r['cpu'] / (r['bytes'] / GIB):9.2f} {r['near_rss'] / MIB:8.0f} {r['far_rss'] / MIB:6.0f} {kept:>9}")

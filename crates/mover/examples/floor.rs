@@ -2,7 +2,8 @@
 //! the cipher, with nothing between them. No process waits for another, nothing is looked up, kept or handed over: each core reads
 //! some files, sends them to itself over loopback, and writes them.
 //!
-//! `floor plain|tls SOURCE TARGET`: copies the folders in SOURCE, each with its files, into TARGET.
+//! `floor plain|tls SOURCE TARGET [final]`: copies the folders in SOURCE, each with its files, into TARGET. Each file is written under
+//! another name and renamed, as a name is given only to what is whole; with `final` it is written under its own.
 
 use std::error::Error;
 use std::fs::{self, File, Permissions};
@@ -29,8 +30,12 @@ const PROTOCOL: &[u8] = b"floor";
 
 fn main() -> Tried {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [guard, source, target] = words.as_slice() else {
-        return Err("floor plain|tls SOURCE TARGET".into());
+    let (words, renames) = match words.split_last() {
+        Some((last, words)) if last == "final" => (words, false),
+        _ => (words.as_slice(), true),
+    };
+    let [guard, source, target] = words else {
+        return Err("floor plain|tls SOURCE TARGET [final]".into());
     };
     let tls = if guard == "tls" { Some(Tls::new(&NodeKey::generate()?)?) } else { None };
     let folders = fs::read_dir(source)?.map(|entry| Ok(entry?.path())).collect::<Tried<Vec<PathBuf>>>()?;
@@ -39,7 +44,7 @@ fn main() -> Tried {
     rustix::process::umask(Mode::empty());
     std::thread::scope(|scope| {
         let one = || {
-            let mut lane = Lane::new(tls.as_ref())?;
+            let mut lane = Lane::new(tls.as_ref(), renames)?;
             while let Some(folder) = folders.get(next.fetch_add(1, Relaxed)) {
                 lane.folder(folder, &Path::new(target).join(folder.file_name().unwrap_or_default()))?;
             }
@@ -66,6 +71,7 @@ struct Lane {
     sent: Vec<u8>,
     come: Vec<u8>,
     entries: Vec<Entry>,
+    renames: bool,
 }
 
 fn directory(path: &Path) -> Tried<OwnedFd> {
@@ -74,7 +80,7 @@ fn directory(path: &Path) -> Tried<OwnedFd> {
 }
 
 impl Lane {
-    fn new(tls: Option<&Tls>) -> Tried<Self> {
+    fn new(tls: Option<&Tls>, renames: bool) -> Tried<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let ways = (TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0);
         SockRef::from(&ways.0).set_send_buffer_size(2 * BATCH)?;
@@ -85,6 +91,7 @@ impl Lane {
             sent: vec![0; BATCH],
             come: vec![0; BATCH],
             entries: Vec::new(),
+            renames,
         })
     }
 
@@ -144,21 +151,26 @@ impl Lane {
         for (n, entry) in self.entries.drain(..).enumerate() {
             let (content, rest) = data.split_at(entry.len);
             data = rest;
-            write(target, &format!(".{n}"), &entry, content)?;
+            if self.renames {
+                let temporary = format!(".{n}");
+                write(target, temporary.as_bytes(), &entry, content)?;
+                renameat(target, &temporary, target, entry.name.as_slice())?;
+            } else {
+                write(target, &entry.name, &entry, content)?;
+            }
         }
         Ok(())
     }
 }
 
-fn write(target: &OwnedFd, temporary: &str, entry: &Entry, content: &[u8]) -> Tried {
+fn write(target: &OwnedFd, name: &[u8], entry: &Entry, content: &[u8]) -> Tried {
     if XxHash3_128::oneshot(content) != entry.digest {
         return Err("damaged on its way".into());
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = openat(target, temporary, flags, entry.mode)?;
+    let file = openat(target, name, flags, entry.mode)?;
     rustix::io::write(&file, content)?;
-    futimens(file.as_fd(), &entry.times)?;
-    Ok(renameat(target, temporary, target, entry.name.as_slice())?)
+    Ok(futimens(file.as_fd(), &entry.times)?)
 }
 
 /// Two ends that have shaken hands already.
