@@ -69,6 +69,8 @@ pub struct Tree {
     in_order: bool,
     /// It is a server's: links lead nowhere but below their source.
     is_served: bool,
+    /// Whether this user sees all extended attributes.
+    is_root: bool,
     offer: Offer,
     /// Where it goes, if that is on this host.
     dest: Option<Dest>,
@@ -209,6 +211,7 @@ impl Tree {
             implied: !spec.relative.as_ref().is_some_and(|relative| relative.no_implied),
             in_order: spec.in_order,
             is_served: root.is_some(),
+            is_root: rustix::process::geteuid().is_root(),
             removal: spec.remove.then(Removal::default),
             claims: spec.share.then(OnceLock::new),
             begins: AtomicBool::new(false),

@@ -148,7 +148,7 @@ impl Tree {
             Is::Dir => {
                 let mut entry = self.entry(item, &item.seen, Kind::Dir);
                 match self.open_near(item, near) {
-                    Ok(fd) => entry.attributes.xattrs = self.kept(xattr::of(&fd, self.owners_root())?),
+                    Ok(fd) => entry.attributes.xattrs = self.xattrs_of(&fd)?,
                     // That what is in it cannot be read is for the walk to tell.
                     Err(Errno::ACCESS) => {}
                     Err(e) => return Err(e.into()),
@@ -167,9 +167,8 @@ impl Tree {
         };
         let mut entry = self.entry(item, &item.seen, kind);
         // A link can have only those that none but root sees.
-        if !matches!(item.kind, Is::HardLink(_)) && (self.owners_root() || !is_link) {
-            let found = xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())?;
-            entry.attributes.xattrs = self.kept(found);
+        if !matches!(item.kind, Is::HardLink(_)) && (self.is_root || !is_link) {
+            entry.attributes.xattrs = self.xattrs_at(&self.near(item, near)?.fd, &item.name)?;
         }
         Ok((entry, Data::None, item.seen))
     }
@@ -189,19 +188,31 @@ impl Tree {
         let read = || digest::read(room, |step, at| read_at(&fd, step, at as u64));
         let (digest, seen) = item.steady(&fd, read)?;
         let mut entry = self.entry(item, &seen, Kind::File { len, sparse });
-        entry.attributes.xattrs = self.kept(xattr::of(&fd, self.owners_root())?);
+        entry.attributes.xattrs = self.xattrs_of(&fd)?;
         block.len += len as usize;
         Ok((entry, Data::Bytes { offset: 0, len: len as u32, digest, root: None }, seen))
     }
 
-    /// Of the attributes of an entry those that the receiver keeps.
-    pub(super) fn kept(&self, mut xattrs: Option<xattr::Xattrs>) -> Option<xattr::Xattrs> {
-        xattrs.iter_mut().for_each(|all| all.retain(|(name, _)| self.keep.xattr(name)));
-        xattrs.filter(|_| self.keep.xattrs || self.keep.acls && self.keep.perms)
+    /// Those extended attributes of an open file that the receiver keeps. If it keeps none, none are looked for.
+    pub(super) fn xattrs_of(&self, fd: &OwnedFd) -> io::Result<Option<xattr::Xattrs>> {
+        self.kept(|| xattr::of(fd, self.is_root))
     }
 
-    pub(super) fn owners_root(&self) -> bool {
-        rustix::process::geteuid().is_root()
+    /// The same of a name in a directory.
+    fn xattrs_at(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<Option<xattr::Xattrs>> {
+        self.kept(|| xattr::at(dir, name, self.is_root))
+    }
+
+    fn kept(
+        &self,
+        find: impl FnOnce() -> io::Result<Option<xattr::Xattrs>>,
+    ) -> io::Result<Option<xattr::Xattrs>> {
+        if !(self.keep.xattrs || self.keep.acls && self.keep.perms) {
+            return Ok(None);
+        }
+        let mut xattrs = find()?;
+        xattrs.iter_mut().for_each(|all| all.retain(|(name, _)| self.keep.xattr(name)));
+        Ok(xattrs)
     }
 
     /// Fills a block with questions.
@@ -233,11 +244,11 @@ impl Tree {
         let root = if self.checksum { self.root(item, block, near)? } else { None };
         let mut entry = self.entry(item, &item.seen, Kind::File { len: item.seen.len, sparse });
         let found = if self.follow == Follow::None {
-            xattr::at(&self.near(item, near)?.fd, &item.name, self.owners_root())
+            self.xattrs_at(&self.near(item, near)?.fd, &item.name)
         } else {
-            self.open_near(item, near).and_then(|fd| xattr::of(&fd, self.owners_root()))
+            self.open_near(item, near).and_then(|fd| self.xattrs_of(&fd))
         };
-        entry.attributes.xattrs = match found.map(|found| self.kept(found)) {
+        entry.attributes.xattrs = match found {
             Err(Errno::TOOBIG) => return Err(Errno::TOOBIG.into()),
             // Whether the file is there is known; if it is wanted it is opened.
             other => other.unwrap_or_default(),

@@ -19,7 +19,7 @@ use crate::block::Block;
 use crate::digest::{self, Layer};
 use crate::entry::Kind;
 use crate::part::{BLOCK, Data, TableWriter};
-use crate::xattr::{self, Xattrs};
+use crate::xattr::Xattrs;
 
 /// How often all that was read is compared, because something of the file changed.
 const PROOFS: usize = 3;
@@ -178,7 +178,7 @@ impl Tree {
                 self.renew(whole, block.room())?;
                 continue;
             }
-            let attributes = self.kept(xattr::of(&fd, self.owners_root())?);
+            let attributes = self.xattrs_of(&fd)?;
             block.len = if bytes { len } else { 0 };
             let len = len as u32;
             let data = if bytes {
@@ -211,7 +211,7 @@ impl Tree {
             state.root()
         };
         // This may be the first, or all, that comes of the file.
-        let attributes = self.kept(xattr::of(&opened.fd, self.owners_root()).ok().flatten());
+        let attributes = self.xattrs_of(&opened.fd).ok().flatten();
         self.push(whole, &opened.seen, attributes, &Data::Hole { offset, len, root }, block);
     }
 
