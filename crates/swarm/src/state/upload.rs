@@ -33,7 +33,7 @@ const TURN_MOST: u64 = 1 << 20;
 const BLOCK_LEAST: u64 = 32 << 10;
 const BLOCK_MOST: u64 = 1 << 20;
 const BLOCK_FIRST: u64 = 64 << 10;
-/// Blocks to a child in the plan, likewise: a relay passes on what is whole.
+/// Blocks to a child in the plan are between these: one leaf, and as many as are hashed at once.
 const FED_LEAST: u64 = 16 << 10;
 const FED_MOST: u64 = 256 << 10;
 
@@ -80,6 +80,8 @@ pub(crate) struct Queue {
     fed: bool,
     /// It waits for what others were given.
     held: bool,
+    /// Bytes that have left, in all.
+    moved: u64,
     meter: Meter,
 }
 
@@ -120,8 +122,8 @@ impl Queue {
     }
 
     /// Its turn is not over.
-    fn has_turn(&self) -> bool {
-        self.deficit >= self.block_size(BLOCK_MOST)
+    fn has_turn(&self, uplink: u64) -> bool {
+        self.deficit >= self.block_size(BLOCK_MOST, uplink)
     }
 
     /// A request of `len` bytes at most to the piece's end.
@@ -195,18 +197,19 @@ impl Queue {
         self.current.replace(block.piece) != Some(block.piece)
     }
 
-    /// The largest block to serve now to a peer that takes up to `max`.
-    fn block_size(&self, max: u64) -> u64 {
+    /// The largest block to serve now to a peer that takes up to `max`, where all peers together take `uplink` bytes
+    /// per second.
+    fn block_size(&self, max: u64, uplink: u64) -> u64 {
         let rate = self.meter.rate();
         match self.fed {
-            true => fed_block_size(rate).min(max),
+            true => fed_block_size(rate, uplink, self.moved).min(max),
             false => block_size(rate).min(max),
         }
     }
 
     /// Bytes to have in flight, within the peer's share.
-    fn in_flight_most(&self, share: Share) -> u64 {
-        let block = self.block_size(share.max_block);
+    fn in_flight_most(&self, share: Share, uplink: u64) -> u64 {
+        let block = self.block_size(share.max_block, uplink);
         (2 * block).max(self.meter.rate() / 32).min(share.serving)
     }
 }
@@ -220,9 +223,15 @@ pub(crate) fn block_size(rate: u64) -> u64 {
     block.clamp(BLOCK_LEAST, BLOCK_MOST)
 }
 
-/// The block that suits a child of this rate (0: not known): a 128th of a second.
-fn fed_block_size(rate: u64) -> u64 {
-    (1u64 << (rate / 128).max(1).ilog2()).clamp(FED_LEAST, FED_MOST)
+/// The block that suits a child of this rate (0: not known) that has been sent `moved` bytes: a 128th of a second of the
+/// whole uplink, as a relay passes on what is whole.
+///
+/// A block measured by the child's rate alone gets smaller with each child more, and on a busy processor, which makes all
+/// rates lower; small blocks cost more per byte, and make it busier. A larger one than that takes a 32nd of a second at most,
+/// and a 256th of the time that the child has been fed: what is short cannot wait so long at each hop.
+fn fed_block_size(rate: u64, uplink: u64, moved: u64) -> u64 {
+    let block = (uplink / 128).min(rate / 32).min(moved / 256).max(rate / 128);
+    (1u64 << block.max(1).ilog2()).clamp(FED_LEAST, FED_MOST)
 }
 
 /// What a peer's queue may do.
@@ -252,6 +261,8 @@ pub(crate) struct Turns {
     /// There is a plan: it says who is served when, and not lanes.
     planned: bool,
     in_flight: u64,
+    /// What leaves to all peers together.
+    uplink: Meter,
     most: u64,
     /// Bytes of one turn.
     turn: u64,
@@ -287,6 +298,7 @@ impl Turns {
             lanes: Lanes::new(),
             planned: false,
             in_flight: 0,
+            uplink: Meter::default(),
             most,
             turn,
             given,
@@ -344,7 +356,7 @@ impl Turns {
 
     /// The peer may have something to be served: it gets its turns.
     pub(crate) fn enter(&mut self, id: PeerId, queue: &mut Queue) {
-        self.enter_ring(id, queue, queue.has_turn());
+        self.enter_ring(id, queue, queue.has_turn(self.uplink.rate()));
     }
 
     /// Likewise; who comes `first` goes on with its turn.
@@ -400,7 +412,8 @@ impl Turns {
         share: Share,
         copies: impl Fn(u32) -> u16,
     ) -> Step {
-        let most = if share.whole { share.max_block } else { queue.block_size(share.max_block) };
+        let uplink = self.uplink.rate();
+        let most = if share.whole { share.max_block } else { queue.block_size(share.max_block, uplink) };
         let rank = |piece| self.rank(piece, copies(piece));
         let Some((at, block)) = queue.peek(most, share.whole, &rank) else {
             queue.deficit = 0;
@@ -408,7 +421,7 @@ impl Turns {
             return Step::Leave;
         };
         let len = u64::from(block.len);
-        if queue.in_flight > 0 && queue.in_flight + len > queue.in_flight_most(share) {
+        if queue.in_flight > 0 && queue.in_flight + len > queue.in_flight_most(share, uplink) {
             queue.in_ring = false;
             return Step::Leave;
         }
@@ -444,6 +457,9 @@ impl Turns {
                 self.lanes.enter();
             }
         }
+        if self.in_flight == 0 {
+            self.uplink.resume(now);
+        }
         self.new = self.new.saturating_add(1);
         queue.in_flight += len;
         self.in_flight += len;
@@ -462,6 +478,7 @@ impl Turns {
         let gone = u64::from(len).min(queue.in_flight);
         let full = self.full();
         queue.in_flight -= gone;
+        queue.moved += gone;
         self.in_flight -= gone;
         self.lanes.sent(gone);
         if gone > 0 && queue.in_flight == 0 && std::mem::take(&mut queue.in_lane) {
@@ -472,9 +489,11 @@ impl Turns {
         {
             self.asking.end(kind);
         }
-        let first = queue.meter.rate() == 0 && queue.meter.moved() >= FIRST_SAMPLE.1;
-        queue.meter.add(now, len, if first { FIRST_SAMPLE.0 } else { SAMPLE });
-        self.enter_ring(id, queue, queue.has_turn() && !full);
+        for meter in [&mut queue.meter, &mut self.uplink] {
+            let first = meter.rate() == 0 && meter.moved() >= FIRST_SAMPLE.1;
+            meter.add(now, len, if first { FIRST_SAMPLE.0 } else { SAMPLE });
+        }
+        self.enter_ring(id, queue, queue.has_turn(self.uplink.rate()) && !full);
     }
 
     /// The peer is gone, with all that it was to be served.

@@ -107,6 +107,39 @@ fn a_child_that_is_fed_in_bursts_gets_large_blocks() {
     assert_eq!(u64::from(last), FED_MOST);
 }
 
+/// The last block to each of so many children, who share an uplink of so many bytes per millisecond.
+fn last_blocks(children: u32, uplink: u64) -> Vec<u32> {
+    let mut queues: Vec<Queue> = (0..children).map(|_| Queue::default()).collect();
+    let mut turns = Turns::new(64 << 20, 1000, PIECE);
+    turns.follow_plan(true, true);
+    for (id, queue) in (0..).map(PeerId).zip(&mut queues) {
+        turns.feed(id, queue, true);
+        whole(queue, 0..1000);
+        turns.enter(id, queue);
+    }
+    let (mut last, mut sending, mut at) = (vec![0; queues.len()], VecDeque::new(), 0);
+    for _ in 0..20_000 {
+        sending.extend(serve(&mut turns, &mut queues, at, usize::MAX));
+        let Some((peer, len)) = sending.pop_front() else { break };
+        at += u64::from(len) * 1_000_000 / uplink;
+        turns.sent(Time(at), PeerId(peer), &mut queues[peer as usize], len);
+        last[peer as usize] = len;
+    }
+    last
+}
+
+#[test]
+fn blocks_of_children_follow_the_whole_uplink() {
+    // 160 MB/s: a 128th of a second of it is more than the most, however many share it.
+    assert_eq!(last_blocks(8, 160_000), [FED_MOST as u32; 8]);
+    // A processor that is busy with others, and feeds 48 MB/s: by each child's rate alone they would be of 32 KiB.
+    let busy = last_blocks(8, 48_000);
+    assert!(busy.iter().all(|block| (64 * K..=128 * K).contains(block)), "{busy:?}");
+    // 20 Mbit/s, or little data so far: a leaf, or what the child's own rate allows.
+    assert_eq!(last_blocks(8, 2_500), [FED_LEAST as u32; 8]);
+    assert_eq!(last_blocks(1, 2_500), [FED_LEAST as u32]);
+}
+
 /// Peers that are served at the start, 0 being a child of ours, and then as the blocks of 0 and of the first other leave.
 #[test]
 fn while_a_child_is_fed_one_asker_is_served_at_a_time() {
