@@ -107,7 +107,7 @@ impl Engine {
             Event::Rejected { peer, block } => self.on_rejected(peer, block),
             Event::AllowedFast { peer, piece } => self.on_allowed_fast(peer, piece),
             Event::Sent { peer, block } => self.on_sent(peer, block),
-            Event::Member { peer, member, .. } => self.on_member(peer, member),
+            Event::Member { peer, member, distance } => self.on_member(peer, member, distance),
             Event::Offered { peer, piece, stripe } => self.on_offered(peer, piece, stripe),
             Event::OfferBelow { peer, below } => self.on_offer_below(peer, below),
             Event::Wished { peer, pieces, stripe, urgent } => self.on_wished(peer, pieces, stripe, urgent),

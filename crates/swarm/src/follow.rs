@@ -19,7 +19,8 @@ use crate::state::pieces::{CELL, State};
 /// Nothing at all has come for so long: the plan has failed.
 const ADRIFT: Duration = Duration::from_secs(2);
 /// When nothing has come for so long, what was left out is fetched: where some have everything already,
-/// and where none has.
+/// and where none has. The first also says how long after a receiver at our own place has everything we wait no more for
+/// a stripe that still comes.
 const LEFT_OUT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// The least that is held for the usual pause of a parent that owes us nothing: it tells its children what it has this
 /// often (`announce`).
@@ -237,22 +238,32 @@ impl Engine {
 
     /// Where nothing is on its way to us, what a neighbour has is fetched: it was left out, as the last pieces
     /// of a broken stripe are, which nothing comes after.
+    ///
+    /// So is, once a receiver at our place has had everything for a while, what a stripe that is late still has to bring:
+    /// behind a relay that was lost it never makes up for the time until another took its place, since its relays have
+    /// no uplink to spare; and those that are through have nothing else to do with theirs.
     fn release_left_out(&mut self) {
-        let Some(course) = self.plan.course().filter(|c| !c.is_adrift() && !c.is_source()) else { return };
-        let ended = self.peers.values().any(|p| !p.is_closing() && p.have.is_all() && !self.is_source(p));
+        let (now, count) = (self.env.now(), self.pieces.count());
+        let has_all = |p: &&Peer| !p.is_closing() && p.have.is_all() && !self.is_source(p);
+        let ended = self.peers.values().any(|p| has_all(&p));
+        let near = ended && self.peers.values().any(|p| has_all(&p) && p.place.is_near());
+        let on_demand = self.on_demand();
+        let Some(course) = self.plan.course_mut().filter(|c| !c.is_adrift() && !c.is_source()) else {
+            return;
+        };
+        let late = near && !on_demand && course.ended(now, count) >= LEFT_OUT.0;
         let pause = if ended { LEFT_OUT.0 } else { LEFT_OUT.1 };
-        if self.intake.outstanding() > 0
-            || self.env.now().since(course.last_moved().max(course.wishes().last())) < pause
-        {
+        let moved = course.last_moved().max(course.wishes().last());
+        if !late && (self.intake.outstanding() > 0 || now.since(moved) < pause) {
             return;
         }
-        if self.on_demand() {
+        if on_demand {
             for piece in self.left_out_of_wishes() {
                 self.await_piece(piece, false);
             }
             return;
         }
-        for piece in 0..self.pieces.count() {
+        for piece in 0..count {
             if self.is_awaited(piece) && self.others_have(piece) {
                 self.await_piece(piece, false);
             }

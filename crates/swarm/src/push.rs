@@ -155,9 +155,9 @@ impl Engine {
     }
 
     /// A connection turns out to be this member's.
-    pub(crate) fn on_member(&mut self, id: PeerId, member: u32) {
+    pub(crate) fn on_member(&mut self, id: PeerId, member: u32, distance: u8) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.place.is_of(member);
+        peer.place.is_of(member, distance);
         self.plan.join(member, id);
         self.meet(id, member);
     }

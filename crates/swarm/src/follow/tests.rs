@@ -86,6 +86,34 @@ fn what_a_child_has_asked_for_is_not_offered_to_it() {
     }
 }
 
+/// Pieces asked for in the 600 ms after a receiver so far away is found to have everything, and after how many of them the
+/// first was, while the only stripe still comes and has offered so many of eight pieces.
+fn asked_at_the_end(distance: u8, offered: u32) -> (Vec<u32>, u64) {
+    const DONE: PeerId = PeerId(5);
+    let mut relay = relay();
+    let protocol = Protocol::Tidecast { max_block: 1 << 20 };
+    give(&mut relay, 1, Event::PeerUp { peer: DONE, protocol, candidate: None });
+    give(&mut relay, 1, Event::Member { peer: DONE, member: DONE.0, distance });
+    for piece in 0..offered {
+        give(&mut relay, 1, Event::Offered { peer: PARENT, piece, stripe: 0 });
+    }
+    give(&mut relay, 2, Event::HasAll { peer: DONE });
+    let first = (2..600).find_map(|ms| {
+        let pieces = asked(&mut relay, ms..ms + 1);
+        (!pieces.is_empty()).then_some((pieces, ms))
+    });
+    first.unwrap_or_default()
+}
+
+#[test]
+fn what_a_late_stripe_still_brings_is_asked_of_those_who_are_through() {
+    let (pieces, after) = asked_at_the_end(0, 7);
+    assert!(pieces == [7] && (250..400).contains(&after), "{pieces:?} after {after} ms");
+    // Not over a link that it may have to itself, nor in the middle of a broadcast that somebody had before it began.
+    assert_eq!(asked_at_the_end(1, 7), (vec![], 0));
+    assert_eq!(asked_at_the_end(0, 4), (vec![], 0));
+}
+
 #[test]
 fn a_stripe_goes_on_with_another_parent() {
     let mut relay = relay();

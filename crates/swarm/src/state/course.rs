@@ -93,6 +93,8 @@ pub(crate) struct Course {
     given: u32,
     /// Likewise: how evenly the stripes get them.
     balance: Balance,
+    /// Since when the broadcast is known to be over for a receiver at our place.
+    ended: Option<Time>,
     /// The plan has failed; until the next epoch this is a swarm like any other.
     adrift: bool,
     /// Members complained about in this epoch.
@@ -116,6 +118,7 @@ impl Course {
             released: 0,
             given: 0,
             balance: Balance::default(),
+            ended: None,
             adrift: false,
             blamed: Vec::new(),
             wishes: Wishes::default(),
@@ -162,6 +165,17 @@ impl Course {
     /// The plan has failed; until the next epoch this is a swarm like any other.
     pub(crate) fn is_adrift(&self) -> bool {
         self.adrift
+    }
+
+    /// A receiver at our place has everything. How long that has been known while some stripe was at the end of so many
+    /// pieces: of one that had them before the broadcast began nothing follows.
+    pub(crate) fn ended(&mut self, now: Time, pieces: u32) -> Duration {
+        let at_end = pieces.saturating_sub(self.front()) <= 2 * self.lines.len() as u32;
+        // Members of a busy plan are silent for seconds without being lost: those who are through would be asked for all of it.
+        if self.patience > 1 || !at_end {
+            return Duration::ZERO;
+        }
+        now.since(*self.ended.get_or_insert(now))
     }
 
     /// It has failed.

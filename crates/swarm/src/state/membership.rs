@@ -94,19 +94,26 @@ impl Membership {
 #[derive(Debug)]
 pub(crate) struct Place {
     member: Option<u32>,
+    /// How far away it is in the topology.
+    distance: u8,
     introduced: bool,
     offer_below: u32,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Place { member: None, introduced: false, offer_below: u32::MAX }
+        Place { member: None, distance: 0, introduced: false, offer_below: u32::MAX }
     }
 }
 
 impl Place {
-    pub(crate) fn is_of(&mut self, member: u32) {
-        self.member = Some(member);
+    pub(crate) fn is_of(&mut self, member: u32, distance: u8) {
+        (self.member, self.distance) = (Some(member), distance);
+    }
+
+    /// It is a member at our own place in the topology.
+    pub(crate) fn is_near(&self) -> bool {
+        self.member.is_some() && self.distance == 0
     }
 
     pub(crate) fn member(&self) -> Option<u32> {
