@@ -24,7 +24,7 @@ pub type TrackerServer = Operation<Started, Done, News>;
 /// let [http, _udp] = tracker.ready_blocking()?.urls;
 /// assert!(http.starts_with("http://127.0.0.1:"));
 /// tracker.stop();
-/// assert_eq!(tracker.wait_blocking()?.peers, 0);
+/// assert_eq!(tracker.wait_blocking()?.stats.peers, 0);
 /// # Ok(())
 /// # }
 /// ```
