@@ -107,9 +107,9 @@ impl Finders {
         (Self { announcer, _lsd: lsd, _dht: dht }, finds)
     }
 
-    /// Starts looking before the swarm of a manifest begins, and waits a little for those who are found first: they may
-    /// know what an older version here has of the data. None if nobody can be found, or the port that others would be told
-    /// is not known yet.
+    /// Starts the search for peers before the swarm of a manifest begins, and waits up to 3 s for the first of them, which
+    /// can compare an older version here with the data. None if there is no tracker, local discovery or DHT to ask, or the
+    /// port to announce is not known yet.
     pub async fn ahead(
         manifest: &Manifest,
         choices: &Choices,

@@ -335,8 +335,8 @@ impl Store {
         Ok(())
     }
 
-    /// Judges all once more, by what is there now and is recorded now, before the first name is replaced. Returns how
-    /// many files that the record does not know will be.
+    /// Checks every name of the tree once more, against the disk and the record as they are now, before the first is
+    /// replaced. Returns how many files that the record does not know will be replaced.
     pub(crate) fn judge(&self, dl: &Download) -> Result<u64, Error> {
         dl.record.write().reload();
         let mut unknown = 0;

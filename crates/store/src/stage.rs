@@ -38,7 +38,7 @@ impl Stage {
                 }
                 _ => {}
             }
-            // Before anything in it is opened, and once more when nobody else can have changed it.
+            // The owner is checked before anything in the directory is opened, and once more when no other user can change it.
             let mine = || match disk.stat(&dir) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
                 Err(e) => Err(Error::io("look at", &at, e)),

@@ -115,7 +115,7 @@ impl Group {
                 action: done.action,
                 found: done.found,
             },
-            // Several hosts may have one launcher: what is said there is of those whose workers have not come.
+            // One launcher may start the workers of several hosts: its output explains only the hosts whose worker never connected.
             Stage::Failed(reason) => {
                 let unreached = if node.who.is_none() { node.words.unreached() } else { None };
                 Outcome::Failed { reason, unreached }

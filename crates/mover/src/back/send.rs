@@ -421,7 +421,8 @@ impl<S: Source> Sender<'_, S> {
         write_message(to, &Forward::Last(self.source.walked(), blocks)).map(|()| true)
     }
 
-    /// A block is about to go by this stream: whether that voids what was said of the last. None if it was acknowledged meanwhile.
+    /// Marks a block as sent by this stream. True if it is sent again after [`Forward::Last`], which does not hold then; None if the receiver
+    /// has acknowledged it already.
     fn goes(&self, number: u64, serial: usize) -> Option<bool> {
         let mut state = self.state.lock();
         let is_said = state.last == Last::Said;

@@ -266,7 +266,7 @@ impl Shared {
         }
     }
 
-    /// What somebody may do who has proved to know a secret.
+    /// What a client may do that has proved to know a secret.
     fn right(&self, said: &Proof, bound: &Bound) -> Option<Right> {
         // Of digests of a secret that is tried once per connection no timing tells anything.
         let has = |key: &ServerKey| *said == proof(&key.secret, bound);

@@ -13,7 +13,7 @@ use tidecast_node::{Choices, Finders, Found, Teller};
 use tidecast_store::{Base, Select};
 use tokio::sync::mpsc;
 
-/// Who may have the data, each by its addresses, and those who look for more.
+/// Peers that may have the data, each with its addresses, and the search for more of them.
 pub(super) struct Peers {
     pub(super) peers: Vec<Vec<SocketAddr>>,
     pub(super) finding: Option<(Finders, mpsc::Receiver<Found>)>,
