@@ -85,7 +85,12 @@ struct State {
     said: Option<Instant>,
     /// The sender knows.
     bye: bool,
+    /// Return connections that have come. Only the newest is written to: what the kernel takes for one that has broken is lost.
+    returns: u64,
 }
+
+/// Blocks that are written, answers to blocks that ask, and the end.
+type News = (Vec<u64>, Vec<(u64, Want)>, Option<Written>);
 
 /// What the sender has said of the end before all was written.
 #[derive(Default)]
@@ -177,7 +182,10 @@ impl<S: Sink> Receiver<'_, S> {
             if let Some(arrival) = self.link.next(Duration::from_millis(50)) {
                 match arrival.purpose {
                     Purpose::Stream(_) => scope.spawn(move || self.stream(arrival)),
-                    _ => scope.spawn(move || self.answer(arrival)),
+                    _ => {
+                        let serial = self.supersede();
+                        scope.spawn(move || self.answer(arrival, serial))
+                    }
                 };
             }
             if Instant::now() < next {
@@ -369,9 +377,17 @@ impl<S: Sink> Receiver<'_, S> {
         self.changed.notify_all();
     }
 
-    /// Says on the return connection what there is to say.
-    fn answer(&self, mut arrival: Arrival) {
-        if let Err(e) = self.report(&mut arrival) {
+    /// The serial number of a new return connection. The ones before it end.
+    fn supersede(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.returns += 1;
+        self.changed.notify_all();
+        state.returns
+    }
+
+    /// Says on a return connection what there is to say.
+    fn answer(&self, mut arrival: Arrival, serial: u64) {
+        if let Err(e) = self.report(&mut arrival, serial) {
             tracing::debug!("the return connection: {e}");
         }
         if !self.state.lock().bye {
@@ -379,7 +395,7 @@ impl<S: Sink> Receiver<'_, S> {
         }
     }
 
-    fn report(&self, arrival: &mut Arrival) -> std::io::Result<()> {
+    fn report(&self, arrival: &mut Arrival, serial: u64) -> std::io::Result<()> {
         let to = &mut arrival.connection;
         let ready = {
             let state = self.state.lock();
@@ -389,7 +405,7 @@ impl<S: Sink> Receiver<'_, S> {
         write_message(to, &ready)?;
         let mut next = Instant::now() + TICK;
         loop {
-            let (acks, wants, finished) = self.news(next);
+            let Some((acks, wants, finished)) = self.news(serial, next) else { return Ok(()) };
             self.answers(to, acks, wants)?;
             if let Some(text) = self.failure.text() {
                 return write_message(to, &Return::Failed(text));
@@ -429,10 +445,11 @@ impl<S: Sink> Receiver<'_, S> {
         Ok(())
     }
 
-    /// What there is to say, at the latest at that time.
-    fn news(&self, until: Instant) -> (Vec<u64>, Vec<(u64, Want)>, Option<Written>) {
+    /// What there is to say, at the latest at that time. None when a newer return connection has come.
+    fn news(&self, serial: u64, until: Instant) -> Option<News> {
         let mut state = self.state.lock();
-        while state.acks.is_empty() && state.wants.is_empty() && !state.bye && !self.failure.is_set() {
+        let silent = |s: &State| s.acks.is_empty() && s.wants.is_empty() && !s.bye && s.returns == serial;
+        while silent(&state) && !self.failure.is_set() {
             let fresh_end = state.finished.is_some() && state.said.is_none();
             if fresh_end || self.changed.wait_until(&mut state, until).timed_out() {
                 break;
@@ -443,8 +460,11 @@ impl<S: Sink> Receiver<'_, S> {
             std::thread::sleep(GATHER);
             state = self.state.lock();
         }
+        if state.returns != serial {
+            return None;
+        }
         let finished = state.finished.clone();
-        (std::mem::take(&mut state.acks), std::mem::take(&mut state.wants), finished)
+        Some((std::mem::take(&mut state.acks), std::mem::take(&mut state.wants), finished))
     }
 }
 

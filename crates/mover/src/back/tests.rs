@@ -118,8 +118,8 @@ struct Ran {
     received: Result<Outcome, Error>,
 }
 
-/// `pull`: the receiver dials. `meddle` is called every 20 ms with both links.
-fn run(source: &Numbers, sink: &Seen, tls: bool, pull: bool, meddle: impl Fn(&Link) + Sync) -> Ran {
+/// `pull`: the receiver dials. `meddle` is called with the dialing link each time that more has been acknowledged.
+fn run(source: &Numbers, sink: &Seen, tls: bool, pull: bool, meddle: impl Fn(&Link)) -> Ran {
     let [(here, here_id), (there, there_id)] = guards(tls);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), there, None).unwrap();
     let session = SessionId::random();
@@ -134,9 +134,13 @@ fn run(source: &Numbers, sink: &Seen, tls: bool, pull: bool, meddle: impl Fn(&Li
     std::thread::scope(|s| {
         let received = s.spawn(|| receive(sink, from, &options, &theirs));
         let sent = s.spawn(|| send(source, to, &options, &ours));
+        let mut acknowledged = 0;
         while !sent.is_finished() {
-            std::thread::sleep(Duration::from_millis(20));
-            meddle(&dials);
+            std::thread::sleep(Duration::from_millis(5));
+            let now = ours.progress().bytes;
+            if std::mem::replace(&mut acknowledged, now) != now {
+                meddle(&dials);
+            }
         }
         Ran { sent: sent.join().unwrap(), received: received.join().unwrap() }
     })
