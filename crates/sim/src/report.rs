@@ -52,7 +52,7 @@ pub fn figures(outcome: &Outcome, bound: Option<Time>, model: &Model) -> Figures
         last,
         efficiency: bound.zip(last).map(|(bound, last)| share(seconds(bound), last)),
         origin_copies: share(outcome.origin_sent as f64, outcome.size as f64),
-        narrowest: narrowest(outcome).map(|port| crossing(outcome, port, model)),
+        narrowest: narrowest(outcome).map(|port| crossing(outcome, over(outcome), port, model)),
         duplicates: share(outcome.duplicate as f64, due),
         control: share(outcome.control as f64, due),
     }
@@ -80,7 +80,9 @@ pub fn run(outcome: &Outcome, figures: Figures) -> Run {
 #[must_use]
 pub fn busiest(outcome: &Outcome, model: &Model, nodes: bool) -> Vec<Crossing> {
     let counted = outcome.ports.iter().filter(|p| nodes || is_link(p));
-    let mut all: Vec<Crossing> = counted.map(|port| crossing(outcome, port, model)).collect();
+    // Once, not for each of many links: it sorts the times of all receivers.
+    let end = over(outcome);
+    let mut all: Vec<Crossing> = counted.map(|port| crossing(outcome, end, port, model)).collect();
     // Stable: equals stay in the order of the topology.
     all.sort_by(|a, b| b.load.total_cmp(&a.load));
     all
@@ -98,8 +100,12 @@ fn narrowest(outcome: &Outcome) -> Option<&PortUse> {
     links.min_by_key(|p| (p.rate, std::cmp::Reverse(p.bytes)))
 }
 
-fn crossing(outcome: &Outcome, port: &PortUse, model: &Model) -> Crossing {
-    let end = completions(outcome).last().copied().filter(|_| outcome.lost == 0).unwrap_or(outcome.ended);
+/// When the last receiver was complete; the end of the run where some were lost.
+fn over(outcome: &Outcome) -> Time {
+    completions(outcome).last().copied().filter(|_| outcome.lost == 0).unwrap_or(outcome.ended)
+}
+
+fn crossing(outcome: &Outcome, end: Time, port: &PortUse, model: &Model) -> Crossing {
     Crossing {
         link: port.name.clone(),
         bytes: port.bytes,

@@ -20,7 +20,10 @@ impl Engine {
     /// The source gives pieces to stripes, as many as they take.
     pub(crate) fn give_out(&mut self) {
         let now = self.env.now();
-        while let Some((piece, (stripe, root))) = self.next_to_give().zip(self.stripe_with_room()) {
+        // Only who has a piece to give looks at its children: a relay has none, and would touch all of them at each event.
+        while let Some(piece) = self.next_to_give()
+            && let Some((stripe, root)) = self.stripe_with_room()
+        {
             let len = self.pieces.length(piece);
             if !self.is_its_turn(stripe, len) {
                 return;

@@ -84,6 +84,8 @@ pub(crate) struct Course {
     lines: Vec<Line>,
     /// Of children that are connected.
     orders: BTreeMap<PeerId, Vec<Order>>,
+    /// Stripe and child of each order, ascending, each once: asked for at every block.
+    fed: Vec<(u16, PeerId)>,
     stripe_of: Vec<u16>,
     /// Pieces that will come of their own accord and are not to be asked for.
     awaited: BitSet,
@@ -113,6 +115,7 @@ impl Course {
             since: now,
             lines: vec![Line::default(); role.stripes.len()],
             orders: BTreeMap::new(),
+            fed: Vec::new(),
             stripe_of: vec![UNKNOWN; pieces as usize],
             awaited: BitSet::new(pieces),
             released: 0,
@@ -150,6 +153,18 @@ impl Course {
                 self.orders.insert(peer, orders);
             }
         }
+        self.index();
+    }
+
+    /// The orders of some child are others now.
+    fn index(&mut self) {
+        self.fed.clear();
+        let of = |(&peer, orders): (&PeerId, &Vec<Order>)| {
+            orders.iter().map(|order| (order.stripe(), peer)).collect::<Vec<_>>()
+        };
+        self.fed.extend(self.orders.iter().flat_map(of));
+        self.fed.sort_unstable();
+        self.fed.dedup();
     }
 
     /// Who feeds whom in this epoch, and who we are.
@@ -243,10 +258,15 @@ impl Course {
 
     /// Puts back what is left of the orders of a child.
     pub(crate) fn put_back(&mut self, peer: PeerId, mut orders: Vec<Order>) {
+        let before = orders.len();
         orders.retain(|order| !order.is_over());
+        let less = orders.len() < before;
         match self.orders.get_mut(&peer) {
             Some(kept) if !orders.is_empty() => *kept = orders,
             _ => drop(self.orders.remove(&peer)),
+        }
+        if less {
+            self.index();
         }
     }
 
@@ -280,7 +300,9 @@ impl Course {
 
     /// The connection is gone, with what was to go over it.
     pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.orders.remove(&peer);
+        if self.orders.remove(&peer).is_some() {
+            self.index();
+        }
     }
 
     /// A member is there: its stripes have met their parent in this epoch.
@@ -440,12 +462,14 @@ impl Course {
         if !orders.is_empty() {
             self.orders.insert(peer, orders);
         }
+        self.index();
     }
 
-    /// Connected children in a stripe.
+    /// Connected children in a stripe, ascending.
     pub(crate) fn children(&self, stripe: u16) -> Vec<PeerId> {
-        let fed = |o: &&Vec<Order>| o.iter().any(|o| o.stripe() == stripe);
-        self.orders.iter().filter(|(_, o)| fed(o)).map(|(&peer, _)| peer).collect()
+        let first = self.fed.partition_point(|&(s, _)| s < stripe);
+        let fed = self.fed.iter().skip(first).take_while(|&&(s, _)| s == stripe);
+        fed.map(|&(_, peer)| peer).collect()
     }
 
     pub(crate) fn awaits(&self, piece: u32) -> bool {
