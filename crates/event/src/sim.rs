@@ -69,6 +69,11 @@ pub struct Bound {
     pub seconds: f64,
     /// What sets it.
     pub limit: String,
+    /// The simple bound: by the slowest link of a node alone, the origin's or a receiver's.
+    pub simple_seconds: f64,
+    /// ForestColl's bound: by the minimum cut of the network between the origin and any receiver. Null where the
+    /// search for it took too long.
+    pub cut_seconds: Option<f64>,
 }
 
 /// One way's run: its figures, and what they were made of.

@@ -4,6 +4,10 @@
 //! whatever separates a receiver from the origin is crossed at least once. Nodes have one rate for both
 //! ways, so the fluid bound N S / (u_o + sum of u_i) is never above S / min d_i and needs no line of its
 //! own. Delays, ramps and the time to pass on the last piece are left out: this is a bound, not a forecast.
+//!
+//! The minimum cut is ForestColl's bound (Zhao and others, arXiv 2402.06787) for one root: trees that together carry as much
+//! as the narrowest cut between the root and any receiver exist in every such graph (Edmonds 1973), also through switches
+//! that copy nothing: each link carries as much one way as the other, so that switches can be split off without narrowing a cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +26,10 @@ pub struct Bound {
     pub time: Time,
     /// The narrowest place, in words: `link s0-s1 at 20 Mbit/s`.
     pub limit: String,
+    /// By the slowest link of a node alone, the origin's or a receiver's.
+    pub simple: Time,
+    /// By the minimum cut between the origin and any receiver; none where the search for it took too long.
+    pub cut: Option<Time>,
 }
 
 /// The bound of a broadcast of `size` bytes from node 0 to `receivers`, where `frame` bytes of wire carry
@@ -32,10 +40,12 @@ pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32,
     let rate = |node: NodeId| topology.nodes[node.0 as usize].rate;
     let receivers = || receivers.iter().copied().filter(|node| node.0 != 0);
     let Some(slowest) = receivers().min_by_key(|node| rate(*node)) else {
-        return Bound { time: Time(0), limit: "nobody receives".to_owned() };
+        let limit = "nobody receives".to_owned();
+        return Bound { time: Time(0), limit, simple: Time(0), cut: Some(Time(0)) };
     };
     let (least, origin) = (rate(slowest), rate(NodeId(0)));
-    let mut narrowest = least.min(origin);
+    let simple = least.min(origin);
+    let mut narrowest = simple;
     let mut limit = if origin < least {
         format!("the origin's link at {}", in_words(origin))
     } else if receivers().all(|node| rate(node) == least) {
@@ -44,13 +54,18 @@ pub fn bound(topology: &Topology, size: u64, receivers: &[NodeId], payload: u32,
         format!("the link of n{} at {}", slowest.0, in_words(least))
     };
     let switches: BTreeSet<u32> = receivers().map(|node| topology.nodes[node.0 as usize].switch).collect();
-    if let Some((rate, beyond)) = Search::new(topology, narrowest).narrowest(&switches, narrowest) {
+    let (found, whole) = Search::new(topology, narrowest).narrowest(&switches, narrowest);
+    if let Some((rate, beyond)) = found {
         narrowest = rate;
         limit = cut_in_words(topology, &beyond, rate);
     }
     let bits = u128::from(size) * 8 * u128::from(frame);
-    let time = bits * 1_000_000_000 / (u128::from(payload.max(1)) * u128::from(narrowest.max(1)));
-    Bound { time: Time(u64::try_from(time).unwrap_or(u64::MAX)), limit }
+    let takes = |rate: u64| {
+        let time = bits * 1_000_000_000 / (u128::from(payload.max(1)) * u128::from(rate.max(1)));
+        Time(u64::try_from(time).unwrap_or(u64::MAX))
+    };
+    let time = takes(narrowest);
+    Bound { time, limit, simple: takes(simple), cut: Some(time).filter(|_| whole) }
 }
 
 /// The bound where faults change rates, too: a node takes no more than its card brings from time to time. Who dies or leaves
@@ -90,7 +105,7 @@ pub fn bound_with(
         if time > least.time {
             let whose =
                 if node.0 == 0 { "the origin's link".into() } else { format!("the link of n{}", node.0) };
-            least = Bound { time, limit: format!("{whose} at {}, by a fault", in_words(rate)) };
+            least = Bound { time, limit: format!("{whose} at {}, by a fault", in_words(rate)), ..least };
         }
     }
     least
@@ -277,15 +292,15 @@ impl Search {
         }
     }
 
-    /// The narrowest cut below `limit` bits per second and, by switch, whether it lies beyond.
-    fn narrowest(mut self, receivers: &BTreeSet<u32>, mut limit: u64) -> Option<(u64, Vec<bool>)> {
+    /// The narrowest cut below `limit` bits per second and, by switch, whether it lies beyond; and whether all were searched.
+    fn narrowest(mut self, receivers: &BTreeSet<u32>, mut limit: u64) -> (Option<(u64, Vec<bool>)>, bool) {
         let mut found = None;
         for switch in receivers {
             let vertex = self.vertex[*switch as usize];
             if self.merged[vertex as usize] {
                 continue;
             }
-            let Some(flow) = self.flow(vertex, limit) else { break };
+            let Some(flow) = self.flow(vertex, limit) else { return (found, false) };
             if flow < limit {
                 limit = flow;
                 let beyond = self.vertex.iter().map(|v| self.seen[*v as usize] == self.searches).collect();
@@ -293,7 +308,7 @@ impl Search {
             }
             self.merge(vertex);
         }
-        found
+        (found, true)
     }
 
     /// How much can flow between a vertex and the origin, counted until it is `enough`; `None` when that

@@ -29,6 +29,9 @@ pub fn lines(plan: &Plan, runs: &[Run], figures: &[Figures]) -> Vec<String> {
     lines.push(String::new());
     let bound = Span(duration(seconds(plan.bound.time)));
     lines.push(format!("bound: {bound}, set by {}", plan.bound.limit));
+    let simple = shown(seconds(plan.bound.simple));
+    let cut = plan.bound.cut.map_or_else(|| "not searched to its end".to_owned(), |cut| shown(seconds(cut)));
+    lines.push(format!("slowest node link alone: {simple}; minimum cut of the network: {cut}"));
     for (run, figures) in runs.iter().zip(figures) {
         lines.extend(missing(run, figures));
     }

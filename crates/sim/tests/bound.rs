@@ -44,6 +44,21 @@ fn known_networks() {
 }
 
 #[test]
+fn the_minimum_cut_stands_beside_the_slowest_node() {
+    for (form, simple, cut) in [
+        ("bordeaux:4,4,4@100mbit,bottleneck=2.5mbit", 80, 3_200),
+        ("fattree:4@100mbit,oversubscribe=4", 80, 160),
+        ("single:8@100mbit,origin=20mbit", 400, 400),
+        ("single:1@100mbit", 0, 0),
+    ] {
+        let t = Topology::parse(form).unwrap();
+        let b = bound(&t, 1_000_000, &everyone(&t), 1, 1);
+        let ms = |time: tidecast_sim::Time| time.0 / 1_000_000;
+        assert_eq!((ms(b.simple), b.cut.map(ms)), (simple, Some(cut)), "{form}");
+    }
+}
+
+#[test]
 fn only_those_who_receive_count() {
     let t = Topology::parse("bordeaux:4,4@100mbit,bottleneck=1mbit").unwrap();
     let near: Vec<NodeId> = (0..4).map(NodeId).collect();
@@ -120,6 +135,8 @@ proptest! {
         }
         let b = bound(&t, 1_000_000, &everyone(&t), 1, 1);
         prop_assert_eq!(b.time.0, 8_000_000 * 1_000_000_000 / narrowest, "{}", b.limit);
+        let simple = t.nodes.iter().map(|node| node.rate).min().unwrap();
+        prop_assert_eq!((b.cut, b.simple.0), (Some(b.time), 8_000_000 * 1_000_000_000 / simple));
         let megabits = format!(" {} Mbit/s", narrowest / 1_000_000);
         prop_assert!(b.limit.contains(&megabits), "{} is not{}", b.limit, megabits);
     }

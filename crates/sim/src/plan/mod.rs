@@ -134,7 +134,7 @@ impl Plan {
             let time = u128::from(size) * 8 * u128::from(SECOND) / u128::from(rate);
             let time = Time(u64::try_from(time).unwrap_or(u64::MAX));
             if time > bound.time {
-                bound = Bound { time, limit: format!("verifying and writing at {}", Rate(rate)) };
+                bound = Bound { time, limit: format!("verifying and writing at {}", Rate(rate)), ..bound };
             }
         }
         let mut plan = Plan {

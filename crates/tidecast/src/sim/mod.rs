@@ -96,7 +96,12 @@ fn done(plan: &Plan, runs: &[Outcome], plot: bool, took: f64) -> Done {
     let table = table::lines(plan, runs, &all);
     Done {
         seconds: took,
-        bound: Bound { seconds: seconds(plan.bound.time), limit: plan.bound.limit.clone() },
+        bound: Bound {
+            seconds: seconds(plan.bound.time),
+            limit: plan.bound.limit.clone(),
+            simple_seconds: seconds(plan.bound.simple),
+            cut_seconds: plan.bound.cut.map(seconds),
+        },
         runs: runs.iter().zip(all).map(|(run, figures)| run_of(run, figures)).collect(),
         table,
         plot: plot.then(|| plot::svg(&plan.title(), &plan.subtitle(), runs, bound)),
